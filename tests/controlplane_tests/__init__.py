@@ -1,0 +1,1 @@
+"""Fast tests of gangsched.controlplane: nothing is built or started here."""
