@@ -1,0 +1,231 @@
+"""Cache: the cluster as the scheduler believes it to be, promises included.
+
+Applies what the watch says about nodes and pods, and keeps what was promised (assume) until the API says
+bound (confirm) or the promise is given back (forget). An assumed pod never expires: no clock here. All
+room and every device is counted once, in one structure (promise 3 of the bind path), keyed by pod UID.
+Groups and their states are not here (core.scheduler); the cache only knows who holds what, where.
+Source of the states: kube-scheduler `backend/cache/interface.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangsched.core.devices import DeviceLedger
+from gangsched.core.framework import Change, ClusterChange
+from gangsched.core.group import NO_ROW, PodInfo
+from gangsched.core.nodes import NodeTable
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate, signature
+from gangsched.errors import InvariantError, ParseError
+from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, DeviceInventory, parse_allocation, parse_inventory
+from gangsched.model.objects import Node, Pod
+from gangsched.model.resources import ResourceTable
+
+# Templates are shared by live pods; beyond this many the table is dropped and pods keep what they have.
+_MAX_TEMPLATES = 50_000
+
+
+class Cache:
+    """Nodes as arrays, pods by UID, who holds what."""
+
+    def __init__(self, *, node_capacity: int = 64) -> None:
+        self.table = ResourceTable()
+        self.nodes = NodeTable(self.table, capacity=node_capacity)
+        self.ledger = DeviceLedger(node_capacity)
+        self.view = ClusterView(self.nodes, self.ledger)
+        self.pods: dict[str, PodInfo] = {}
+        self.by_node: dict[str, dict[str, PodInfo]] = {}
+        self.nominated: dict[str, PodInfo] = {}
+        self.clashes: list[tuple[str, str, str]] = []
+        """(UID, node, device ID) of annotations that claim what another live pod holds, to be told."""
+        self._templates: dict[bytes, PodTemplate] = {}
+        self._serial = 0
+
+    # -- nodes ---------------------------------------------------------------------------------------
+
+    def put_node(self, node: Node) -> tuple[list[ClusterChange], str]:
+        """Takes over a node's state; answers with the changes and what is wrong with it ("" if nothing).
+
+        A node with another UID under a known name is another node: the old one's inventory is void.
+        """
+        name = node.metadata.name
+        row = self.nodes.row_of.get(name)
+        known = self.nodes.nodes[row] if row is not None else None
+        if known is not None and known.metadata.uid != node.metadata.uid:
+            self.remove_node(name)
+            known = None
+        row = self.nodes.row_for(name)
+        if self.nodes.capacity > self.ledger.capacity:
+            self.ledger.grow(self.nodes.capacity)
+        try:
+            changes = self.nodes.put(row, node)
+        except ParseError as error:
+            if known is None:
+                self.nodes.remove(name)
+            return [], f"status.allocatable: {error}"
+        problem = self._put_inventory(row, node, known, changes)
+        if known is None:
+            for info in self.by_node.get(name, {}).values():
+                self._count(info, row, exclusive=False)
+        return changes, problem
+
+    def _put_inventory(self, row: int, node: Node, known: Node | None, changes: list[ClusterChange]) -> str:
+        text = (node.metadata.annotations or {}).get(INVENTORY_KEY)
+        if known is not None and (known.metadata.annotations or {}).get(INVENTORY_KEY) == text:
+            return ""
+        problem = ""
+        inventories: Mapping[str, DeviceInventory] = {}
+        if text is not None:
+            try:
+                inventories = parse_inventory(text)
+                for resource in inventories:
+                    self.table.column(resource)
+            except ParseError as error:
+                # Nothing rather than counts: a node that cannot name its devices must not get gangs
+                # that rely on names. Resources it has named before stay listed, with none free.
+                problem = str(error)
+                inventories = {r: _emptied(i) for r, i in self._inventories(row).items()}
+        gained = self.ledger.set_inventories(row, inventories)
+        if gained:
+            changes.append(ClusterChange(Change.NODE_DEVICES, row, gained))
+        return problem
+
+    def _inventories(self, row: int) -> dict[str, DeviceInventory]:
+        found = {}
+        for resource in self.ledger.columns:
+            inventory = self.ledger.inventory(row, resource)
+            if inventory is not None:
+                found[resource] = inventory
+        return found
+
+    def remove_node(self, name: str) -> list[PodInfo]:
+        """The node is gone; answers with the pods that were counted on it (they are counted no longer)."""
+        pods = list(self.by_node.get(name, {}).values())
+        for info in pods:
+            self._uncount(info)
+        row = self.nodes.remove(name)
+        if row is not None:
+            self.ledger.forget_node(row)
+        return pods
+
+    # -- pods ----------------------------------------------------------------------------------------
+
+    def template_of(self, pod: Pod) -> PodTemplate:
+        """The shared template of pods that no plugin can tell apart."""
+        key = signature(pod)
+        template = self._templates.get(key)
+        if template is None:
+            if len(self._templates) >= _MAX_TEMPLATES:
+                self._templates.clear()
+            self._serial += 1
+            template = self._templates[key] = PodTemplate(pod, self.table, self._serial)
+            self.nodes.fit_columns()
+        return template
+
+    def place(self, info: PodInfo, node_name: str, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
+        """The API says that the pod is on this node with these devices (or was nominated no longer)."""
+        self._leave(info)
+        info.allocation = allocation
+        info.ids = _ids(allocation)
+        self._enter(info, node_name, exclusive=False)
+
+    def assume(self, info: PodInfo, row: int, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
+        """Promises room and devices to the pod. Raises: InvariantError when they are not free."""
+        if info.node_name:
+            raise InvariantError(f"{info.pod.key} is promised twice: {info.node_name} and row {row}")
+        info.allocation = allocation
+        info.ids = _ids(allocation)
+        self._enter(info, self.nodes.names[row], exclusive=True)
+
+    def forget(self, info: PodInfo) -> ClusterChange | None:
+        """Gives back what the pod holds, promised or bound; answers with the room that this freed."""
+        change = self._freed(info)
+        self._leave(info)
+        info.allocation = {}
+        info.ids = {}
+        return change
+
+    def promise_broken(self, info: PodInfo) -> str:
+        """Why the node or a device promised to the pod will not do any more; "" when all is well."""
+        row = self.nodes.row_of.get(info.node_name)
+        if row is None:
+            return f"node {info.node_name} is gone"
+        for resource, ids in info.ids.items():
+            missing = self.ledger.promised_unusable(row, resource, ids)
+            if missing:
+                return f"device {missing} of {resource} on {info.node_name} is gone or unhealthy"
+        for column, amount in zip(info.template.columns, info.template.amounts, strict=True):
+            if amount and self.nodes.free[column, row] < 0:
+                return f"node {info.node_name} has too little {self.table.names[column]} by now"
+        return ""
+
+    def _enter(self, info: PodInfo, node_name: str, *, exclusive: bool) -> None:
+        info.node_name = node_name
+        self.by_node.setdefault(node_name, {})[info.uid] = info
+        row = self.nodes.row_of.get(node_name, NO_ROW)
+        if row != NO_ROW:
+            self._count(info, row, exclusive=exclusive)
+        elif exclusive:
+            raise InvariantError(f"{info.pod.key} is promised {node_name}, which does not exist")
+
+    def _leave(self, info: PodInfo) -> None:
+        if info.node_name:
+            self._uncount(info)
+            on_node = self.by_node[info.node_name]
+            del on_node[info.uid]
+            if not on_node:
+                del self.by_node[info.node_name]
+            info.node_name = ""
+
+    def _count(self, info: PodInfo, row: int, *, exclusive: bool) -> None:
+        for resource, ids in info.ids.items():
+            clashes = self.ledger.hold(row, info.uid, resource, ids, exclusive=exclusive)
+            self.clashes += [(info.uid, info.node_name, device_id) for device_id in clashes]
+        template = info.template
+        self.nodes.use(row, template.columns, template.amounts, 1)
+        if template.host_ports:
+            self.nodes.use_ports(row, template.host_ports, 1)
+        info.row = row
+
+    def _uncount(self, info: PodInfo) -> None:
+        if info.row == NO_ROW:
+            return
+        template = info.template
+        self.nodes.use(info.row, template.columns, template.amounts, -1)
+        if template.host_ports:
+            self.nodes.use_ports(info.row, template.host_ports, -1)
+        for resource, ids in info.ids.items():
+            self.ledger.release(info.row, info.uid, resource, ids)
+        info.row = NO_ROW
+
+    def _freed(self, info: PodInfo) -> ClusterChange | None:
+        if info.row == NO_ROW:
+            return None
+        template = info.template
+        resources = frozenset(template.requests)
+        return ClusterChange(Change.ROOM_FREED, info.row, resources, bool(template.host_ports))
+
+
+def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]:
+    """The devices a bound pod's annotation names, and what is wrong with it ("" if nothing)."""
+    text = (pod.metadata.annotations or {}).get(ALLOCATED_KEY)
+    if text is None:
+        return {}, ""
+    try:
+        return parse_allocation(text), ""
+    except ParseError as error:
+        return {}, str(error)
+
+
+def _ids(allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    merged: dict[str, tuple[str, ...]] = {}
+    for sets in allocation.values():
+        for resource, ids in sets.items():
+            known = merged.get(resource)
+            merged[resource] = ids if known is None else (*known, *(i for i in ids if i not in known))
+    return merged
+
+
+def _emptied(inventory: DeviceInventory) -> DeviceInventory:
+    return DeviceInventory(inventory.ids, 0, inventory.topology)

@@ -1,0 +1,358 @@
+"""One scheduling cycle: the members of one group, or of groups that start together, placed all or nothing.
+
+Works on a Trial and answers with a Plan or a FitError; what becomes of either is core.scheduler's. Members
+of one template are one problem: how many fit on each node is an array, and choosing nodes is arithmetic on
+it. A gang is packed: fewest nodes, then fewest racks (a configurable label), then the tightest fit, then
+the highest score, then the lowest row. A lone pod goes to the highest score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import permutations
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework import Code, CycleState, IntArray
+from gangsched.core.group import Group, PodInfo
+from gangsched.core.runtime import Profile
+from gangsched.core.snapshot import ClusterView, Trial
+from gangsched.core.template import PodTemplate
+from gangsched.errors import InvariantError
+from gangsched.model.devices import split_among_containers
+
+# Members with different templates compete; when the tightest-first order fails, others are tried.
+_MAX_ORDERS = 6
+GANG = "GangScheduling"
+
+
+class Placement(msgspec.Struct, frozen=True, gc=False):
+    """One member's reservation. allocation: container -> resource -> IDs, empty without inventories."""
+
+    info: PodInfo
+    row: int
+    allocation: dict[str, dict[str, tuple[str, ...]]]
+
+
+class Demand(msgspec.Struct, gc=False):
+    """What one group asks of this cycle: `members` to place, at least `n_needed` of them."""
+
+    group: Group
+    profile: Profile
+    members: list[PodInfo]
+    n_needed: int
+
+
+class Plan(msgspec.Struct, gc=False):
+    """Where everybody goes."""
+
+    placements: list[Placement]
+
+
+class FitError(msgspec.Struct, gc=False):
+    """Nobody goes anywhere, and why: for people, and (plugin, template) for what can cure it."""
+
+    group: Group
+    message: str
+    rejected_by: tuple[tuple[str, PodTemplate | None], ...]
+    code: Code = Code.UNSCHEDULABLE
+
+
+class _Shortage(msgspec.Struct, gc=False):
+    demand: Demand
+    template: PodTemplate
+    n_placed: int
+    n_wanted: int
+    trial: Trial
+
+
+_Batch = tuple[PodTemplate, list[PodInfo]]
+
+
+def run_cycle(
+    demands: Sequence[Demand], view: ClusterView, *, topology_key: str, nominated: Sequence[PodInfo] = ()
+) -> Plan | FitError:
+    """Places all demands on one Trial, or none.
+
+    nominated: other schedulers' pods that hold a promise on a node; those of equal or higher priority
+    take their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods).
+    """
+    placements: list[Placement] = []
+    trial = Trial(view)
+    if nominated:
+        _reserve_nominated(trial, min(demand.group.priority for demand in demands), nominated)
+    for demand in demands:
+        placed = _place_group(demand, trial, topology_key)
+        if isinstance(placed, FitError):
+            return placed
+        trial, placed_here = placed
+        placements += placed_here
+    return Plan(placements)
+
+
+def _reserve_nominated(trial: Trial, priority: int, nominated: Iterable[PodInfo]) -> None:
+    for pod in nominated:
+        row = trial.row_of(pod.pod.status.nominated_node_name)
+        if row is not None and (pod.pod.spec.priority or 0) >= priority:
+            trial.place(row, pod.template)
+
+
+def _place_group(
+    demand: Demand, trial: Trial, topology_key: str
+) -> tuple[Trial, list[Placement]] | FitError:
+    batches: dict[int, _Batch] = {}
+    for info in demand.members:
+        if info.template.problem:
+            return FitError(demand.group, info.template.problem, ((GANG, None),))
+        batches.setdefault(info.template.serial, (info.template, []))[1].append(info)
+    state = CycleState()
+    for template, _ in batches.values():
+        status = demand.profile.run_pre_filter(state, template, trial)
+        if not status.is_success:
+            return FitError(demand.group, status.reason, ((status.plugin, template),), status.code)
+    order = list(batches.values())
+    if len(order) == 1:
+        outcome = _place_batches(demand, order, state, trial.fork(), topology_key)
+    else:
+        order.sort(key=lambda batch: _slack(demand.profile, state, batch, trial))
+        for attempt in list(permutations(order))[:_MAX_ORDERS] if len(order) <= 4 else [order, order[::-1]]:
+            outcome = _place_batches(demand, list(attempt), state, trial.fork(), topology_key)
+            if not isinstance(outcome, _Shortage):
+                break
+    if isinstance(outcome, _Shortage):
+        return _explain(outcome, state)
+    return outcome
+
+
+def _slack(profile: Profile, state: CycleState, batch: _Batch, view: ClusterView) -> int:
+    """Room to spare for a template; the least goes first."""
+    template, members = batch
+    capacity = profile.capacity(state, template, view)
+    return int(np.minimum(capacity, len(members)).sum()) - len(members)
+
+
+def _place_batches(
+    demand: Demand, batches: Sequence[_Batch], state: CycleState, trial: Trial, topology_key: str
+) -> tuple[Trial, list[Placement]] | _Shortage:
+    placements: list[Placement] = []
+    used: list[int] = []
+    n_left = len(demand.members)
+    shortage: _Shortage | None = None
+    for template, members in batches:
+        capacity = demand.profile.capacity(state, template, trial)
+        if len(demand.members) == 1 and not demand.group.is_gang:
+            chosen = _best_scored(demand.profile, state, template, trial, capacity)
+        else:
+            chosen = _pack(demand.profile, state, template, trial, capacity, len(members), used, topology_key)
+        n_placed = sum(count for _, count in chosen)
+        if n_placed < len(members):
+            n_left -= len(members) - n_placed
+            if shortage is None:
+                shortage = _Shortage(demand, template, n_placed, len(members), trial)
+            if n_left < demand.n_needed:
+                return shortage
+        waiting = iter(members)
+        for row, count in chosen:
+            for _, info in zip(range(count), waiting, strict=False):
+                placements.append(Placement(info, row, _reserve_devices(trial, row, template)))
+            trial.place(row, template, count)
+        used += [row for row, _ in chosen if row not in used]
+    return trial, placements
+
+
+def _reserve_devices(trial: Trial, row: int, template: PodTemplate) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Takes one member's devices on the trial; the best-linked set of what is free there."""
+    allocation: dict[str, dict[str, tuple[str, ...]]] = {}
+    for resource, count in template.requests.items():
+        free = trial.device_free(resource)
+        if free is None or free[row] < 0:
+            continue
+        inventory = trial.inventory(row, resource)
+        if inventory is None:
+            raise InvariantError(f"node {trial.name(row)} counts devices of {resource} and lists none")
+        mask = inventory.topology.best_set(trial.device_mask(row, resource), count)
+        trial.take_devices(row, resource, mask)
+        for container, ids in split_among_containers(inventory, mask, template.demand(resource)).items():
+            allocation.setdefault(container, {})[resource] = ids
+    return allocation
+
+
+def _best_scored(
+    profile: Profile, state: CycleState, template: PodTemplate, view: ClusterView, capacity: IntArray
+) -> list[tuple[int, int]]:
+    rows = np.flatnonzero(capacity > 0)
+    if not len(rows):
+        return []
+    scores = profile.score(state, template, view, rows)
+    return [(int(rows[0] if scores is None else rows[int(np.argmax(scores))]), 1)]
+
+
+def _pack(
+    profile: Profile,
+    state: CycleState,
+    template: PodTemplate,
+    view: ClusterView,
+    capacity: IntArray,
+    n_members: int,
+    used: list[int],
+    topology_key: str,
+) -> list[tuple[int, int]]:
+    """(row, count) for up to n_members of one template, nodes the gang has already opened first."""
+    chosen: list[tuple[int, int]] = []
+    left = n_members
+    for row in used:
+        here = min(int(capacity[row]), left)
+        if here:
+            chosen.append((row, here))
+            left -= here
+    if used:
+        capacity = capacity.copy()
+        capacity[used] = 0
+    if not left:
+        return chosen
+    rows = np.flatnonzero(capacity > 0)
+    if not len(rows):
+        return chosen
+    room = np.minimum(capacity[rows], left)
+    largest = int(room.max())
+    racks, _ = view.label(topology_key)
+    # A node without the label is a rack of its own to nobody: all such nodes count as one.
+    rack = racks[rows]
+    near = np.isin(rack, racks[used]) if used else None
+    if largest >= left:
+        pick = _tightest(profile, state, template, view, rows, capacity, left, near)
+        return [*chosen, (pick, left)]
+    return chosen + _pack_many(profile, state, template, view, rows, room, rack, left)
+
+
+def _tightest(
+    profile: Profile,
+    state: CycleState,
+    template: PodTemplate,
+    view: ClusterView,
+    rows: IntArray,
+    capacity: IntArray,
+    n_members: int,
+    near: np.ndarray | None,
+) -> int:
+    """One node that takes all: in a rack the gang is in, then least room left over, then score, then row."""
+    room = capacity[rows]
+    fits = room >= n_members
+    if near is not None and (near & fits).any():
+        fits = fits & near
+    candidates = rows[fits]
+    left_over = room[fits]
+    best = candidates[left_over == left_over.min()]
+    if len(best) > 1:
+        scores = profile.score(state, template, view, best)
+        if scores is not None:
+            return int(best[int(np.argmax(scores))])
+    return int(best[0])
+
+
+def _pack_many(
+    profile: Profile,
+    state: CycleState,
+    template: PodTemplate,
+    view: ClusterView,
+    rows: IntArray,
+    room: IntArray,
+    rack: np.ndarray,
+    n_members: int,
+) -> list[tuple[int, int]]:
+    """Several nodes: the fewest there are, from the fewest racks that allow that number (greedy by rack)."""
+    scores = profile.score(state, template, view, rows)
+    rank = np.zeros(len(rows)) if scores is None else -scores
+    by_room = np.lexsort((rows, rank, -room))
+    total = np.cumsum(room[by_room])
+    if total[-1] <= n_members:
+        return [(int(rows[i]), int(room[i])) for i in by_room]
+    n_nodes = int(np.searchsorted(total, n_members)) + 1
+    order = _by_rack(by_room, room, rack, n_nodes, n_members)
+    picked: list[tuple[int, int]] = []
+    left = n_members
+    for i in order[:-1]:
+        picked.append((int(rows[i]), int(room[i])))
+        left -= int(room[i])
+    last = int(order[-1])
+    if int(room[last]) > left:
+        last = _last_node(order, rows, room, rack, rank, left)
+    return [*picked, (int(rows[last]), left)]
+
+
+def _by_rack(by_room: IntArray, room: IntArray, rack: np.ndarray, n_nodes: int, n_members: int) -> IntArray:
+    """The first n_nodes positions that hold n_members, from as few racks as the greedy order finds.
+
+    A rack that can do it alone wins (the one with the least room left in it); else racks are taken by how
+    much their best n_nodes nodes hold, as long as the number of nodes stays the least possible.
+    """
+    racks = rack[by_room]
+    if (racks == racks[0]).all():
+        return by_room[:n_nodes]
+    by_rack = by_room[np.argsort(racks, kind="stable")]
+    sorted_racks = rack[by_rack]
+    starts = np.flatnonzero(np.r_[True, sorted_racks[1:] != sorted_racks[:-1]])
+    place = np.arange(len(by_rack)) - np.repeat(starts, np.diff(np.r_[starts, len(by_rack)]))
+    held = np.where(place < n_nodes, room[by_rack], 0)
+    best_of = np.add.reduceat(held, starts)
+    everything = np.add.reduceat(room[by_rack], starts)
+    enough = np.flatnonzero(best_of >= n_members)
+    if len(enough):
+        one = int(enough[int(np.argmin(everything[enough]))])
+        return by_rack[starts[one] :][:n_nodes]
+    ends = np.r_[starts[1:], len(by_rack)]
+    taken: list[int] = []
+    missing = n_members
+    for one in np.argsort(-best_of, kind="stable"):
+        mine = by_rack[starts[one] : ends[one]][: n_nodes - len(taken)]
+        for i in mine:
+            if missing > 0:
+                taken.append(int(i))
+                missing -= int(room[i])
+        if missing <= 0:
+            return np.array(taken, dtype=np.int64)
+        if len(taken) >= n_nodes:
+            break
+    return by_room[:n_nodes]
+
+
+def _last_node(
+    order: IntArray, rows: IntArray, room: IntArray, rack: np.ndarray, rank: np.ndarray, n_left: int
+) -> int:
+    """The last node need not be full: the tightest that takes the rest, in the racks already opened if any."""
+    free = np.ones(len(rows), dtype=np.bool_)
+    free[order[:-1]] = False
+    fits = np.flatnonzero(free & (room >= n_left))
+    opened = rack[order]
+    far = ~np.isin(rack[fits], opened)
+    best = np.lexsort((rows[fits], rank[fits], room[fits], far))
+    return int(fits[best[0]])
+
+
+def _explain(shortage: _Shortage, state: CycleState) -> FitError:
+    """kube-scheduler's sentence, after one that says what that means for the gang."""
+    demand, template, view = shortage.demand, shortage.template, shortage.trial
+    profile, group = demand.profile, demand.group
+    counted: dict[str, int] = {}
+    plugins: list[str] = []
+    for plugin, reason, rows in profile.reasons(state, template, view):
+        counted[reason] = counted.get(reason, 0) + int(rows.sum())
+        if plugin not in plugins:
+            plugins.append(plugin)
+    told = ", ".join(f"{n} {reason}" for reason, n in sorted(counted.items(), key=lambda x: (-x[1], x[0])))
+    sentence = f"0/{view.n_nodes} nodes are available" + (f": {told}." if told else ".")
+    if group.is_gang:
+        wanted = demand.n_needed + group.n_bound + group.n_assumed
+        unplaced = next(info for info in demand.members if info.template is template)
+        fit = group.n_bound + group.n_assumed + _n_fit(shortage)
+        sentence = (
+            f"gang {group.key}: {fit} of {wanted} fit; next member like {unplaced.pod.metadata.name}: {sentence}"
+        )
+    rejected = tuple((plugin, template) for plugin in plugins) or ((GANG, None),)
+    return FitError(group, sentence, rejected)
+
+
+def _n_fit(shortage: _Shortage) -> int:
+    others = len(shortage.demand.members) - shortage.n_wanted
+    return min(shortage.n_placed + others, shortage.demand.n_needed - 1)

@@ -1,0 +1,169 @@
+"""DeviceLedger: which pod holds which device, promised and bound alike, in one structure (promise 3).
+
+Lives in the cache, which is its only writer. An ID belongs to a node and a resource; it is free when the
+inventory says Healthy and nobody holds it. IDs that are held but no longer listed stay held: a device that
+comes back under a live pod is not handed out twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from gangsched.core.framework import IntArray
+from gangsched.errors import InvariantError
+from gangsched.model.devices import DeviceInventory
+
+NO_INVENTORY = -1
+
+
+class _NodeDevices:
+    """One resource on one node. held: device ID -> UIDs of the pods that hold it (more than one: a fault)."""
+
+    __slots__ = ("free", "held", "inventory")
+
+    def __init__(self) -> None:
+        self.inventory: DeviceInventory | None = None
+        self.held: dict[str, tuple[str, ...]] = {}
+        self.free = 0
+
+    def recount(self) -> None:
+        self.free = 0
+        if self.inventory is not None:
+            taken = 0
+            for device_id in self.held:
+                index = self.inventory.index.get(device_id)
+                if index is not None:
+                    taken |= 1 << index
+            self.free = self.inventory.healthy & ~taken
+
+
+class DeviceColumn:
+    """One resource over all nodes. Shape: free int64[capacity], the number of free devices, -1: no inventory."""
+
+    __slots__ = ("at", "free")
+
+    def __init__(self, capacity: int) -> None:
+        self.free: IntArray = np.full(capacity, NO_INVENTORY, dtype=np.int64)
+        self.at: dict[int, _NodeDevices] = {}
+
+
+class DeviceLedger:
+    """Who holds what. Rows are the cache's node rows."""
+
+    __slots__ = ("capacity", "columns")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.columns: dict[str, DeviceColumn] = {}
+
+    def grow(self, capacity: int) -> None:
+        """Makes room for more rows."""
+        for column in self.columns.values():
+            bigger = np.full(capacity, NO_INVENTORY, dtype=np.int64)
+            bigger[: self.capacity] = column.free
+            column.free = bigger
+        self.capacity = capacity
+
+    def inventory(self, row: int, resource: str) -> DeviceInventory | None:
+        """What the node says it has."""
+        node = self._node(row, resource)
+        return node.inventory if node else None
+
+    def free_mask(self, row: int, resource: str) -> int:
+        """Bit mask over the inventory's indices: healthy and held by nobody."""
+        node = self._node(row, resource)
+        return node.free if node else 0
+
+    def set_inventories(self, row: int, inventories: Mapping[str, DeviceInventory]) -> frozenset[str]:
+        """Replaces what the node has; answers with the resources of which more is free now."""
+        gained = set()
+        for resource in sorted({*inventories, *(r for r, c in self.columns.items() if row in c.at)}):
+            column = self._column(resource)
+            node = column.at.setdefault(row, _NodeDevices())
+            before = node.free.bit_count()
+            node.inventory = inventories.get(resource)
+            node.recount()
+            self._publish(column, row, node)
+            if node.free.bit_count() > before or (before and node.inventory is None):
+                gained.add(resource)
+        return frozenset(gained)
+
+    def hold(self, row: int, uid: str, resource: str, ids: Iterable[str], *, exclusive: bool) -> list[str]:
+        """Notes that the pod holds these devices; answers with those that another pod holds too.
+
+        `exclusive` is for our own promises: they were checked before, so a clash is our bug.
+        Raises: InvariantError (exclusive and taken, unknown or unhealthy).
+        """
+        column = self._column(resource)
+        node = column.at.setdefault(row, _NodeDevices())
+        clashes = []
+        for device_id in ids:
+            holders = node.held.get(device_id, ())
+            index = node.inventory.index.get(device_id) if node.inventory else None
+            if exclusive and (index is None or not node.free >> index & 1):
+                raise InvariantError(f"device {device_id} of {resource} promised to {uid}, held by {holders}")
+            if uid in holders:
+                continue
+            if holders:
+                clashes.append(device_id)
+            node.held[device_id] = (*holders, uid)
+            if index is not None:
+                node.free &= ~(1 << index)
+        self._publish(column, row, node)
+        return clashes
+
+    def release(self, row: int, uid: str, resource: str, ids: Iterable[str]) -> bool:
+        """The pod holds these no longer; True when a device became free by it."""
+        column = self._column(resource)
+        node = column.at.get(row)
+        if node is None:
+            return False
+        before = node.free
+        for device_id in ids:
+            holders = tuple(holder for holder in node.held.get(device_id, ()) if holder != uid)
+            if holders:
+                node.held[device_id] = holders
+                continue
+            node.held.pop(device_id, None)
+            index = node.inventory.index.get(device_id) if node.inventory else None
+            if node.inventory is not None and index is not None and node.inventory.healthy >> index & 1:
+                node.free |= 1 << index
+        self._publish(column, row, node)
+        return node.free != before
+
+    def promised_unusable(self, row: int, resource: str, ids: Iterable[str]) -> str:
+        """The first of these IDs that is gone or unhealthy by now; "" when all are well."""
+        node = self._node(row, resource)
+        inventory = node.inventory if node else None
+        for device_id in ids:
+            index = inventory.index.get(device_id) if inventory else None
+            if inventory is None or index is None or not inventory.healthy >> index & 1:
+                return device_id
+        return ""
+
+    def holders(self, row: int, resource: str) -> Mapping[str, tuple[str, ...]]:
+        """device ID -> UIDs."""
+        node = self._node(row, resource)
+        return node.held if node else {}
+
+    def forget_node(self, row: int) -> None:
+        """The node is gone: its inventory is void, and its row may become another node's."""
+        for column in self.columns.values():
+            if column.at.pop(row, None) is not None:
+                column.free[row] = NO_INVENTORY
+
+    def _node(self, row: int, resource: str) -> _NodeDevices | None:
+        column = self.columns.get(resource)
+        return column.at.get(row) if column else None
+
+    def _column(self, resource: str) -> DeviceColumn:
+        column = self.columns.get(resource)
+        if column is None:
+            column = self.columns[resource] = DeviceColumn(self.capacity)
+        return column
+
+    @staticmethod
+    def _publish(column: DeviceColumn, row: int, node: _NodeDevices) -> None:
+        column.free[row] = NO_INVENTORY if node.inventory is None else node.free.bit_count()

@@ -1,0 +1,245 @@
+"""Group and its members: what a gang is at this moment, as counted facts.
+
+A lone pod is a group of one and takes the same path. What may happen next is core.gang's table; where a
+group waits is core.queue's. Members count themselves: every change of a member's state goes through
+Group.move, so that the counts are right for a group of 100,000 at the price of one addition.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from gangsched.core.template import PodTemplate
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import POD, GroupKey, PodGroup
+
+NO_ROW = -1
+NEVER_S = math.inf
+
+
+class MemberState(enum.Enum):
+    """Where one pod of ours stands; exactly one of these from the moment the watch shows it."""
+
+    GATED = "gated"
+    PENDING = "pending"
+    ASSUMED = "assumed"
+    """Reserved (waiting) or its bind is on the way."""
+    BOUND = "bound"
+    DONE = "done"
+    """Its containers ended for good: it holds nothing and still counts for a gang that was whole."""
+    LEAVING = "leaving"
+    """Unbound and being deleted, or the server said it is gone: counts for nothing."""
+
+
+class BindState(enum.Enum):
+    """What is known about an ASSUMED member's Binding."""
+
+    NONE = "none"
+    SENT = "sent"
+    READING = "reading"
+    """The outcome is unknown; a GET decides."""
+
+
+class GroupState(enum.Enum):
+    """The rows of core.gang's table."""
+
+    GATED = "gated"
+    GATHERING = "gathering"
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    WAITING = "waiting"
+    BINDING = "binding"
+    BOUND = "bound"
+    UNWINDING = "unwinding"
+    DELETED = "deleted"
+
+
+class PodInfo:
+    """A pod as the cache holds it: ours (with a group) or another scheduler's (without).
+
+    row: the node row it is counted on, NO_ROW if none; node_name: where the API or our promise says it is;
+    allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger.
+    """
+
+    __slots__ = (
+        "allocation",
+        "attempt",
+        "bind",
+        "bind_tries",
+        "group",
+        "ids",
+        "node_name",
+        "pod",
+        "rank",
+        "row",
+        "said",
+        "state",
+        "template",
+        "uid",
+    )
+
+    def __init__(self, pod: Pod, template: PodTemplate) -> None:
+        self.pod = pod
+        self.uid = pod.metadata.uid
+        self.template = template
+        self.group: Group | None = None
+        self.state = MemberState.PENDING
+        self.bind = BindState.NONE
+        self.bind_tries = 0
+        self.node_name = ""
+        self.row = NO_ROW
+        self.allocation: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
+        self.ids: dict[str, tuple[str, ...]] = {}
+        self.rank = -1
+        self.attempt = 0
+        self.said = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.pod.key} {self.state.value} on {self.node_name or '-'}>"
+
+
+class Group:
+    """The members of one group, counted by state, and where the group stands.
+
+    first_complete_s: when min_count members first existed, kept through failed attempts (QueueSort reads
+    it). satisfied: the gang was bound whole once, so a member that comes or goes now stands alone.
+    recovering: bound in part and to be completed first. deadline_s: when the present state ends by itself.
+    """
+
+    __slots__ = (
+        "active_token",
+        "allowed",
+        "attempts",
+        "backoff_until_s",
+        "cause_id",
+        "counts",
+        "deadline_s",
+        "definition",
+        "failed_binds",
+        "failure",
+        "first_complete_s",
+        "key",
+        "members",
+        "message",
+        "next_rank",
+        "partial_since_s",
+        "priority",
+        "problem",
+        "recovering",
+        "rejected_by",
+        "said",
+        "satisfied",
+        "scheduler_name",
+        "state",
+        "stated",
+        "status_written",
+    )
+
+    def __init__(self, key: GroupKey, scheduler_name: str) -> None:
+        self.key = key
+        self.scheduler_name = scheduler_name
+        self.members: dict[str, PodInfo] = {}
+        self.counts: Counter[MemberState] = Counter()
+        self.definition: PodGroup | None = None
+        self.stated: Counter[tuple[str | None, ...]] = Counter()
+        self.problem = ""
+        self.priority = 0
+        self.state = GroupState.GATHERING
+        self.first_complete_s = NEVER_S
+        self.attempts = 0
+        self.failure = 0
+        self.failed_binds: dict[str, str] = {}
+        self.cause_id = ""
+        self.backoff_until_s = -NEVER_S
+        self.deadline_s = NEVER_S
+        self.rejected_by: tuple[tuple[str, PodTemplate | None], ...] = ()
+        self.message = ""
+        self.said = ""
+        self.satisfied = False
+        self.recovering = False
+        self.partial_since_s = NEVER_S
+        self.allowed = False
+        self.next_rank = 0
+        self.active_token = 0
+        self.status_written: Mapping[str, object] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.key} {self.state.value} {dict(self.counts)}>"
+
+    @property
+    def is_gang(self) -> bool:
+        """Named as a group, so messages speak of the gang; a lone pod is spoken of as a pod."""
+        return self.key.dialect != POD
+
+    @property
+    def min_count(self) -> int:
+        return self.definition.min_count if self.definition else 1
+
+    @property
+    def start_together(self) -> tuple[str, ...]:
+        return self.definition.start_together if self.definition else ()
+
+    @property
+    def n_pending(self) -> int:
+        return self.counts[MemberState.PENDING]
+
+    @property
+    def n_assumed(self) -> int:
+        return self.counts[MemberState.ASSUMED]
+
+    @property
+    def n_bound(self) -> int:
+        """Members that have started: bound, or bound and ended since."""
+        return self.counts[MemberState.BOUND] + self.counts[MemberState.DONE]
+
+    @property
+    def n_existing(self) -> int:
+        """Members that count towards min_count: neither gated nor leaving."""
+        return self.n_pending + self.n_assumed + self.n_bound
+
+    @property
+    def is_complete(self) -> bool:
+        """May be tried: its numbers are known and enough members exist."""
+        if self.definition is None or self.problem:
+            return False
+        return self.satisfied or self.n_existing >= self.min_count
+
+    @property
+    def n_needed(self) -> int:
+        """How many more must be placed for the gang to start; at least 1."""
+        if self.satisfied:
+            return 1
+        return max(1, self.min_count - self.n_bound - self.n_assumed)
+
+    @property
+    def is_half_bound(self) -> bool:
+        """Some members run and the gang as a whole does not."""
+        return not self.satisfied and 0 < self.n_bound < self.min_count
+
+    def add(self, info: PodInfo) -> None:
+        info.group = self
+        self.members[info.uid] = info
+        self.counts[info.state] += 1
+
+    def remove(self, info: PodInfo) -> None:
+        if self.members.pop(info.uid, None) is not None:
+            self.counts[info.state] -= 1
+        info.group = None
+
+    def move(self, info: PodInfo, state: MemberState) -> None:
+        """Changes a member's state, counted."""
+        self.counts[info.state] -= 1
+        info.state = state
+        self.counts[state] += 1
+
+    def in_state(self, state: MemberState) -> Iterator[PodInfo]:
+        """Members in one state, in the order they were seen."""
+        return (info for info in self.members.values() if info.state is state)
+
+    def first(self) -> PodInfo | None:
+        """The member that speaks for the gang where it has no object."""
+        return next(iter(self.members.values()), None)

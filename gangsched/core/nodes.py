@@ -1,0 +1,191 @@
+"""NodeTable: every node as a row of a few NumPy arrays. Written by the cache alone.
+
+A node keeps its row while it exists; rows of deleted nodes are given to later nodes. Labels and taints
+are kept as codes, so that a selector over all nodes is one array comparison; a label's column is built
+the first time somebody asks for its key.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from gangsched.core.framework import BoolArray, Change, ClusterChange, IntArray
+from gangsched.core.template import HostPort
+from gangsched.model.objects import Node, Taint
+from gangsched.model.resources import ResourceTable, parse_quantities
+
+CodeArray = npt.NDArray[np.int32]
+MISSING = -1
+
+
+class LabelColumn:
+    """One label key over all nodes. Shape: codes int32[capacity]; MISSING where the node has no such label."""
+
+    __slots__ = ("codes", "values")
+
+    def __init__(self, capacity: int) -> None:
+        self.codes: CodeArray = np.full(capacity, MISSING, dtype=np.int32)
+        self.values: dict[str, int] = {}
+
+    def put(self, row: int, value: str | None) -> None:
+        self.codes[row] = MISSING if value is None else self.values.setdefault(value, len(self.values))
+
+
+class NodeTable:
+    """Shapes: allocatable and used int64[n_resources, capacity]; live, unschedulable bool[capacity]."""
+
+    def __init__(self, table: ResourceTable, *, capacity: int = 64) -> None:
+        self.table = table
+        self.capacity = capacity
+        self.n_rows = 0
+        self.names: list[str] = []
+        self.nodes: list[Node | None] = []
+        self.row_of: dict[str, int] = {}
+        self.allocatable: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
+        self.used: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
+        self.free: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
+        self.live: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self.unschedulable: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self.taint_class: CodeArray = np.zeros(capacity, dtype=np.int32)
+        self.taint_classes: dict[tuple[Taint, ...], int] = {(): 0}
+        self.ports: dict[int, dict[HostPort, int]] = {}
+        self.labels: dict[str, LabelColumn] = {}
+        self.static_revision = 0
+        self._free_rows: list[int] = []
+
+    @property
+    def n_live(self) -> int:
+        return len(self.row_of)
+
+    def fit_columns(self) -> None:
+        """Grows the arrays to the resource names known by now."""
+        missing = len(self.table) - self.allocatable.shape[0]
+        if missing > 0:
+            extra = np.zeros((missing + 4, self.capacity), dtype=np.int64)
+            self.allocatable = np.concatenate([self.allocatable, extra])
+            self.used = np.concatenate([self.used, extra])
+            self.free = np.concatenate([self.free, extra])
+
+    def row_for(self, name: str) -> int:
+        """The node's row, a new or recycled one if need be; the caller grows what else is kept by row."""
+        row = self.row_of.get(name)
+        if row is None:
+            if self._free_rows:
+                row = self._free_rows.pop()
+                self.names[row] = name
+            else:
+                row = self.n_rows
+                if row == self.capacity:
+                    self._grow()
+                self.n_rows += 1
+                self.names.append(name)
+                self.nodes.append(None)
+            self.row_of[name] = row
+        return row
+
+    def put(self, row: int, node: Node) -> list[ClusterChange]:
+        """Takes over a node's current state; answers with what changed for the better or in kind.
+
+        Raises: ParseError (an allocatable quantity), leaving the row as it was.
+        """
+        amounts = parse_quantities(node.status.allocatable)
+        for name in amounts:
+            self.table.column(name)
+        self.fit_columns()
+        before, is_new = self.nodes[row], not self.live[row]
+        fresh = np.zeros(self.allocatable.shape[0], dtype=np.int64)
+        for name, amount in amounts.items():
+            fresh[self.table.column(name)] = amount
+        old = self.allocatable[:, row]
+        grown = frozenset(self.table.names[i] for i in np.nonzero(fresh > old)[0])
+        self.allocatable[:, row] = fresh
+        self.free[:, row] = fresh - self.used[:, row]
+        labels_changed = before is None or before.metadata.labels != node.metadata.labels
+        taints_changed = (
+            before is None
+            or before.spec.taints != node.spec.taints
+            or before.spec.unschedulable != node.spec.unschedulable
+        )
+        self.nodes[row] = node
+        self.live[row] = True
+        if labels_changed:
+            for key, column in self.labels.items():
+                column.put(row, (node.metadata.labels or {}).get(key))
+        if taints_changed:
+            taints = tuple(node.spec.taints or ())
+            self.taint_class[row] = self.taint_classes.setdefault(taints, len(self.taint_classes))
+            self.unschedulable[row] = node.spec.unschedulable
+        if is_new or labels_changed or taints_changed:
+            self.static_revision += 1
+        if is_new:
+            return [ClusterChange(Change.NODE_ADDED, row)]
+        changes = []
+        if grown:
+            changes.append(ClusterChange(Change.NODE_ALLOCATABLE, row, grown))
+        if labels_changed:
+            changes.append(ClusterChange(Change.NODE_LABELS, row))
+        if taints_changed:
+            changes.append(ClusterChange(Change.NODE_TAINTS, row))
+        return changes
+
+    def remove(self, name: str) -> int | None:
+        """Frees the node's row; what pods used on it is void. Answers with the row."""
+        row = self.row_of.pop(name, None)
+        if row is None:
+            return None
+        self.nodes[row] = None
+        self.names[row] = ""
+        self.live[row] = False
+        self.unschedulable[row] = False
+        self.taint_class[row] = 0
+        self.allocatable[:, row] = 0
+        self.used[:, row] = 0
+        self.free[:, row] = 0
+        self.ports.pop(row, None)
+        for column in self.labels.values():
+            column.put(row, None)
+        self._free_rows.append(row)
+        self.static_revision += 1
+        return row
+
+    def use(self, row: int, columns: list[int], amounts: list[int], sign: int) -> None:
+        """Adds (sign 1) or takes back (-1) a pod's requests."""
+        for column, amount in zip(columns, amounts, strict=True):
+            self.used[column, row] += sign * amount
+            self.free[column, row] -= sign * amount
+
+    def use_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
+        """Counts host ports taken on the node."""
+        taken = self.ports.setdefault(row, {})
+        for port in ports:
+            count = taken.get(port, 0) + sign
+            if count > 0:
+                taken[port] = count
+            else:
+                taken.pop(port, None)
+        if not taken:
+            del self.ports[row]
+
+    def label_column(self, key: str) -> LabelColumn:
+        """The codes of one label key, built on the first ask and kept up to date from then on."""
+        column = self.labels.get(key)
+        if column is None:
+            column = self.labels[key] = LabelColumn(self.capacity)
+            for name, row in self.row_of.items():
+                node = self.nodes[row]
+                if node is not None and name:
+                    column.put(row, (node.metadata.labels or {}).get(key))
+        return column
+
+    def _grow(self) -> None:
+        more = self.capacity
+        self.allocatable = np.concatenate([self.allocatable, np.zeros_like(self.allocatable)], axis=1)
+        self.used = np.concatenate([self.used, np.zeros_like(self.used)], axis=1)
+        self.free = np.concatenate([self.free, np.zeros_like(self.free)], axis=1)
+        self.live = np.concatenate([self.live, np.zeros(more, dtype=np.bool_)])
+        self.unschedulable = np.concatenate([self.unschedulable, np.zeros(more, dtype=np.bool_)])
+        self.taint_class = np.concatenate([self.taint_class, np.zeros(more, dtype=np.int32)])
+        for column in self.labels.values():
+            column.codes = np.concatenate([column.codes, np.full(more, MISSING, dtype=np.int32)])
+        self.capacity += more

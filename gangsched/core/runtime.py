@@ -1,0 +1,206 @@
+"""Profile: one scheduler name's plugins, run in order, their answers merged.
+
+Built by plugins.build_profiles, called by core.cycle, core.queue and core.scheduler. A plugin that raises
+or answers with the wrong shape is named in a PluginError and costs its group this attempt, nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gangsched.core.framework import (
+    MAX_SCORE,
+    SUCCESS,
+    BoolArray,
+    CapacityPlugin,
+    ClusterChange,
+    CuringPlugin,
+    CycleState,
+    FilterPlugin,
+    FloatArray,
+    IntArray,
+    PermitPlugin,
+    Plugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    QueueSortPlugin,
+    ScorePlugin,
+    Status,
+)
+from gangsched.core.group import Group
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.errors import GangschedError
+from gangsched.model.objects import Pod
+
+T = TypeVar("T")
+# A cluster has a few hundred templates at a time; beyond this the masks are dropped and made anew.
+_MAX_MASKS = 2000
+NO_LIMIT = 2**62
+
+
+class PluginError(GangschedError):
+    """A plugin raised or answered nonsense."""
+
+    def __init__(self, plugin: str, point: str, problem: str) -> None:
+        self.plugin = plugin
+        super().__init__(f"plugin {plugin} failed in {point}: {problem}")
+
+
+class Profile:
+    """The plugins of one schedulerName, by extension point, in the order of the configuration."""
+
+    def __init__(
+        self,
+        scheduler_name: str,
+        *,
+        queue_sort: QueueSortPlugin,
+        pre_enqueue: Sequence[PreEnqueuePlugin] = (),
+        pre_filter: Sequence[PreFilterPlugin] = (),
+        filters: Sequence[FilterPlugin] = (),
+        capacities: Sequence[CapacityPlugin] = (),
+        scores: Sequence[tuple[ScorePlugin, float]] = (),
+        permits: Sequence[PermitPlugin] = (),
+    ) -> None:
+        self.scheduler_name = scheduler_name
+        self.queue_sort = queue_sort
+        self.pre_enqueue = tuple(pre_enqueue)
+        self.pre_filter = tuple(pre_filter)
+        self.filters = tuple(filters)
+        self.capacities = tuple(capacities)
+        self.scores = tuple(scores)
+        self.permits = tuple(permits)
+        everyone: list[Plugin] = [*pre_enqueue, *pre_filter, *filters, *capacities, *permits]
+        everyone += [plugin for plugin, _ in scores]
+        self._by_name: dict[str, Plugin] = {plugin.name: plugin for plugin in everyone}
+        self._masks: dict[int, tuple[int, BoolArray]] = {}
+
+    def run_pre_enqueue(self, pod: Pod) -> Status:
+        """The first "no" gates the pod."""
+        for plugin in self.pre_enqueue:
+            status = _guarded(plugin.name, "PreEnqueue", lambda p=plugin: p.pre_enqueue(pod))
+            if not status.is_success:
+                return status
+        return SUCCESS
+
+    def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+        for plugin in self.pre_filter:
+            status = _guarded(plugin.name, "PreFilter", lambda p=plugin: p.pre_filter(state, template, view))
+            if not status.is_success:
+                return Status(status.code, status.reason, status.plugin or plugin.name)
+        return SUCCESS
+
+    def feasible(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray:
+        """All Filter masks merged, kept per template until a node changes. Shape: bool[n_rows]."""
+        found = self._masks.get(template.serial)
+        if found is not None and found[0] == view.static_revision and len(found[1]) == view.n_rows:
+            return found[1]
+        mask = view.live.copy()
+        for plugin in self.filters:
+            own = _guarded(plugin.name, "Filter", lambda p=plugin: p.filter(state, template, view))
+            if own is not None:
+                _check_shape(plugin.name, "Filter", own, mask.shape, np.bool_)
+                mask &= own
+        if len(self._masks) > _MAX_MASKS:
+            self._masks.clear()
+        self._masks[template.serial] = (view.static_revision, mask)
+        return mask
+
+    def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
+        """How many more pods of this template each node takes, infeasible nodes 0. Shape: int64[n_rows]."""
+        mask = self.feasible(state, template, view)
+        total: IntArray | None = None
+        for plugin in self.capacities:
+            own = _guarded(plugin.name, "Filter", lambda p=plugin: p.capacity(state, template, view))
+            if own is not None:
+                _check_shape(plugin.name, "Filter", own, mask.shape, np.integer)
+                total = own if total is None else np.minimum(total, own)
+        if total is None:
+            total = np.full(mask.shape, NO_LIMIT, dtype=np.int64)
+        return np.where(mask, total, 0)
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """Weighted sum of all Score plugins for `rows`; None when none has anything to say."""
+        total: FloatArray | None = None
+        for plugin, weight in self.scores:
+            own = _guarded(plugin.name, "Score", lambda p=plugin: p.score(state, template, view, rows))
+            if own is None:
+                continue
+            _check_shape(plugin.name, "Score", own, rows.shape, np.floating)
+            if not np.all((own >= 0.0) & (own <= MAX_SCORE)):  # NaN fails both
+                raise PluginError(plugin.name, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
+            total = own * weight if total is None else total + own * weight
+        return total
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> list[tuple[str, str, BoolArray]]:
+        """Why nodes are out: (plugin, reason, rows), each plugin only for rows that came as far as it."""
+        left = view.live.copy()
+        found: list[tuple[str, str, BoolArray]] = []
+        staged: list[FilterPlugin | CapacityPlugin] = [*self.filters, *self.capacities]
+        for plugin in staged:
+            said = _guarded(plugin.name, "Filter", lambda p=plugin: p.reasons(state, template, view))
+            out = np.zeros(view.n_rows, dtype=np.bool_)
+            for reason, rows in said:
+                mine = rows & left
+                if mine.any():
+                    found.append((plugin.name, reason, mine))
+                    out |= mine
+            left &= ~out
+        return found
+
+    def run_permit(self, group: Group, siblings: Mapping[str, Group]) -> Status:
+        """The first "no" wins; else the first "wait", with the shortest timeout that a plugin gave."""
+        waits: list[Status] = []
+        for plugin in self.permits:
+            status = _guarded(plugin.name, "Permit", lambda p=plugin: p.permit(group, siblings))
+            status = Status(status.code, status.reason, status.plugin or plugin.name, status.timeout_s)
+            if status.code.name == "WAIT":
+                waits.append(status)
+            elif not status.is_success:
+                return status
+        if not waits:
+            return SUCCESS
+        timeouts = [status.timeout_s for status in waits if status.timeout_s is not None]
+        return Status(
+            waits[0].code,
+            "; ".join(status.reason for status in waits),
+            waits[0].plugin,
+            min(timeouts) if timeouts else None,
+        )
+
+    def cures(
+        self,
+        change: ClusterChange,
+        rejected_by: Iterable[tuple[str, PodTemplate | None]],
+        view: ClusterView,
+    ) -> bool:
+        """Whether one of the plugins that said no may say yes after this change."""
+        for name, template in rejected_by:
+            plugin = self._by_name.get(name)
+            if not isinstance(plugin, CuringPlugin):
+                return True
+            if change.what & plugin.cured_by and plugin.cures(change, template, view):
+                return True
+        return False
+
+
+def _guarded(plugin: str, point: str, call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except GangschedError:
+        raise
+    except Exception as error:
+        raise PluginError(plugin, point, f"{type(error).__name__}: {error}") from error
+
+
+def _check_shape(plugin: str, point: str, own: Any, shape: tuple[int, ...], kind: type) -> None:
+    if getattr(own, "shape", None) != shape or not np.issubdtype(own.dtype, kind):
+        got = f"{getattr(own, 'dtype', type(own).__name__)}{getattr(own, 'shape', '')}"
+        raise PluginError(plugin, point, f"answered {got}, expected {kind.__name__}{shape}")

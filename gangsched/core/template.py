@@ -1,0 +1,116 @@
+"""PodTemplate: the scheduling-relevant part of a pod, computed once for all pods that share it.
+
+Called by core.cache when a pod is first seen. Two pods with equal signatures are interchangeable to every
+plugin. Source of the idea: KEP-5598 (opportunistic batching), SignPod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gangsched.errors import ParseError
+from gangsched.model.devices import device_demand
+from gangsched.model.objects import Affinity, Container, Pod, PodSpec, ResourceRequirements, Toleration
+from gangsched.model.resources import PODS, ResourceTable, pod_requests
+
+HostPort = tuple[str, str, int]
+"""(host IP or "0.0.0.0", protocol, port)."""
+
+
+class _Signature(msgspec.Struct, array_like=True, gc=False):
+    namespace: str
+    node_name: str
+    node_selector: dict[str, str] | None
+    affinity: Affinity | None
+    tolerations: list[Toleration] | None
+    containers: list[Container]
+    init_containers: list[Container] | None
+    resources: ResourceRequirements | None
+    overhead: dict[str, str | int | float] | None
+    host_network: bool
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def signature(pod: Pod) -> bytes:
+    """Equal for pods that no plugin can tell apart."""
+    spec = pod.spec
+    return _encode(
+        _Signature(
+            pod.metadata.namespace,
+            spec.node_name,
+            spec.node_selector,
+            spec.affinity,
+            spec.tolerations,
+            spec.containers,
+            spec.init_containers,
+            spec.resources,
+            spec.overhead,
+            spec.host_network,
+        )
+    )
+
+
+class PodTemplate:
+    """What plugins see of a pod.
+
+    columns/amounts: the non-zero requests as parallel arrays into the resource columns; requests: the same
+    by name. device_resources: names that may be devices (extended resources), whether a node has an
+    inventory for them or not.
+    """
+
+    __slots__ = (
+        "_demand",
+        "amounts",
+        "columns",
+        "host_ports",
+        "namespace",
+        "problem",
+        "requests",
+        "serial",
+        "spec",
+    )
+
+    def __init__(self, pod: Pod, table: ResourceTable, serial: int) -> None:
+        self.serial = serial
+        self.spec: PodSpec = pod.spec
+        self.namespace = pod.metadata.namespace
+        self.problem = ""
+        try:
+            self.requests: Mapping[str, int] = pod_requests(pod.spec)
+        except ParseError as error:
+            self.problem = f"spec.containers.resources: {error}"
+            self.requests = {PODS: 1}
+        self.columns: list[int] = [table.column(name) for name in self.requests]
+        self.amounts: list[int] = list(self.requests.values())
+        self.host_ports: tuple[HostPort, ...] = tuple(sorted(_host_ports(pod.spec)))
+        self._demand: dict[str, tuple[tuple[str, int, bool], ...]] = {}
+
+    def demand(self, resource: str) -> tuple[tuple[str, int, bool], ...]:
+        """Who among the containers asks for devices of `resource` (model.devices.device_demand)."""
+        found = self._demand.get(resource)
+        if found is None:
+            found = self._demand[resource] = device_demand(self.spec, resource)
+        return found
+
+
+def _host_ports(spec: PodSpec) -> set[HostPort]:
+    """Ports the pod takes on its node; sidecars count, plain init containers too (as kube-scheduler 1.36)."""
+    ports: set[HostPort] = set()
+    for container in (*(spec.init_containers or ()), *spec.containers):
+        for port in container.ports or ():
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number > 0:
+                ports.add((port.host_ip or "0.0.0.0", port.protocol or "TCP", number))
+    return ports
+
+
+def ports_conflict(one: HostPort, other: HostPort) -> bool:
+    """Same protocol and port, and an address in common; 0.0.0.0 is every address."""
+    return one[1:] == other[1:] and (one[0] == other[0] or "0.0.0.0" in (one[0], other[0]))
+
+
+__all__ = ["HostPort", "PodTemplate", "ports_conflict", "signature"]

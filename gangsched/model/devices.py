@@ -1,0 +1,256 @@
+"""Devices of a node: the inventory in its annotation, the best set to take from it, the pod's annotation.
+
+Formats: wire.md of the project's design notes, key `gangsched.io/devices` on nodes and
+`gangsched.io/allocated-devices` on pods. Who holds what now is state and lives in core.devices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from math import comb
+
+import msgspec
+
+from gangsched.errors import ParseError
+from gangsched.model.objects import Container, PodSpec
+from gangsched.model.resources import container_requests
+
+INVENTORY_KEY = "gangsched.io/devices"
+ALLOCATED_KEY = "gangsched.io/allocated-devices"
+VISIBLE_KEY = "gangsched.io/visible-devices"
+
+# Source for the order: the legend of `nvidia-smi topo -m`, from the farthest path to the nearest.
+_LINK_WEIGHT = {"SYS": 1, "NODE": 5, "PHB": 10, "PXB": 15, "PIX": 20}
+_NVLINK = re.compile(r"NV(\d{1,3})")
+_NVLINK_BASE_WEIGHT = 100
+_SAME_NUMA_WEIGHT = 5
+# kubelet refuses longer device IDs: they travel in its checkpoint and its gRPC API with this limit.
+MAX_ID_LENGTH = 63
+MAX_DEVICES = 4096
+# Above this many candidate sets the exact search gives way to a greedy one; 8 devices never reach it.
+_EXACT_SETS = 5000
+
+Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""container name -> resource name -> device IDs."""
+
+
+class _WireDevice(msgspec.Struct, rename="camel", gc=False):
+    id: str
+    health: str = "Healthy"
+    numa: int = -1
+    model: str = ""
+    memory_mib: int = msgspec.field(default=0, name="memoryMiB")
+    links: dict[str, str] | None = None
+
+
+class DeviceTopology:
+    """How n devices are linked, by index; equal ones are one object, so that choices can be remembered.
+
+    Shapes: weight int[n][n], symmetric, larger is nearer; numa int[n], -1 unknown.
+    """
+
+    __slots__ = ("_best", "numa", "weight")
+
+    def __init__(self, weight: tuple[tuple[int, ...], ...], numa: tuple[int, ...]) -> None:
+        self.weight = weight
+        self.numa = numa
+        self._best: dict[tuple[int, int], int] = {}
+
+    def best_set(self, free: int, count: int) -> int:
+        """The `count` devices of the bit mask `free` to take, as a bit mask.
+
+        Best linked first, then on the fewest NUMA nodes, then what leaves the best-linked rest, then the
+        lowest indices. Exact up to 5,000 candidate sets, greedy beyond.
+        Raises: ValueError when fewer than `count` are free (the caller has counted before).
+        """
+        found = self._best.get((free, count))
+        if found is None:
+            found = self._search(free, count)
+            if len(self._best) > 20_000:  # bounds memory; refilled in microseconds a set
+                self._best.clear()
+            self._best[free, count] = found
+        return found
+
+    def _search(self, free: int, count: int) -> int:
+        indices = [i for i in range(len(self.numa)) if free >> i & 1]
+        if count > len(indices):
+            raise ValueError(f"{count} devices asked for, {len(indices)} free")
+        if comb(len(indices), count) <= _EXACT_SETS:
+            chosen = max(combinations(indices, count), key=lambda s: self._quality(s, indices))
+        else:
+            chosen = self._greedy(indices, count)
+        return sum(1 << i for i in chosen)
+
+    def _quality(self, chosen: Iterable[int], free: list[int]) -> tuple[int, int, int, tuple[int, ...]]:
+        taken = tuple(chosen)
+        rest = [i for i in free if i not in taken]
+        span = len({self.numa[i] for i in taken})
+        return (self._inside(taken), -span, self._inside(rest), tuple(-i for i in taken))
+
+    def _inside(self, chosen: Iterable[int]) -> int:
+        members = list(chosen)
+        return sum(self.weight[a][b] for k, a in enumerate(members) for b in members[k + 1 :])
+
+    def _greedy(self, indices: list[int], count: int) -> tuple[int, ...]:
+        degree = {i: sum(self.weight[i][j] for j in indices) for i in indices}
+        chosen = [max(indices, key=lambda i: (degree[i], -i))]
+        pull = {i: self.weight[i][chosen[0]] for i in indices if i != chosen[0]}
+        while len(chosen) < count:
+            nearest = max(pull, key=lambda i: (pull[i], -i))
+            del pull[nearest]
+            chosen.append(nearest)
+            for i in pull:
+                pull[i] += self.weight[i][nearest]
+        return tuple(sorted(chosen))
+
+
+_topologies: dict[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]], DeviceTopology] = {}
+
+
+class DeviceInventory:
+    """The devices of one resource on one node, in the order the node lists them; immutable.
+
+    `healthy` is a bit mask by index: an unhealthy device stays listed, and is never handed out.
+    """
+
+    __slots__ = ("healthy", "ids", "index", "topology")
+
+    def __init__(self, ids: tuple[str, ...], healthy: int, topology: DeviceTopology) -> None:
+        self.ids = ids
+        self.index = {device_id: i for i, device_id in enumerate(ids)}
+        self.healthy = healthy
+        self.topology = topology
+
+    def ids_of(self, mask: int) -> tuple[str, ...]:
+        """The IDs of a bit mask, in index order."""
+        return tuple(device_id for i, device_id in enumerate(self.ids) if mask >> i & 1)
+
+
+_inventory_decoder = msgspec.json.Decoder(dict[str, list[_WireDevice]])
+_allocation_decoder = msgspec.json.Decoder(dict[str, dict[str, tuple[str, ...]]])
+
+
+def parse_inventory(text: str) -> dict[str, DeviceInventory]:
+    """Reads a node's `gangsched.io/devices`. Raises: ParseError (not JSON, duplicate or overlong IDs)."""
+    try:
+        wire = _inventory_decoder.decode(text)
+    except msgspec.MsgspecError as error:
+        raise ParseError(f"is not a device inventory: {error}", field=INVENTORY_KEY) from None
+    return {resource: _inventory(resource, devices) for resource, devices in wire.items()}
+
+
+def _inventory(resource: str, devices: list[_WireDevice]) -> DeviceInventory:
+    if len(devices) > MAX_DEVICES:
+        raise ParseError(f"{resource} lists {len(devices)} devices, at most {MAX_DEVICES}", field=INVENTORY_KEY)
+    index: dict[str, int] = {}
+    healthy = 0
+    for i, device in enumerate(devices):
+        if not device.id or len(device.id) > MAX_ID_LENGTH:
+            raise ParseError(
+                f"{resource} has the ID {device.id[:80]!r}; an ID has 1 to {MAX_ID_LENGTH} characters",
+                field=INVENTORY_KEY,
+            )
+        if device.id in index:
+            raise ParseError(
+                f"{resource} lists the ID {device.id!r} twice; each device needs its own", field=INVENTORY_KEY
+            )
+        index[device.id] = i
+        if device.health == "Healthy":
+            healthy |= 1 << i
+    return DeviceInventory(tuple(index), healthy, _topology(devices, index))
+
+
+def _topology(devices: list[_WireDevice], index: Mapping[str, int]) -> DeviceTopology:
+    n = len(devices)
+    numa = tuple(device.numa for device in devices)
+    weight = [[_SAME_NUMA_WEIGHT if a == b and a >= 0 else 0 for b in numa] for a in numa]
+    for i, device in enumerate(devices):
+        for peer, kind in (device.links or {}).items():
+            j = index.get(peer)
+            if j is not None and j != i:
+                w = link_weight(kind)
+                weight[i][j] = max(weight[i][j], w)
+                weight[j][i] = max(weight[j][i], w)
+    for i in range(n):
+        weight[i][i] = 0
+    key = (tuple(map(tuple, weight)), numa)
+    found = _topologies.get(key)
+    if found is None:
+        if len(_topologies) > 10_000:  # a cluster has a handful of node types; forged ones must not pile up
+            _topologies.clear()
+        found = _topologies[key] = DeviceTopology(*key)
+    return found
+
+
+def link_weight(kind: str) -> int:
+    """How near two devices are: NV18 above NV4 above PIX above SYS; an unknown name counts as SYS."""
+    match = _NVLINK.fullmatch(kind)
+    if match:
+        return _NVLINK_BASE_WEIGHT + int(match.group(1))
+    return _LINK_WEIGHT.get(kind, _LINK_WEIGHT["SYS"])
+
+
+def parse_allocation(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Reads a pod's `gangsched.io/allocated-devices`. Raises: ParseError."""
+    try:
+        return _allocation_decoder.decode(text)
+    except msgspec.MsgspecError as error:
+        raise ParseError(
+            f'is not an allocation: {error}; expected {{"container":{{"resource":["id"]}}}}', field=ALLOCATED_KEY
+        ) from None
+
+
+def allocation_annotations(allocation: Allocation) -> dict[str, str]:
+    """The annotations that carry an allocation in the Binding; empty when there is nothing to say."""
+    if not allocation:
+        return {}
+    by_resource: dict[str, list[str]] = {}
+    for sets in allocation.values():
+        for resource, ids in sets.items():
+            known = by_resource.setdefault(resource, [])
+            known.extend(device_id for device_id in ids if device_id not in known)
+    first = next(iter(by_resource.values()))
+    return {
+        ALLOCATED_KEY: msgspec.json.encode(allocation).decode(),
+        VISIBLE_KEY: ",".join(first),
+    }
+
+
+def device_demand(spec: PodSpec, resource: str) -> tuple[tuple[str, int, bool], ...]:
+    """Who in the pod asks for `resource`: (container, count, runs) in the pod's order.
+
+    `runs` is False for a plain init container: it ends before the others start, and kubelet hands its
+    devices on to them (its device manager reuses them), so it draws from the same set.
+    """
+    demand: list[tuple[str, int, bool]] = []
+    for container, runs in _phases(spec):
+        count = container_requests(container).get(resource, 0)
+        if count:
+            demand.append((container.name, count, runs))
+    return tuple(demand)
+
+
+def _phases(spec: PodSpec) -> Iterable[tuple[Container, bool]]:
+    for container in spec.init_containers or ():
+        yield container, container.restart_policy == "Always"
+    for container in spec.containers:
+        yield container, True
+
+
+def split_among_containers(
+    inventory: DeviceInventory, mask: int, demand: tuple[tuple[str, int, bool], ...]
+) -> dict[str, tuple[str, ...]]:
+    """Divides a pod's set among its containers, the largest demand choosing the best-linked part first."""
+    if len(demand) == 1:
+        return {demand[0][0]: inventory.ids_of(mask)}
+    shares: dict[str, tuple[str, ...]] = {}
+    left = mask
+    for name, count, runs in sorted(demand, key=lambda d: (not d[2], -d[1])):
+        pool = left if runs else mask
+        share = inventory.topology.best_set(pool, count)
+        shares[name] = inventory.ids_of(share)
+        if runs:
+            left &= ~share
+    return {name: shares[name] for name, _, _ in demand}

@@ -1,0 +1,101 @@
+"""What to do, in the imperative: all that the core ever answers with.
+
+Carried out by kube.dispatcher (or the simulator), whose every outcome comes back as an event. `cause_id`
+ties an effect to the attempt that wanted it, so that one gang's life can be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class _Effect(msgspec.Struct, frozen=True, gc=False):
+    """Shared options of all effects."""
+
+
+class BindPod(_Effect):
+    """POST pods/{name}/binding: node and annotations in one write, `uid` as precondition.
+
+    Answered by exactly one of BindSucceeded, BindFailed, BindUnknown, BindCancelled with the same `uid` and
+    `attempt`. 429 and a connection that could not be opened are nobody's answer: tried again at the edge.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    annotations: Mapping[str, str]
+    group: str
+    attempt: int
+    cause_id: str
+
+
+class CancelBinds(_Effect):
+    """Take back the binds of this cause that have not been sent; each is answered by BindCancelled."""
+
+    cause_id: str
+
+
+class GetPod(_Effect):
+    """Consistent read of one pod; tried until the server answers, then PodRead."""
+
+    uid: str
+    namespace: str
+    name: str
+    cause_id: str
+
+
+class EvictPod(_Effect):
+    """POST pods/{name}/eviction with `uid` as precondition; then EvictionSucceeded or EvictionFailed."""
+
+    uid: str
+    namespace: str
+    name: str
+    cause_id: str
+
+
+class WritePodCondition(_Effect):
+    """Patch pods/status: one condition by type, `uid` as precondition. A later one for a pod replaces a waiting one."""
+
+    uid: str
+    namespace: str
+    name: str
+    type: str
+    status: str
+    reason: str
+    message: str
+    cause_id: str
+
+
+class WritePodGroupStatus(_Effect):
+    """Merge-patch podgroups/status with `status`, `uid` as precondition. A later one replaces a waiting one."""
+
+    uid: str
+    namespace: str
+    name: str
+    api_version: str
+    status: Mapping[str, Any]
+    cause_id: str
+
+
+class RecordEvent(_Effect):
+    """Create an events.k8s.io/v1 Event about an object; the first thing dropped under load, and counted."""
+
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    uid: str
+    type: str
+    reason: str
+    action: str
+    message: str
+    cause_id: str
+
+
+Effect = (
+    BindPod | CancelBinds | GetPod | EvictPod | WritePodCondition | WritePodGroupStatus | RecordEvent
+)

@@ -1,0 +1,162 @@
+"""What happened, in the past tense: the only way anything reaches the core.
+
+Made by the edge (kube.watch from the API server's word, kube.dispatcher from the outcome of effects) and by
+the simulator. Every event is idempotent: hearing it twice, or hearing an older one again, changes nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.model.objects import CustomObject, Node, Pod
+
+
+class _Event(msgspec.Struct, frozen=True, gc=False):
+    """Shared options of all events."""
+
+
+class PodAdded(_Event):
+    pod: Pod
+
+
+class PodUpdated(_Event):
+    pod: Pod
+
+
+class PodDeleted(_Event):
+    """The pod is gone from the API server; `pod` is its last known state."""
+
+    pod: Pod
+
+
+class NodeAdded(_Event):
+    node: Node
+
+
+class NodeUpdated(_Event):
+    node: Node
+
+
+class NodeDeleted(_Event):
+    node: Node
+
+
+class PodGroupAdded(_Event):
+    """A PodGroup object of `dialect` (`core` or `coscheduling`); `api_version` is the one it was read in."""
+
+    dialect: str
+    api_version: str
+    item: CustomObject
+
+
+class PodGroupUpdated(_Event):
+    dialect: str
+    api_version: str
+    item: CustomObject
+
+
+class PodGroupDeleted(_Event):
+    dialect: str
+    api_version: str
+    item: CustomObject
+
+
+class ObjectRefused(_Event):
+    """An object that does not parse: what was known under its UID is kept, `message` says what is wrong.
+
+    `kind` is Pod, Node or PodGroup. `node_name` and `scheduler_name` as far as they could be read.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    message: str
+    scheduler_name: str = ""
+    node_name: str = ""
+
+
+class KindSynced(_Event):
+    """The first consistent list of a kind (`pods`, `nodes`, `podgroups.core`, …) has been delivered whole."""
+
+    kind: str
+
+
+class KindMissing(_Event):
+    """The server does not offer this kind (now); not an error. KindSynced follows when it appears."""
+
+    kind: str
+
+
+class BindSucceeded(_Event):
+    """The server answered that this pod is bound as asked."""
+
+    uid: str
+    attempt: int
+
+
+class BindFailed(_Event):
+    """The server said no for good to this bind: it did not and will not take effect (403, 404, 422, …)."""
+
+    uid: str
+    attempt: int
+    code: int
+    reason: str
+    message: str
+
+
+class BindUnknown(_Event):
+    """Nobody knows whether this bind took effect (timeout, cut, 5xx, 409): a GET must decide."""
+
+    uid: str
+    attempt: int
+    message: str
+
+
+class BindCancelled(_Event):
+    """This bind was taken back before a byte of it was sent."""
+
+    uid: str
+    attempt: int
+
+
+class PodRead(_Event):
+    """The answer to GetPod, from a consistent read made after it was asked; None: no pod of that name."""
+
+    uid: str
+    pod: Pod | None
+
+
+class EvictionSucceeded(_Event):
+    uid: str
+
+
+class EvictionFailed(_Event):
+    """An eviction was refused (`code` 429: a disruption budget; 403: the verb is missing; 404: gone)."""
+
+    uid: str
+    code: int
+    message: str
+
+
+Event = (
+    PodAdded
+    | PodUpdated
+    | PodDeleted
+    | NodeAdded
+    | NodeUpdated
+    | NodeDeleted
+    | PodGroupAdded
+    | PodGroupUpdated
+    | PodGroupDeleted
+    | ObjectRefused
+    | KindSynced
+    | KindMissing
+    | BindSucceeded
+    | BindFailed
+    | BindUnknown
+    | BindCancelled
+    | PodRead
+    | EvictionSucceeded
+    | EvictionFailed
+)

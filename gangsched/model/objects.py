@@ -1,0 +1,182 @@
+"""Kubernetes objects as the scheduler reads them: only the fields that decide something.
+
+Decoded by msgspec straight from the API server's JSON, immutable by convention once decoded, passed by
+reference everywhere. Unknown fields are skipped by the decoder and cost almost nothing. `gc=False`: no
+object here can be part of a reference cycle. Not here: what we derive from them (core.cache) and what
+annotations mean (model.devices, model.pod_group).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+
+class _Wire(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
+    """Shared options of all decoded objects."""
+
+
+class OwnerReference(_Wire):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(_Wire):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class ResourceRequirements(_Wire):
+    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class ContainerPort(_Wire):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class Container(_Wire):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    ports: list[ContainerPort] | None = None
+    restart_policy: str | None = None
+
+
+class Toleration(_Wire, frozen=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class SelectorRequirement(_Wire):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class NodeSelectorTerm(_Wire):
+    match_expressions: list[SelectorRequirement] | None = None
+    match_fields: list[SelectorRequirement] | None = None
+
+
+class NodeSelector(_Wire):
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class PreferredSchedulingTerm(_Wire):
+    weight: int = 0
+    preference: NodeSelectorTerm = msgspec.field(default_factory=NodeSelectorTerm)
+
+
+class NodeAffinity(_Wire):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] | None = None
+
+
+class Affinity(_Wire):
+    node_affinity: NodeAffinity | None = None
+
+
+class SchedulingGate(_Wire):
+    name: str = ""
+
+
+class SchedulingGroup(_Wire):
+    """The core API's reference from a pod to its PodGroup (KEP-4671)."""
+
+    pod_group_name: str = ""
+
+
+class PodSpec(_Wire):
+    node_name: str = ""
+    scheduler_name: str = ""
+    scheduling_gates: list[SchedulingGate] | None = None
+    scheduling_group: SchedulingGroup | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    containers: list[Container] = []
+    init_containers: list[Container] | None = None
+    resources: ResourceRequirements | None = None
+    overhead: dict[str, str | int | float] | None = None
+    host_network: bool = False
+
+
+class Condition(_Wire):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int = 0
+
+
+class PodStatus(_Wire):
+    phase: str = ""
+    conditions: list[Condition] | None = None
+    nominated_node_name: str = ""
+
+
+class Pod(_Wire):
+    metadata: ObjectMeta
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, for people; state is keyed by UID."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Its containers have stopped for good, so it holds nothing on its node."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+class Taint(_Wire, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(_Wire):
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class NodeStatus(_Wire):
+    allocatable: dict[str, str | int | float] | None = None
+    conditions: list[Condition] | None = None
+
+
+class Node(_Wire):
+    metadata: ObjectMeta
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+class CustomObject(_Wire):
+    """A PodGroup of any dialect, its spec and status left as plain JSON for model.pod_group to read."""
+
+    metadata: ObjectMeta
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None

@@ -1,0 +1,229 @@
+"""Which group a pod belongs to, and what a group asks for: the dialects that become one PodGroup.
+
+Ours (label and annotations, no CRD), the core API (`spec.schedulingGroup` and scheduling.k8s.io PodGroup),
+scheduler-plugins' CRD and its lightweight labels. A pod that names no group is a group of one. What a
+group's members do is state and lives in core.group. Sources: KEP-4671, KEP-5832 (core), scheduler-plugins
+KEP-42 (coscheduling), Koordinator's gang documentation (the spirit of `groups`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gangsched.errors import ParseError
+from gangsched.model.objects import CustomObject, Pod
+from gangsched.model.resources import parse_quantities
+
+GROUP_LABEL = "gangsched.io/pod-group"
+MIN_MEMBERS_KEY = "gangsched.io/min-members"
+TOTAL_MEMBERS_KEY = "gangsched.io/total-members"
+TIMEOUT_KEY = "gangsched.io/schedule-timeout"
+GROUPS_KEY = "gangsched.io/groups"
+PARTIAL_BIND_KEY = "gangsched.io/on-partial-bind"
+GANG_KEY = "gangsched.io/gang"
+RANK_KEY = "gangsched.io/rank"
+ATTEMPT_KEY = "gangsched.io/attempt"
+
+COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
+COSCHEDULING_OLD_LABEL = "pod-group.scheduling.sigs.k8s.io"
+LIGHTWEIGHT_NAME = "pod-group.scheduling.sigs.k8s.io/name"
+LIGHTWEIGHT_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
+
+POD = "pod"
+OURS = "gangsched"
+CORE = "core"
+COSCHEDULING = "coscheduling"
+LIGHTWEIGHT = "lightweight"
+
+MAX_MEMBERS = 100_000
+MAX_START_TOGETHER = 64
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
+
+
+class GroupKey(NamedTuple):
+    """Identity of a group; `uid` only for a lone pod, so that its successor of the same name is another."""
+
+    dialect: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class PodGroup(msgspec.Struct, frozen=True, gc=False):
+    """What a group asks for, whatever dialect said it.
+
+    min_count members must start together; total_count (>= min_count), where given, are waited for in
+    Permit; min_resources are what the members must add up to before the group may start; start_together
+    are the "namespace/name" of groups that start only with this one.
+    """
+
+    key: GroupKey
+    min_count: int = 1
+    total_count: int = 0
+    schedule_timeout_s: float | None = None
+    min_resources: Mapping[str, int] = {}
+    start_together: tuple[str, ...] = ()
+    on_partial_bind: str = ""
+    priority: int | None = None
+    uid: str = ""
+    api_version: str = ""
+    generation: int = 0
+    status: Mapping[str, Any] = {}
+
+
+def group_key(pod: Pod) -> GroupKey:
+    """The group a pod names, or the group of one that it is. Raises: ParseError if it names two."""
+    namespace = pod.metadata.namespace
+    named: list[tuple[str, str, str]] = []
+    labels = pod.metadata.labels
+    if labels:
+        for label, dialect in (
+            (GROUP_LABEL, OURS),
+            (COSCHEDULING_LABEL, COSCHEDULING),
+            (COSCHEDULING_OLD_LABEL, COSCHEDULING),
+            (LIGHTWEIGHT_NAME, LIGHTWEIGHT),
+        ):
+            name = labels.get(label)
+            if name:
+                named.append((dialect, name, f"label {label}"))
+    if pod.spec.scheduling_group is not None and pod.spec.scheduling_group.pod_group_name:
+        named.append((CORE, pod.spec.scheduling_group.pod_group_name, "spec.schedulingGroup.podGroupName"))
+    if not named:
+        return GroupKey(POD, namespace, pod.metadata.name, pod.metadata.uid)
+    if len({name for _, name, _ in named}) > 1:
+        said = ", ".join(f"{where} names {name!r}" for _, name, where in named)
+        raise ParseError(f"the pod names different groups: {said}; keep one")
+    # Several spellings of one name are one group; the one with an object behind it has the last word.
+    order = (CORE, COSCHEDULING, OURS, LIGHTWEIGHT)
+    dialect = min((dialect for dialect, _, _ in named), key=order.index)
+    return GroupKey(dialect, namespace, named[0][1])
+
+
+def needs_object(key: GroupKey) -> bool:
+    """True for dialects whose numbers are on a PodGroup object and not on the pods."""
+    return key.dialect in (CORE, COSCHEDULING)
+
+
+def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
+    """The group's numbers as this member states them. Raises: ParseError naming the key."""
+    annotations = pod.metadata.annotations or {}
+    if key.dialect == POD:
+        return PodGroup(key)
+    if key.dialect == LIGHTWEIGHT:
+        text = (pod.metadata.labels or {}).get(LIGHTWEIGHT_MIN, "1")
+        return PodGroup(key, min_count=_count(text, LIGHTWEIGHT_MIN))
+    min_count = _count(annotations.get(MIN_MEMBERS_KEY, "1"), MIN_MEMBERS_KEY)
+    total_count = _count(annotations.get(TOTAL_MEMBERS_KEY, "0"), TOTAL_MEMBERS_KEY, at_least=0)
+    if total_count and total_count < min_count:
+        raise ParseError(f"{total_count} is less than {MIN_MEMBERS_KEY}, {min_count}", field=TOTAL_MEMBERS_KEY)
+    timeout = annotations.get(TIMEOUT_KEY)
+    return PodGroup(
+        key,
+        min_count=min_count,
+        total_count=total_count,
+        schedule_timeout_s=None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
+        start_together=_start_together(annotations.get(GROUPS_KEY), key),
+        on_partial_bind=_partial_bind(annotations.get(PARTIAL_BIND_KEY)),
+    )
+
+
+def group_from_object(dialect: str, item: CustomObject) -> PodGroup:
+    """The group's numbers from its object. Raises: ParseError naming the field."""
+    meta = item.metadata
+    key = GroupKey(dialect, meta.namespace, meta.name)
+    spec = item.spec or {}
+    annotations = meta.annotations or {}
+    read = _core_numbers if dialect == CORE else _coscheduling_numbers
+    total_count = _count(annotations.get(TOTAL_MEMBERS_KEY, "0"), TOTAL_MEMBERS_KEY, at_least=0)
+    timeout = annotations.get(TIMEOUT_KEY)
+    numbers: dict[str, Any] = {
+        "total_count": total_count,
+        "start_together": _start_together(annotations.get(GROUPS_KEY), key),
+        "on_partial_bind": _partial_bind(annotations.get(PARTIAL_BIND_KEY)),
+        "schedule_timeout_s": None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
+        "uid": meta.uid,
+        "generation": meta.generation,
+        "status": item.status or {},
+    }
+    numbers.update(read(spec))
+    return PodGroup(key, **numbers)
+
+
+def _core_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
+    policy = spec.get("schedulingPolicy")
+    gang = policy.get("gang") if isinstance(policy, dict) else None
+    numbers: dict[str, Any] = {"min_count": 1}
+    if isinstance(gang, dict):
+        numbers["min_count"] = _count(gang.get("minCount", 1), "spec.schedulingPolicy.gang.minCount")
+    priority = spec.get("priority")
+    if isinstance(priority, int):
+        numbers["priority"] = priority
+    return numbers
+
+
+def _coscheduling_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
+    numbers: dict[str, Any] = {"min_count": _count(spec.get("minMember", 1), "spec.minMember")}
+    if spec.get("scheduleTimeoutSeconds") is not None:
+        numbers["schedule_timeout_s"] = float(
+            _count(spec["scheduleTimeoutSeconds"], "spec.scheduleTimeoutSeconds")
+        )
+    resources = spec.get("minResources")
+    if isinstance(resources, dict):
+        try:
+            numbers["min_resources"] = parse_quantities(resources)
+        except ParseError as error:
+            raise ParseError(error.message, field=f"spec.minResources.{error.field}") from None
+    return numbers
+
+
+def _count(value: object, field: str, *, at_least: int = 1) -> int:
+    text = str(value)
+    if not re.fullmatch(r"\d{1,9}", text) or not at_least <= int(text) <= MAX_MEMBERS:
+        raise ParseError(f"{text[:80]!r} is not a whole number from {at_least} to {MAX_MEMBERS}", field=field)
+    return int(text)
+
+
+def _start_together(text: str | None, own: GroupKey) -> tuple[str, ...]:
+    if not text:
+        return ()
+    try:
+        names = msgspec.json.decode(text, type=list[str])
+    except msgspec.MsgspecError:
+        raise ParseError(
+            f'{text[:80]!r} is not a JSON list of groups, as ["team-a/train","team-a/data"]', field=GROUPS_KEY
+        ) from None
+    if len(names) > MAX_START_TOGETHER:
+        raise ParseError(f"{len(names)} groups start together, at most {MAX_START_TOGETHER}", field=GROUPS_KEY)
+    full = {name if "/" in name else f"{own.namespace}/{name}" for name in names} | {str(own)}
+    return tuple(sorted(full)) if len(full) > 1 else ()
+
+
+def _partial_bind(text: str | None) -> str:
+    if text not in (None, "complete", "unwind"):
+        raise ParseError(f"{text[:80]!r} is neither complete nor unwind", field=PARTIAL_BIND_KEY)
+    return text or ""
+
+
+def parse_duration_s(text: str, field: str) -> float:
+    """Go's durations as people write them: "90s", "5m", "1h30m"; bare digits are seconds.
+
+    Raises: ParseError, also for zero.
+    """
+    if text.isdecimal():
+        seconds = float(text[:12])
+    else:
+        match = _DURATION.fullmatch(text)
+        if not text or match is None:
+            raise ParseError(f"{text[:80]!r} is not a duration; examples: 90s, 5m, 1h30m", field=field)
+        hours, minutes, rest = match.groups()
+        seconds = int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(rest or 0)
+    if seconds <= 0:
+        raise ParseError(f"{text[:80]!r} is not a positive duration", field=field)
+    return seconds
