@@ -1,0 +1,239 @@
+"""The API server's JSON into events: which kinds there are, and how one object of each is read.
+
+Lives here: typed decoders per kind, the lenient reading of what they refuse. Not here: what is already known
+(kube.watch_state). Called by kube.watch_state for every page and every line; a pod's line costs a few
+microseconds, so what is rare (bookmarks, errors, refused objects) pays a second decoding and not each line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from gangsched.model.events import (
+    Event,
+    NodeAdded,
+    NodeDeleted,
+    NodeUpdated,
+    ObjectRefused,
+    PodAdded,
+    PodDeleted,
+    PodGroupAdded,
+    PodGroupDeleted,
+    PodGroupUpdated,
+    PodUpdated,
+)
+from gangsched.model.objects import CustomObject, Node, ObjectMeta, Pod, PodSpec
+
+MAX_REFUSAL_CHARS = 512
+
+
+class ApiObject(Protocol):
+    """What every decoded object has."""
+
+    metadata: ObjectMeta
+
+
+ObjectT = TypeVar("ObjectT", bound=ApiObject)
+
+
+class ListMeta(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Line(msgspec.Struct, Generic[ObjectT], gc=False):
+    type: str
+    object: ObjectT
+
+
+class RawLine(msgspec.Struct, gc=False):
+    """A line of a watch, its object not looked at."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _Page(msgspec.Struct, Generic[ObjectT], gc=False):
+    metadata: ListMeta
+    items: list[ObjectT]
+
+
+class RawPage(msgspec.Struct, gc=False):
+    """A page of a list, its items not looked at."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Bare(msgspec.Struct, gc=False):
+    metadata: ObjectMeta
+
+
+decode_raw_line = msgspec.json.Decoder(RawLine).decode
+decode_raw_page = msgspec.json.Decoder(RawPage).decode
+_decode_bare = msgspec.json.Decoder(_Bare).decode
+_decode_any = msgspec.json.Decoder().decode
+
+
+class Page(Protocol):
+    """A page of a list, decoded whole."""
+
+    metadata: ListMeta
+    items: list[Any]
+
+
+class Line(Protocol):
+    """A line of a watch, decoded whole."""
+
+    type: str
+    object: Any
+
+
+def _of(generic: Any, object_type: type[Any]) -> Any:
+    return generic[object_type]
+
+
+class Kind:
+    """One kind that we follow: where it is, how it is read, which events tell of it.
+
+    `name` is the one of KindSynced; `versions` are tried in their order, empty for kinds that every server
+    has. Raises from its decoders: msgspec.MsgspecError.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        object_type: type[Any],
+        *,
+        kind: str,
+        resource: str,
+        group: str = "",
+        versions: tuple[str, ...] = (),
+        added: Callable[[Any, str], Event],
+        updated: Callable[[Any, str], Event],
+        deleted: Callable[[Any, str], Event],
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.resource = resource
+        self.group = group
+        self.versions = versions
+        self.added = added
+        self.updated = updated
+        self.deleted = deleted
+        self.decode_object: Callable[[bytes | msgspec.Raw], Any] = msgspec.json.Decoder(object_type).decode
+        self.decode_line: Callable[[bytes], Line] = msgspec.json.Decoder(_of(_Line, object_type)).decode
+        self.decode_page: Callable[[bytes], Page] = msgspec.json.Decoder(_of(_Page, object_type)).decode
+
+    def api_version(self, version: str) -> str:
+        """`group/version`, or `v1`."""
+        return f"{self.group}/{version}" if self.group else "v1"
+
+    def path(self, version: str) -> str:
+        """Where the whole cluster's objects of this kind are listed and watched."""
+        return f"/apis/{self.group}/{version}/{self.resource}" if self.group else f"/api/v1/{self.resource}"
+
+
+def pods() -> Kind:
+    """All pods of the cluster, also finished ones (a gang counts them) and those of other schedulers."""
+    return Kind(
+        "pods",
+        Pod,
+        kind="Pod",
+        resource="pods",
+        added=lambda pod, _: PodAdded(pod),
+        updated=lambda pod, _: PodUpdated(pod),
+        deleted=lambda pod, _: PodDeleted(pod),
+    )
+
+
+def nodes() -> Kind:
+    """All nodes."""
+    return Kind(
+        "nodes",
+        Node,
+        kind="Node",
+        resource="nodes",
+        added=lambda node, _: NodeAdded(node),
+        updated=lambda node, _: NodeUpdated(node),
+        deleted=lambda node, _: NodeDeleted(node),
+    )
+
+
+def pod_groups(dialect: str, group: str, versions: tuple[str, ...]) -> Kind:
+    """PodGroups of one dialect, which the server may not have."""
+    return Kind(
+        f"podgroups.{dialect}",
+        CustomObject,
+        kind="PodGroup",
+        resource="podgroups",
+        group=group,
+        versions=versions,
+        added=lambda item, api_version: PodGroupAdded(dialect, api_version, item),
+        updated=lambda item, api_version: PodGroupUpdated(dialect, api_version, item),
+        deleted=lambda item, api_version: PodGroupDeleted(dialect, api_version, item),
+    )
+
+
+def all_kinds() -> tuple[Kind, ...]:
+    """What the scheduler follows."""
+    return (
+        pods(),
+        nodes(),
+        pod_groups("core", "scheduling.k8s.io", ("v1beta1", "v1alpha2")),
+        pod_groups("coscheduling", "scheduling.x-k8s.io", ("v1alpha1",)),
+    )
+
+
+def read_meta(raw: bytes | msgspec.Raw) -> ObjectMeta | None:
+    """The metadata of an object that does not parse otherwise, or None."""
+    try:
+        return _decode_bare(raw).metadata
+    except msgspec.MsgspecError:
+        pass
+    name = _at(raw, "metadata", "name")
+    if not name:
+        return None
+    return ObjectMeta(
+        name=name,
+        namespace=_at(raw, "metadata", "namespace"),
+        uid=_at(raw, "metadata", "uid"),
+        resource_version=_at(raw, "metadata", "resourceVersion"),
+    )
+
+
+def read_pod_leniently(raw: bytes) -> Pod:
+    """A pod that does not parse, with its metadata and its node as far as they can be read."""
+    return Pod(
+        metadata=read_meta(raw) or ObjectMeta(),
+        spec=PodSpec(
+            node_name=_at(raw, "spec", "nodeName"), scheduler_name=_at(raw, "spec", "schedulerName")
+        ),
+    )
+
+
+def refused(kind: Kind, raw: bytes | msgspec.Raw, error: Exception) -> ObjectRefused:
+    """Everything that can still be said of an object that does not parse."""
+    return ObjectRefused(
+        kind=kind.kind,
+        namespace=_at(raw, "metadata", "namespace"),
+        name=_at(raw, "metadata", "name"),
+        uid=_at(raw, "metadata", "uid"),
+        message=str(error)[:MAX_REFUSAL_CHARS],
+        scheduler_name=_at(raw, "spec", "schedulerName"),
+        node_name=_at(raw, "spec", "nodeName"),
+    )
+
+
+def _at(raw: bytes | msgspec.Raw, *path: str) -> str:
+    """The string at `path`, or "" if there is none."""
+    try:
+        found: Any = _decode_any(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else ""

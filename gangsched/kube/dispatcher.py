@@ -1,0 +1,179 @@
+"""Carries out the core's effects: each goes into its lane, and what came of it comes back as an event.
+
+Lives here: which lane an effect belongs to, the clean stop. Not here: how binds are sent
+(kube.binding_lane), how everything else is (kube.lanes). Called by the assembly, which gives it the core's
+effects and an `emit_nowait` that puts events into the core's inbox; outcomes are at most one an effect, and
+effects come from the core, so that inbox is bounded by what the core has asked for.
+
+| lane | effects | order | connections | under load |
+|---|---|---|---|---|
+| binds | BindPod, CancelBinds | FIFO | 16 | first |
+| reads | GetPod | FIFO | 4 | as binds: they decide about binds |
+| evictions | EvictPod | FIFO | 2 | |
+| status | WritePodCondition, WritePodGroupStatus | by object, the last word | 2 | waits up to 1 s for binds |
+| events | RecordEvent | FIFO, bounded, oldest dropped | 1 | waits up to 2 s for binds |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import anyio
+import msgspec
+
+from gangsched.kube.binding_lane import BindingLane
+from gangsched.kube.client import ApiClient
+from gangsched.kube.lanes import EventLane, EvictionLane, ReadLane, StatusLane
+from gangsched.model.effects import (
+    BindPod,
+    CancelBinds,
+    Effect,
+    EvictPod,
+    GetPod,
+    RecordEvent,
+    WritePodCondition,
+    WritePodGroupStatus,
+)
+from gangsched.model.events import BindCancelled, Event
+
+MAX_WAITING = 200_000  # one status write for each pod of the largest cluster we speak of
+MAX_EVENTS = 1_000
+DRAIN_STEP_S = 0.01
+
+
+class DispatcherStatistics(msgspec.Struct, gc=False):
+    """Counts since the start, and what waits now."""
+
+    n_binds_sent: int
+    n_binds_unknown: int
+    n_binds_throttled: int
+    n_binds_waiting: int
+    n_binds_in_flight: int
+    n_reads_sent: int
+    n_evictions_sent: int
+    n_status_sent: int
+    n_status_dropped: int
+    n_events_sent: int
+    n_events_dropped: int
+    n_events_repeated: int
+    n_waiting: int
+
+
+class Dispatcher:
+    """The lanes, side by side. `run()` must be running for anything to be sent."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        emit_nowait: Callable[[Event], None],
+        rng: Random,
+        controller: str = "gangsched",
+        instance: str = "",
+        n_binds: int = 16,
+        bind_timeout_s: float = 10.0,
+        max_events: int = MAX_EVENTS,
+    ) -> None:
+        self._emit = emit_nowait
+        self._draining = False
+        self.binds = BindingLane(
+            client.credentials, emit_nowait=emit_nowait, rng=rng, size=n_binds, timeout_s=bind_timeout_s
+        )
+        self._reads = ReadLane(
+            client.pool(limit=4), emit_nowait, rng=rng, binds=self.binds, n_workers=4, limit=MAX_WAITING
+        )
+        self._evictions = EvictionLane(
+            client.pool(limit=2), emit_nowait, rng=rng, binds=self.binds, n_workers=2, limit=MAX_WAITING
+        )
+        self._status = StatusLane(
+            client.pool(limit=2), emit_nowait, rng=rng, binds=self.binds, n_workers=2, limit=MAX_WAITING
+        )
+        self._events = EventLane(
+            client.pool(limit=1),
+            emit_nowait,
+            rng=rng,
+            binds=self.binds,
+            limit=max_events,
+            controller=controller,
+            instance=instance,
+        )
+
+    @property
+    def n_binds_waiting(self) -> int:
+        """Binds of which no byte was sent."""
+        return self.binds.n_waiting
+
+    @property
+    def n_binds_in_flight(self) -> int:
+        """Binds that were sent and not answered."""
+        return self.binds.n_in_flight
+
+    @property
+    def n_waiting(self) -> int:
+        """Everything else that is not done."""
+        lanes = (self._reads, self._evictions, self._status, self._events)
+        return sum(lane.n_waiting for lane in lanes)
+
+    def warm(self) -> None:
+        """Open the connections for binds now."""
+        self.binds.warm()
+
+    def submit(self, effects: Sequence[Effect]) -> None:
+        """Put each effect into its lane; never waits."""
+        for effect in effects:
+            if isinstance(effect, BindPod):
+                if self._draining:
+                    self._emit(BindCancelled(effect.uid, effect.attempt))
+                else:
+                    self.binds.submit(effect)
+            elif isinstance(effect, CancelBinds):
+                self.binds.cancel(effect.cause_id)
+            elif isinstance(effect, GetPod):
+                self._reads.put_read(effect)
+            elif isinstance(effect, EvictPod):
+                self._evictions.put(effect.uid, effect)
+            elif isinstance(effect, WritePodCondition | WritePodGroupStatus):
+                self._status.put_status(effect)
+            elif isinstance(effect, RecordEvent):
+                self._events.put_event(effect)
+
+    async def run(self) -> None:
+        """Run all lanes until cancelled."""
+        async with anyio.create_task_group() as group:
+            for lane in (self._reads, self._evictions, self._status, self._events):
+                group.start_soon(lane.run)
+            await self.binds.run()
+
+    async def drain(self, grace_s: float) -> bool:
+        """Stop cleanly: no further binds, wait for those in flight, then say what is left to say.
+
+        True if everything was done within `grace_s`. The caller cancels `run()` afterwards.
+        """
+        self._draining = True
+        self.binds.cancel_all()
+        self._status.hurry = self._events.hurry = True
+        with anyio.move_on_after(grace_s):
+            # Once in a process's life; a signal from every lane would cost each request something.
+            while self.binds.n_in_flight or self.binds.n_waiting or self.n_waiting:  # noqa: ASYNC110
+                await anyio.sleep(DRAIN_STEP_S)
+            return True
+        return False
+
+    def statistics(self) -> DispatcherStatistics:
+        """Counts for metrics."""
+        return DispatcherStatistics(
+            n_binds_sent=self.binds.n_sent,
+            n_binds_unknown=self.binds.n_unknown,
+            n_binds_throttled=self.binds.n_throttled,
+            n_binds_waiting=self.binds.n_waiting,
+            n_binds_in_flight=self.binds.n_in_flight,
+            n_reads_sent=self._reads.n_sent,
+            n_evictions_sent=self._evictions.n_sent,
+            n_status_sent=self._status.n_sent,
+            n_status_dropped=self._status.n_dropped,
+            n_events_sent=self._events.n_sent,
+            n_events_dropped=self._events.n_dropped,
+            n_events_repeated=self._events.n_repeated,
+            n_waiting=self.n_waiting,
+        )

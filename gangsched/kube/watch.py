@@ -1,0 +1,238 @@
+"""The reflector: drives one kind's WatchState against the API server and hands its events on.
+
+Lives here: requests, waiting, backoff, finding dead connections, an API that is not there. Not here: what the
+answers mean (kube.watch_state). Started by the assembly, one `Reflector.run()` a kind, all at the same time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import aiohttp
+import anyio
+import msgspec
+import structlog
+
+from gangsched.errors import ApiError
+from gangsched.kube.backoff import Backoff
+from gangsched.kube.client import ApiClient, offers
+from gangsched.kube.decode import Kind
+from gangsched.kube.watch_state import ListPage, WatchState
+from gangsched.model.events import Event, KindMissing
+
+_log = structlog.get_logger(__name__)
+
+Emit = Callable[[list[Event]], Awaitable[None]]
+
+
+class WatchTiming(msgspec.Struct, frozen=True, gc=False):
+    """The reflector's patience; the defaults are for a real cluster.
+
+    silence_s + probe_timeout_s + grace_s bounds how long a dead watch stays unnoticed: under 30 s.
+    """
+
+    page_limit: int = 500
+    watch_s: tuple[float, float] = (300.0, 600.0)
+    silence_s: float = 15.0
+    probe_s: float = 1.0
+    probe_timeout_s: float = 8.0
+    grace_s: float = 2.0
+    missing_s: float = 10.0
+    backoff_s: tuple[float, float] = (0.5, 30.0)
+    # A watch that lived this long, or that said something, was a working one: resumed without waiting.
+    worked_s: float = 10.0
+
+
+class Reflector:
+    """One kind, from the API server's word to `emit`; awaiting `emit` is the back-pressure.
+
+    Counters: n_lists, n_watches, n_dead (silent watches found dead).
+    """
+
+    def __init__(
+        self, client: ApiClient, kind: Kind, emit: Emit, *, rng: Random, timing: WatchTiming | None = None
+    ) -> None:
+        self._client = client
+        self._emit = emit
+        self._rng = rng
+        self._timing = timing or WatchTiming()
+        self._backoff = Backoff(rng, first_s=self._timing.backoff_s[0], max_s=self._timing.backoff_s[1])
+        self._version = "" if kind.versions else "v1"
+        self._said = ""
+        self._emitting = False
+        self.kind = kind
+        self.state = WatchState(kind, version=self._version or kind.versions[0])
+        self.last_heard_s = -math.inf
+        self.n_lists = 0
+        self.n_watches = 0
+        self.n_dead = 0
+
+    async def run(self) -> None:
+        """Follow the kind until cancelled."""
+        missing = False
+        while True:
+            try:
+                if not self._version and not await self._resolve():
+                    if not missing:
+                        missing = True
+                        _log.info("API not offered by the server; watching out for it", kind=self.kind.name)
+                        await self._emit([KindMissing(self.kind.name)])
+                    await anyio.sleep(self._timing.missing_s * self._rng.uniform(0.8, 1.2))
+                    continue
+                missing = False
+                await self._step()
+            except ApiError as error:
+                await self._failed(error)
+
+    async def _resolve(self) -> bool:
+        """Find the first version of the kind that the server offers now."""
+        for version in self.kind.versions:
+            if await offers(self._client, self.kind.group, version, self.kind.resource):
+                self._version = version
+                self.state.use_version(version)
+                return True
+        return False
+
+    async def _step(self) -> None:
+        request = self.state.next_request()
+        if isinstance(request, ListPage):
+            await self._list(request)
+        else:
+            await self._watch(request.resource_version)
+
+    async def _list(self, request: ListPage) -> None:
+        params = {"limit": str(self._timing.page_limit)}
+        if request.token:
+            params["continue"] = request.token
+        else:
+            self.n_lists += 1
+        body = await self._client.get(self.kind.path(self._version), params, timeout_s=60.0)
+        self.last_heard_s = time.monotonic()
+        events = self.state.page(body)
+        del body  # a page of pods is megabytes: not kept while the core catches up
+        if events:
+            await self._emit(events)
+        if not isinstance(self.state.next_request(), ListPage):
+            self._recovered()
+
+    async def _watch(self, resource_version: str) -> None:
+        """One watch, from its opening to its end, however it ends. Raises: ApiError."""
+        self.n_watches += 1
+        started_s = time.monotonic()
+        watch_s = self._rng.uniform(*self._timing.watch_s)
+        params = {
+            "watch": "1",
+            "resourceVersion": resource_version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(max(1, int(watch_s))),
+        }
+        failure: ApiError | None = None
+        try:
+            async with self._client.stream(self.kind.path(self._version), params) as stream:
+                failure = await self._read(stream)
+        finally:
+            self.state.closed()
+        if failure is not None:
+            raise failure
+        worked = self.state.resource_version != resource_version
+        if worked or time.monotonic() - started_s >= self._timing.worked_s:
+            self._backoff.reset()
+        else:
+            await anyio.sleep(self._backoff.next_s())  # a server that hangs up at once is not asked at once
+
+    async def _read(self, stream: aiohttp.StreamReader) -> ApiError | None:
+        """Read to the end or until the connection is found dead; the server's ERROR line, if it sent one."""
+        self.last_heard_s = time.monotonic()
+        self._emitting = False
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._find_silence, group.cancel_scope)
+            try:
+                while True:
+                    chunk = await stream.readany()
+                    if not chunk:
+                        break
+                    self.last_heard_s = time.monotonic()
+                    events = self.state.lines(chunk)
+                    if events:
+                        self._emitting = True
+                        await self._emit(events)
+                        self._emitting = False
+                        self.last_heard_s = time.monotonic()
+                        self._recovered()
+                    if self.state.failure is not None:
+                        return self.state.failure
+            except (aiohttp.ClientError, OSError) as error:
+                _log.debug("watch cut", kind=self.kind.name, err=str(error))
+            finally:
+                group.cancel_scope.cancel()
+        return None
+
+    async def _find_silence(self, watch: anyio.CancelScope) -> None:
+        """Cut a watch that is silent although there was something to say.
+
+        A half-open connection is found by the kernel's keepalive; a proxy or a server that stalls only this
+        stream is not. So after a silence another connection asks for a short watch from the same place: what
+        it hears, the silent one should have heard. The collection's resourceVersion would not do as a probe,
+        it rises with every write to any kind. A refusal (429, 5xx) proves nothing, and a working watch is
+        worth most just then: it is kept.
+        """
+        timing = self._timing
+        while True:
+            if self._emitting:
+                # We do not read while the core catches up, and events on their way to it must not be cut.
+                await anyio.sleep(timing.silence_s)
+                continue
+            idle_s = time.monotonic() - self.last_heard_s
+            if idle_s < timing.silence_s:
+                await anyio.sleep(timing.silence_s - idle_s + 0.01)
+                continue
+            heard_s = self.last_heard_s
+            missed = await self._probe()
+            await anyio.sleep(timing.grace_s)
+            if self.last_heard_s != heard_s or self._emitting:
+                continue
+            if missed:
+                self.n_dead += 1
+                _log.warning("watch is dead, resuming", kind=self.kind.name, why=missed)
+                watch.cancel()
+                return
+            await anyio.sleep(max(timing.silence_s - timing.grace_s - timing.probe_s, 0.01))
+
+    async def _probe(self) -> str:
+        """Why the watch must be dead, or ""."""
+        params = {
+            "watch": "1",
+            "resourceVersion": self.state.resource_version,
+            "timeoutSeconds": str(max(1, int(self._timing.probe_s))),
+        }
+        try:
+            with anyio.fail_after(self._timing.probe_timeout_s):
+                async with self._client.stream(self.kind.path(self._version), params) as stream:
+                    return "another watch heard more" if await stream.readany() else ""
+        except ApiError as error:
+            return "" if error.code else f"the server is not reached: {error}"
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            return f"the server is not reached: {str(error) or 'no answer in time'}"
+
+    async def _failed(self, error: ApiError) -> None:
+        if error.code == 410 or error.reason in ("Expired", "Gone", "ResourceVersionTooLarge"):
+            # TooLarge: the server's history was set back (a restored backup); ours leads nowhere.
+            _log.info("resourceVersion is too old, listing anew", kind=self.kind.name, err=str(error))
+            self.state.gone()
+        elif error.code == 404 and self.kind.versions:
+            # What was known stays: a group's pods are still there and still belong together.
+            self._version = ""
+            self.state.missing()
+        elif str(error) != self._said:
+            self._said = str(error)
+            _log.warning("cannot follow", kind=self.kind.name, err=str(error))
+        await anyio.sleep(self._backoff.next_s(error.retry_after_s))
+
+    def _recovered(self) -> None:
+        self._backoff.reset()
+        if self._said:
+            self._said = ""
+            _log.info("following again", kind=self.kind.name)

@@ -1,0 +1,115 @@
+"""What is sent for each effect but binds: paths and bodies, from values to bytes. No I/O here.
+
+Called by kube.dispatcher's lanes.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from gangsched.kube.client import segment
+from gangsched.model.effects import EvictPod, GetPod, RecordEvent, WritePodCondition, WritePodGroupStatus
+
+# events.k8s.io/v1 refuses a longer note.
+MAX_NOTE_BYTES = 1024
+MAX_NAME_CHARS = 200
+
+_encode = msgspec.json.Encoder().encode
+
+
+def pod_path(effect: GetPod | EvictPod | WritePodCondition, subresource: str = "") -> str:
+    """Where a pod, or a subresource of it, is."""
+    path = f"/api/v1/namespaces/{segment(effect.namespace)}/pods/{segment(effect.name)}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def group_status_path(effect: WritePodGroupStatus) -> str:
+    """Where a PodGroup's status is, in the API version that it was read in."""
+    group_version = "/".join(segment(part) for part in effect.api_version.split("/"))
+    namespace, name = segment(effect.namespace), segment(effect.name)
+    return f"/apis/{group_version}/namespaces/{namespace}/podgroups/{name}/status"
+
+
+def events_path(effect: RecordEvent) -> str:
+    """Where an Event about this object is created; those about nodes live in `default`."""
+    return f"/apis/events.k8s.io/v1/namespaces/{segment(effect.namespace or 'default')}/events"
+
+
+def eviction_body(effect: EvictPod) -> bytes:
+    """An Eviction of this pod and of no later one of its name."""
+    return _encode(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": effect.name, "namespace": effect.namespace},
+            "deleteOptions": {"preconditions": {"uid": effect.uid}},
+        }
+    )
+
+
+def condition_body(effect: WritePodCondition, wall_s: float) -> bytes:
+    """A strategic merge patch: conditions are merged by type, so the others stay as they are."""
+    condition = {
+        "type": effect.type,
+        "status": effect.status,
+        "reason": effect.reason,
+        "message": effect.message,
+        "lastTransitionTime": _rfc3339(wall_s, "seconds"),
+    }
+    return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition]}})
+
+
+def group_status_body(effect: WritePodGroupStatus) -> bytes:
+    """A merge patch, as custom resources know no strategic one: lists in `status` are replaced whole."""
+    return _encode({"metadata": {"uid": effect.uid}, "status": effect.status})
+
+
+def event_body(effect: RecordEvent, *, controller: str, instance: str, wall_s: float, serial: int) -> bytes:
+    """An Event; `serial` makes its name unlike those of others about the same object."""
+    return _encode(
+        {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{effect.name[:MAX_NAME_CHARS]}.{serial:x}",
+                "namespace": effect.namespace or "default",
+            },
+            "eventTime": _rfc3339(wall_s, "microseconds"),
+            "reportingController": controller,
+            "reportingInstance": instance[:128],
+            "action": effect.action[:128],
+            "reason": effect.reason[:128],
+            "regarding": {
+                "apiVersion": effect.api_version,
+                "kind": effect.kind,
+                "namespace": effect.namespace,
+                "name": effect.name,
+                "uid": effect.uid,
+            },
+            "note": note(effect.message),
+            "type": effect.type,
+        }
+    )
+
+
+def note(message: str) -> str:
+    """The message with control characters escaped, cut to what an Event may hold.
+
+    Names and annotations of strangers get into messages, and messages onto terminals.
+    """
+    if not message.isprintable():
+        message = "".join(
+            char if char.isprintable() else char.encode("unicode_escape", "replace").decode("ascii")
+            for char in message
+        )
+    data = message.encode("utf-8", "replace")
+    if len(data) <= MAX_NOTE_BYTES:
+        return data.decode()
+    return data[: MAX_NOTE_BYTES - 3].decode("utf-8", "ignore") + "…"
+
+
+def _rfc3339(wall_s: float, timespec: str) -> str:
+    moment = datetime.fromtimestamp(wall_s, UTC).replace(tzinfo=None)
+    return moment.isoformat(timespec=timespec) + "Z"
