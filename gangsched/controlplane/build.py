@@ -187,7 +187,6 @@ def run_with_progress(
         raise BuildFailed("\n".join([f"building {tool.name} failed, go's last lines:", *tail]))
 
 
-
 def build(tool: Tool, *, folder: Path, go: Path, module_dir: Path) -> None:
     """Builds one tool and moves it into place whole; leaves nothing of a build that did not finish."""
     partial = folder / f".partial-{tool.name}"

@@ -1,0 +1,93 @@
+"""Fixtures that every test may use: a real control plane, and a clean cluster on it.
+
+What does not live here: fakes and scenario builders; those are beside the tests that use them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gangsched.controlplane.assets import find
+from gangsched.controlplane.build import REQUIRE_VARIABLE
+from gangsched.controlplane.processes import ControlPlane
+from gangsched.errors import ApiError, ConfigError
+
+POD_GROUP_RESOURCES = (
+    "/apis/scheduling.k8s.io/v1beta1/podgroups",
+    "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+)
+CLEAN_S = 30.0
+AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """etcd and kube-apiserver for this process (with pytest-xdist: one for each worker)."""
+    try:
+        assets = find()
+    except ConfigError as error:
+        if os.environ.get(REQUIRE_VARIABLE) == "1":
+            pytest.fail(f"{REQUIRE_VARIABLE}=1, but: {error}", pytrace=False)
+        pytest.skip(f"no real control plane: {error}")
+    # The data is thrown away: fsync would only measure the disk.
+    with ControlPlane(assets=assets, unsafe_no_fsync=True) as running:
+        yield running
+
+
+@pytest.fixture
+def fresh_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane with no pod, node or pod group left over when the test ends, however it ends."""
+    yield control_plane
+    if control_plane.apiserver is None or not control_plane.apiserver.running:
+        control_plane.start_apiserver()
+    for scheduler in control_plane.schedulers:
+        scheduler.kill()
+    control_plane.schedulers.clear()
+    _wipe(control_plane)
+
+
+def _wipe(control_plane: ControlPlane) -> None:
+    """Deletes them all and waits until they are gone; finalizers are taken off, nobody acts on them here."""
+    deadline_s = time.monotonic() + CLEAN_S
+    resources = ("/api/v1/pods", *POD_GROUP_RESOURCES, "/api/v1/nodes")
+    while left := [item for resource in resources for item in _list(control_plane, resource)]:
+        assert time.monotonic() < deadline_s, f"not gone after {CLEAN_S:.0f} s: {left}"
+        for collection in sorted({collection for collection, _ in left}):
+            control_plane.request("DELETE", collection, AT_ONCE)
+        for collection, item in left:
+            if item["metadata"].get("finalizers"):
+                _release(control_plane, f"{collection}/{item['metadata']['name']}")
+
+
+def _list(control_plane: ControlPlane, resource: str) -> list[tuple[str, dict[str, Any]]]:
+    """Each object with the path of the collection it is in; none where the API is not served."""
+    try:
+        items = control_plane.request("GET", resource)["items"]
+    except ApiError as error:
+        if error.code == 404:
+            return []
+        raise
+    root, plural = resource.rsplit("/", 1)
+    return [
+        (
+            f"{root}/namespaces/{where}/{plural}"
+            if (where := item["metadata"].get("namespace"))
+            else resource,
+            item,
+        )
+        for item in items
+    ]
+
+
+def _release(control_plane: ControlPlane, path: str) -> None:
+    patch = {"metadata": {"finalizers": None}}
+    try:
+        control_plane.request("PATCH", path, patch, content_type="application/merge-patch+json")
+    except ApiError as error:
+        if error.code != 404:
+            raise
