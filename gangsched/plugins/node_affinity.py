@@ -1,0 +1,129 @@
+"""NodeAffinity: the pod's nodeSelector and node affinity, and an affinity the profile adds to every pod.
+
+Source: kube-scheduler `plugins/nodeaffinity/node_affinity.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework import BoolArray, Change, ClusterChange, CycleState, FloatArray, IntArray
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.model.objects import NodeAffinity as AffinityRules
+from gangsched.model.objects import PreferredSchedulingTerm
+from gangsched.plugins.node_selector import EVERYWHERE, match_any_term, match_labels, match_term, problem
+
+REASON = "node(s) didn't match Pod's node affinity/selector"
+REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
+# Remembered weights per template; dropped together, they are made anew in microseconds.
+_MAX_REMEMBERED = 2000
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """NodeAffinityArgs. Raises: ValueError (an unusable term)."""
+
+    added_affinity: AffinityRules | None = None
+
+    def __post_init__(self) -> None:
+        rules = self.added_affinity or AffinityRules()
+        required = rules.required_during_scheduling_ignored_during_execution
+        terms = list(required.node_selector_terms or ()) if required else []
+        terms += [one.preference for one in _preferred(rules)]
+        for term in terms:
+            wrong = problem(term)
+            if wrong:
+                raise ValueError(f"addedAffinity: {wrong}")
+
+
+class NodeAffinity:
+    """Filter on required terms, Score by the weights of preferred ones."""
+
+    name = "NodeAffinity"
+    cured_by = Change.NODE_ADDED | Change.NODE_LABELS
+
+    def __init__(self, args: Args | None = None) -> None:
+        self._added = (args.added_affinity if args else None) or AffinityRules()
+        self._weights: dict[int, tuple[PodTemplate, int, IntArray]] = {}
+
+    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        own = _match_pod(template, view, EVERYWHERE)
+        added = _match_required(self._added, view, EVERYWHERE)
+        if own is None or added is None:
+            return added if own is None else own
+        return own & added
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[str, BoolArray]]:
+        """A node that fails the added affinity is not asked about the pod's own, as in kube-scheduler."""
+        added = _match_required(self._added, view, EVERYWHERE)
+        own = _match_pod(template, view, EVERYWHERE)
+        said: list[tuple[str, BoolArray]] = [] if added is None else [(REASON_ADDED, ~added)]
+        if own is not None:
+            said.append((REASON, ~own if added is None else ~own & added))
+        return said
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """Sum of the weights of matching terms, 100 for the largest among `rows`; None when it is 0."""
+        terms = (*_preferred(self._added), *_preferred(_rules(template)))
+        if not terms:
+            return None
+        counts = self._weights_of(template, terms, view)[rows]
+        most = int(counts.max(initial=0))
+        if most <= 0:
+            return None
+        # kube-scheduler's DefaultNormalizeScore: whole numbers, rounded down.
+        normalised: FloatArray = (100 * counts // most).astype(np.float64)
+        return normalised
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        if template is None or change.row < 0:
+            return True
+        at = slice(change.row, change.row + 1)
+        masks = (_match_required(self._added, view, at), _match_pod(template, view, at))
+        return all(mask is None or bool(mask[0]) for mask in masks)
+
+    def _weights_of(
+        self, template: PodTemplate, terms: Sequence[PreferredSchedulingTerm], view: ClusterView
+    ) -> IntArray:
+        """int64[n_rows], kept per template until a node changes: gangs ask for it once per member batch."""
+        known = self._weights.get(template.serial)
+        if known is not None:
+            whose, revision, weights = known
+            if whose is template and revision == view.static_revision and len(weights) == view.n_rows:
+                return weights
+        weights = np.zeros(view.n_rows, dtype=np.int64)
+        for term in terms:
+            weights += term.weight * match_term(term.preference, view, EVERYWHERE)
+        if len(self._weights) >= _MAX_REMEMBERED:
+            self._weights.clear()
+        self._weights[template.serial] = (template, view.static_revision, weights)
+        return weights
+
+
+def _rules(template: PodTemplate) -> AffinityRules:
+    affinity = template.spec.affinity
+    return (affinity.node_affinity if affinity else None) or AffinityRules()
+
+
+def _preferred(rules: AffinityRules) -> Sequence[PreferredSchedulingTerm]:
+    return rules.preferred_during_scheduling_ignored_during_execution or ()
+
+
+def _match_required(rules: AffinityRules, view: ClusterView, at: slice) -> BoolArray | None:
+    required = rules.required_during_scheduling_ignored_during_execution
+    return None if required is None else match_any_term(required.node_selector_terms or (), view, at)
+
+
+def _match_pod(template: PodTemplate, view: ClusterView, at: slice) -> BoolArray | None:
+    by_terms = _match_required(_rules(template), view, at)
+    if not template.spec.node_selector:
+        return by_terms
+    by_labels = match_labels(template.spec.node_selector, view, at)
+    return by_labels if by_terms is None else by_labels & by_terms

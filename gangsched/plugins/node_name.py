@@ -1,0 +1,43 @@
+"""NodeName: a template that names its node goes there and nowhere else.
+
+Pending pods name none (the field is what a binding sets), so this filter is almost always silent.
+Source: kube-scheduler `plugins/nodename/node_name.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gangsched.core.framework import BoolArray, Change, ClusterChange, CycleState
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+
+REASON = "node(s) didn't match the requested node name"
+
+
+class NodeName:
+    """Filter on spec.nodeName."""
+
+    name = "NodeName"
+    cured_by = Change.NODE_ADDED
+
+    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        wanted = template.spec.node_name
+        if not wanted:
+            return None
+        mask = np.zeros(view.n_rows, dtype=np.bool_)
+        row = view.row_of(wanted)
+        if row is not None:
+            mask[row] = True
+        return mask
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[str, BoolArray]]:
+        mask = self.filter(state, template, view)
+        return () if mask is None else ((REASON, ~mask),)
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        return template is None or change.row < 0 or view.name(change.row) == template.spec.node_name

@@ -1,0 +1,52 @@
+"""NodePorts: a host port on a node belongs to one pod.
+
+A capacity plugin, because a gang's own members take ports from each other: one per node at most.
+Source: kube-scheduler `plugins/nodeports/node_ports.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gangsched.core.framework import BoolArray, Change, ClusterChange, CycleState, IntArray
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import HostPort, PodTemplate, ports_conflict
+
+REASON = "node(s) didn't have free ports for the requested pod ports"
+
+
+class NodePorts:
+    """Capacity 1 where all wanted host ports are free, 0 elsewhere."""
+
+    name = "NodePorts"
+    cured_by = Change.NODE_ADDED | Change.ROOM_FREED
+
+    def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray | None:
+        if not template.host_ports:
+            return None
+        room = np.ones(view.n_rows, dtype=np.int64)
+        # Only over rows that have host ports in use; nodes are visited by Python, pods with host ports
+        # are few and never the bulk of a gang.
+        for row, taken in view.ports().items():
+            if _conflict(template.host_ports, taken):
+                room[row] = 0
+        return room
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[str, BoolArray]]:
+        room = self.capacity(state, template, view)
+        return () if room is None else ((REASON, room == 0),)
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        if template is None or change.row < 0:
+            return True
+        if not change.what & Change.NODE_ADDED and not change.ports:
+            return False
+        return not _conflict(template.host_ports, view.ports().get(change.row, {}))
+
+
+def _conflict(wanted: Sequence[HostPort], taken: Mapping[HostPort, int]) -> bool:
+    return any(ports_conflict(one, other) for one in wanted for other in taken)

@@ -1,0 +1,250 @@
+"""NodeResourcesFit: how many copies of a pod fit into what is free, and which nodes it suits best.
+
+Filter and capacity are whole-number arithmetic on the resource columns. The scores are kube-scheduler's,
+rounded down where it rounds down, so that ties fall alike. One difference: for pods already on a node the
+score counts their real requests, where kube-scheduler puts 100m and 200Mi for a container without any.
+Sources: kube-scheduler `plugins/noderesources/{fit,resource_allocation,least_allocated,most_allocated,
+requested_to_capacity_ratio}.go`, `util/pod_resources.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework import BoolArray, Change, ClusterChange, CycleState, FloatArray, IntArray
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.errors import ParseError
+from gangsched.model.objects import Container, PodSpec, ResourceRequirements
+from gangsched.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, pod_requests
+
+StrategyType = Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
+
+# For scoring only: a container that requests none counts as if it requested this.
+_DEFAULT_REQUESTS = {CPU: "100m", MEMORY: "200Mi"}
+_NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_MAX_REMEMBERED = 2000
+
+
+class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A resource and its weight, 1 to 100; 0 means 1, as kube-scheduler's defaulting has it."""
+
+    name: str
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight <= 100:
+            raise ValueError(f"resource weight of {self.name} is {self.weight}, not within 1..100")
+
+
+class ShapePoint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """utilization 0..100, score 0..10."""
+
+    utilization: int
+    score: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.utilization <= 100:
+            raise ValueError(f"utilization {self.utilization} is not within 0..100")
+        if not 0 <= self.score <= 10:
+            raise ValueError(f"score {self.score} is not within 0..10")
+
+
+class RatioShape(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """RequestedToCapacityRatioParam: straight lines between points, utilization rising."""
+
+    shape: tuple[ShapePoint, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.shape:
+            raise ValueError("shape needs at least one point")
+        places = [point.utilization for point in self.shape]
+        if any(a >= b for a, b in pairwise(places)):
+            raise ValueError("the points of shape must be sorted by rising utilization")
+
+
+_DEFAULT_RESOURCES = (ResourceSpec(CPU), ResourceSpec(MEMORY))
+
+
+class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Which nodes are better: the emptier (LeastAllocated), the fuller (MostAllocated), or by a shape."""
+
+    type: StrategyType = "LeastAllocated"
+    resources: tuple[ResourceSpec, ...] = _DEFAULT_RESOURCES
+    requested_to_capacity_ratio: RatioShape | None = None
+
+    def __post_init__(self) -> None:
+        if (self.type == "RequestedToCapacityRatio") != (self.requested_to_capacity_ratio is not None):
+            raise ValueError(
+                "requestedToCapacityRatio belongs to type RequestedToCapacityRatio, and to no other type"
+            )
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """NodeResourcesFitArgs. The ignored ones are extended resources, and only the filter ignores them."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: ScoringStrategy = ScoringStrategy()
+
+    def __post_init__(self) -> None:
+        for group in self.ignored_resource_groups:
+            if "/" in group:
+                raise ValueError(f"resource group name {group!r} can't contain '/'")
+
+
+class NodeResourcesFit:
+    """Capacity by free resources, Score by how full a node would be with the pod on it."""
+
+    name = "NodeResourcesFit"
+    cured_by = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.ROOM_FREED
+
+    def __init__(self, args: Args | None = None) -> None:
+        args = args or Args()
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        strategy = args.scoring_strategy
+        self._weights = {one.name: one.weight or 1 for one in strategy.resources or _DEFAULT_RESOURCES}
+        self._score_of = _score_table(strategy)
+        self._skips_zero = strategy.type == "RequestedToCapacityRatio"
+        self._least = strategy.type == "LeastAllocated"
+        self._scoring: dict[int, tuple[PodTemplate, list[tuple[int, int, int]]]] = {}
+
+    def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray | None:
+        total: IntArray | None = None
+        for _, column, amount in self._asked(template):
+            free = view.free(column)
+            own = free if amount == 1 else free // amount
+            total = own if total is None else np.minimum(total, own)
+        # Free room is below zero where others overcommit.
+        return None if total is None else np.maximum(total, 0)
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[str, BoolArray]]:
+        return [
+            ("Too many pods" if name == PODS else f"Insufficient {name}", view.free(column) < amount)
+            for name, column, amount in self._asked(template)
+        ]
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """Weighted mean over the strategy's resources, as far as the node has them at all."""
+        total = np.zeros(len(rows), dtype=np.float64)
+        weights = np.zeros(len(rows), dtype=np.float64)
+        for column, request, weight in self._scored(template):
+            allocatable = view.allocatable(column)[rows].astype(np.float64)
+            asked = allocatable - view.free(column)[rows] + request
+            own = self._of_resource(allocatable, asked)
+            counts = (own > 0) if self._skips_zero else (allocatable > 0)
+            total += np.where(counts, own * weight, 0.0)
+            weights += np.where(counts, float(weight), 0.0)
+        mean: FloatArray = total / np.maximum(weights, 1.0)
+        rounded: FloatArray = np.floor(mean + 0.5) if self._skips_zero else np.floor(mean)
+        return rounded
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        if template is None or change.row < 0:
+            return True
+        asked = list(self._asked(template))
+        if not change.what & Change.NODE_ADDED and change.resources.isdisjoint(name for name, _, _ in asked):
+            return False
+        return all(view.free(column)[change.row] >= amount for _, column, amount in asked)
+
+    def _asked(self, template: PodTemplate) -> Iterator[tuple[str, int, int]]:
+        """(name, column, amount) of the requests that the filter looks at."""
+        everything = zip(template.requests, template.columns, template.amounts, strict=True)
+        if not self._ignored and not self._ignored_groups:
+            return everything
+        return (one for one in everything if not self._ignores(one[0]))
+
+    def _ignores(self, name: str) -> bool:
+        if not is_extended(name):
+            return False
+        return name in self._ignored or name.split("/", 1)[0] in self._ignored_groups
+
+    def _of_resource(self, allocatable: FloatArray, asked: FloatArray) -> FloatArray:
+        """0..100 for one resource, rounded down; a node without it reads some number that is not used."""
+        size = np.maximum(allocatable, 1.0)
+        if self._least:
+            # The free share is rounded, not the used one; more than everything scores nothing.
+            return np.floor(np.maximum(size - asked, 0.0) * 100.0 / size).clip(0.0, 100.0)
+        used = np.floor(asked * 100.0 / size).clip(0.0, 100.0)
+        return used if self._score_of is None else self._score_of[used.astype(np.intp)] * (allocatable > 0)
+
+    def _scored(self, template: PodTemplate) -> list[tuple[int, int, int]]:
+        """(column, request, weight); extended resources only where the pod asks for them."""
+        known = self._scoring.get(template.serial)
+        if known is not None and known[0] is template:
+            return known[1]
+        requests = _scoring_requests(template)
+        columns: dict[str, int] = dict(zip(template.requests, template.columns, strict=True))
+        # These three are columns of every table, in this order.
+        columns.update({name: column for column, name in enumerate(_NATIVE)})
+        scored = [
+            (columns[name], requests.get(name, 0), weight)
+            for name, weight in self._weights.items()
+            if name in _NATIVE or requests.get(name)
+        ]
+        if len(self._scoring) >= _MAX_REMEMBERED:
+            self._scoring.clear()
+        self._scoring[template.serial] = (template, scored)
+        return scored
+
+
+def is_extended(name: str) -> bool:
+    """A resource of a device plugin or an operator: has a domain, and not Kubernetes' own."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def _scoring_requests(template: PodTemplate) -> Mapping[str, int]:
+    """The pod's requests with 100m and 200Mi for each container that states none."""
+    try:
+        return pod_requests(_with_defaults(template.spec))
+    except ParseError:
+        return template.requests  # such a template is refused before anything is scored
+
+
+def _with_defaults(spec: PodSpec) -> PodSpec:
+    return msgspec.structs.replace(
+        spec,
+        containers=[_filled(container) for container in spec.containers],
+        init_containers=[_filled(container) for container in spec.init_containers or ()],
+    )
+
+
+def _filled(container: Container) -> Container:
+    stated = container.resources or ResourceRequirements()
+    limits = stated.limits or {}
+    requests: dict[str, str | int | float] = {
+        name: limits.get(name, default) for name, default in _DEFAULT_REQUESTS.items()
+    }
+    requests.update(stated.requests or {})
+    return msgspec.structs.replace(
+        container, resources=ResourceRequirements(requests=requests, limits=stated.limits)
+    )
+
+
+def _score_table(strategy: ScoringStrategy) -> FloatArray | None:
+    """Score by whole percent of use, 101 of them; None where the percentage is the score."""
+    if strategy.requested_to_capacity_ratio is None:
+        return None
+    points = [(p.utilization, p.score * 10) for p in strategy.requested_to_capacity_ratio.shape]
+    return np.array([_on_lines(points, percent) for percent in range(101)], dtype=np.float64)
+
+
+def _on_lines(points: Sequence[tuple[int, int]], percent: int) -> int:
+    """Source: `plugins/helper/shape_score.go`, BuildBrokenLinearFunction; Go divides towards zero."""
+    for i, (at, score) in enumerate(points):
+        if percent <= at:
+            if i == 0:
+                return score
+            before, low = points[i - 1]
+            return low + int((score - low) * (percent - before) / (at - before))
+    return points[-1][1]

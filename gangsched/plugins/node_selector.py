@@ -1,0 +1,126 @@
+"""Node selector terms over all nodes at once: what NodeAffinity's filter, score and arguments are made of.
+
+A label is an array of codes, so one requirement is one comparison or one look-up in a table as long as the
+label has values. `at` is the slice of rows asked about: all of them, or one when a single node changed.
+Sources: k8s.io/component-helpers `scheduling/corev1/nodeaffinity`, k8s.io/apimachinery
+`pkg/labels/selector.go`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from gangsched.core.framework import BoolArray
+from gangsched.core.nodes import MISSING
+from gangsched.core.snapshot import ClusterView
+from gangsched.model.objects import NodeSelectorTerm, SelectorRequirement
+
+EVERYWHERE = slice(None)
+FIELD_NAME = "metadata.name"
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+# strconv.ParseInt(text, 10, 64), but for its range.
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
+
+
+def match_labels(labels: Mapping[str, str], view: ClusterView, at: slice) -> BoolArray:
+    """A pod's nodeSelector: every label must have this value."""
+    mask = _full(view, at, True)
+    for key, wanted in labels.items():
+        codes, values = view.label(key)
+        # A value that no node has ever had has no code; -2 is nobody's.
+        mask &= codes[at] == values.get(wanted, MISSING - 1)
+    return mask
+
+
+def match_any_term(terms: Iterable[NodeSelectorTerm], view: ClusterView, at: slice) -> BoolArray:
+    """Terms are alternatives; no terms match nothing."""
+    mask = _full(view, at, False)
+    for term in terms:
+        mask |= match_term(term, view, at)
+    return mask
+
+
+def match_term(term: NodeSelectorTerm, view: ClusterView, at: slice) -> BoolArray:
+    """All requirements of the term hold; an empty term, or one with a mistake in it, matches nothing."""
+    if not (term.match_expressions or term.match_fields) or problem(term):
+        return _full(view, at, False)
+    mask = _full(view, at, True)
+    for requirement in term.match_expressions or ():
+        mask &= _match_label(requirement, view, at)
+    for requirement in term.match_fields or ():
+        named = np.zeros(view.n_rows, dtype=np.bool_)
+        row = view.row_of((requirement.values or [""])[0])
+        if row is not None:
+            named[row] = True
+        mask &= named[at] if requirement.operator == "In" else ~named[at]
+    return mask
+
+
+def problem(term: NodeSelectorTerm) -> str:
+    """What makes the term unusable, "" if nothing. The API server refuses such pods; old ones may exist."""
+    for requirement in term.match_expressions or ():
+        n_values = len(requirement.values or ())
+        match requirement.operator:
+            case "In" | "NotIn":
+                if not n_values:
+                    return f"{requirement.operator} needs at least one value"
+            case "Exists" | "DoesNotExist":
+                if n_values:
+                    return f"{requirement.operator} takes no values"
+            case "Gt" | "Lt":
+                if n_values != 1 or _int64((requirement.values or [""])[0]) is None:
+                    return f"{requirement.operator} needs exactly one value, a whole number"
+            case other:
+                return f"{other!r} is not an operator; there are {', '.join(_OPERATORS)}"
+    for requirement in term.match_fields or ():
+        if requirement.key != FIELD_NAME:
+            return f"matchFields knows {FIELD_NAME}, not {requirement.key!r}"
+        if requirement.operator not in ("In", "NotIn"):
+            return f"matchFields knows In and NotIn, not {requirement.operator!r}"
+        if len(requirement.values or ()) != 1:
+            return "matchFields needs exactly one value"
+    return ""
+
+
+def _match_label(requirement: SelectorRequirement, view: ClusterView, at: slice) -> BoolArray:
+    codes, values = view.label(requirement.key)
+    asked = codes[at]
+    wanted = requirement.values or []
+    mask: BoolArray
+    match requirement.operator:
+        case "Exists":
+            mask = asked != MISSING
+            return mask
+        case "DoesNotExist":
+            mask = asked == MISSING
+            return mask
+        case "In" if len(wanted) == 1:
+            mask = asked == values.get(wanted[0], MISSING - 1)
+            return mask
+        case "In" | "NotIn":
+            found = [values[value] for value in wanted if value in values]
+            # One place more than there are values: code -1, a missing label, reads the last one.
+            table = np.zeros(len(values) + 1, dtype=np.bool_)
+            table[found] = True
+            return table[asked] if requirement.operator == "In" else ~table[asked]
+    limit = _int64(wanted[0]) or 0
+    above = requirement.operator == "Gt"
+    table = np.zeros(len(values) + 1, dtype=np.bool_)
+    for value, code in values.items():
+        number = _int64(value)
+        table[code] = number is not None and (number > limit if above else number < limit)
+    return table[asked]
+
+
+def _int64(text: str) -> int | None:
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _full(view: ClusterView, at: slice, value: bool) -> BoolArray:
+    return np.full(len(range(*at.indices(view.n_rows))), value, dtype=np.bool_)

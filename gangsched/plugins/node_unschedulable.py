@@ -1,0 +1,40 @@
+"""NodeUnschedulable: cordoned nodes take no new pods, but those that tolerate the taint of a cordon.
+
+Source: kube-scheduler `plugins/nodeunschedulable/node_unschedulable.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gangsched.core.framework import BoolArray, Change, ClusterChange, CycleState
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.model.objects import Taint
+from gangsched.plugins.taint_toleration import any_tolerates
+
+REASON = "node(s) were unschedulable"
+CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class NodeUnschedulable:
+    """Filter on spec.unschedulable."""
+
+    name = "NodeUnschedulable"
+    # A change of spec.unschedulable is told as NODE_TAINTS.
+    cured_by = Change.NODE_ADDED | Change.NODE_TAINTS
+
+    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        cordoned = view.unschedulable
+        if not cordoned.any() or any_tolerates(template.spec.tolerations, CORDON):
+            return None
+        return ~cordoned
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[str, BoolArray]]:
+        mask = self.filter(state, template, view)
+        return () if mask is None else ((REASON, ~mask),)
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        return change.row < 0 or not view.unschedulable[change.row]

@@ -1,0 +1,23 @@
+"""PrioritySort: who goes first. QueueSort only; called by core.queue when a group becomes active.
+
+Source: kube-scheduler `plugins/queuesort/priority_sort.go`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gangsched.core.group import Group
+
+
+class PrioritySort:
+    """Higher priority first, then the group that was complete first.
+
+    kube-scheduler compares the time an entity entered the queue; ours is kept through failed attempts, so
+    that a gang does not lose its place by having been tried.
+    """
+
+    name = "PrioritySort"
+
+    def sort_key(self, group: Group) -> tuple[Any, ...]:
+        return (-group.priority, group.first_complete_s)

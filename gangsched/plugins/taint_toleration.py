@@ -1,0 +1,143 @@
+"""TaintToleration: nodes repel pods that do not tolerate their taints.
+
+Taints are compared once per distinct list of taints in the cluster (a taint class), and the answers are
+spread over the nodes by their class codes. `tolerates` is also what NodeUnschedulable asks.
+Sources: kube-scheduler `plugins/tainttoleration/taint_toleration.go`, k8s.io/api `core/v1/toleration.go`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+import numpy as np
+
+from gangsched.core.framework import (
+    MAX_SCORE,
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    FloatArray,
+    IntArray,
+)
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.model.objects import Taint, Toleration
+
+REASON = "node(s) had untolerated taint(s)"
+PREFER = "PreferNoSchedule"
+_HARD = ("NoSchedule", "NoExecute")
+# content.IsDecimalInteger: stricter than ParseInt, no leading zeros and no plus sign.
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+Taints = tuple[Taint, ...]
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether one toleration accepts one taint.
+
+    An empty effect or key matches all of them. Lt and Gt compare the taint's value with the toleration's
+    (KEP-5471, behind a gate): an API server that has the gate off admits no pod that uses them.
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Exists":
+            return True
+        case "Lt" | "Gt":
+            return _compares(toleration, taint)
+    return False
+
+
+def _compares(toleration: Toleration, taint: Taint) -> bool:
+    limit, value = _int64(toleration.value), _int64(taint.value)
+    if limit is None or value is None:
+        return False
+    return value < limit if toleration.operator == "Lt" else value > limit
+
+
+def _int64(text: str) -> int | None:
+    if not _DECIMAL.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def any_tolerates(tolerations: Iterable[Toleration] | None, taint: Taint) -> bool:
+    return any(tolerates(toleration, taint) for toleration in tolerations or ())
+
+
+class TaintToleration:
+    """Filter on NoSchedule and NoExecute taints; Score prefers fewer untolerated PreferNoSchedule taints."""
+
+    name = "TaintToleration"
+    cured_by = Change.NODE_ADDED | Change.NODE_TAINTS
+
+    def __init__(self) -> None:
+        self._soft_known: tuple[object, int] = (None, 0)
+        self._any_soft = False
+
+    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        accepted = _per_class(view, lambda taints: _accepts(template, taints))
+        if accepted.all():
+            return None
+        mask: BoolArray = accepted[view.taint_class] != 0
+        return mask
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[str, BoolArray]]:
+        mask = self.filter(state, template, view)
+        return () if mask is None else ((REASON, ~mask),)
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """100 for no untolerated soft taint, 0 for the most among `rows`; None when none has any."""
+        if not self._has_soft(view):
+            return None
+        counts = _per_class(view, lambda taints: _n_soft(template, taints))[view.taint_class[rows]]
+        most = int(counts.max(initial=0))
+        if not most:
+            return None
+        # kube-scheduler's DefaultNormalizeScore, reversed: whole numbers, rounded down before reversing.
+        return MAX_SCORE - (100 * counts // most).astype(np.float64)
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        if template is None or change.row < 0:
+            return True
+        node = view.node(change.row)
+        return node is not None and _accepts(template, tuple(node.spec.taints or ()))
+
+    def _has_soft(self, view: ClusterView) -> bool:
+        """Whether any taint class has a soft taint. Classes are only ever added: only new ones are read."""
+        classes = view.taint_classes
+        known, n_seen = self._soft_known
+        if known is not classes:
+            n_seen, self._any_soft = 0, False
+        if len(classes) > n_seen:
+            fresh = islice(classes, n_seen, None)
+            self._any_soft |= any(taint.effect == PREFER for taints in fresh for taint in taints)
+            self._soft_known = (classes, len(classes))
+        return self._any_soft
+
+
+def _per_class(view: ClusterView, answer: Callable[[Taints], int]) -> IntArray:
+    """int64[number of classes], by code; codes are handed out in the order of the mapping."""
+    return np.fromiter(map(answer, view.taint_classes), dtype=np.int64, count=len(view.taint_classes))
+
+
+def _accepts(template: PodTemplate, taints: Taints) -> bool:
+    tolerations = template.spec.tolerations
+    return all(taint.effect not in _HARD or any_tolerates(tolerations, taint) for taint in taints)
+
+
+def _n_soft(template: PodTemplate, taints: Taints) -> int:
+    tolerations = template.spec.tolerations
+    return sum(taint.effect == PREFER and not any_tolerates(tolerations, taint) for taint in taints)
