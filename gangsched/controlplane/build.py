@@ -13,9 +13,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -25,11 +26,13 @@ from gangsched.errors import ConfigError
 
 REQUIRE_VARIABLE = "GANGSCHED_REQUIRE_REAL"
 PROGRESS_PERIOD_S = 10.0
+POLL_PERIOD_S = 0.2
 COLD_DISK_BYTES = 10 << 30
 """What the Go module and build caches grow to, with the binaries, from nothing (9 GB measured)."""
 WARM_DISK_BYTES = 2 << 30
 """What is left to write once kube-apiserver has been built: nearly all of the caches are its packages."""
 FAILURE_TAIL_LINES = 15
+_stop_asked = threading.Event()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +115,8 @@ def locked(folder: Path) -> Iterator[None]:
                 if waited_s - said_s >= PROGRESS_PERIOD_S:
                     say(f"another builder is at work in {folder}, waiting for it ({waited_s:.0f} s)")
                     said_s = waited_s
-                time.sleep(0.5)
+                if _stop_asked.wait(POLL_PERIOD_S):
+                    raise KeyboardInterrupt from None
         # Nobody else writes here now: what an earlier builder left half done (kill -9) is of no use.
         for partial in folder.glob(".partial-*"):
             partial.unlink(missing_ok=True)
@@ -169,14 +173,15 @@ def run_with_progress(
             stderr=subprocess.STDOUT,
             process_group=0,
         )
+        said_s = 0.0
         try:
-            while True:
-                try:
-                    code = process.wait(timeout=PROGRESS_PERIOD_S)
-                    break
-                except subprocess.TimeoutExpired:
-                    elapsed_s = time.monotonic() - started_s
+            while (code := process.poll()) is None:
+                if _stop_asked.wait(POLL_PERIOD_S):
+                    raise KeyboardInterrupt
+                elapsed_s = time.monotonic() - started_s
+                if elapsed_s - said_s >= PROGRESS_PERIOD_S:
                     say(f"{tool.name}: {elapsed_s:.0f} s of about {tool.expected_s} s (2 cores, cold caches)")
+                    said_s = elapsed_s
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -238,9 +243,20 @@ def ensure() -> Path:
     return folder
 
 
+@contextmanager
+def _stop_on_signals() -> Iterator[None]:
+    _stop_asked.clear()
+    before = {signum: signal.signal(signum, _stop) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
 def _stop(signum: int, frame: FrameType | None) -> None:
-    # As an exception, so that the finally blocks above remove what is half built.
-    raise KeyboardInterrupt
+    # Not an exception from here: one that comes while a process is being started would leave it running.
+    _stop_asked.set()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -253,10 +269,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         f" (unless {REQUIRE_VARIABLE}=1): the tests then skip what needs them",
     )
     arguments = parser.parse_args(argv)
-    with suppress(ValueError):  # not in the main thread: a test calls us
-        signal.signal(signal.SIGTERM, _stop)
     try:
-        ensure()
+        with _stop_on_signals():
+            ensure()
     except CannotBuild as error:
         if arguments.optional and os.environ.get(REQUIRE_VARIABLE) != "1":
             say(f"{error}")

@@ -124,8 +124,9 @@ def test_killed_api_server_comes_back_with_its_data(fresh_cluster: ControlPlane)
     assert node_of(fresh_cluster, "p") is None
 
 
-def test_named_user_has_the_rights_that_rbac_gives() -> None:
-    with ControlPlane(users={"bob": ["devs"]}, gang_api=False, unsafe_no_fsync=True) as control_plane:
+def test_named_user_has_the_rights_that_rbac_gives(control_plane: ControlPlane) -> None:
+    assets = control_plane.assets
+    with ControlPlane(assets=assets, users={"bob": ["devs"]}, gang_api=False) as control_plane:
         bob = f"--kubeconfig={control_plane.kubeconfig_of('bob')}"
         with pytest.raises(KubectlFailed, match='User "bob" cannot list'):
             control_plane.kubectl("get", "pods", bob)
