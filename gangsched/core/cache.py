@@ -18,7 +18,13 @@ from gangsched.core.nodes import NodeTable
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate, signature
 from gangsched.errors import InvariantError, ParseError
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, DeviceInventory, parse_allocation, parse_inventory
+from gangsched.model.devices import (
+    ALLOCATED_KEY,
+    INVENTORY_KEY,
+    DeviceInventory,
+    parse_allocation,
+    parse_inventory,
+)
 from gangsched.model.objects import Node, Pod
 from gangsched.model.resources import ResourceTable
 
@@ -123,14 +129,18 @@ class Cache:
             self.nodes.fit_columns()
         return template
 
-    def place(self, info: PodInfo, node_name: str, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
+    def place(
+        self, info: PodInfo, node_name: str, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]
+    ) -> None:
         """The API says that the pod is on this node with these devices (or was nominated no longer)."""
         self._leave(info)
         info.allocation = allocation
         info.ids = _ids(allocation)
         self._enter(info, node_name, exclusive=False)
 
-    def assume(self, info: PodInfo, row: int, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
+    def assume(
+        self, info: PodInfo, row: int, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]
+    ) -> None:
         """Promises room and devices to the pod. Raises: InvariantError when they are not free."""
         if info.node_name:
             raise InvariantError(f"{info.pod.key} is promised twice: {info.node_name} and row {row}")

@@ -98,9 +98,7 @@ def _reserve_nominated(trial: Trial, priority: int, nominated: Iterable[PodInfo]
             trial.place(row, pod.template)
 
 
-def _place_group(
-    demand: Demand, trial: Trial, topology_key: str
-) -> tuple[Trial, list[Placement]] | FitError:
+def _place_group(demand: Demand, trial: Trial, topology_key: str) -> tuple[Trial, list[Placement]] | FitError:
     batches: dict[int, _Batch] = {}
     for info in demand.members:
         if info.template.problem:
@@ -151,6 +149,8 @@ def _place_batches(
             if shortage is None:
                 shortage = _Shortage(demand, template, n_placed, len(members), trial)
             if n_left < demand.n_needed:
+                for row, count in chosen:
+                    trial.place(row, template, count)  # so that the reasons count what siblings take
                 return shortage
         waiting = iter(members)
         for row, count in chosen:
@@ -320,7 +320,7 @@ def _by_rack(by_room: IntArray, room: IntArray, rack: np.ndarray, n_nodes: int, 
 def _last_node(
     order: IntArray, rows: IntArray, room: IntArray, rack: np.ndarray, rank: np.ndarray, n_left: int
 ) -> int:
-    """The last node need not be full: the tightest that takes the rest, in the racks already opened if any."""
+    """The last node need not be full: the tightest that takes the rest, in racks already opened if any."""
     free = np.ones(len(rows), dtype=np.bool_)
     free[order[:-1]] = False
     fits = np.flatnonzero(free & (room >= n_left))
@@ -344,11 +344,11 @@ def _explain(shortage: _Shortage, state: CycleState) -> FitError:
     sentence = f"0/{view.n_nodes} nodes are available" + (f": {told}." if told else ".")
     if group.is_gang:
         wanted = demand.n_needed + group.n_bound + group.n_assumed
-        unplaced = next(info for info in demand.members if info.template is template)
+        alike = [info for info in demand.members if info.template is template]
+        unplaced = alike[min(shortage.n_placed, len(alike) - 1)]
         fit = group.n_bound + group.n_assumed + _n_fit(shortage)
-        sentence = (
-            f"gang {group.key}: {fit} of {wanted} fit; next member like {unplaced.pod.metadata.name}: {sentence}"
-        )
+        member = unplaced.pod.metadata.name
+        sentence = f"gang {group.key}: {fit} of {wanted} fit; member {member}: {sentence}"
     rejected = tuple((plugin, template) for plugin in plugins) or ((GANG, None),)
     return FitError(group, sentence, rejected)
 

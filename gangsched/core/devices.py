@@ -40,7 +40,7 @@ class _NodeDevices:
 
 
 class DeviceColumn:
-    """One resource over all nodes. Shape: free int64[capacity], the number of free devices, -1: no inventory."""
+    """One resource over all nodes. Shape: free int64[capacity], a count, -1: no inventory."""
 
     __slots__ = ("at", "free")
 

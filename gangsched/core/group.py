@@ -126,6 +126,7 @@ class Group:
         "members",
         "message",
         "next_rank",
+        "own_problem",
         "partial_since_s",
         "priority",
         "problem",
@@ -145,8 +146,9 @@ class Group:
         self.members: dict[str, PodInfo] = {}
         self.counts: Counter[MemberState] = Counter()
         self.definition: PodGroup | None = None
-        self.stated: Counter[tuple[str | None, ...]] = Counter()
+        self.stated: Counter[tuple[object, ...]] = Counter()
         self.problem = ""
+        self.own_problem = ""
         self.priority = 0
         self.state = GroupState.GATHERING
         self.first_complete_s = NEVER_S
@@ -180,6 +182,11 @@ class Group:
         return self.definition.min_count if self.definition else 1
 
     @property
+    def start_count(self) -> int:
+        """How many must be bound for the gang to be whole: total_count where it is given, else min_count."""
+        return max(self.definition.min_count, self.definition.total_count) if self.definition else 1
+
+    @property
     def start_together(self) -> tuple[str, ...]:
         return self.definition.start_together if self.definition else ()
 
@@ -210,15 +217,24 @@ class Group:
 
     @property
     def n_needed(self) -> int:
-        """How many more must be placed for the gang to start; at least 1."""
-        if self.satisfied:
+        """How many more must be placed in one attempt; at least 1.
+
+        Where more members are waited for in Permit (total_count, min_resources), every existing one is
+        needed up to that number: the gang must not hold room while it waits for room.
+        """
+        if self.satisfied or self.definition is None:
             return 1
-        return max(1, self.min_count - self.n_bound - self.n_assumed)
+        short = self.min_count - self.n_bound - self.n_assumed
+        if self.definition.total_count:
+            short = max(short, min(self.n_pending, self.start_count - self.n_bound - self.n_assumed))
+        if self.definition.min_resources:
+            short = max(short, self.n_pending)
+        return max(1, short)
 
     @property
     def is_half_bound(self) -> bool:
         """Some members run and the gang as a whole does not."""
-        return not self.satisfied and 0 < self.n_bound < self.min_count
+        return not self.satisfied and 0 < self.n_bound < self.start_count
 
     def add(self, info: PodInfo) -> None:
         info.group = self

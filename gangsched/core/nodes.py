@@ -20,7 +20,7 @@ MISSING = -1
 
 
 class LabelColumn:
-    """One label key over all nodes. Shape: codes int32[capacity]; MISSING where the node has no such label."""
+    """One label key over all nodes. Shape: codes int32[capacity], MISSING where there is none."""
 
     __slots__ = ("codes", "values")
 

@@ -7,7 +7,7 @@ or answers with the wrong shape is named in a PluginError and costs its group th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from gangsched.errors import GangschedError
 from gangsched.model.objects import Pod
 
 T = TypeVar("T")
+P = ParamSpec("P")
 # A cluster has a few hundred templates at a time; beyond this the masks are dropped and made anew.
 _MAX_MASKS = 2000
 NO_LIMIT = 2**62
@@ -81,14 +82,14 @@ class Profile:
     def run_pre_enqueue(self, pod: Pod) -> Status:
         """The first "no" gates the pod."""
         for plugin in self.pre_enqueue:
-            status = _guarded(plugin.name, "PreEnqueue", lambda p=plugin: p.pre_enqueue(pod))
+            status = _guarded(plugin.name, "PreEnqueue", plugin.pre_enqueue, pod)
             if not status.is_success:
                 return status
         return SUCCESS
 
     def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         for plugin in self.pre_filter:
-            status = _guarded(plugin.name, "PreFilter", lambda p=plugin: p.pre_filter(state, template, view))
+            status = _guarded(plugin.name, "PreFilter", plugin.pre_filter, state, template, view)
             if not status.is_success:
                 return Status(status.code, status.reason, status.plugin or plugin.name)
         return SUCCESS
@@ -100,7 +101,7 @@ class Profile:
             return found[1]
         mask = view.live.copy()
         for plugin in self.filters:
-            own = _guarded(plugin.name, "Filter", lambda p=plugin: p.filter(state, template, view))
+            own = _guarded(plugin.name, "Filter", plugin.filter, state, template, view)
             if own is not None:
                 _check_shape(plugin.name, "Filter", own, mask.shape, np.bool_)
                 mask &= own
@@ -109,12 +110,16 @@ class Profile:
         self._masks[template.serial] = (view.static_revision, mask)
         return mask
 
+    def admits(self, template: PodTemplate, view: ClusterView, row: int) -> bool:
+        """Whether a node's own properties (not its room) still let the template in."""
+        return bool(self.feasible(CycleState(), template, view)[row])
+
     def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
         """How many more pods of this template each node takes, infeasible nodes 0. Shape: int64[n_rows]."""
         mask = self.feasible(state, template, view)
         total: IntArray | None = None
         for plugin in self.capacities:
-            own = _guarded(plugin.name, "Filter", lambda p=plugin: p.capacity(state, template, view))
+            own = _guarded(plugin.name, "Filter", plugin.capacity, state, template, view)
             if own is not None:
                 _check_shape(plugin.name, "Filter", own, mask.shape, np.integer)
                 total = own if total is None else np.minimum(total, own)
@@ -128,7 +133,7 @@ class Profile:
         """Weighted sum of all Score plugins for `rows`; None when none has anything to say."""
         total: FloatArray | None = None
         for plugin, weight in self.scores:
-            own = _guarded(plugin.name, "Score", lambda p=plugin: p.score(state, template, view, rows))
+            own = _guarded(plugin.name, "Score", plugin.score, state, template, view, rows)
             if own is None:
                 continue
             _check_shape(plugin.name, "Score", own, rows.shape, np.floating)
@@ -145,7 +150,7 @@ class Profile:
         found: list[tuple[str, str, BoolArray]] = []
         staged: list[FilterPlugin | CapacityPlugin] = [*self.filters, *self.capacities]
         for plugin in staged:
-            said = _guarded(plugin.name, "Filter", lambda p=plugin: p.reasons(state, template, view))
+            said = _guarded(plugin.name, "Filter", plugin.reasons, state, template, view)
             out = np.zeros(view.n_rows, dtype=np.bool_)
             for reason, rows in said:
                 mine = rows & left
@@ -159,7 +164,7 @@ class Profile:
         """The first "no" wins; else the first "wait", with the shortest timeout that a plugin gave."""
         waits: list[Status] = []
         for plugin in self.permits:
-            status = _guarded(plugin.name, "Permit", lambda p=plugin: p.permit(group, siblings))
+            status = _guarded(plugin.name, "Permit", plugin.permit, group, siblings)
             status = Status(status.code, status.reason, status.plugin or plugin.name, status.timeout_s)
             if status.code.name == "WAIT":
                 waits.append(status)
@@ -191,9 +196,9 @@ class Profile:
         return False
 
 
-def _guarded(plugin: str, point: str, call: Callable[[], T]) -> T:
+def _guarded(plugin: str, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     try:
-        return call()
+        return call(*args, **kwargs)
     except GangschedError:
         raise
     except Exception as error:

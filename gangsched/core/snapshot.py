@@ -81,7 +81,7 @@ class ClusterView:
         return self._nodes.allocatable[column, : self._nodes.n_rows]
 
     def free(self, column: int) -> IntArray:
-        """int64[n_rows]: allocatable less what bound and assumed pods use; below 0 where others overcommit."""
+        """int64[n_rows]: allocatable less what pods use or are promised; below 0 where others overcommit."""
         return self._nodes.free[column, : self._nodes.n_rows]
 
     def device_free(self, resource: str) -> IntArray | None:

@@ -143,7 +143,9 @@ def parse_inventory(text: str) -> dict[str, DeviceInventory]:
 
 def _inventory(resource: str, devices: list[_WireDevice]) -> DeviceInventory:
     if len(devices) > MAX_DEVICES:
-        raise ParseError(f"{resource} lists {len(devices)} devices, at most {MAX_DEVICES}", field=INVENTORY_KEY)
+        raise ParseError(
+            f"{resource} lists {len(devices)} devices, at most {MAX_DEVICES}", field=INVENTORY_KEY
+        )
     index: dict[str, int] = {}
     healthy = 0
     for i, device in enumerate(devices):
@@ -198,7 +200,8 @@ def parse_allocation(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
         return _allocation_decoder.decode(text)
     except msgspec.MsgspecError as error:
         raise ParseError(
-            f'is not an allocation: {error}; expected {{"container":{{"resource":["id"]}}}}', field=ALLOCATED_KEY
+            f'is not an allocation: {error}; expected {{"container":{{"resource":["id"]}}}}',
+            field=ALLOCATED_KEY,
         ) from None
 
 

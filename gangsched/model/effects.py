@@ -16,7 +16,7 @@ class _Effect(msgspec.Struct, frozen=True, gc=False):
     """Shared options of all effects."""
 
 
-class BindPod(_Effect):
+class BindPod(_Effect, frozen=True):
     """POST pods/{name}/binding: node and annotations in one write, `uid` as precondition.
 
     Answered by exactly one of BindSucceeded, BindFailed, BindUnknown, BindCancelled with the same `uid` and
@@ -33,13 +33,13 @@ class BindPod(_Effect):
     cause_id: str
 
 
-class CancelBinds(_Effect):
+class CancelBinds(_Effect, frozen=True):
     """Take back the binds of this cause that have not been sent; each is answered by BindCancelled."""
 
     cause_id: str
 
 
-class GetPod(_Effect):
+class GetPod(_Effect, frozen=True):
     """Consistent read of one pod; tried until the server answers, then PodRead."""
 
     uid: str
@@ -48,7 +48,7 @@ class GetPod(_Effect):
     cause_id: str
 
 
-class EvictPod(_Effect):
+class EvictPod(_Effect, frozen=True):
     """POST pods/{name}/eviction with `uid` as precondition; then EvictionSucceeded or EvictionFailed."""
 
     uid: str
@@ -57,8 +57,8 @@ class EvictPod(_Effect):
     cause_id: str
 
 
-class WritePodCondition(_Effect):
-    """Patch pods/status: one condition by type, `uid` as precondition. A later one for a pod replaces a waiting one."""
+class WritePodCondition(_Effect, frozen=True):
+    """Patch pods/status: one condition by type, `uid` as precondition; a later one replaces a waiting one."""
 
     uid: str
     namespace: str
@@ -70,8 +70,8 @@ class WritePodCondition(_Effect):
     cause_id: str
 
 
-class WritePodGroupStatus(_Effect):
-    """Merge-patch podgroups/status with `status`, `uid` as precondition. A later one replaces a waiting one."""
+class WritePodGroupStatus(_Effect, frozen=True):
+    """Merge-patch podgroups/status, `uid` as precondition; a later one replaces a waiting one."""
 
     uid: str
     namespace: str
@@ -81,7 +81,7 @@ class WritePodGroupStatus(_Effect):
     cause_id: str
 
 
-class RecordEvent(_Effect):
+class RecordEvent(_Effect, frozen=True):
     """Create an events.k8s.io/v1 Event about an object; the first thing dropped under load, and counted."""
 
     kind: str
@@ -96,6 +96,4 @@ class RecordEvent(_Effect):
     cause_id: str
 
 
-Effect = (
-    BindPod | CancelBinds | GetPod | EvictPod | WritePodCondition | WritePodGroupStatus | RecordEvent
-)
+Effect = BindPod | CancelBinds | GetPod | EvictPod | WritePodCondition | WritePodGroupStatus | RecordEvent

@@ -15,33 +15,33 @@ class _Event(msgspec.Struct, frozen=True, gc=False):
     """Shared options of all events."""
 
 
-class PodAdded(_Event):
+class PodAdded(_Event, frozen=True):
     pod: Pod
 
 
-class PodUpdated(_Event):
+class PodUpdated(_Event, frozen=True):
     pod: Pod
 
 
-class PodDeleted(_Event):
+class PodDeleted(_Event, frozen=True):
     """The pod is gone from the API server; `pod` is its last known state."""
 
     pod: Pod
 
 
-class NodeAdded(_Event):
+class NodeAdded(_Event, frozen=True):
     node: Node
 
 
-class NodeUpdated(_Event):
+class NodeUpdated(_Event, frozen=True):
     node: Node
 
 
-class NodeDeleted(_Event):
+class NodeDeleted(_Event, frozen=True):
     node: Node
 
 
-class PodGroupAdded(_Event):
+class PodGroupAdded(_Event, frozen=True):
     """A PodGroup object of `dialect` (`core` or `coscheduling`); `api_version` is the one it was read in."""
 
     dialect: str
@@ -49,19 +49,19 @@ class PodGroupAdded(_Event):
     item: CustomObject
 
 
-class PodGroupUpdated(_Event):
+class PodGroupUpdated(_Event, frozen=True):
     dialect: str
     api_version: str
     item: CustomObject
 
 
-class PodGroupDeleted(_Event):
+class PodGroupDeleted(_Event, frozen=True):
     dialect: str
     api_version: str
     item: CustomObject
 
 
-class ObjectRefused(_Event):
+class ObjectRefused(_Event, frozen=True):
     """An object that does not parse: what was known under its UID is kept, `message` says what is wrong.
 
     `kind` is Pod, Node or PodGroup. `node_name` and `scheduler_name` as far as they could be read.
@@ -76,26 +76,26 @@ class ObjectRefused(_Event):
     node_name: str = ""
 
 
-class KindSynced(_Event):
+class KindSynced(_Event, frozen=True):
     """The first consistent list of a kind (`pods`, `nodes`, `podgroups.core`, …) has been delivered whole."""
 
     kind: str
 
 
-class KindMissing(_Event):
+class KindMissing(_Event, frozen=True):
     """The server does not offer this kind (now); not an error. KindSynced follows when it appears."""
 
     kind: str
 
 
-class BindSucceeded(_Event):
+class BindSucceeded(_Event, frozen=True):
     """The server answered that this pod is bound as asked."""
 
     uid: str
     attempt: int
 
 
-class BindFailed(_Event):
+class BindFailed(_Event, frozen=True):
     """The server said no for good to this bind: it did not and will not take effect (403, 404, 422, …)."""
 
     uid: str
@@ -105,7 +105,7 @@ class BindFailed(_Event):
     message: str
 
 
-class BindUnknown(_Event):
+class BindUnknown(_Event, frozen=True):
     """Nobody knows whether this bind took effect (timeout, cut, 5xx, 409): a GET must decide."""
 
     uid: str
@@ -113,25 +113,25 @@ class BindUnknown(_Event):
     message: str
 
 
-class BindCancelled(_Event):
+class BindCancelled(_Event, frozen=True):
     """This bind was taken back before a byte of it was sent."""
 
     uid: str
     attempt: int
 
 
-class PodRead(_Event):
+class PodRead(_Event, frozen=True):
     """The answer to GetPod, from a consistent read made after it was asked; None: no pod of that name."""
 
     uid: str
     pod: Pod | None
 
 
-class EvictionSucceeded(_Event):
+class EvictionSucceeded(_Event, frozen=True):
     uid: str
 
 
-class EvictionFailed(_Event):
+class EvictionFailed(_Event, frozen=True):
     """An eviction was refused (`code` 429: a disruption budget; 403: the verb is missing; 404: gone)."""
 
     uid: str

@@ -57,7 +57,7 @@ class Container(_Wire):
     restart_policy: str | None = None
 
 
-class Toleration(_Wire, frozen=True):
+class Toleration(msgspec.Struct, rename="camel", gc=False, frozen=True, omit_defaults=True):
     key: str = ""
     operator: str = "Equal"
     value: str = ""
@@ -152,7 +152,7 @@ class Pod(_Wire):
         return self.status.phase in ("Succeeded", "Failed")
 
 
-class Taint(_Wire, frozen=True):
+class Taint(msgspec.Struct, rename="camel", gc=False, frozen=True, omit_defaults=True):
     key: str = ""
     value: str = ""
     effect: str = ""

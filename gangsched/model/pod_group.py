@@ -122,7 +122,9 @@ def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
     min_count = _count(annotations.get(MIN_MEMBERS_KEY, "1"), MIN_MEMBERS_KEY)
     total_count = _count(annotations.get(TOTAL_MEMBERS_KEY, "0"), TOTAL_MEMBERS_KEY, at_least=0)
     if total_count and total_count < min_count:
-        raise ParseError(f"{total_count} is less than {MIN_MEMBERS_KEY}, {min_count}", field=TOTAL_MEMBERS_KEY)
+        raise ParseError(
+            f"{total_count} is less than {MIN_MEMBERS_KEY}, {min_count}", field=TOTAL_MEMBERS_KEY
+        )
     timeout = annotations.get(TIMEOUT_KEY)
     return PodGroup(
         key,
@@ -134,7 +136,7 @@ def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
     )
 
 
-def group_from_object(dialect: str, item: CustomObject) -> PodGroup:
+def group_from_object(dialect: str, api_version: str, item: CustomObject) -> PodGroup:
     """The group's numbers from its object. Raises: ParseError naming the field."""
     meta = item.metadata
     key = GroupKey(dialect, meta.namespace, meta.name)
@@ -149,6 +151,7 @@ def group_from_object(dialect: str, item: CustomObject) -> PodGroup:
         "on_partial_bind": _partial_bind(annotations.get(PARTIAL_BIND_KEY)),
         "schedule_timeout_s": None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
         "uid": meta.uid,
+        "api_version": api_version,
         "generation": meta.generation,
         "status": item.status or {},
     }
@@ -200,7 +203,9 @@ def _start_together(text: str | None, own: GroupKey) -> tuple[str, ...]:
             f'{text[:80]!r} is not a JSON list of groups, as ["team-a/train","team-a/data"]', field=GROUPS_KEY
         ) from None
     if len(names) > MAX_START_TOGETHER:
-        raise ParseError(f"{len(names)} groups start together, at most {MAX_START_TOGETHER}", field=GROUPS_KEY)
+        raise ParseError(
+            f"{len(names)} groups start together, at most {MAX_START_TOGETHER}", field=GROUPS_KEY
+        )
     full = {name if "/" in name else f"{own.namespace}/{name}" for name in names} | {str(own)}
     return tuple(sorted(full)) if len(full) > 1 else ()
 

@@ -1,0 +1,144 @@
+"""Attempts: one group's turn, from the front of the queue to bound, waiting or rejected.
+
+Runs the cycle for the group, or for all groups that start together, on one Trial; makes the Plan real
+(assume), asks Permit, and starts the binds, or holds, or rejects. Also ends a wait in Permit. Why waiting
+groups never wait for each other is told in core.gang.
+"""
+
+from __future__ import annotations
+
+from gangsched.core.binding import Binder
+from gangsched.core.cycle import GANG, Demand, FitError, Plan, run_cycle
+from gangsched.core.framework import Code, Status
+from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.core.reporter import Reporter
+from gangsched.core.runtime import PluginError
+from gangsched.core.world import World
+
+# A group is tried again soon while a sibling finishes what it is doing; siblings wake each other anyway.
+_BUSY = (GroupState.BINDING, GroupState.UNWINDING)
+_TRIABLE = (GroupState.ACTIVE, GroupState.BACKOFF, GroupState.UNSCHEDULABLE, GroupState.WAITING)
+
+
+class Attempts:
+    """Decides one group's (or one set's) attempt."""
+
+    def __init__(self, world: World, reporter: Reporter, binder: Binder) -> None:
+        self._world = world
+        self._reporter = reporter
+        self._binder = binder
+
+    def run(self, group: Group) -> None:
+        """The group's turn."""
+        siblings = self._world.siblings(group)
+        busy = [g for g in siblings.values() if g.state in _BUSY and not g.satisfied]
+        if busy and not group.recovering:
+            self.reject(
+                [group],
+                f"gang {group.key} starts together with {busy[0].key}, which is {busy[0].state.value}",
+            )
+            return
+        unit = [group]
+        if not group.recovering and not group.satisfied:
+            unit += [
+                g
+                for _, g in sorted(siblings.items())
+                if g.state in _TRIABLE and g.is_complete and not g.satisfied
+            ]
+        for each in unit:
+            each.attempts += 1
+            each.cause_id = f"{each.key}#{each.attempts}"
+            self._world.queue.leave_line(each)
+        self._world.count("attempts", len(unit))
+        try:
+            self.decide(unit)
+        except PluginError as error:
+            self._world.count("plugin_errors")
+            self.reject(unit, str(error), plugin=error.plugin)
+
+    def decide(self, unit: list[Group]) -> None:
+        """Places the unit on top of what it holds; failing that, gives that back and tries from nothing."""
+        answer = self._place(unit)
+        if isinstance(answer, FitError) and sum(self._world.forget_all(g) for g in unit) > 0:
+            self._world.flush_changes()
+            answer = self._place(unit)
+        if isinstance(answer, FitError):
+            self.reject(unit, answer.message, answer=answer)
+            return
+        for placement in answer.placements:
+            info = placement.info
+            self._world.cache.assume(info, placement.row, placement.allocation)
+            assert info.group is not None
+            info.group.move(info, MemberState.ASSUMED)
+        self._permit(unit)
+
+    def _place(self, unit: list[Group]) -> Plan | FitError:
+        world = self._world
+        demands = []
+        for group in unit:
+            members = list(group.in_state(MemberState.PENDING))
+            if members:
+                demands.append(
+                    Demand(group, world.profile_of(group), members, min(group.n_needed, len(members)))
+                )
+        nominated = list(world.cache.nominated.values())
+        return run_cycle(
+            demands, world.cache.view, topology_key=world.settings.topology_key, nominated=nominated
+        )
+
+    def _permit(self, unit: list[Group]) -> None:
+        world = self._world
+        answers = []
+        for group in unit:
+            siblings = world.siblings(group)
+            status = world.profile_of(group).run_permit(group, siblings) if not group.recovering else Status()
+            answers.append((group, status))
+        refused = next(((g, s) for g, s in answers if s.code not in (Code.SUCCESS, Code.WAIT)), None)
+        if refused is not None:
+            self.reject(unit, refused[1].reason, plugin=refused[1].plugin)
+        elif all(status.is_success for _, status in answers):
+            for group in unit:
+                self._binder.start(group)
+        else:
+            for group, status in answers:
+                self._hold(group, status)
+
+    def _hold(self, group: Group, status: Status) -> None:
+        """The group keeps its reservations; its deadline runs from the first time it waits."""
+        world = self._world
+        deadline_s = group.deadline_s
+        if group.state is not GroupState.WAITING or deadline_s == NEVER_S:
+            own = group.definition.schedule_timeout_s if group.definition else None
+            wait_s = status.timeout_s or own or world.settings.permit_wait_s
+            deadline_s = world.now_s + wait_s
+        world.queue.park(group, GroupState.WAITING, deadline_s)
+        self._reporter.waiting(group, status.reason or "another group of its set")
+
+    def reject(
+        self, unit: list[Group], message: str, *, plugin: str = GANG, answer: FitError | None = None
+    ) -> None:
+        """Nobody of the unit starts now; what any of them held is given back."""
+        for group in unit:
+            self._world.forget_all(group)
+        self._world.flush_changes()
+        for group in unit:
+            group.rejected_by = answer.rejected_by if answer is not None else ((plugin, None),)
+            self._world.count("rejections")
+            self._world.queue.reject(group, self._world.now_s)
+            self._reporter.rejected(group, message)
+
+    def timed_out(self, group: Group) -> None:
+        """WaitOnPermit's deadline: the whole set's reservations are given back."""
+        self._world.count("permit_timeouts")
+        self.give_back(group, f"WaitOnPermit timed out; {group.message}" if group.message else "timed out")
+
+    def give_back(self, group: Group, why: str) -> None:
+        """A waiting group, and what waits with it, holds nothing any more and backs off."""
+        world = self._world
+        together = [group, *(g for g in world.siblings(group).values() if g.state is GroupState.WAITING)]
+        for each in together:
+            world.forget_all(each)
+            world.queue.back_off(each, world.now_s)
+            self._reporter.aborted(each, f"gang {each.key} gives its reservations back: {why}")
+            self._reporter.rejected(each, f"gang {each.key} gave its reservations back: {why}")
+        world.flush_changes()

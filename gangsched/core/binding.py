@@ -1,0 +1,277 @@
+"""Binder: Plans in flight, from the first Binding to the whole gang bound, or given back.
+
+One BindPod per member carries node, devices, gang, rank and attempt. Every answer is one of succeeded,
+failed, unknown, cancelled; unknown keeps the reservation until a consistent GET of that pod has said
+bound or not bound (promise 2), and the retry is the same bind again, so that a late one lands identical.
+A gang bound in part is a state of its own: completed first in line or unwound by policy, within
+`settle_s`. The placement record that will fence two leaders goes between `start` and the first BindPod.
+"""
+
+from __future__ import annotations
+
+from gangsched.core.group import BindState, Group, GroupState, MemberState, PodInfo
+from gangsched.core.reporter import Reporter
+from gangsched.core.world import World
+from gangsched.model.devices import allocation_annotations
+from gangsched.model.effects import BindPod, CancelBinds, EvictPod, GetPod
+from gangsched.model.events import (
+    BindCancelled,
+    BindFailed,
+    BindSucceeded,
+    BindUnknown,
+    EvictionFailed,
+    PodRead,
+)
+from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
+
+UNWIND = "unwind"
+_FIRST_RETRY_S = 0.1
+_LONGEST_RETRY_S = 5.0
+# A retry costs a GET and a POST; after this many the pod is let go and its group planned anew.
+_MAX_TRIES = 8
+_EVICT_AGAIN_S = 2.0
+
+
+class Binder:
+    """Binds planned groups and answers for what becomes of each bind."""
+
+    def __init__(self, world: World, reporter: Reporter) -> None:
+        self._world = world
+        self._reporter = reporter
+
+    # -- out -------------------------------------------------------------------------------------------
+
+    def start(self, group: Group) -> None:
+        """Everybody is reserved and permitted: no way back from here but through an answer."""
+        self._world.queue.park(group, GroupState.BINDING)
+        group.failed_binds.clear()
+        self._assign_ranks(group)
+        for info in list(group.in_state(MemberState.ASSUMED)):
+            info.attempt = group.attempts
+            info.bind_tries = 0
+            self._send(info, group)
+
+    def _assign_ranks(self, group: Group) -> None:
+        """Ranks are given once, in the natural order of names ("w-2" before "w-10"), and never reused."""
+        unranked = [info for info in group.in_state(MemberState.ASSUMED) if info.rank < 0]
+        unranked.sort(key=lambda info: (len(info.pod.metadata.name), info.pod.metadata.name))
+        for info in unranked:
+            info.rank = group.next_rank
+            group.next_rank += 1
+
+    def _send(self, info: PodInfo, group: Group) -> None:
+        info.bind = BindState.SENT
+        info.bind_tries += 1
+        annotations = {
+            **allocation_annotations(info.allocation),
+            GANG_KEY: str(group.key),
+            RANK_KEY: str(info.rank),
+            ATTEMPT_KEY: str(info.attempt),
+        }
+        meta = info.pod.metadata
+        self._world.count("binds_sent")
+        self._world.emit(
+            BindPod(
+                uid=info.uid,
+                namespace=meta.namespace,
+                name=meta.name,
+                node=info.node_name,
+                annotations=annotations,
+                group=str(group.key),
+                attempt=info.attempt,
+                cause_id=group.cause_id,
+            )
+        )
+
+    # -- answers ---------------------------------------------------------------------------------------
+
+    def succeeded(self, event: BindSucceeded) -> None:
+        info = self._expected(event.uid, event.attempt, BindState.SENT)
+        if info is not None:
+            self._bound(info)
+
+    def failed(self, event: BindFailed) -> None:
+        info = self._expected(event.uid, event.attempt, BindState.SENT)
+        if info is not None:
+            message = f"binding {info.pod.key} to {info.node_name}: {event.code} {event.message}"
+            if event.code == 403:
+                message += "; the scheduler's role needs the verb create on pods/binding"
+            gone = event.code == 404
+            self._lost(info, message, MemberState.LEAVING if gone else MemberState.PENDING)
+
+    def cancelled(self, event: BindCancelled) -> None:
+        info = self._expected(event.uid, event.attempt, BindState.SENT)
+        if info is not None:
+            self._lost(info, f"binding {info.pod.key} was taken back", MemberState.PENDING)
+
+    def unknown(self, event: BindUnknown) -> None:
+        info = self._expected(event.uid, event.attempt, BindState.SENT)
+        if info is not None and info.group is not None:
+            self._world.count("binds_unknown")
+            info.bind = BindState.READING
+            meta = info.pod.metadata
+            self._world.emit(GetPod(info.uid, meta.namespace, meta.name, info.group.cause_id))
+
+    def read(self, event: PodRead) -> PodInfo | None:
+        """The GET's answer; a pod that turns out to be bound is left to the caller to apply as seen."""
+        info = self._world.cache.pods.get(event.uid)
+        if info is None or info.state is not MemberState.ASSUMED or info.bind is not BindState.READING:
+            return None
+        pod = event.pod
+        if pod is None:
+            self._lost(info, f"{info.pod.key} is gone", MemberState.LEAVING)
+            return None
+        if pod.spec.node_name:
+            return info
+        if pod.metadata.deletion_timestamp is not None or pod.is_terminal:
+            self._lost(info, f"{info.pod.key} is being deleted", MemberState.LEAVING)
+        elif info.bind_tries >= _MAX_TRIES:
+            tries = f"binding {info.pod.key} did not take effect after {info.bind_tries} tries"
+            self._lost(info, tries, MemberState.PENDING)
+        else:
+            info.bind = BindState.SENT
+            wait_s = min(_FIRST_RETRY_S * 2 ** (info.bind_tries - 1), _LONGEST_RETRY_S)
+            self._world.retry_bind_at(self._world.now_s + wait_s, info)
+        return None
+
+    def send_again(self, uid: str, attempt: int) -> None:
+        """A retry's time has come."""
+        info = self._expected(uid, attempt, BindState.SENT)
+        if info is None or info.group is None:
+            return
+        broken = self._world.cache.promise_broken(info)
+        if broken:
+            self._lost(info, broken, MemberState.PENDING)
+        else:
+            self._send(info, info.group)
+
+    def _expected(self, uid: str, attempt: int, bind: BindState) -> PodInfo | None:
+        """The member an answer is about, unless it has been answered, replaced or decided since."""
+        info = self._world.cache.pods.get(uid)
+        if info is None or info.state is not MemberState.ASSUMED or info.group is None:
+            return None
+        return info if info.attempt == attempt and info.bind is bind else None
+
+    def _bound(self, info: PodInfo) -> None:
+        group = info.group
+        assert group is not None
+        info.bind = BindState.NONE
+        group.move(info, MemberState.BOUND)
+        self._world.count("pods_bound")
+        self._world.touch(group)
+
+    def _lost(self, info: PodInfo, why: str, state: MemberState) -> None:
+        """A bind that will not take effect: the reservation ends, and the rest of the gang is not sent."""
+        group = info.group
+        assert group is not None
+        info.bind = BindState.NONE
+        self._world.forget(info, state)
+        if not group.failed_binds:
+            self._world.emit(CancelBinds(group.cause_id))
+        group.failed_binds[info.uid] = why
+        self._world.touch(group)
+
+    # -- what becomes of the group ---------------------------------------------------------------------
+
+    def take_back(self, group: Group, why: str) -> None:
+        """A promise of a group that is binding broke: what has not been sent is not sent."""
+        if not group.failed_binds:
+            group.failed_binds[""] = why
+            self._world.emit(CancelBinds(group.cause_id))
+
+    def settle(self, group: Group) -> None:
+        """Decides once no bind of the group is on the way any more."""
+        if group.n_assumed:
+            return
+        world = self._world
+        why = next(iter(group.failed_binds.values()), "members left")
+        if group.satisfied or group.n_bound >= group.start_count:
+            group.satisfied = True
+            group.recovering = False
+            group.failure = 0
+            world.settle_by_s.pop(group.key, None)
+            world.count("groups_bound")
+            world.queue.park(group, GroupState.BOUND)
+            self._reporter.bound(group)
+            if group.n_pending:
+                world.queue.activate(group)
+        elif group.n_bound == 0:
+            world.queue.back_off(group, world.now_s)
+            self._reporter.rejected(group, f"gang {group.key}: {why}" if group.is_gang else why)
+        else:
+            self._reporter.aborted(
+                group, f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}"
+            )
+            self.half_bound(group)
+
+    def half_bound(self, group: Group) -> None:
+        """By policy: unwound at once, or first in line until half of settle_s is over and then unwound.
+
+        Half, so that the evicted pods' grace period falls into the limit too.
+        """
+        world = self._world
+        policy = (
+            group.definition.on_partial_bind if group.definition else ""
+        ) or world.settings.on_partial_bind
+        if policy == UNWIND:
+            self.unwind(group)
+            return
+        group.recovering = True
+        world.settle_by_s.setdefault(group.key, world.now_s + world.settings.settle_s / 2)
+        if group.n_pending:
+            world.queue.activate(group)
+        else:
+            world.queue.park(group, GroupState.GATHERING)
+
+    def unwind(self, group: Group) -> None:
+        """Gives a half-bound gang back: its bound members are evicted, its reservations forgotten."""
+        world = self._world
+        world.settle_by_s.pop(group.key, None)
+        group.recovering = False
+        if not world.settings.allow_eviction:
+            self._reporter.aborted(
+                group,
+                f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}) and cannot be "
+                "given back: allowEviction is off",
+            )
+            group.recovering = True
+            world.settle_by_s[group.key] = world.now_s + world.settings.settle_s
+            return
+        world.forget_all(group)
+        world.count("groups_unwound")
+        group.attempts += 1
+        group.cause_id = f"{group.key}#{group.attempts}"
+        self._reporter.aborted(
+            group,
+            f"gang {group.key} was bound in part ({group.n_bound} of {group.start_count}) and could not be "
+            f"completed{': ' + group.message if group.message else ''}; its bound members are evicted",
+        )
+        world.queue.park(group, GroupState.UNWINDING, world.now_s + _EVICT_AGAIN_S)
+        self.evict_bound(group)
+        self.unwound(group)
+
+    def evict_bound(self, group: Group) -> None:
+        """Asks for the eviction of every bound member that is not on its way out yet."""
+        for info in group.in_state(MemberState.BOUND):
+            if info.pod.metadata.deletion_timestamp is None:
+                meta = info.pod.metadata
+                self._world.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
+
+    def eviction_failed(self, event: EvictionFailed) -> None:
+        """A budget (429) is asked again later; a missing verb (403) is said aloud."""
+        info = self._world.cache.pods.get(event.uid)
+        if info is not None and info.group is not None and event.code not in (404, 429):
+            self._reporter.aborted(info.group, f"evicting {info.pod.key}: {event.code} {event.message}")
+
+    def unwound(self, group: Group) -> None:
+        """When the last bound member is gone the gang starts over with whoever is left."""
+        if group.counts[MemberState.BOUND]:
+            return
+        for info in list(group.in_state(MemberState.DONE)):
+            group.move(info, MemberState.LEAVING)
+        self._world.queue.back_off(group, self._world.now_s)
+
+    def evict_again(self, group: Group) -> None:
+        """Evictions that did not take effect are asked again until they do."""
+        self._world.queue.set_deadline(group, self._world.now_s + _EVICT_AGAIN_S)
+        self.evict_bound(group)

@@ -1,0 +1,173 @@
+"""The gang's table: every state a group can be in, what moves it on, and where to.
+
+    state                  on                                             to             by
+    ─────────────────────  ─────────────────────────────────────────────  ─────────────  ─────────────────
+    Gated, Gathering       members >= min_count, numbers known            Active         GangTable.look
+    Active                 Plan; all Permit say yes                       Binding        Binder.start
+    Active                 Plan; some Permit says wait                    Waiting        Attempts.decide
+    Active                 FitError; Permit denies                        Unschedulable  Attempts.reject
+    Unschedulable          curing change; 5 minute flush                  Active*        queue.hear, due
+    Backoff                its end                                        Active         queue.due
+    Waiting                Permit says yes                                Binding        Binder.start
+    Waiting                WaitOnPermit deadline                          Backoff        Attempts.give_back
+    Waiting                a reserved node or device gone; a member       Backoff        Attempts.give_back
+                           deleted below min_count
+    Waiting                a member or sibling that came does not fit     Unschedulable  Attempts.reject
+    Binding                BindUnknown                                    Binding        Binder: GetPod
+    Binding                all bound                                      Bound          Binder.settle
+    Binding                a bind failed for good, nothing bound          Backoff        Binder.settle
+    Binding                a bind failed for good, some bound: complete   Active, first  Binder.settle
+    Binding                a bind failed for good, some bound: unwind     Unwinding      Binder.unwind
+    half bound, not Bound  settle limit                                   Unwinding      Binder.unwind
+    Unwinding              last bound member gone                         Gathering      Binder.unwound
+    found half bound       start-up                                       Active, first  GangTable.recover
+    Bound                  a new member                                   Active         GangTable.look
+    any                    last member gone                               Deleted        GangTable.look
+
+(* through Backoff while the backoff of the last failure is not over)
+
+Why two gangs never wait for each other. A group holds reservations without binding only in Waiting, and
+it enters Waiting only when every existing member of every group of its start_together set is reserved too
+(they are placed on one Trial, all or nothing). So what a Waiting group waits for is always something that
+does not exist yet: a pod or a group that its user has still to create. When that comes and does not fit
+beside what is held, all the set's holds are given back in the same turn before it is tried again as one
+piece (Attempts.decide), and groups of a set leave Waiting together. Hence no edge "waits for" ever points
+from a group that holds to a group that holds: there is no cycle to be in, and the deadline is for users
+who never come, not for deadlocks. tests/core/test_no_deadlock.py draws that graph after every turn.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from gangsched.core.attempts import Attempts
+from gangsched.core.binding import Binder
+from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.core.reporter import Reporter
+from gangsched.core.world import World
+from gangsched.model.objects import Pod
+
+# A gang that is still being created says nothing for this long: its pods come one by one.
+GATHER_REPORT_S = 5.0
+
+
+class GangTable:
+    """Looks at a group whose members or numbers changed and moves it along the table."""
+
+    def __init__(self, world: World, reporter: Reporter, binder: Binder, attempts: Attempts) -> None:
+        self._world = world
+        self._reporter = reporter
+        self._binder = binder
+        self._attempts = attempts
+
+    def look(self, group: Group) -> None:
+        """Moves the group to where its facts put it; safe to call at any time, twice changes nothing."""
+        if not group.members:
+            self._world.drop_group(group)
+            return
+        if not group.n_bound:
+            group.satisfied = False  # all of the gang that was whole is gone: its successors start together
+        elif not group.satisfied and group.definition is not None and group.n_bound >= group.start_count:
+            group.satisfied = True
+        if group.state is GroupState.BINDING:
+            self._binder.settle(group)
+        elif group.state is GroupState.UNWINDING:
+            self._binder.unwound(group)
+        elif group.state is GroupState.WAITING:
+            self._look_waiting(group)
+        else:
+            self._look_at_rest(group)
+        if group.satisfied:
+            self._world.settle_by_s.pop(group.key, None)
+            group.recovering = False
+
+    def recover(self, group: Group) -> None:
+        """At start-up: a group found half bound is completed first or unwound, by policy.
+
+        A gang that was whole and lost a member looks the same but for time: its pending members were
+        created after the last bind, those of a half-bound gang existed before it. Both times are the API
+        server's own, to the second; a tie counts as half bound.
+        """
+        if group.definition is None or not group.is_half_bound:
+            return
+        bound_at = [t for info in group.in_state(MemberState.BOUND) if (t := _bound_at(info.pod))]
+        last = max(bound_at, default=None)
+        n_then = group.n_bound
+        for info in group.in_state(MemberState.PENDING):
+            created = info.pod.metadata.creation_timestamp
+            if last is None or created is None or created <= last:
+                n_then += 1
+        if n_then < group.start_count:
+            group.satisfied = True
+        else:
+            self._binder.half_bound(group)
+
+    def _look_waiting(self, group: Group) -> None:
+        if group.problem or group.definition is None or not group.is_complete:
+            why = group.problem or f"{group.n_existing} of {group.min_count} members are left"
+            self._attempts.give_back(group, why)
+            self._look_at_rest(group)
+        else:
+            self._world.queue.activate(group)  # looked at again in its turn, holding what it holds
+
+    def _look_at_rest(self, group: Group) -> None:
+        queue, now_s = self._world.queue, self._world.now_s
+        if group.problem:
+            if group.state is not GroupState.UNSCHEDULABLE or group.message != group.problem:
+                group.rejected_by = (("GangScheduling", None),)
+                queue.reject(group, now_s)
+                self._reporter.rejected(group, group.problem)
+                group.message = group.problem
+            return
+        if not group.n_pending:
+            if group.recovering:
+                return
+            if group.n_bound:
+                queue.park(group, GroupState.BOUND)
+            elif group.counts[MemberState.GATED]:
+                queue.park(group, GroupState.GATED)
+            else:
+                queue.park(group, GroupState.GATHERING)
+            return
+        if not group.is_complete:
+            if group.state is not GroupState.GATHERING or group.deadline_s == NEVER_S:
+                queue.park(group, GroupState.GATHERING, now_s + GATHER_REPORT_S)
+            return
+        if group.first_complete_s == NEVER_S:
+            group.first_complete_s = now_s
+        if group.state in (GroupState.ACTIVE, GroupState.BACKOFF):
+            return
+        if group.state is GroupState.UNSCHEDULABLE:
+            queue.wake(group, now_s)
+        else:
+            queue.activate(group)
+
+    def expired(self, group: Group) -> None:
+        """A deadline of the queue's has passed: backoff, flush, report or wait, by the group's state."""
+        if group.state is GroupState.WAITING:
+            self._attempts.timed_out(group)
+        elif group.state is GroupState.GATHERING:
+            self.gathering_report(group)
+        elif group.state is GroupState.UNWINDING:
+            self._binder.evict_again(group)
+        elif group.state in (GroupState.BACKOFF, GroupState.UNSCHEDULABLE):
+            self._world.queue.park(group, GroupState.GATHERING)
+            self.look(group)
+
+    def gathering_report(self, group: Group) -> None:
+        """A gang that has been incomplete for a while says who is missing."""
+        if group.definition is None:
+            kind = "PodGroup object" if group.is_gang else "definition"
+            message = f"gang {group.key} waits for its {kind}, which does not exist (yet)"
+        else:
+            gated = group.counts[MemberState.GATED]
+            message = f"gang {group.key} waits for members: {group.n_existing} of {group.min_count} exist"
+            message += f", {gated} more are gated" if gated else ""
+        self._reporter.rejected(group, message)
+
+
+def _bound_at(pod: Pod) -> datetime | None:
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "True":
+            return condition.last_transition_time
+    return None

@@ -1,0 +1,398 @@
+"""Membership: what the watch says about pods and PodGroup objects becomes members and numbers of groups.
+
+Keyed by UID throughout; hearing something twice or late changes nothing. Pods of other schedulers are
+counted for the room they take (bound or nominated) and never written to; where they name a group of ours,
+the group is refused, because nobody could start it whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gangsched.core.cache import allocation_of
+from gangsched.core.group import BindState, Group, MemberState, PodInfo
+from gangsched.core.reporter import Reporter
+from gangsched.core.world import World
+from gangsched.errors import ParseError
+from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import (
+    ATTEMPT_KEY,
+    GROUPS_KEY,
+    LIGHTWEIGHT,
+    LIGHTWEIGHT_MIN,
+    MIN_MEMBERS_KEY,
+    PARTIAL_BIND_KEY,
+    POD,
+    RANK_KEY,
+    TIMEOUT_KEY,
+    TOTAL_MEMBERS_KEY,
+    GroupKey,
+    PodGroup,
+    group_from_object,
+    group_from_pod,
+    group_key,
+    needs_object,
+)
+
+_STATED_KEYS = (MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, TIMEOUT_KEY, GROUPS_KEY, PARTIAL_BIND_KEY)
+
+
+class Membership:
+    """Applies pods and PodGroup objects to the world's groups."""
+
+    def __init__(self, world: World, reporter: Reporter) -> None:
+        self._world = world
+        self._reporter = reporter
+        self._objects: dict[GroupKey, PodGroup | str] = {}
+        """PodGroup objects as read, or what is wrong with one."""
+        self._strangers: dict[GroupKey, Counter[str]] = {}
+        """Members that name another scheduler, by its name."""
+        self._stranger_of: dict[str, tuple[GroupKey, str]] = {}
+
+    # -- pods ----------------------------------------------------------------------------------------
+
+    def put_pod(self, pod: Pod) -> None:
+        """A pod as it is now. An older version than the one known is ignored."""
+        cache = self._world.cache
+        info = cache.pods.get(pod.metadata.uid)
+        if info is not None and not _newer(pod, info.pod):
+            return
+        if pod.spec.scheduler_name not in self._world.profiles:
+            self._put_stranger(pod, info)
+        elif info is None:
+            self._join(pod)
+        else:
+            self._update(info, pod)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """The pod is gone for good."""
+        uid = pod.metadata.uid
+        world = self._world
+        self._forget_stranger(uid)
+        world.cache.nominated.pop(uid, None)
+        info = world.cache.pods.pop(uid, None)
+        if info is None:
+            return
+        change = world.cache.forget(info)
+        if change is not None:
+            world.changes.append(change)
+        group = info.group
+        if group is not None:
+            self._unstate(group, info.pod)
+            group.remove(info)
+            world.touch(group)
+
+    def _put_stranger(self, pod: Pod, info: PodInfo | None) -> None:
+        world, uid = self._world, pod.metadata.uid
+        self._note_stranger(pod)
+        holds = bool(pod.spec.node_name) and not pod.is_terminal
+        nominated = not pod.spec.node_name and bool(pod.status.nominated_node_name) and not pod.is_terminal
+        world.cache.nominated.pop(uid, None)
+        if nominated:
+            world.cache.nominated[uid] = PodInfo(pod, world.cache.template_of(pod))
+        if not holds:
+            if info is not None:
+                self.remove_pod(pod)
+                self._note_stranger(pod)
+            return
+        if info is None:
+            info = world.cache.pods[uid] = PodInfo(pod, world.cache.template_of(pod))
+            info.state = MemberState.BOUND
+            self._place(info, pod)
+        else:
+            self._replace_pod(info, pod)
+
+    def _join(self, pod: Pod) -> None:
+        world = self._world
+        info = PodInfo(pod, world.cache.template_of(pod))
+        problem = ""
+        try:
+            key = group_key(pod)
+        except ParseError as error:
+            key = GroupKey(POD, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+            problem = str(error)
+        info.state = self._state_of(info, pod)
+        world.cache.pods[info.uid] = info
+        if info.state is MemberState.BOUND:
+            self._place(info, pod)
+        group = world.groups.get(key)
+        if group is None:
+            group = world.groups[key] = Group(key, pod.spec.scheduler_name)
+        annotations = pod.metadata.annotations or {}
+        if pod.spec.node_name:
+            info.rank = _number(annotations.get(RANK_KEY), -1)
+            info.attempt = _number(annotations.get(ATTEMPT_KEY), 0)
+            group.attempts = max(group.attempts, info.attempt)
+            group.next_rank = max(group.next_rank, info.rank + 1)
+        group.add(info)
+        group.stated[_stated(group.key, pod)] += 1
+        group.own_problem = problem or group.own_problem
+        world.touch(group)
+
+    def _update(self, info: PodInfo, pod: Pod) -> None:
+        group = info.group
+        if group is None:
+            # It was another scheduler's when first seen; schedulerName is immutable, so this is a new life.
+            self.remove_pod(info.pod)
+            self._join(pod)
+            return
+        if _identity(pod) != _identity(info.pod):
+            self.remove_pod(info.pod)
+            self._join(pod)
+            return
+        old = info.pod
+        target = self._state_of(info, pod)
+        if info.state is MemberState.ASSUMED:
+            self._update_assumed(info, pod, target)
+        elif target is info.state:
+            self._replace_pod(info, pod)
+        else:
+            self._replace_pod(info, pod)
+            if target is MemberState.BOUND:
+                self._place(info, pod)
+                group.move(info, target)
+            elif info.state is MemberState.BOUND:
+                self._world.forget(info, target)
+            else:
+                group.move(info, target)
+            self._world.touch(group)
+        if old.status.phase != pod.status.phase and needs_object(group.key):
+            self._world.touch(group)
+
+    def _update_assumed(self, info: PodInfo, pod: Pod, target: MemberState) -> None:
+        world, group = self._world, info.group
+        assert group is not None
+        info.pod = pod
+        if target in (MemberState.PENDING, MemberState.GATED):
+            return  # the promise stands: only the outcome of its bind, or its group, can end it
+        if target in (MemberState.BOUND, MemberState.DONE):
+            node_name = pod.spec.node_name
+            allocation, _ = allocation_of(pod)
+            if node_name != info.node_name or allocation != info.allocation:
+                world.cache.place(info, node_name, allocation)
+            info.bind = BindState.NONE
+            group.move(info, MemberState.BOUND)
+            if target is MemberState.DONE:
+                world.forget(info, MemberState.DONE)
+        elif info.bind is BindState.NONE:
+            world.forget(info, MemberState.LEAVING)
+        else:
+            return  # being deleted while its bind is on the way: the bind's answer decides
+        world.touch(group)
+
+    def _replace_pod(self, info: PodInfo, pod: Pod) -> None:
+        """A new version of a pod that stays where it is; room is counted anew if its spec changed."""
+        old, info.pod = info.pod, pod
+        world = self._world
+        if pod.spec != old.spec and not (not old.spec.node_name and pod.spec.node_name):
+            template = world.cache.template_of(pod)
+            if template is not info.template:
+                node_name, allocation = info.node_name, info.allocation
+                change = world.cache.forget(info)
+                info.template = template
+                if node_name:
+                    world.cache.place(info, node_name, allocation)
+                    if change is not None:
+                        world.changes.append(change)
+                if info.group is not None:
+                    world.touch(info.group)
+        if info.state is MemberState.BOUND and _allocated(pod) != _allocated(old):
+            self._place(info, pod)
+
+    def _place(self, info: PodInfo, pod: Pod) -> None:
+        allocation, problem = allocation_of(pod)
+        if problem:
+            self._reporter.pod_event(pod, "Warning", "DeviceMismatch", "Scheduling", problem)
+        self._world.cache.place(info, pod.spec.node_name, allocation)
+
+    def _state_of(self, info: PodInfo, pod: Pod) -> MemberState:
+        if pod.is_terminal:
+            return MemberState.DONE if pod.spec.node_name else MemberState.LEAVING
+        if pod.spec.node_name:
+            return MemberState.BOUND
+        if pod.metadata.deletion_timestamp is not None:
+            return MemberState.LEAVING
+        profile = self._world.profiles[pod.spec.scheduler_name]
+        if not profile.run_pre_enqueue(pod).is_success:
+            return MemberState.GATED
+        return MemberState.PENDING if info.state is not MemberState.LEAVING else MemberState.LEAVING
+
+    # -- members of other schedulers -------------------------------------------------------------------
+
+    def _note_stranger(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if uid in self._stranger_of:
+            return
+        try:
+            key = group_key(pod)
+        except ParseError:
+            return
+        if key.dialect != POD and not pod.is_terminal:
+            self._stranger_of[uid] = (key, pod.spec.scheduler_name)
+            self._strangers.setdefault(key, Counter())[pod.spec.scheduler_name] += 1
+            if key in self._world.groups:
+                self._world.touch(self._world.groups[key])
+
+    def _forget_stranger(self, uid: str) -> None:
+        known = self._stranger_of.pop(uid, None)
+        if known is not None:
+            key, name = known
+            names = self._strangers[key]
+            names[name] -= 1
+            if names[name] <= 0:
+                del names[name]
+            if not names:
+                del self._strangers[key]
+            if key in self._world.groups:
+                self._world.touch(self._world.groups[key])
+
+    # -- numbers of a group ----------------------------------------------------------------------------
+
+    def put_object(self, event: PodGroupAdded | PodGroupUpdated) -> None:
+        """A PodGroup object as it is now."""
+        meta = event.item.metadata
+        key = GroupKey(event.dialect, meta.namespace, meta.name)
+        read: PodGroup | str
+        try:
+            read = group_from_object(event.dialect, event.api_version, event.item)
+        except ParseError as error:
+            read = f"PodGroup {meta.namespace}/{meta.name}: {error}"
+        known = self._objects.get(key)
+        self._objects[key] = read
+        group = self._world.groups.get(key)
+        if group is not None and not _same_numbers(known, read):
+            self._world.touch(group)
+        elif group is not None and isinstance(read, PodGroup):
+            group.definition = read
+
+    def remove_object(self, event: PodGroupDeleted) -> None:
+        """The object is gone; a group that was never whole gathers again."""
+        meta = event.item.metadata
+        key = GroupKey(event.dialect, meta.namespace, meta.name)
+        self._objects.pop(key, None)
+        if key in self._world.groups:
+            self._world.touch(self._world.groups[key])
+
+    def refuse_object(self, key: GroupKey, message: str) -> None:
+        """The object does not parse at all; what was known of it before stands no longer."""
+        self._objects[key] = message
+        if key in self._world.groups:
+            self._world.touch(self._world.groups[key])
+
+    def resolve(self, group: Group) -> None:
+        """Works out the group's numbers, or what is wrong with them, from its members and its object."""
+        group.definition, group.problem = self._numbers(group)
+        info = group.first()
+        if info is not None:
+            group.priority = info.pod.spec.priority or 0
+        if group.definition is not None and group.definition.priority is not None:
+            group.priority = group.definition.priority
+        strangers = self._strangers.get(group.key)
+        if strangers and not group.problem and not group.satisfied:
+            said = ", ".join(sorted({*strangers, group.scheduler_name}))
+            group.problem = (
+                f"gang {group.key}: members name different schedulers ({said}); "
+                "a gang can only start whole if one scheduler places all of it"
+            )
+
+    def _numbers(self, group: Group) -> tuple[PodGroup | None, str]:
+        if group.own_problem:
+            return None, group.own_problem
+        if len(group.stated) > 1 and not group.satisfied:
+            return group.definition, _disagreement(group)
+        if needs_object(group.key):
+            known = self._objects.get(group.key)
+            return (None, known) if isinstance(known, str) else (known, "")
+        info = group.first()
+        if info is None:
+            return group.definition, ""
+        try:
+            return group_from_pod(group.key, info.pod), ""
+        except ParseError as error:
+            return None, f"gang {group.key}: {error}" if group.is_gang else str(error)
+
+    def _unstate(self, group: Group, pod: Pod) -> None:
+        stated = _stated(group.key, pod)
+        group.stated[stated] -= 1
+        if group.stated[stated] <= 0:
+            del group.stated[stated]
+
+
+def _newer(pod: Pod, known: Pod) -> bool:
+    """Resource versions compare as numbers (KEP-5504 made that a promise); others are taken as news."""
+    new, old = pod.metadata.resource_version, known.metadata.resource_version
+    if new.isdecimal() and old.isdecimal():
+        return int(new) > int(old)
+    return new != old
+
+
+def _identity(pod: Pod) -> tuple[object, ...]:
+    """What decides which group a pod is in and what it says of it; labels can be edited."""
+    return (pod.metadata.labels, pod.spec.scheduling_group, _stated_raw(pod), pod.spec.priority)
+
+
+def _stated_raw(pod: Pod) -> tuple[str | None, ...]:
+    annotations = pod.metadata.annotations
+    labels = pod.metadata.labels
+    low = labels.get(LIGHTWEIGHT_MIN) if labels else None
+    if not annotations:
+        return (low,)
+    return (low, *(annotations.get(key) for key in _STATED_KEYS))
+
+
+def _stated(key: GroupKey, pod: Pod) -> tuple[object, ...]:
+    """What a member says of its group, as written, in the order of _stated_names."""
+    spec = pod.spec
+    if needs_object(key) or key.dialect == POD:
+        return (spec.scheduler_name, spec.priority or 0)
+    if key.dialect == LIGHTWEIGHT:
+        return (spec.scheduler_name, spec.priority or 0, (pod.metadata.labels or {}).get(LIGHTWEIGHT_MIN))
+    annotations = pod.metadata.annotations or {}
+    return (spec.scheduler_name, spec.priority or 0, *(annotations.get(name) for name in _STATED_KEYS))
+
+
+def _stated_names(key: GroupKey) -> tuple[str, ...]:
+    common = ("spec.schedulerName", "spec.priority")
+    if needs_object(key) or key.dialect == POD:
+        return common
+    return (*common, LIGHTWEIGHT_MIN) if key.dialect == LIGHTWEIGHT else (*common, *_STATED_KEYS)
+
+
+def _disagreement(group: Group) -> str:
+    for i, name in enumerate(_stated_names(group.key)):
+        by_value: dict[object, str] = {}
+        for info in group.members.values():
+            by_value.setdefault(_stated(group.key, info.pod)[i], info.pod.metadata.name)
+        if len(by_value) > 1:
+            said = ", ".join(f"{value!r} ({pod})" for value, pod in list(by_value.items())[:4])
+            return f"gang {group.key}: members disagree on {name}: {said}; give all the same"
+    return f"gang {group.key}: members disagree on the group's numbers"
+
+
+def _same_numbers(known: PodGroup | str | None, read: PodGroup | str) -> bool:
+    if not isinstance(known, PodGroup) or not isinstance(read, PodGroup):
+        return known == read
+
+    def numbers(group: PodGroup) -> tuple[object, ...]:
+        return (
+            group.min_count,
+            group.total_count,
+            group.schedule_timeout_s,
+            dict(group.min_resources),
+            group.start_together,
+            group.on_partial_bind,
+            group.priority,
+            group.uid,
+        )
+
+    return numbers(known) == numbers(read)
+
+
+def _allocated(pod: Pod) -> tuple[str, str | None]:
+    return pod.spec.node_name, (pod.metadata.annotations or {}).get(ALLOCATED_KEY)
+
+
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 10 else default

@@ -1,0 +1,218 @@
+"""Reporter: decisions put into words, as effects: pod conditions, events, PodGroup status.
+
+Says a thing once: a condition that already reads so is not written again, an event goes to the group's
+object or its first pod and not to every member. Reasons and actions are kube-scheduler's where it has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gangsched.core.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.world import World
+from gangsched.model.effects import RecordEvent, WritePodCondition, WritePodGroupStatus
+from gangsched.model.objects import Node, Pod
+from gangsched.model.pod_group import CORE, COSCHEDULING, PodGroup
+
+UNSCHEDULABLE = "Unschedulable"
+# kube-apiserver refuses longer event notes; conditions are kept to the same for people's sake.
+MAX_MESSAGE = 1024
+
+
+def clean(text: str) -> str:
+    """One line without control characters (names and annotations come from strangers), cut to size."""
+    shown = "".join(c if c.isprintable() else "\\x%02x" % ord(c) for c in text)  # noqa: UP031
+    return shown if len(shown) <= MAX_MESSAGE else shown[: MAX_MESSAGE - 1] + "…"
+
+
+class Reporter:
+    """Turns what the core decided into effects for people to read."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def rejected(self, group: Group, message: str, *, reason: str = "FailedScheduling") -> None:
+        """The group cannot start now: every unbound member says so, one event tells it."""
+        message = clean(message)
+        for info in group.members.values():
+            if info.state in (MemberState.PENDING, MemberState.GATED, MemberState.ASSUMED):
+                self._condition(info, UNSCHEDULABLE, message)
+        if group.said != message:
+            group.said = message
+            self.event(group, "Warning", reason, "Scheduling", message)
+        group.message = message
+        self.status(group, scheduled=False, reason=UNSCHEDULABLE, message=message)
+
+    def waiting(self, group: Group, message: str) -> None:
+        """The group holds its reservations and waits in Permit."""
+        message = clean(f"gang {group.key} is reserved and waits: {message}")
+        group.message = message
+        for info in group.in_state(MemberState.ASSUMED):
+            self._condition(info, UNSCHEDULABLE, message)
+        if group.said != message:
+            group.said = message
+            self.event(group, "Normal", "GangWaiting", "Permit", message)
+
+    def bound(self, group: Group) -> None:
+        """The group is whole: one event for a gang, kube-scheduler's own for a lone pod."""
+        group.message = ""
+        group.said = ""
+        if group.is_gang:
+            nodes = {info.node_name for info in group.in_state(MemberState.BOUND)}
+            message = f"gang {group.key}: {group.n_bound} pods bound to {len(nodes)} nodes"
+            self.event(group, "Normal", "GangScheduled", "Binding", message)
+            self.status(group, scheduled=True, reason="Scheduled", message=message)
+        else:
+            info = group.first()
+            if info is not None:
+                message = f"Successfully assigned {info.pod.key} to {info.node_name}"
+                self.event(group, "Normal", "Scheduled", "Binding", message)
+
+    def aborted(self, group: Group, message: str) -> None:
+        """A gang that was bound in part, or held, is given back."""
+        self.event(group, "Warning", "GangAborted", "Scheduling", clean(message))
+
+    def event(self, group: Group, kind: str, reason: str, action: str, message: str) -> None:
+        """One event on the group's object, or on its first pod where it has none."""
+        definition = group.definition
+        if definition is not None and definition.uid:
+            regarding = (
+                "PodGroup",
+                definition.api_version,
+                group.key.namespace,
+                group.key.name,
+                definition.uid,
+            )
+            self._event(regarding, kind, reason, action, message, group.cause_id)
+            return
+        info = group.first()
+        if info is not None:
+            self.pod_event(info.pod, kind, reason, action, message, cause_id=group.cause_id)
+
+    def pod_event(
+        self, pod: Pod, kind: str, reason: str, action: str, message: str, *, cause_id: str = ""
+    ) -> None:
+        meta = pod.metadata
+        self._event(
+            ("Pod", "v1", meta.namespace, meta.name, meta.uid), kind, reason, action, message, cause_id
+        )
+
+    def node_problem(self, node: Node, message: str) -> None:
+        """The node's inventory or status cannot be used as it is."""
+        regarding = ("Node", "v1", "", node.metadata.name, node.metadata.uid)
+        self._event(regarding, "Warning", "InvalidDeviceInventory", "Scheduling", clean(message), "")
+
+    def refused(self, kind: str, namespace: str, name: str, uid: str, message: str) -> None:
+        """An object that does not parse."""
+        regarding = (kind, "v1", namespace, name, uid)
+        self._event(regarding, "Warning", "FailedScheduling", "Scheduling", clean(message), "")
+
+    def status(self, group: Group, *, scheduled: bool, reason: str, message: str) -> None:
+        """The status of the group's object, in its dialect, when it differs from what was last written."""
+        definition = group.definition
+        if definition is None or not definition.uid:
+            return
+        if group.key.dialect == CORE:
+            status = _core_status(definition, scheduled=scheduled, reason=reason, message=message)
+        elif group.key.dialect == COSCHEDULING:
+            status = _coscheduling_status(group)
+        else:
+            return
+        if status is None or status == group.status_written:
+            return
+        group.status_written = status
+        self._world.emit(
+            WritePodGroupStatus(
+                uid=definition.uid,
+                namespace=group.key.namespace,
+                name=group.key.name,
+                api_version=definition.api_version,
+                status=status,
+                cause_id=group.cause_id,
+            )
+        )
+
+    def _condition(self, info: PodInfo, reason: str, message: str) -> None:
+        if info.said == message:
+            return
+        info.said = message
+        for condition in info.pod.status.conditions or ():
+            if condition.type == "PodScheduled" and (
+                condition.status,
+                condition.reason,
+                condition.message,
+            ) == (
+                "False",
+                reason,
+                message,
+            ):
+                return
+        meta = info.pod.metadata
+        cause_id = info.group.cause_id if info.group else ""
+        self._world.emit(
+            WritePodCondition(
+                meta.uid, meta.namespace, meta.name, "PodScheduled", "False", reason, message, cause_id
+            )
+        )
+
+    def _event(
+        self,
+        regarding: tuple[str, str, str, str, str],
+        kind: str,
+        reason: str,
+        action: str,
+        message: str,
+        cause_id: str,
+    ) -> None:
+        what, api_version, namespace, name, uid = regarding
+        self._world.emit(
+            RecordEvent(what, api_version, namespace, name, uid, kind, reason, action, message, cause_id)
+        )
+
+
+def _core_status(
+    definition: PodGroup, *, scheduled: bool, reason: str, message: str
+) -> Mapping[str, Any] | None:
+    """A condition, its time stamped at the edge. Source: KEP-4671 (Initially… from 1.37)."""
+    kind = (
+        "PodGroupScheduled" if definition.api_version.endswith("v1alpha2") else "PodGroupInitiallyScheduled"
+    )
+    mine: dict[str, Any] = {
+        "type": kind,
+        "status": "True" if scheduled else "False",
+        "reason": reason,
+        "message": message,
+        "observedGeneration": definition.generation,
+    }
+    others = []
+    for condition in definition.status.get("conditions") or ():
+        if not isinstance(condition, dict):
+            continue
+        if condition.get("type") != kind:
+            others.append(condition)
+        elif condition.get("status") == "True" and not scheduled:
+            return None  # "initially": once true it stays true
+        elif all(condition.get(k) == v for k, v in mine.items()):
+            return None
+    return {"conditions": [*others, mine]}
+
+
+def _coscheduling_status(group: Group) -> Mapping[str, Any] | None:
+    """Phase and counts. Source: scheduler-plugins `apis/scheduling/v1alpha1/types.go`, PodGroupStatus."""
+    counts = {"running": 0, "succeeded": 0, "failed": 0}
+    for info in group.members.values():
+        phase = info.pod.status.phase.lower()
+        if phase in counts:
+            counts[phase] += 1
+    if group.satisfied:
+        phase = "Running"
+        if counts["failed"] and not counts["running"]:
+            phase = "Failed"
+        elif counts["succeeded"] >= group.min_count:
+            phase = "Finished"
+    elif group.state in (GroupState.BINDING, GroupState.WAITING):
+        phase = "Scheduling"
+    else:
+        phase = "Pending"
+    return {"phase": phase, **counts}

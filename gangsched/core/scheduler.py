@@ -1,0 +1,256 @@
+"""Scheduler: the core's face. handle, advance and schedule_next answer with effects.
+
+Synchronous and deterministic: the same calls with the same arguments give the same effects. Called by
+app.py live and by sim/ in virtual time. Rooms behind it: membership (who), gang (the table), attempts (a
+turn), binding (after the plan), reporter (words); they share one World.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gangsched.config import Settings
+from gangsched.core.attempts import Attempts
+from gangsched.core.binding import Binder
+from gangsched.core.gang import GangTable
+from gangsched.core.group import Group, GroupState, MemberState
+from gangsched.core.membership import Membership
+from gangsched.core.reporter import Reporter
+from gangsched.core.runtime import Profile
+from gangsched.core.validate import find_broken
+from gangsched.core.world import World
+from gangsched.errors import InvariantError
+from gangsched.model import events as ev
+from gangsched.model.effects import Effect
+from gangsched.model.objects import Node
+from gangsched.model.pod_group import GroupKey
+
+# The kinds that must have been listed whole before the first decision; PodGroup kinds may be missing.
+KINDS = ("pods", "nodes", "podgroups.core", "podgroups.coscheduling")
+
+
+class Scheduler:
+    """One scheduler's whole state, told of events, answering with effects."""
+
+    def __init__(
+        self, profiles: Mapping[str, Profile], settings: Settings, *, node_capacity: int = 64
+    ) -> None:
+        self.world = World(profiles, settings, node_capacity=node_capacity)
+        self.reporter = Reporter(self.world)
+        self.membership = Membership(self.world, self.reporter)
+        self.binder = Binder(self.world, self.reporter)
+        self.attempts = Attempts(self.world, self.reporter, self.binder)
+        self.table = GangTable(self.world, self.reporter, self.binder, self.attempts)
+        self._unheard = set(KINDS)
+        self._on_event: dict[type, Callable[[Any], None]] = {
+            ev.PodAdded: lambda e: self.membership.put_pod(e.pod),
+            ev.PodUpdated: lambda e: self.membership.put_pod(e.pod),
+            ev.PodDeleted: lambda e: self.membership.remove_pod(e.pod),
+            ev.NodeAdded: lambda e: self._put_node(e.node),
+            ev.NodeUpdated: lambda e: self._put_node(e.node),
+            ev.NodeDeleted: lambda e: self._remove_node(e.node),
+            ev.PodGroupAdded: self.membership.put_object,
+            ev.PodGroupUpdated: self.membership.put_object,
+            ev.PodGroupDeleted: self.membership.remove_object,
+            ev.ObjectRefused: self._refused,
+            ev.KindSynced: lambda e: self._synced(e.kind),
+            ev.KindMissing: lambda e: self._synced(e.kind),
+            ev.BindSucceeded: self.binder.succeeded,
+            ev.BindFailed: self.binder.failed,
+            ev.BindUnknown: self.binder.unknown,
+            ev.BindCancelled: self.binder.cancelled,
+            ev.PodRead: self._read,
+            ev.EvictionSucceeded: lambda e: None,
+            ev.EvictionFailed: self.binder.eviction_failed,
+        }
+
+    @property
+    def is_synced(self) -> bool:
+        """Everything that exists has been heard of once, so decisions can be made."""
+        return not self._unheard
+
+    def handle(self, events: Sequence[ev.Event], now_s: float) -> list[Effect]:
+        """Applies what happened, in order. now_s: a monotonic clock, in seconds, never going back."""
+        self.world.now_s = now_s
+        for event in events:
+            self._on_event[type(event)](event)
+        return self._end_turn()
+
+    def advance(self, now_s: float) -> list[Effect]:
+        """Applies the deadlines that have passed."""
+        world = self.world
+        world.now_s = now_s
+        if not self.is_synced:
+            return []
+        while world.retries and world.retries[0][0] <= now_s:
+            _, uid, attempt = world.pop_retry()
+            self.binder.send_again(uid, attempt)
+        for key in [key for key, at_s in world.settle_by_s.items() if at_s <= now_s]:
+            group = world.groups.get(key)
+            if group is None or not group.is_half_bound:
+                del world.settle_by_s[key]
+            elif not group.n_assumed:
+                self.binder.unwind(group)
+            else:
+                world.settle_by_s[key] = now_s + 1.0  # binds on the way must be answered first
+        for group in world.queue.due(now_s):
+            self.table.expired(group)
+        return self._end_turn()
+
+    def schedule_next(self, now_s: float) -> list[Effect] | None:
+        """One group's attempt; None when no group can be tried now."""
+        world = self.world
+        world.now_s = now_s
+        if not self.is_synced:
+            return None
+        group = world.queue.pop_active()
+        if group is None:
+            return None
+        if group.is_complete and (group.n_pending or group.state is GroupState.WAITING):
+            self.attempts.run(group)
+        else:
+            world.queue.park(group, GroupState.GATHERING)
+            world.touch(group)
+        return self._end_turn()
+
+    @property
+    def n_active(self) -> int:
+        """Groups waiting for their turn."""
+        return self.world.queue.n_active if self.is_synced else 0
+
+    def next_deadline_s(self) -> float | None:
+        """When advance has something to do next."""
+        return self.world.next_deadline_s() if self.is_synced else None
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts for metrics, tables and tests."""
+        states = dict.fromkeys((state.value for state in GroupState), 0)
+        members = dict.fromkeys((state.value for state in MemberState), 0)
+        n_partial = 0
+        for group in self.world.groups.values():
+            states[group.state.value] += 1
+            n_partial += group.is_half_bound and group.state is not GroupState.BINDING
+            for state, n in group.counts.items():
+                members[state.value] += n
+        return {
+            "nodes": self.world.cache.nodes.n_live,
+            "pods": len(self.world.cache.pods),
+            "groups": states,
+            "members": members,
+            "partial_gangs": n_partial,
+            "reservations": members[MemberState.ASSUMED.value],
+            **self.world.counters,
+        }
+
+    def validate(self) -> None:
+        """Checks the core's promises against a recount. Raises: InvariantError."""
+        broken = find_broken(self.world)
+        if broken:
+            raise InvariantError(broken[0], story=broken[1:])
+
+    # -- events ----------------------------------------------------------------------------------------
+
+    def _put_node(self, node: Node) -> None:
+        changes, problem = self.world.cache.put_node(node)
+        self.world.changes += changes
+        if problem:
+            self.reporter.node_problem(node, problem)
+        self._recheck_promises(node)
+
+    def _remove_node(self, node: Node) -> None:
+        name = node.metadata.name
+        row = self.world.cache.nodes.row_of.get(name)
+        known = self.world.cache.nodes.nodes[row] if row is not None else None
+        if known is not None and known.metadata.uid != node.metadata.uid:
+            return  # the node has been replaced, and the replacement was heard of first
+        self.world.cache.remove_node(name)
+        self._recheck_promises(node)
+
+    def _recheck_promises(self, node: Node) -> None:
+        """A promise on this node that no longer holds takes its group back, as far as nothing was sent."""
+        on_node = self.world.cache.by_node.get(node.metadata.name)
+        if not on_node:
+            return
+        broken: dict[GroupKey, tuple[Group, str]] = {}
+        for info in on_node.values():
+            group = info.group
+            if info.state is not MemberState.ASSUMED or group is None or group.key in broken:
+                continue
+            why = self.world.cache.promise_broken(info) or self._turned_away(
+                info.template.serial, group, info.row
+            )
+            if why:
+                broken[group.key] = (group, why)
+        for group, why in broken.values():
+            if group.state is GroupState.WAITING:
+                self.attempts.give_back(group, why)
+            elif group.state is GroupState.BINDING:
+                self.binder.take_back(group, why)
+
+    def _turned_away(self, serial: int, group: Group, row: int) -> str:
+        """Whether the node's labels, taints or cordon would turn a promised pod away by now."""
+        info = next(info for info in group.members.values() if info.template.serial == serial)
+        profile = self.world.profile_of(group)
+        if profile.admits(info.template, self.world.cache.view, row):
+            return ""
+        return (
+            f"node {self.world.cache.view.name(row)} does not take the pod any more (cordon, taint or label)"
+        )
+
+    def _refused(self, event: ev.ObjectRefused) -> None:
+        if event.kind == "PodGroup":
+            for dialect in ("core", "coscheduling"):
+                key = GroupKey(dialect, event.namespace, event.name)
+                self.membership.refuse_object(key, f"PodGroup {key}: {event.message}")
+        if event.kind != "Pod" or event.scheduler_name in self.world.profiles:
+            self.reporter.refused(event.kind, event.namespace, event.name, event.uid, event.message)
+
+    def _read(self, event: ev.PodRead) -> None:
+        info = self.binder.read(event)
+        if info is not None and event.pod is not None:
+            self.membership.put_pod(event.pod)
+
+    def _synced(self, kind: str) -> None:
+        if kind in self._unheard:
+            self._unheard.discard(kind)
+            if not self._unheard:
+                for group in self.world.groups.values():
+                    self.membership.resolve(group)
+                    self._age(group)
+                    self.table.recover(group)
+                    self.world.touch(group)
+
+    def _age(self, group: Group) -> None:
+        """Groups found at start-up queue by when their last member was created, oldest first."""
+        created = [
+            t.timestamp()
+            for info in group.members.values()
+            if (t := info.pod.metadata.creation_timestamp) is not None
+        ]
+        if created:
+            # Only the order counts; all of it lies before anything this process sees become complete.
+            group.first_complete_s = max(created) - _LONG_AGO_S
+
+    def _end_turn(self) -> list[Effect]:
+        world = self.world
+        if self.is_synced:
+            while world.touched:
+                touched, world.touched = world.touched, {}
+                for group in touched.values():
+                    self.membership.resolve(group)
+                    self.table.look(group)
+            world.flush_changes()
+            for uid, node_name, device_id in world.cache.clashes:
+                info = world.cache.pods.get(uid)
+                if info is not None:
+                    message = f"device {device_id} on {node_name} is held by another live pod too"
+                    self.reporter.pod_event(info.pod, "Warning", "DeviceMismatch", "Scheduling", message)
+                    world.count("device_clashes")
+            world.cache.clashes.clear()
+        effects, world.effects = world.effects, []
+        return effects
+
+
+# Later than any Unix time, so that ages of pods found at start-up sort before this process's clock.
+_LONG_AGO_S = 1e12

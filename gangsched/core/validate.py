@@ -1,0 +1,106 @@
+"""find_broken: the core's promises, recounted from scratch. Slow and simple on purpose.
+
+Runs after every turn in tests and in simulation, never on the hot path. The numbers in the messages are
+those of the invariants in the project's fault catalogue.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gangsched.core.group import BindState, Group, GroupState, MemberState
+from gangsched.core.world import World
+
+
+def find_broken(world: World) -> list[str]:
+    """Every promise that does not hold now, in words; empty when all is well."""
+    return [*_one_owner(world), *_counted_once(world), *_one_place(world), *_states(world)]
+
+
+def _one_owner(world: World) -> list[str]:
+    broken = []
+    holders: dict[tuple[str, str, str], str] = {}
+    for info in world.cache.pods.values():
+        for resource, ids in info.ids.items():
+            for device_id in ids:
+                place = (info.node_name, resource, device_id)
+                other = holders.setdefault(place, info.pod.key)
+                if other != info.pod.key:
+                    broken.append(f"1: device {place} is held by {other} and {info.pod.key}")
+    return broken
+
+
+def _counted_once(world: World) -> list[str]:
+    """6: what is counted on nodes is the sum of the pods that hold something there."""
+    cache = world.cache
+    expected = np.zeros_like(cache.nodes.used)
+    for info in cache.pods.values():
+        row = cache.nodes.row_of.get(info.node_name, -1) if info.node_name else -1
+        if info.row != row:
+            return [f"6: {info!r} is counted on row {info.row}, its node has row {row}"]
+        if row >= 0:
+            expected[info.template.columns, row] += info.template.amounts
+    broken = []
+    if not np.array_equal(expected, cache.nodes.used):
+        where = np.argwhere(expected != cache.nodes.used)[0]
+        name = cache.table.names[where[0]]
+        broken.append(
+            f"6: {name} on {cache.nodes.names[where[1]]} counts {cache.nodes.used[tuple(where)]}, "
+            f"pods add up to {expected[tuple(where)]}"
+        )
+    if not np.array_equal(cache.nodes.free, cache.nodes.allocatable - cache.nodes.used):
+        broken.append("6: free is not allocatable less used")
+    for resource, column in cache.ledger.columns.items():
+        for row, at in column.at.items():
+            held = {
+                device_id
+                for info in cache.by_node.get(cache.nodes.names[row], {}).values()
+                for device_id in info.ids.get(resource, ())
+            }
+            if held != set(at.held):
+                broken.append(f"1: {resource} on row {row}: ledger {sorted(at.held)}, pods {sorted(held)}")
+    return broken
+
+
+def _one_place(world: World) -> list[str]:
+    """5: every pod of ours is in one group, counted in one state."""
+    broken = []
+    seen: dict[str, Group] = {}
+    for group in world.groups.values():
+        states = dict.fromkeys(MemberState, 0)
+        for uid, info in group.members.items():
+            states[info.state] += 1
+            if uid in seen:
+                broken.append(f"5: {info!r} is in {seen[uid]!r} and {group!r}")
+            seen[uid] = group
+            if info.group is not group or world.cache.pods.get(uid) is not info:
+                broken.append(f"5: {info!r} does not know its group {group!r}")
+        if any(states[state] != group.counts[state] for state in MemberState):
+            broken.append(f"5: {group!r} counts differ from its members")
+    for uid, info in world.cache.pods.items():
+        if info.group is not None and uid not in seen:
+            broken.append(f"5: {info!r} is in no group")
+    return broken
+
+
+def _states(world: World) -> list[str]:
+    """4: who holds, and who is in line, is what the state says."""
+    broken = []
+    n_in_line = 0
+    for group in world.groups.values():
+        n_in_line += bool(group.active_token)
+        holding = group.state in (GroupState.WAITING, GroupState.BINDING)
+        if group.n_assumed and not holding:
+            broken.append(f"4: {group!r} holds {group.n_assumed} reservations")
+        if group.state is GroupState.ACTIVE and not group.active_token:
+            broken.append(f"5: {group!r} is active and not in line")
+        for info in group.members.values():
+            if info.state is MemberState.ASSUMED:
+                sent = info.bind is not BindState.NONE
+                if sent != (group.state is GroupState.BINDING):
+                    broken.append(f"4: {info!r} has bind {info.bind.value} in {group!r}")
+            elif info.ids and info.state is not MemberState.BOUND:
+                broken.append(f"4: {info!r} holds devices")
+    if n_in_line != world.queue.n_active:
+        broken.append(f"5: {n_in_line} groups in line, the queue counts {world.queue.n_active}")
+    return broken

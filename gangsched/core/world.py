@@ -1,0 +1,130 @@
+"""World: what the rooms of the core share during a turn, and the turn's output.
+
+Membership, Binder, Waiting, Reporter and Scheduler all hold the one World; none of them keeps state of its
+own about pods or groups. A turn is one call of Scheduler.handle, advance or schedule_next: it collects
+effects and changes here, and ends by waking what the changes can cure.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+
+from gangsched.config import Settings
+from gangsched.core.cache import Cache
+from gangsched.core.framework import Change, ClusterChange
+from gangsched.core.group import NEVER_S, Group, GroupState, MemberState, PodInfo
+from gangsched.core.queue import SchedulingQueue
+from gangsched.core.runtime import Profile
+from gangsched.core.snapshot import ClusterView
+from gangsched.model.effects import Effect
+from gangsched.model.pod_group import GroupKey
+
+
+class World:
+    """Shared state and this turn's output."""
+
+    def __init__(
+        self, profiles: Mapping[str, Profile], settings: Settings, *, node_capacity: int = 64
+    ) -> None:
+        self.profiles = profiles
+        self.settings = settings
+        self.cache = Cache(node_capacity=node_capacity)
+        self.groups: dict[GroupKey, Group] = {}
+        self.now_s = 0.0
+        self.effects: list[Effect] = []
+        self.changes: list[ClusterChange] = []
+        self.touched: dict[GroupKey, Group] = {}
+        self.settle_by_s: dict[GroupKey, float] = {}
+        """Half-bound groups and when they are given back, if they are not whole by then."""
+        self.retries: list[tuple[float, str, int]] = []
+        """Heap of (when, UID, attempt): binds to be sent again."""
+        self.counters: dict[str, int] = {}
+        sort = next(iter(profiles.values())).queue_sort
+        self.queue = SchedulingQueue(
+            sort_key=sort.sort_key,
+            cures=self._cures,
+            initial_backoff_s=settings.pod_initial_backoff_s,
+            max_backoff_s=settings.pod_max_backoff_s,
+            flush_s=settings.unschedulable_flush_s,
+        )
+
+    def emit(self, effect: Effect) -> None:
+        """Adds to what this turn wants done."""
+        self.effects.append(effect)
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Adds to a counter that statistics() shows."""
+        self.counters[name] = self.counters.get(name, 0) + n
+
+    def touch(self, group: Group) -> None:
+        """The group is looked at again before the turn ends."""
+        self.touched[group.key] = group
+
+    def profile_of(self, group: Group) -> Profile:
+        return self.profiles[group.scheduler_name]
+
+    def forget(self, info: PodInfo, state: MemberState) -> None:
+        """Gives back what a member holds and moves it to `state`; its room may cure others."""
+        change = self.cache.forget(info)
+        if change is not None:
+            self.changes.append(change)
+        if info.group is not None:
+            info.group.move(info, state)
+        else:
+            info.state = state
+
+    def forget_all(self, group: Group) -> int:
+        """Gives back every reservation of a group that has not sent a bind; answers how many."""
+        held = list(group.in_state(MemberState.ASSUMED))
+        for info in held:
+            self.forget(info, MemberState.PENDING)
+        return len(held)
+
+    def flush_changes(self) -> None:
+        """Wakes what this turn's changes can cure."""
+        changes, self.changes = self.changes, []
+        self.queue.hear(changes, self.cache.view, self.now_s)
+
+    def siblings(self, group: Group) -> dict[str, Group]:
+        """The other groups of its start_together that exist and list it too, by "namespace/name"."""
+        found: dict[str, Group] = {}
+        me = str(group.key)
+        for name in group.start_together:
+            if name == me:
+                continue
+            namespace, _, short = name.partition("/")
+            other = self.groups.get(GroupKey(group.key.dialect, namespace, short))
+            if other is not None and me in other.start_together:
+                found[name] = other
+        return found
+
+    def retry_bind_at(self, when_s: float, info: PodInfo) -> None:
+        """Sends the member's bind again then."""
+        heapq.heappush(self.retries, (when_s, info.uid, info.attempt))
+
+    def pop_retry(self) -> tuple[float, str, int]:
+        return heapq.heappop(self.retries)
+
+    def next_deadline_s(self) -> float | None:
+        """When something happens by itself next."""
+        times = [self.queue.next_deadline_s() or NEVER_S]
+        if self.retries:
+            times.append(self.retries[0][0])
+        if self.settle_by_s:
+            times.append(min(self.settle_by_s.values()))
+        soonest = min(times)
+        return None if soonest == NEVER_S else soonest
+
+    def _cures(self, group: Group, change: ClusterChange, view: ClusterView) -> bool:
+        if change.what & (Change.GROUP_CHANGED | Change.SIBLING_CHANGED):
+            return False  # those name their group and wake it directly
+        return self.profile_of(group).cures(change, group.rejected_by, view)
+
+    def drop_group(self, group: Group) -> None:
+        """The last member is gone."""
+        self.queue.forget(group)
+        group.state = GroupState.DELETED
+        self.groups.pop(group.key, None)
+        self.settle_by_s.pop(group.key, None)
+        self.touched.pop(group.key, None)

@@ -1,0 +1,64 @@
+"""GangScheduling: when a gang whose members are all reserved may start (Permit).
+
+It waits for what its user has still to create: the groups it starts together with, members up to
+total-members, members that bring the group to minResources. It never waits for room (core.gang says why).
+Named as kube-scheduler's own gang plugin. Called by core.runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangsched.core.framework import SUCCESS, Change, ClusterChange, Status
+from gangsched.core.group import Group, MemberState
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+
+
+class GangScheduling:
+    """Permit for gangs; a lone pod is let through."""
+
+    name = "GangScheduling"
+    cured_by = Change.GROUP_CHANGED | Change.SIBLING_CHANGED
+
+    def permit(self, group: Group, siblings: Mapping[str, Group]) -> Status:
+        definition = group.definition
+        if definition is None or group.satisfied:
+            return SUCCESS
+        for name in group.start_together:
+            if name != str(group.key):
+                missing = _missing(name, siblings.get(name))
+                if missing:
+                    return Status.wait(missing, plugin=self.name)
+        n_here = group.n_assumed + group.n_bound
+        if n_here < definition.total_count:
+            return Status.wait(f"{n_here} of {definition.total_count} members are here", plugin=self.name)
+        short = _short_of_resources(group, definition.min_resources)
+        if short:
+            return Status.wait(short, plugin=self.name)
+        return SUCCESS
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        return True
+
+
+def _missing(name: str, sibling: Group | None) -> str:
+    if sibling is None:
+        return f"group {name} does not exist, or does not list this group"
+    if sibling.satisfied or sibling.n_assumed + sibling.n_bound >= sibling.min_count:
+        return ""
+    return f"group {name}: {sibling.n_existing} of {sibling.min_count} members exist"
+
+
+def _short_of_resources(group: Group, wanted: Mapping[str, int]) -> str:
+    if not wanted:
+        return ""
+    total = dict.fromkeys(wanted, 0)
+    for info in group.members.values():
+        if info.state in (MemberState.ASSUMED, MemberState.BOUND, MemberState.DONE):
+            for name in total:
+                total[name] += info.template.requests.get(name, 0)
+    for name, amount in wanted.items():
+        if total[name] < amount:
+            return f"members ask for {total[name]} {name} so far, minResources is {amount}"
+    return ""
