@@ -34,7 +34,7 @@ class WatchTiming(msgspec.Struct, frozen=True, gc=False):
     silence_s + probe_timeout_s + grace_s bounds how long a dead watch stays unnoticed: under 30 s.
     """
 
-    page_limit: int = 500
+    page_limit: int = 2000
     watch_s: tuple[float, float] = (300.0, 600.0)
     silence_s: float = 15.0
     probe_s: float = 1.0

@@ -1,0 +1,239 @@
+"""Every row of the binding lane's table, against a server that answers as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+import anyio
+import pytest
+
+from gangsched.kube.binding_lane import BindingLane
+from gangsched.kube.credentials import Credentials
+from gangsched.kube.http1 import Answer, ProtocolError
+from gangsched.model.effects import BindPod
+from gangsched.model.events import BindCancelled, BindFailed, BindSucceeded, BindUnknown, Event
+from tests.kube.scripted import CUT, SILENCE, ScriptedServer, created, credentials, status, until
+
+
+def bind(n: int = 0, *, cause: str = "c", name: str = "") -> BindPod:
+    annotations = {"gangsched.io/rank": str(n)}
+    return BindPod(f"u{n}", "ns", name or f"p{n}", "node-1", annotations, "ns/g", 3, cause)
+
+
+class Running:
+    """A lane that runs, and what it has said."""
+
+    def __init__(self, account: Credentials, *, size: int, timeout_s: float) -> None:
+        self.events: list[Event] = []
+        self.lane = BindingLane(
+            account,
+            emit_nowait=self.events.append,
+            rng=Random(1),
+            size=size,
+            timeout_s=timeout_s,
+            backoff_s=(0.01, 0.05),
+        )
+
+    async def said(self, n: int = 1) -> list[Event]:
+        await until(lambda: len(self.events) >= n)
+        await anyio.sleep(0.02)  # a second answer to the same bind would show up now
+        return self.events
+
+
+@asynccontextmanager
+async def running(
+    port: int, *tokens: str, size: int = 1, timeout_s: float = 10.0
+) -> AsyncIterator[Running]:
+    lane = Running(credentials(port, *tokens), size=size, timeout_s=timeout_s)
+    async with anyio.create_task_group() as group:
+        group.start_soon(lane.lane.run)
+        yield lane
+        group.cancel_scope.cancel()
+
+
+async def test_request_is_a_binding_with_uid_and_annotations() -> None:
+    async with ScriptedServer() as server, running(server.port, "t1") as lane:
+        lane.lane.submit(bind(1))
+        assert await lane.said() == [BindSucceeded("u1", 3)]
+        [request] = server.requests
+        assert request.line == "POST /api/v1/namespaces/ns/pods/p1/binding"
+        assert request.headers["authorization"] == "Bearer t1"
+        assert request.headers["host"] == f"127.0.0.1:{server.port}"
+        assert request.json == {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": "p1",
+                "namespace": "ns",
+                "uid": "u1",
+                "annotations": {"gangsched.io/rank": "1"},
+            },
+            "target": {"kind": "Node", "name": "node-1"},
+        }
+
+
+async def test_strange_names_stay_one_segment_of_the_path() -> None:
+    async with ScriptedServer() as server, running(server.port) as lane:
+        lane.lane.submit(bind(1, name="a/b?c d\r\nX: y"))
+        await lane.said()
+        assert server.requests[0].line == (
+            "POST /api/v1/namespaces/ns/pods/a%2Fb%3Fc%20d%0D%0AX%3A%20y/binding"
+        )
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 405, 413, 422])
+async def test_a_refusal_for_good_fails(code: int) -> None:
+    async with ScriptedServer(script=[status(code, reason="Why", message="because")]) as server:
+        async with running(server.port) as lane:
+            lane.lane.submit(bind())
+            assert await lane.said() == [BindFailed("u0", 3, code, "Why", "because")]
+
+
+@pytest.mark.parametrize("answer", [status(409), status(500), status(502), status(503), status(504), CUT])
+async def test_what_is_not_certain_is_unknown_and_the_lane_goes_on(answer: bytes) -> None:
+    async with ScriptedServer(script=[answer]) as server, running(server.port) as lane:
+        lane.lane.submit(bind(0))
+        lane.lane.submit(bind(1))
+        first, second = await lane.said(2)
+        assert isinstance(first, BindUnknown)
+        assert first.uid == "u0"
+        assert second == BindSucceeded("u1", 3)
+        assert len(server.requests) == 2  # never sent twice by itself
+
+
+async def test_truncated_answer_is_unknown() -> None:
+    async with ScriptedServer(script=[created()[:25]]) as server, running(server.port, timeout_s=0.2) as lane:
+        lane.lane.submit(bind())
+        [event] = await lane.said()
+        assert isinstance(event, BindUnknown)
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-Dropbear\r\n\r\n", created() + b"more", b"HTTP/1.1 200 OK\r\n\r\n"])
+async def test_nonsense_is_unknown_and_its_connection_is_given_up(answer: bytes) -> None:
+    async with ScriptedServer(script=[answer]) as server, running(server.port) as lane:
+        lane.lane.submit(bind())
+        [event] = await lane.said()
+        assert isinstance(event, BindUnknown)
+        lane.lane.submit(bind(1))
+        assert (await lane.said(2))[1] == BindSucceeded("u1", 3)
+        assert server.n_connections == 2
+
+
+async def test_silence_is_unknown_after_the_timeout() -> None:
+    async with ScriptedServer(script=[SILENCE]) as server, running(server.port, timeout_s=0.1) as lane:
+        lane.lane.submit(bind())
+        [event] = await lane.said()
+        assert isinstance(event, BindUnknown)
+        assert "no answer" in event.message
+
+
+async def test_429_is_nobodys_answer_and_is_sent_again() -> None:
+    script = [status(429, headers="Retry-After: 0\r\n"), status(429)]
+    async with ScriptedServer(script=script) as server, running(server.port) as lane:
+        lane.lane.submit(bind(0))
+        lane.lane.submit(bind(1))
+        assert await lane.said(2) == [BindSucceeded("u0", 3), BindSucceeded("u1", 3)]
+        assert len(server.requests) == 4
+        assert lane.lane.n_throttled == 2
+
+
+async def test_taken_back_while_throttled_is_not_sent_again() -> None:
+    async with ScriptedServer() as server, running(server.port) as lane:
+
+        def throttle(_: object) -> bytes:
+            lane.lane.cancel("c")
+            return status(429)
+
+        server.script.append(throttle)
+        lane.lane.submit(bind())
+        assert await lane.said() == [BindCancelled("u0", 3)]
+        assert len(server.requests) == 1
+
+
+async def test_only_this_causes_unsent_binds_are_taken_back() -> None:
+    async with ScriptedServer(script=[SILENCE]) as server, running(server.port, timeout_s=0.3) as lane:
+        for n, cause in enumerate(["c", "c", "other", "c"]):
+            lane.lane.submit(bind(n, cause=cause))
+        await until(lambda: server.requests)
+        lane.lane.cancel("c")
+        assert lane.events == [BindCancelled("u1", 3), BindCancelled("u3", 3)]
+        events = await lane.said(4)
+        assert isinstance(events[2], BindUnknown)
+        assert events[3] == BindSucceeded("u2", 3)
+
+
+async def test_server_that_is_not_there_yet_is_waited_for() -> None:
+    async with ScriptedServer() as server:
+        pass
+    async with running(server.port, size=4) as lane:
+        lane.lane.submit(bind())
+        await anyio.sleep(0.1)
+        assert lane.events == []
+        async with ScriptedServer(port=server.port):
+            assert await lane.said() == [BindSucceeded("u0", 3)]
+
+
+async def test_401_renews_the_token_once() -> None:
+    async with ScriptedServer(script=[status(401)]) as server, running(server.port, "old", "new") as lane:
+        lane.lane.submit(bind())
+        assert await lane.said() == [BindSucceeded("u0", 3)]
+        sent = [request.headers["authorization"] for request in server.requests]
+        assert sent == ["Bearer old", "Bearer new"]
+
+
+async def test_401_twice_fails() -> None:
+    async with ScriptedServer(script=[status(401), status(401)]) as server:
+        async with running(server.port, "old", "new") as lane:
+            lane.lane.submit(bind())
+            [event] = await lane.said()
+            assert isinstance(event, BindFailed)
+            assert event.code == 401
+
+
+async def test_many_binds_over_few_connections_are_each_answered_once() -> None:
+    async with ScriptedServer() as server, running(server.port, size=4) as lane:
+        for n in range(200):
+            lane.lane.submit(bind(n))
+        events = await lane.said(200)
+        assert sorted(event.uid for event in events if isinstance(event, BindSucceeded)) == sorted(
+            f"u{n}" for n in range(200)
+        )
+        assert server.n_connections == 4
+
+
+async def test_stopping_answers_what_is_in_flight() -> None:
+    async with ScriptedServer(script=[SILENCE]) as server:
+        async with running(server.port) as lane:
+            lane.lane.submit(bind())
+            await until(lambda: server.requests)
+        assert [type(event) for event in lane.events] == [BindUnknown]
+
+
+CHUNKED = b"HTTP/1.1 403 Forbidden\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n"
+INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nCONTENT-LENGTH:5\r\nConnection: close\r\n\r\nabcde"
+
+
+@pytest.mark.parametrize(("data", "code", "keep"), [(CHUNKED, 403, True), (INTERIM, 200, False)])
+def test_answers_are_read_wherever_they_are_cut(data: bytes, code: int, keep: bool) -> None:
+    for step in (1, 2, 7, len(data)):
+        answer = Answer()
+        for at in range(0, len(data), step):
+            assert not answer.whole
+            answer.feed(data[at : at + step])
+        assert (answer.whole, answer.status, answer.body, answer.keep_alive) == (True, code, b"abcde", keep)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"x" * 100_000,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_too_long_or_not_http_is_refused(data: bytes) -> None:
+    feed: Callable[[bytes], None] = Answer().feed
+    with pytest.raises(ProtocolError):
+        feed(data)

@@ -1,0 +1,225 @@
+"""The reflector's table as scenarios: what a list, a stream and their faults lead to. No server, no clock."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gangsched.kube.decode import all_kinds, pods
+from gangsched.kube.watch_state import ListPage, WatchFrom, WatchState
+from gangsched.model.events import (
+    Event,
+    KindSynced,
+    ObjectRefused,
+    PodAdded,
+    PodDeleted,
+    PodGroupAdded,
+    PodGroupUpdated,
+    PodUpdated,
+)
+
+
+def pod(name: str, rv: int, *, uid: str = "", **spec: Any) -> dict[str, Any]:
+    meta = {
+        "name": name,
+        "namespace": "ns",
+        "uid": uid or f"uid-{name}",
+        "resourceVersion": str(rv),
+        "creationTimestamp": None,
+    }
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def page(*items: dict[str, Any], rv: int, token: str = "") -> bytes:
+    meta = {"resourceVersion": str(rv)} | ({"continue": token} if token else {})
+    return json.dumps({"kind": "PodList", "metadata": meta, "items": items}).encode()
+
+
+def line(change: str, item: dict[str, Any]) -> bytes:
+    return json.dumps({"type": change, "object": item}).encode() + b"\n"
+
+
+def told(events: list[Event]) -> list[str]:
+    """Events in short: `+a`, `~a`, `-a`, `!a`, `synced`."""
+    signs = {PodAdded: "+", PodUpdated: "~", PodDeleted: "-"}
+    words = []
+    for event in events:
+        if isinstance(event, PodAdded | PodUpdated | PodDeleted):
+            words.append(signs[type(event)] + event.pod.metadata.name)
+        elif isinstance(event, ObjectRefused):
+            words.append("!" + event.name)
+        elif isinstance(event, KindSynced):
+            words.append("synced")
+    return words
+
+
+@pytest.fixture
+def state() -> WatchState:
+    return WatchState(pods())
+
+
+@pytest.fixture
+def watching(state: WatchState) -> WatchState:
+    """Knows a and b, and watches from 10."""
+    state.page(page(pod("a", 3), pod("b", 4), rv=10))
+    return state
+
+
+def test_list_in_pages_then_watch(state: WatchState) -> None:
+    assert state.next_request() == ListPage("")
+    assert told(state.page(page(pod("a", 3), rv=10, token="t1"))) == ["+a"]
+    assert state.next_request() == ListPage("t1")
+    assert told(state.page(page(pod("b", 4), rv=10))) == ["+b", "synced"]
+    assert state.next_request() == WatchFrom("10")
+
+
+def test_synced_is_said_once(watching: WatchState) -> None:
+    watching.gone()
+    assert told(watching.page(page(pod("a", 3), pod("b", 4), rv=20))) == []
+
+
+def test_stream_of_changes_in_one_chunk(watching: WatchState) -> None:
+    chunk = (
+        line("ADDED", pod("c", 11))
+        + line("MODIFIED", pod("a", 12, nodeName="n"))
+        + line("DELETED", pod("b", 13))
+    )
+    assert told(watching.lines(chunk)) == ["+c", "~a", "-b"]
+    assert watching.next_request() == WatchFrom("13")
+
+
+def test_every_cut_of_the_bytes_gives_the_same(watching: WatchState) -> None:
+    chunk = line("ADDED", pod("c", 11)) + line("MODIFIED", pod("a", 12)) + line("DELETED", pod("b", 13))
+    for at in range(len(chunk) + 1):
+        state = WatchState(pods())
+        state.page(page(pod("a", 3), pod("b", 4), rv=10))
+        assert told(state.lines(chunk[:at]) + state.lines(chunk[at:])) == ["+c", "~a", "-b"]
+
+
+def test_cut_in_mid_line_drops_the_part_and_resumes_before_it(watching: WatchState) -> None:
+    lost = line("ADDED", pod("d", 12))
+    assert told(watching.lines(line("ADDED", pod("c", 11)) + lost[:40])) == ["+c"]
+    watching.closed()
+    assert watching.next_request() == WatchFrom("11")
+    assert told(watching.lines(lost)) == ["+d"]
+
+
+def test_repeated_and_older_lines_say_nothing(watching: WatchState) -> None:
+    first = line("ADDED", pod("c", 11))
+    assert told(watching.lines(first + first)) == ["+c"]
+    assert told(watching.lines(line("DELETED", pod("c", 12)))) == ["-c"]
+    # Replayed after a reconnect, it must not rise from the dead.
+    assert told(watching.lines(first + line("MODIFIED", pod("a", 3)))) == []
+    assert "ns/c" not in watching.known
+
+
+def test_bookmarks_move_the_place_to_resume(watching: WatchState) -> None:
+    bookmark = {
+        "kind": "Pod",
+        "metadata": {"resourceVersion": "50", "creationTimestamp": None},
+        "spec": {"containers": None},
+        "status": {},
+    }
+    assert watching.lines(line("BOOKMARK", bookmark)) == []
+    assert watching.next_request() == WatchFrom("50")
+
+
+def test_410_in_the_stream_tells_what_came_before_it_and_lists_anew(watching: WatchState) -> None:
+    gone = {"kind": "Status", "metadata": {}, "status": "Failure", "reason": "Expired", "code": 410}
+    assert told(watching.lines(line("ADDED", pod("c", 11)) + line("ERROR", gone))) == ["+c"]
+    assert watching.failure is not None
+    assert watching.failure.code == 410
+    watching.gone()
+    assert watching.failure is None
+    assert watching.next_request() == ListPage("")
+    # b was deleted and d came while nobody looked; a and c are as they were.
+    assert told(watching.page(page(pod("a", 3), pod("c", 11), pod("d", 15), rv=20))) == ["+d", "-b"]
+
+
+def test_expired_continue_token_starts_over_and_deletes_nothing_by_mistake(watching: WatchState) -> None:
+    watching.gone()
+    watching.page(page(pod("a", 3), rv=20, token="t1"))
+    watching.gone()
+    assert watching.next_request() == ListPage("")
+    assert told(watching.page(page(pod("b", 4), rv=30, token="t2"))) == []
+    assert told(watching.page(page(pod("a", 31), rv=30))) == ["~a"]
+
+
+def test_deleted_carries_the_last_known_state(watching: WatchState) -> None:
+    watching.lines(line("MODIFIED", pod("b", 11, nodeName="n7")))
+    watching.gone()
+    events = watching.page(page(pod("a", 3), rv=20))
+    assert isinstance(events[0], PodDeleted)
+    assert events[0].pod.spec.node_name == "n7"
+
+
+@pytest.mark.parametrize("by", ["list", "watch"])
+def test_recreated_under_its_name_is_deleted_and_added(watching: WatchState, by: str) -> None:
+    again = pod("a", 15, uid="another")
+    if by == "list":
+        watching.gone()
+        events = watching.page(page(again, pod("b", 4), rv=20))
+    else:
+        events = watching.lines(line("ADDED", again))
+    assert told(events) == ["-a", "+a"]
+    assert isinstance(events[0], PodDeleted)
+    assert events[0].pod.metadata.uid == "uid-a"
+
+
+def test_late_deletion_of_the_old_pod_spares_the_new_one(watching: WatchState) -> None:
+    watching.lines(line("ADDED", pod("a", 15, uid="another")))
+    assert told(watching.lines(line("DELETED", pod("a", 16)))) == []
+    assert watching.known["ns/a"].metadata.uid == "another"
+
+
+def test_object_that_does_not_parse_is_refused_and_the_stream_goes_on(watching: WatchState) -> None:
+    bad = pod("a", 11, nodeName=7, schedulerName="gangsched")
+    events = watching.lines(line("MODIFIED", bad) + line("ADDED", pod("c", 12)))
+    assert told(events) == ["!a", "+c"]
+    refusal = events[0]
+    assert isinstance(refusal, ObjectRefused)
+    assert (refusal.uid, refusal.scheduler_name, refusal.node_name) == ("uid-a", "gangsched", "")
+    assert "nodeName" in refusal.message
+    assert watching.known["ns/a"].metadata.resource_version == "3"  # the previous one is kept
+    assert told(watching.lines(line("DELETED", bad | {"metadata": pod("a", 13)["metadata"]}))) == ["-a"]
+
+
+def test_bad_object_in_a_list_spoils_only_itself(state: WatchState) -> None:
+    items = (pod("a", 3), pod("bad", 4, containers="none"), pod("c", 5))
+    assert told(state.page(page(*items, rv=10))) == ["+a", "!bad", "+c", "synced"]
+
+
+def test_known_object_turning_bad_in_a_list_is_kept(watching: WatchState) -> None:
+    watching.gone()
+    assert told(watching.page(page(pod("a", 3), pod("b", 15, containers=1), rv=20))) == ["!b"]
+    assert "ns/b" in watching.known
+
+
+def test_unreadable_line_ends_the_watch_but_loses_nothing(watching: WatchState) -> None:
+    assert told(watching.lines(line("ADDED", pod("c", 11)) + b"{nonsense\n")) == ["+c"]
+    assert watching.failure is not None
+    watching.closed()
+    assert watching.next_request() == WatchFrom("11")
+
+
+def test_million_bytes_of_annotation_pass(watching: WatchState) -> None:
+    big = pod("c", 11)
+    big["metadata"]["annotations"] = {"x": "y" * 1_000_000}
+    data = line("ADDED", big)
+    events: list[Event] = []
+    for at in range(0, len(data), 65536):
+        events += watching.lines(data[at : at + 65536])
+    assert told(events) == ["+c"]
+
+
+def test_other_api_version_of_a_group_tells_all_of_them_again() -> None:
+    kind = next(kind for kind in all_kinds() if kind.name == "podgroups.core")
+    state = WatchState(kind, version="v1alpha2")
+    group = {"metadata": {"name": "g", "namespace": "ns", "uid": "u", "resourceVersion": "3"}, "spec": {}}
+    assert isinstance(state.page(page(group, rv=5))[0], PodGroupAdded)
+    state.use_version("v1beta1")
+    [event] = state.page(page(group, rv=6))
+    assert isinstance(event, PodGroupUpdated)
+    assert event.api_version == "scheduling.k8s.io/v1beta1"
