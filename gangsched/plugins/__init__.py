@@ -1,1 +1,105 @@
-"""Floor 2: the in-tree plugins, one file each with its Args beside it."""
+"""Floor 2: the in-tree plugins, one file each with its Args beside it.
+
+Here is the table of them, in kube-scheduler's default order, and the making of profiles from a resolved
+configuration. To add a plugin: its file, and one line in the table.
+Source of order, weights and points: kubernetes `pkg/scheduler/apis/config/v1/default_plugins.go`, v1.37.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gangsched.config import PluginInfo, ProfileConfig, SchedulerConfig
+from gangsched.core.runtime import Profile
+from gangsched.plugins import node_affinity, node_resources_fit
+from gangsched.plugins.default_binder import DefaultBinder
+from gangsched.plugins.devices import Devices
+from gangsched.plugins.gang_scheduling import GangScheduling
+from gangsched.plugins.node_affinity import NodeAffinity
+from gangsched.plugins.node_name import NodeName
+from gangsched.plugins.node_ports import NodePorts
+from gangsched.plugins.node_resources_fit import NodeResourcesFit
+from gangsched.plugins.node_unschedulable import NodeUnschedulable
+from gangsched.plugins.priority_sort import PrioritySort
+from gangsched.plugins.scheduling_gates import SchedulingGates
+from gangsched.plugins.taint_toleration import TaintToleration
+
+Factory = Callable[..., Any]
+
+
+def _info(
+    name: str, *points: str, args_type: type[msgspec.Struct] | None = None, weight: int = 0
+) -> PluginInfo:
+    return PluginInfo(name, frozenset(points), args_type, weight)
+
+
+_TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
+    (_info("SchedulingGates", "preEnqueue"), SchedulingGates),
+    (_info("PrioritySort", "queueSort"), PrioritySort),
+    (_info("NodeName", "preFilter", "filter"), NodeName),
+    (_info("NodeUnschedulable", "preFilter", "filter"), NodeUnschedulable),
+    (_info("TaintToleration", "preFilter", "filter", "preScore", "score", weight=3), TaintToleration),
+    (
+        _info(
+            "NodeAffinity",
+            *("preFilter", "filter", "preScore", "score"),
+            args_type=node_affinity.Args,
+            weight=2,
+        ),
+        NodeAffinity,
+    ),
+    (_info("NodePorts", "preFilter", "filter"), NodePorts),
+    (
+        _info(
+            "NodeResourcesFit",
+            *("preFilter", "filter", "preScore", "score", "placementScore"),
+            args_type=node_resources_fit.Args,
+            weight=1,
+        ),
+        NodeResourcesFit,
+    ),
+    (_info("Devices", "filter"), Devices),
+    (_info("DefaultBinder", "bind"), DefaultBinder),
+    (_info("GangScheduling", "preEnqueue", "reserve", "permit"), GangScheduling),
+)
+
+IN_TREE = {info.name: info for info, _ in _TABLE}
+"""What gangsched.config is given as `plugins`."""
+
+_FACTORIES = {info.name: factory for info, factory in _TABLE}
+
+
+def build_profiles(config: SchedulerConfig) -> dict[str, Profile]:
+    """Profiles by schedulerName; a plugin is made once per profile, with that profile's args."""
+    return {profile.scheduler_name: _build(profile) for profile in config.profiles}
+
+
+def _build(config: ProfileConfig) -> Profile:
+    names = {name for listed in config.plugins.values() for name in listed}
+    made = {name: _make(name, config.args.get(name)) for name in _FACTORIES if name in names}
+
+    def at(point: str, hook: str) -> list[Any]:
+        """Those of the point's plugins that have its hook; the others serve it by having nothing to do."""
+        return [made[name] for name in config.plugins[point] if hasattr(made[name], hook)]
+
+    (queue_sort,) = config.plugins["queueSort"]
+    return Profile(
+        config.scheduler_name,
+        queue_sort=made[queue_sort],
+        pre_enqueue=at("preEnqueue", "pre_enqueue"),
+        pre_filter=at("preFilter", "pre_filter"),
+        filters=at("filter", "filter"),
+        capacities=at("filter", "capacity"),
+        scores=[(plugin, float(config.weights[plugin.name])) for plugin in at("score", "score")],
+        permits=at("permit", "permit"),
+    )
+
+
+def _make(name: str, args: Any) -> Any:
+    return _FACTORIES[name]() if args is None else _FACTORIES[name](args)
+
+
+__all__ = ["IN_TREE", "build_profiles"]

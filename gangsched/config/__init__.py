@@ -1,0 +1,242 @@
+"""The configuration file: KubeSchedulerConfiguration and, beside it, our own settings. Floor 0.
+
+Lives here: text in, one frozen SchedulerConfig out, or a ConfigError that names the path in the file and
+the nearest right name. Not here: reading the file (cli, app), and making plugins of names (plugins).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from gangsched.config.documents import (
+    KUBE_API_VERSION,
+    KUBE_KIND,
+    OUR_API_VERSION,
+    OUR_KIND,
+    ClientConnection,
+    KubeDocument,
+    LeaderElection,
+    OurDocument,
+    Profile,
+)
+from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
+from gangsched.config.strict import decode, nearest, read_documents
+from gangsched.errors import ConfigError
+
+DEFAULT_SCHEDULER_NAME = "gangsched"
+"""Without a file. A file whose only profile has no name means kube-scheduler's `default-scheduler`."""
+
+_KUBE_DEFAULT_NAME = "default-scheduler"
+# kube-scheduler caps the wait of a Permit plugin here too (framework/runtime, maxTimeout).
+_MAX_PERMIT_WAIT_S = 900.0
+_MAX_SECONDS = 86_400.0
+_GO_DURATION = re.compile(r"0|(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
+_LABEL_KEY = re.compile(
+    r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How gangs are treated, whatever the profile.
+
+    on_partial_bind: what becomes of a gang that is bound in part when a bind fails for good; settle_s: how
+    long it may stay so. permit_wait_s: WaitOnPermit's timeout where neither group nor plugin gives one.
+    topology_key: the node label that names a rack. invalid_inventory: what a node with an unreadable
+    inventory offers. allow_eviction: half-bound gangs may be given back by evicting what is bound.
+    parallelism: binds under way at once.
+    """
+
+    on_partial_bind: Literal["complete", "unwind"] = "complete"
+    settle_s: float = 30.0
+    permit_wait_s: float = 60.0
+    unschedulable_flush_s: float = 300.0
+    topology_key: str = "topology.kubernetes.io/rack"
+    invalid_inventory: Literal["nothing", "counts"] = "nothing"
+    allow_eviction: bool = True
+    reporting_controller: str = "gangsched"
+    pod_initial_backoff_s: float = 1.0
+    pod_max_backoff_s: float = 10.0
+    parallelism: int = 16
+
+
+class SchedulerConfig(msgspec.Struct, frozen=True):
+    """All that the file says, checked and with defaults. notes: accepted, and does nothing here."""
+
+    profiles: tuple[ProfileConfig, ...]
+    settings: Settings
+    leader_election: LeaderElection
+    client_connection: ClientConnection
+    notes: tuple[str, ...] = ()
+    source: str = ""
+
+
+def default_config(plugins: Mapping[str, PluginInfo]) -> SchedulerConfig:
+    """What runs without a file: one profile, `gangsched`, with all default plugins."""
+    kube = KubeDocument(profiles=(Profile(scheduler_name=DEFAULT_SCHEDULER_NAME),))
+    return _assemble(kube, OurDocument(), plugins, [], source="")
+
+
+def parse_config(text: str, *, source: str, plugins: Mapping[str, PluginInfo]) -> SchedulerConfig:
+    """Reads a configuration file's text. `plugins` are all there are, in their default order.
+
+    Raises: ConfigError, carrying `source` (the file's name, for the message).
+    """
+    try:
+        kube, ours = _by_kind(read_documents(text))
+        notes: list[str] = []
+        kube_document = decode(KubeDocument, kube, "")
+        return _assemble(kube_document, decode(OurDocument, ours, ""), plugins, notes, source=source)
+    except ConfigError as error:
+        raise ConfigError(error.message, path=error.path, source=source) from None
+
+
+def _by_kind(documents: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(kube-scheduler's document, ours); ours may be absent."""
+    versions = {KUBE_KIND: KUBE_API_VERSION, OUR_KIND: OUR_API_VERSION}
+    found: dict[str, dict[str, Any]] = {}
+    for document in documents:
+        kind = document.get("kind")
+        if kind not in versions:
+            hint = nearest(kind, versions) if isinstance(kind, str) else ""
+            raise ConfigError(f"{kind!r} is neither {KUBE_KIND} nor {OUR_KIND}{hint}", path="kind")
+        if document.get("apiVersion") != versions[kind]:
+            said = document.get("apiVersion")
+            raise ConfigError(f"{said!r} should be {versions[kind]!r} for {kind}", path="apiVersion")
+        if kind in found:
+            raise ConfigError(f"two documents of kind {kind}; keep one", path="kind")
+        found[kind] = document
+    if KUBE_KIND not in found:
+        raise ConfigError(f"no document of kind {KUBE_KIND}", path="kind")
+    return found[KUBE_KIND], found.get(OUR_KIND, {})
+
+
+def _assemble(
+    kube: KubeDocument, ours: OurDocument, plugins: Mapping[str, PluginInfo], notes: list[str], *, source: str
+) -> SchedulerConfig:
+    _check_kube(kube, notes)
+    _check_ours(ours)
+    settings = Settings(
+        on_partial_bind=ours.on_partial_bind,
+        settle_s=ours.settle_seconds,
+        permit_wait_s=ours.permit_wait_seconds,
+        unschedulable_flush_s=ours.unschedulable_flush_seconds,
+        topology_key=ours.topology_key,
+        invalid_inventory=ours.invalid_inventory,
+        allow_eviction=ours.allow_eviction,
+        reporting_controller=ours.reporting_controller,
+        pod_initial_backoff_s=float(kube.pod_initial_backoff_seconds),
+        pod_max_backoff_s=float(kube.pod_max_backoff_seconds),
+        parallelism=kube.parallelism,
+    )
+    profiles = _profiles(kube, plugins, notes)
+    return SchedulerConfig(
+        profiles, settings, kube.leader_election, kube.client_connection, tuple(notes), source
+    )
+
+
+def _profiles(
+    kube: KubeDocument, plugins: Mapping[str, PluginInfo], notes: list[str]
+) -> tuple[ProfileConfig, ...]:
+    given = kube.profiles or (Profile(),)
+    resolved: list[ProfileConfig] = []
+    for i, profile in enumerate(given):
+        path = f"profiles[{i}]"
+        name = profile.scheduler_name
+        if name is None and len(given) == 1:
+            name = _KUBE_DEFAULT_NAME
+            notes.append(f"{path}.schedulerName is not set: it is {name}, as in kube-scheduler")
+        if not name:
+            raise ConfigError("is required where there are several profiles", path=f"{path}.schedulerName")
+        for j, other in enumerate(resolved):
+            if other.scheduler_name == name:
+                raise ConfigError(
+                    f"{name!r} is the name of profiles[{j}] already", path=f"{path}.schedulerName"
+                )
+        _check_percentage(profile.percentage_of_nodes_to_score, path, notes)
+        resolved.append(resolve(profile, name, plugins, path=path, notes=notes))
+        if resolved[i].plugins["queueSort"] != resolved[0].plugins["queueSort"]:
+            raise ConfigError("must be the same for all profiles", path=f"{path}.plugins.queueSort")
+    return tuple(resolved)
+
+
+def _check_kube(kube: KubeDocument, notes: list[str]) -> None:
+    """Rules of kube-scheduler's validation, and what is not there yet."""
+    if kube.parallelism <= 0:
+        raise ConfigError(f"{kube.parallelism} is not greater than 0", path="parallelism")
+    if kube.pod_initial_backoff_seconds <= 0:
+        raise ConfigError(
+            f"{kube.pod_initial_backoff_seconds} is not greater than 0", path="podInitialBackoffSeconds"
+        )
+    if kube.pod_max_backoff_seconds < kube.pod_initial_backoff_seconds:
+        raise ConfigError(
+            f"{kube.pod_max_backoff_seconds} is less than podInitialBackoffSeconds, "
+            f"{kube.pod_initial_backoff_seconds}",
+            path="podMaxBackoffSeconds",
+        )
+    _check_percentage(kube.percentage_of_nodes_to_score, "", notes)
+    if kube.extenders:
+        raise ConfigError("extenders are not there yet; leave them out", path="extenders")
+    _check_leader_election(kube.leader_election)
+    connection = kube.client_connection
+    if "json" not in connection.content_type or "json" not in (connection.accept_content_types or "json"):
+        notes.append(f"clientConnection.contentType {connection.content_type}: JSON is spoken")
+    if kube.enable_profiling or kube.enable_contention_profiling:
+        notes.append("enableProfiling, enableContentionProfiling: there are no profiling endpoints")
+    if kube.delay_cache_until_active:
+        notes.append("delayCacheUntilActive: without leader election the only replica is always active")
+
+
+def _check_percentage(percentage: int | None, path: str, notes: list[str]) -> None:
+    if percentage is None:
+        return
+    full = f"{path}.percentageOfNodesToScore" if path else "percentageOfNodesToScore"
+    if not 0 <= percentage <= 100:
+        raise ConfigError(f"{percentage} is not within 0..100", path=full)
+    notes.append(f"{full} {percentage}: all nodes are always scored")
+
+
+def _check_leader_election(election: LeaderElection) -> None:
+    if election.leader_elect:
+        raise ConfigError(
+            "leader election is not there yet: run one replica and set leaderElect: false",
+            path="leaderElection.leaderElect",
+        )
+    for name, text in (
+        ("leaseDuration", election.lease_duration),
+        ("renewDeadline", election.renew_deadline),
+        ("retryPeriod", election.retry_period),
+    ):
+        if not _GO_DURATION.fullmatch(text):
+            raise ConfigError(
+                f"{text!r} is not a duration; examples: 15s, 1m30s", path=f"leaderElection.{name}"
+            )
+
+
+def _check_ours(ours: OurDocument) -> None:
+    for name, value, most in (
+        ("settleSeconds", ours.settle_seconds, _MAX_SECONDS),
+        ("permitWaitSeconds", ours.permit_wait_seconds, _MAX_PERMIT_WAIT_S),
+        ("unschedulableFlushSeconds", ours.unschedulable_flush_seconds, _MAX_SECONDS),
+    ):
+        if not (math.isfinite(value) and 0 < value <= most):
+            raise ConfigError(f"{value:g} is not greater than 0 and at most {most:g}", path=name)
+    if not _LABEL_KEY.fullmatch(ours.topology_key):
+        raise ConfigError(f"{ours.topology_key!r} is not a label key", path="topologyKey")
+    if not 0 < len(ours.reporting_controller) <= 128:
+        raise ConfigError("needs 1 to 128 characters", path="reportingController")
+
+
+__all__ = [
+    "DEFAULT_SCHEDULER_NAME",
+    "PluginInfo",
+    "ProfileConfig",
+    "SchedulerConfig",
+    "Settings",
+    "default_config",
+    "parse_config",
+]

@@ -1,0 +1,121 @@
+"""The two documents of the configuration file as they are written, with their defaults.
+
+The first is kube-scheduler's own, so that a file moves from it to us as it is; the second is ours. Defaults
+are kube-scheduler's where the comment does not say otherwise. Rules between fields are in config itself..
+Sources: k8s.io/kube-scheduler `config/v1/types.go`, kubernetes `pkg/scheduler/apis/config/v1/defaults.go`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+KUBE_API_VERSION = "kubescheduler.config.k8s.io/v1"
+KUBE_KIND = "KubeSchedulerConfiguration"
+OUR_API_VERSION = "gangsched.io/v1"
+OUR_KIND = "GangschedConfiguration"
+
+
+class _Document(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Shared options."""
+
+
+class PluginRef(_Document, frozen=True):
+    """weight is for score only; 0 and none given are 1."""
+
+    name: str
+    weight: int = 0
+
+
+class PluginSet(_Document, frozen=True):
+    enabled: tuple[PluginRef, ...] = ()
+    disabled: tuple[PluginRef, ...] = ()
+
+
+class PluginSets(_Document, frozen=True):
+    """What a profile changes at each extension point; multiPoint is every point that a plugin serves."""
+
+    multi_point: PluginSet = PluginSet()
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet = PluginSet()
+
+
+class PluginArgs(_Document, frozen=True):
+    name: str
+    args: dict[str, Any] | None = None
+
+
+class Profile(_Document, frozen=True):
+    scheduler_name: str | None = None
+    percentage_of_nodes_to_score: int | None = None
+    plugins: PluginSets = PluginSets()
+    plugin_config: tuple[PluginArgs, ...] = ()
+
+
+class LeaderElection(_Document, frozen=True):
+    """leaderElect is false here (kube-scheduler: true) and resourceName gangsched (kube-scheduler)."""
+
+    leader_elect: bool = False
+    lease_duration: str = "15s"
+    renew_deadline: str = "10s"
+    retry_period: str = "2s"
+    resource_lock: str = "leases"
+    resource_name: str = "gangsched"
+    resource_namespace: str = "kube-system"
+
+
+class ClientConnection(_Document, frozen=True):
+    """contentType is JSON here (kube-scheduler: protobuf)."""
+
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = "application/json"
+    qps: float = 50.0
+    burst: int = 100
+
+
+class KubeDocument(_Document, frozen=True):
+    """KubeSchedulerConfiguration. Profiling is off here (kube-scheduler: on)."""
+
+    api_version: str = KUBE_API_VERSION
+    kind: str = KUBE_KIND
+    parallelism: int = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = False
+    enable_contention_profiling: bool = False
+    percentage_of_nodes_to_score: int | None = None
+    pod_initial_backoff_seconds: int = 1
+    pod_max_backoff_seconds: int = 10
+    profiles: tuple[Profile, ...] = ()
+    extenders: tuple[dict[str, Any], ...] = ()
+    delay_cache_until_active: bool = False
+
+
+class OurDocument(_Document, frozen=True):
+    """GangschedConfiguration: what kube-scheduler has no field for. Meanings: config.Settings."""
+
+    api_version: str = OUR_API_VERSION
+    kind: str = OUR_KIND
+    on_partial_bind: Literal["complete", "unwind"] = "complete"
+    settle_seconds: float = 30.0
+    permit_wait_seconds: float = 60.0
+    unschedulable_flush_seconds: float = 300.0
+    topology_key: str = "topology.kubernetes.io/rack"
+    invalid_inventory: Literal["nothing", "counts"] = "nothing"
+    allow_eviction: bool = True
+    reporting_controller: str = "gangsched"

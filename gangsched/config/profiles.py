@@ -1,0 +1,188 @@
+"""Which plugins a profile runs, in which order, with which weights and arguments.
+
+Follows kube-scheduler to the letter where it orders and overrides: its defaults are merged with the file
+(mergePluginSet), then multiPoint is spread over the points (expandMultiPointPlugins).
+Sources: kubernetes `pkg/scheduler/apis/config/v1/default_plugins.go` and
+`pkg/scheduler/framework/runtime/framework.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from gangsched.config.documents import KUBE_API_VERSION, PluginRef, PluginSet, PluginSets, Profile
+from gangsched.config.strict import decode, join, nearest
+from gangsched.errors import ConfigError
+
+POINTS = tuple(
+    (field.encode_name, field.name)
+    for field in msgspec.structs.fields(PluginSets)
+    if field.name != "multi_point"
+)
+"""(name in the file, name in PluginSets) of every extension point."""
+
+# Default plugins of kube-scheduler 1.37 that are not written yet, and those it knows behind a gate.
+NOT_THERE_YET = frozenset(
+    (
+        "DefaultPreemption",
+        "DeferredPodScheduling",
+        "DynamicResources",
+        "ImageLocality",
+        "InterPodAffinity",
+        "NodeDeclaredFeatures",
+        "NodeResourcesBalancedAllocation",
+        "NodeVolumeLimits",
+        "PodGroupPodsCount",
+        "PodTopologySpread",
+        "TopologyPlacementGenerator",
+        "VolumeBinding",
+        "VolumeRestrictions",
+        "VolumeZone",
+    )
+)
+# kube-scheduler bounds the sum of weights by int64; this bounds it by what anybody can mean.
+_MAX_WEIGHT = 1_000_000
+
+
+class PluginInfo(msgspec.Struct, frozen=True):
+    """What the configuration must know of a plugin.
+
+    points: as kube-scheduler names them, also those where ours has nothing to do (a filter that needs no
+    PreFilter serves preFilter), so that a file naming them stays valid. default_weight: 0 if it never scores.
+    """
+
+    name: str
+    points: frozenset[str]
+    args_type: type[msgspec.Struct] | None = None
+    default_weight: int = 0
+    is_default: bool = True
+
+
+class ProfileConfig(msgspec.Struct, frozen=True):
+    """A resolved profile. plugins: point -> names in the order they run; weights and args: by name."""
+
+    scheduler_name: str
+    plugins: Mapping[str, tuple[str, ...]]
+    weights: Mapping[str, int]
+    args: Mapping[str, Any]
+
+
+def resolve(
+    profile: Profile, scheduler_name: str, known: Mapping[str, PluginInfo], *, path: str, notes: list[str]
+) -> ProfileConfig:
+    """Merges the profile with the defaults. Adds to `notes` what is accepted and does nothing here.
+
+    Raises: ConfigError.
+    """
+    at = join(path, "plugins")
+    _check_names(profile.plugins.multi_point, join(at, "multiPoint"), known, point="")
+    for name, attribute in POINTS:
+        _check_names(getattr(profile.plugins, attribute), join(at, name), known, point=name)
+    everywhere = _with_defaults(profile.plugins.multi_point, known)
+    lists: dict[str, tuple[str, ...]] = {}
+    for name, attribute in POINTS:
+        lists[name] = _spread(name, getattr(profile.plugins, attribute), everywhere, known)
+    if len(lists["queueSort"]) != 1:
+        raise ConfigError(
+            f"exactly one queue sort plugin is needed, there are {len(lists['queueSort'])}",
+            path=join(at, "queueSort"),
+        )
+    if not lists["bind"]:
+        raise ConfigError("at least one bind plugin is needed; there is DefaultBinder", path=join(at, "bind"))
+    weights: dict[str, int] = {}
+    for ref in (*profile.plugins.score.enabled, *everywhere):
+        if ref.name in lists["score"]:
+            weights.setdefault(ref.name, ref.weight or 1)
+    args = _arguments(profile, known, join(path, "pluginConfig"), notes)
+    return ProfileConfig(scheduler_name, lists, weights, args)
+
+
+def _check_names(given: PluginSet, path: str, known: Mapping[str, PluginInfo], *, point: str) -> None:
+    for i, ref in enumerate(given.disabled):
+        if ref.name != "*":
+            _check_known(ref.name, join(path, f"disabled[{i}].name"), known)
+    seen: set[str] = set()
+    for i, ref in enumerate(given.enabled):
+        where = join(path, f"enabled[{i}]")
+        _check_known(ref.name, join(where, "name"), known)
+        info = known.get(ref.name)
+        if info is None:
+            raise ConfigError(f"{ref.name} is not there yet; leave it out", path=join(where, "name"))
+        if point and point not in info.points:
+            raise ConfigError(
+                f"{ref.name} does not serve {point}; it serves {', '.join(sorted(info.points))}",
+                path=join(where, "name"),
+            )
+        if ref.name in seen:
+            raise ConfigError(f"{ref.name} is enabled twice", path=join(where, "name"))
+        seen.add(ref.name)
+        if not 0 <= ref.weight <= _MAX_WEIGHT:
+            raise ConfigError(f"{ref.weight} is not within 0..{_MAX_WEIGHT}", path=join(where, "weight"))
+
+
+def _check_known(name: str, path: str, known: Mapping[str, PluginInfo]) -> None:
+    if name not in known and name not in NOT_THERE_YET:
+        raise ConfigError(f"unknown plugin {name!r}{nearest(name, [*known, *NOT_THERE_YET])}", path=path)
+
+
+def _with_defaults(given: PluginSet, known: Mapping[str, PluginInfo]) -> list[PluginRef]:
+    """multiPoint after the defaults: a default named again keeps its place and takes the file's weight."""
+    disabled = {ref.name for ref in given.disabled}
+    own = {ref.name: ref for ref in given.enabled}
+    merged: list[PluginRef] = []
+    if "*" not in disabled:
+        for info in known.values():
+            if info.is_default and info.name not in disabled:
+                merged.append(own.pop(info.name, PluginRef(info.name, info.default_weight)))
+    return merged + list(own.values())
+
+
+def _spread(
+    point: str, given: PluginSet, everywhere: Iterable[PluginRef], known: Mapping[str, PluginInfo]
+) -> tuple[str, ...]:
+    """One point's plugins: re-configured defaults first, then the rest of multiPoint, then the others."""
+    listed = [ref.name for ref in given.enabled]
+    disabled = {ref.name for ref in given.disabled}
+    if "*" in disabled:
+        return tuple(listed)
+    serving = [ref.name for ref in everywhere if point in known[ref.name].points and ref.name not in disabled]
+    overrides = [name for name in listed if name in serving]
+    rest = [name for name in serving if name not in overrides]
+    return (*overrides, *rest, *(name for name in listed if name not in overrides))
+
+
+def _arguments(
+    profile: Profile, known: Mapping[str, PluginInfo], path: str, notes: list[str]
+) -> dict[str, Any]:
+    """Decoded Args by plugin name, defaults for plugins that the file says nothing about."""
+    found: dict[str, Any] = {
+        info.name: info.args_type() for info in known.values() if info.args_type is not None
+    }
+    seen: set[str] = set()
+    for i, entry in enumerate(profile.plugin_config):
+        where = f"{path}[{i}]"
+        _check_known(entry.name, join(where, "name"), known)
+        if entry.name in seen:
+            raise ConfigError(f"{entry.name} is configured twice", path=join(where, "name"))
+        seen.add(entry.name)
+        given = dict(entry.args or {})
+        _check_header(given, entry.name, join(where, "args"))
+        info = known.get(entry.name)
+        if info is None:
+            notes.append(f"{where}: {entry.name} is not there yet, its args are not read")
+        elif info.args_type is not None:
+            found[entry.name] = decode(info.args_type, given, join(where, "args"))
+        elif given:
+            raise ConfigError(f"{entry.name} takes no args", path=join(where, "args"))
+    return found
+
+
+def _check_header(given: dict[str, Any], plugin: str, path: str) -> None:
+    """Args may say what they are, as kube-scheduler writes them; taken out of `given`."""
+    for key, right in (("apiVersion", KUBE_API_VERSION), ("kind", f"{plugin}Args")):
+        said = given.pop(key, None)
+        if said not in (None, right):
+            raise ConfigError(f"{said!r} should be {right!r}", path=join(path, key))

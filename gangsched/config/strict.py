@@ -1,0 +1,127 @@
+"""Reading YAML strictly into Structs: every mistake is a ConfigError with its path and the nearest name.
+
+Lives here: the YAML reader that refuses duplicate keys, and `decode`, which looks for unknown fields along a
+type before msgspec checks the values. Not here: what any field means. Called by the other rooms of config.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import types
+from collections.abc import Iterable
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import yaml
+
+from gangsched.errors import ConfigError
+
+T = TypeVar("T")
+# A configuration is a few kB. The limit keeps a wrong file (an image, a core dump) from being parsed.
+MAX_CHARACTERS = 1_000_000
+_MSGSPEC_PATH = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$(.*)`)?")
+
+
+class _Loader(yaml.CSafeLoader):
+    """Safe YAML whose mappings have string keys, each once (PyYAML lets the last one win)."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node)
+            if not isinstance(key, str):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is not text", key_node.start_mark
+                )
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is there twice", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def read_documents(text: str) -> list[dict[str, Any]]:
+    """The YAML documents of a file, empty ones left out. Raises: ConfigError."""
+    if len(text) > MAX_CHARACTERS:
+        raise ConfigError(f"{len(text)} characters are no configuration, at most {MAX_CHARACTERS}")
+    try:
+        documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise ConfigError(f"is not YAML: {_one_line(error)}") from None
+    for i, document in enumerate(documents):
+        if not isinstance(document, dict):
+            raise ConfigError(f"document {i + 1} is a {type(document).__name__}, not a mapping")
+    return documents
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def decode(kind: type[T], value: object, path: str) -> T:
+    """A Struct from plain YAML data; null counts as not given. Raises: ConfigError."""
+    clean = _cleaned(kind, value, path)
+    try:
+        return msgspec.convert(clean, kind)
+    except msgspec.ValidationError as error:
+        match = _MSGSPEC_PATH.fullmatch(str(error))
+        message, place = match.groups() if match else (str(error), "")
+        raise ConfigError(_lower_first(message), path=join(path, (place or "").lstrip("."))) from None
+
+
+def join(path: str, more: str) -> str:
+    """`a.b` and `c` make `a.b.c`; `a` and `[0]` make `a[0]`."""
+    if not path or not more:
+        return path or more
+    return path + more if more.startswith("[") else f"{path}.{more}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean x?`, or "" when nothing is near."""
+    by_lower = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), sorted(by_lower), n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""
+
+
+def _cleaned(kind: Any, value: object, path: str) -> object:
+    """The value without nulls, after its field names were checked against the type, as deep as it goes."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        inner = [one for one in get_args(kind) if one is not type(None)]
+        return _cleaned(inner[0], value, path) if len(inner) == 1 else value
+    if origin is Literal:
+        return _one_of(get_args(kind), value, path)
+    if isinstance(value, list) and origin in (list, tuple):
+        item = get_args(kind)[0]
+        return [_cleaned(item, one, f"{path}[{i}]") for i, one in enumerate(value)]
+    if isinstance(value, dict) and origin is dict:
+        item = get_args(kind)[1]
+        return {key: _cleaned(item, one, join(path, key)) for key, one in value.items()}
+    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        hints = get_type_hints(kind)
+        known = {field.encode_name: hints[field.name] for field in msgspec.structs.fields(kind)}
+        clean = {}
+        for key, one in value.items():
+            if key not in known:
+                raise ConfigError(f"unknown field{nearest(key, known)}", path=join(path, key))
+            if one is not None:
+                clean[key] = _cleaned(known[key], one, join(path, key))
+        return clean
+    return value
+
+
+def _one_of(allowed: tuple[object, ...], value: object, path: str) -> object:
+    if value not in allowed:
+        names = [str(one) for one in allowed]
+        hint = nearest(value, names) if isinstance(value, str) else ""
+        raise ConfigError(f"{value!r} is not one of {', '.join(names)}{hint}", path=path)
+    return value
+
+
+def _lower_first(message: str) -> str:
+    return message[:1].lower() + message[1:].replace("`", "")
