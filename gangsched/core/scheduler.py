@@ -98,21 +98,25 @@ class Scheduler:
             self.table.expired(group)
         return self._end_turn()
 
-    def schedule_next(self, now_s: float) -> list[Effect] | None:
-        """One group's attempt; None when no group can be tried now."""
+    def pop(self) -> Group | None:
+        """The group whose turn it is; None when no group can be tried now."""
+        return self.world.queue.pop_active() if self.is_synced else None
+
+    def schedule(self, group: Group, now_s: float) -> list[Effect]:
+        """One attempt of a popped group."""
         world = self.world
         world.now_s = now_s
-        if not self.is_synced:
-            return None
-        group = world.queue.pop_active()
-        if group is None:
-            return None
         if group.is_complete and (group.n_pending or group.state is GroupState.WAITING):
             self.attempts.run(group)
         else:
             world.queue.park(group, GroupState.GATHERING)
             world.touch(group)
         return self._end_turn()
+
+    def schedule_next(self, now_s: float) -> list[Effect] | None:
+        """pop and schedule in one; None when no group can be tried now."""
+        group = self.pop()
+        return None if group is None else self.schedule(group, now_s)
 
     @property
     def n_active(self) -> int:

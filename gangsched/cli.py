@@ -1,0 +1,122 @@
+"""The commands. Each imports what it needs when it runs: a scheduler that starts fast imports no bench.
+
+A user's mistake is one line on stderr and exit code 2; a server that cannot be reached is exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gangsched import __version__
+from gangsched.errors import ApiError, ConfigError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; answers with the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser(arguments)
+    args = parser.parse_args(arguments)
+    try:
+        return int(args.run(args))
+    except ConfigError as error:
+        print(f"gangsched: {error}", file=sys.stderr)
+        return 2
+    except ApiError as error:
+        print(f"gangsched: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("gangsched: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gangsched", description="Gang scheduling with device IDs for AI and HPC jobs on Kubernetes."
+    )
+    parser.add_argument("--version", action="version", version=f"gangsched {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    scheduler = commands.add_parser(
+        "scheduler",
+        help="run beside kube-scheduler and place the pods that name one of its profiles",
+        description="Runs the scheduler against a cluster until SIGTERM.",
+    )
+    scheduler.add_argument(
+        "--config", metavar="FILE", help="KubeSchedulerConfiguration; see config/scheduler.yaml"
+    )
+    scheduler.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
+    )
+    scheduler.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
+    scheduler.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+    scheduler.add_argument("--logging-format", choices=("text", "json"), default="text")
+    scheduler.add_argument(
+        "-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug"
+    )
+    scheduler.set_defaults(run=_run_scheduler)
+    check = commands.add_parser("check-config", help="read a configuration file and say what it comes to")
+    check.add_argument("file", metavar="FILE")
+    check.set_defaults(run=_run_check_config)
+    bench = commands.add_parser(
+        "bench", help="measure against kube-scheduler on a real control plane, in one run"
+    )
+    if "bench" in arguments[:1]:
+        from gangsched.bench import command
+
+        command.add_arguments(bench)
+        bench.set_defaults(run=command.run)
+    return parser
+
+
+def _run_scheduler(args: argparse.Namespace) -> int:
+    import anyio
+
+    from gangsched.app import SchedulerApp
+    from gangsched.config import default_config
+    from gangsched.kube.credentials import load_credentials
+    from gangsched.logs import set_up_logs
+    from gangsched.plugins import IN_TREE
+
+    set_up_logs(args.logging_format, debug=args.v >= 4)
+    config = _read_config(args.config) if args.config else default_config(IN_TREE)
+    for note in config.notes:
+        print(f"gangsched: note: {note}", file=sys.stderr)
+
+    async def run() -> None:
+        kubeconfig = args.kubeconfig or config.client_connection.kubeconfig
+        credentials = await load_credentials(kubeconfig=kubeconfig, context=args.context, master=args.master)
+        await SchedulerApp(config, credentials).run()
+
+    anyio.run(run)
+    return 0
+
+
+def _run_check_config(args: argparse.Namespace) -> int:
+    config = _read_config(args.file)
+    for note in config.notes:
+        print(f"note: {note}")
+    for profile in config.profiles:
+        print(f"profile {profile.scheduler_name}")
+        for point, names in profile.plugins.items():
+            if names:
+                print(f"  {point}: {', '.join(names)}")
+    return 0
+
+
+def _read_config(path: str):  # type: ignore[no-untyped-def]
+    from gangsched.config import parse_config
+    from gangsched.plugins import IN_TREE
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot be read: {getattr(error, 'strerror', None) or error}", source=path
+        ) from None
+    return parse_config(text, source=path, plugins=IN_TREE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Log lines: message plus key=value for people, or JSON with kube-scheduler's keys for collectors.
+
+Set up once by the command line; every module logs through structlog with keywords.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+_CONTROL = {i: f"\\x{i:02x}" for i in (*range(32), 127)}
+
+
+def set_up_logs(style: str, *, debug: bool = False) -> None:
+    """`style` is text or json; lines go to stderr, stdout stays for answers."""
+    structlog.configure(
+        processors=[structlog.processors.add_log_level, _stamp, _json if style == "json" else _text],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _stamp(_: Any, __: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    line["ts"] = round(time.time(), 3)
+    return line
+
+
+def _text(_: Any, __: str, line: MutableMapping[str, Any]) -> str:
+    ts, level, message = line.pop("ts"), line.pop("level"), line.pop("event")
+    clock = time.strftime("%H:%M:%S", time.localtime(ts)) + f".{int(ts % 1 * 1000):03d}"
+    pairs = " ".join(f"{key}={_quoted(value)}" for key, value in line.items())
+    return f"{clock} {level:<7} {message} {pairs}".rstrip().translate(_CONTROL)
+
+
+def _json(_: Any, __: str, line: MutableMapping[str, Any]) -> str:
+    import msgspec
+
+    line["msg"] = line.pop("event")
+    return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def _quoted(value: Any) -> str:
+    text = str(value)
+    return f'"{text}"' if " " in text or not text else text
