@@ -151,8 +151,8 @@ class Proxy:
             self._tasks.add(down)
             down.add_done_callback(self._tasks.discard)
             await (self._requests(link, reader) if self.http else self._up(link, reader))
-        except (OSError, asyncio.IncompleteReadError):
-            pass
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # cancelled by our own end only, and asyncio's server would report it as a failure
         finally:
             link.cut()
             self.links.remove(link)

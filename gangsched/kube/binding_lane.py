@@ -23,12 +23,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
 from urllib.parse import urlsplit
 
 import anyio
-import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
@@ -38,6 +37,7 @@ from gangsched.kube.client import USER_AGENT, keep_alive, segment
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import Answer, ProtocolError
 from gangsched.kube.status import api_error
+from gangsched.kube.writes import binding_body
 from gangsched.model.effects import BindPod
 from gangsched.model.events import BindCancelled, BindFailed, BindSucceeded, BindUnknown, Event
 
@@ -45,28 +45,6 @@ _log = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
 CREDENTIALS_CHECK_S = 5.0
-
-
-class _Meta(msgspec.Struct, gc=False):
-    name: str
-    namespace: str
-    uid: str
-    annotations: Mapping[str, str]
-
-
-class _Target(msgspec.Struct, gc=False):
-    name: str
-    kind: str = "Node"
-
-
-class _Binding(msgspec.Struct, gc=False, rename="camel"):
-    metadata: _Meta
-    target: _Target
-    api_version: str = "v1"
-    kind: str = "Binding"
-
-
-_encode = msgspec.json.Encoder().encode
 
 
 class _Entry:
@@ -259,8 +237,7 @@ class BindingLane:
             self._build_heads()
         entry.authorization = self._credentials.authorization
         bind = entry.bind
-        metadata = _Meta(bind.name, bind.namespace, bind.uid, bind.annotations)
-        body = _encode(_Binding(metadata, _Target(bind.node)))
+        body = binding_body(bind)
         path = f"{segment(bind.namespace)}/pods/{segment(bind.name)}".encode()
         return b"%b%b%b%d\r\n\r\n%b" % (self._prefix, path, self._suffix, len(body), body)
 

@@ -40,6 +40,7 @@ class WatchTiming(msgspec.Struct, frozen=True, gc=False):
     probe_s: float = 1.0
     probe_timeout_s: float = 8.0
     grace_s: float = 2.0
+    open_timeout_s: float = 10.0
     missing_s: float = 10.0
     backoff_s: tuple[float, float] = (0.5, 30.0)
     # A watch that lived this long, or that said something, was a working one: resumed without waiting.
@@ -55,7 +56,8 @@ class Reflector:
     def __init__(
         self, client: ApiClient, kind: Kind, emit: Emit, *, rng: Random, timing: WatchTiming | None = None
     ) -> None:
-        self._client = client
+        # Its own few connections: when one is dead all are dropped, and no other kind's watch with them.
+        self._client = client.pool(limit=4)
         self._emit = emit
         self._rng = rng
         self._timing = timing or WatchTiming()
@@ -63,6 +65,7 @@ class Reflector:
         self._version = "" if kind.versions else "v1"
         self._said = ""
         self._emitting = False
+        self._dead = False
         self.kind = kind
         self.state = WatchState(kind, version=self._version or kind.versions[0])
         self.last_heard_s = -math.inf
@@ -72,6 +75,10 @@ class Reflector:
 
     async def run(self) -> None:
         """Follow the kind until cancelled."""
+        async with self._client:
+            await self._follow()
+
+    async def _follow(self) -> None:
         missing = False
         while True:
             try:
@@ -131,12 +138,17 @@ class Reflector:
         }
         failure: ApiError | None = None
         try:
-            async with self._client.stream(self.kind.path(self._version), params) as stream:
+            async with self._client.stream(
+                self.kind.path(self._version), params, open_timeout_s=self._timing.open_timeout_s
+            ) as stream:
                 failure = await self._read(stream)
         finally:
             self.state.closed()
         if failure is not None:
             raise failure
+        if self._dead:
+            self._dead = False
+            await self._client.aclose()  # idle connections to the same place may be as dead
         worked = self.state.resource_version != resource_version
         if worked or time.monotonic() - started_s >= self._timing.worked_s:
             self._backoff.reset()
@@ -196,6 +208,7 @@ class Reflector:
                 continue
             if missed:
                 self.n_dead += 1
+                self._dead = True
                 _log.warning("watch is dead, resuming", kind=self.kind.name, why=missed)
                 watch.cancel()
                 return
@@ -229,6 +242,8 @@ class Reflector:
         elif str(error) != self._said:
             self._said = str(error)
             _log.warning("cannot follow", kind=self.kind.name, err=str(error))
+        if error.code == 0:
+            await self._client.aclose()
         await anyio.sleep(self._backoff.next_s(error.retry_after_s))
 
     def _recovered(self) -> None:

@@ -1,22 +1,55 @@
-"""What is sent for each effect but binds: paths and bodies, from values to bytes. No I/O here.
+"""What is sent for each effect: paths and bodies, from values to bytes. No I/O here.
 
-Called by kube.dispatcher's lanes.
+Called by kube.lanes and, for each pod that is bound, by kube.binding_lane.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
 
 from gangsched.kube.client import segment
-from gangsched.model.effects import EvictPod, GetPod, RecordEvent, WritePodCondition, WritePodGroupStatus
+from gangsched.model.effects import (
+    BindPod,
+    EvictPod,
+    GetPod,
+    RecordEvent,
+    WritePodCondition,
+    WritePodGroupStatus,
+)
 
 # events.k8s.io/v1 refuses a longer note.
 MAX_NOTE_BYTES = 1024
 MAX_NAME_CHARS = 200
 
 _encode = msgspec.json.Encoder().encode
+
+
+class _Meta(msgspec.Struct, gc=False):
+    name: str
+    namespace: str
+    uid: str
+    annotations: Mapping[str, str]
+
+
+class _Target(msgspec.Struct, gc=False):
+    name: str
+    kind: str = "Node"
+
+
+class _Binding(msgspec.Struct, gc=False, rename="camel"):
+    metadata: _Meta
+    target: _Target
+    api_version: str = "v1"
+    kind: str = "Binding"
+
+
+def binding_body(effect: BindPod) -> bytes:
+    """Node and annotations in one Binding, the UID as its precondition."""
+    metadata = _Meta(effect.name, effect.namespace, effect.uid, effect.annotations)
+    return _encode(_Binding(metadata, _Target(effect.node)))
 
 
 def pod_path(effect: GetPod | EvictPod | WritePodCondition, subresource: str = "") -> str:

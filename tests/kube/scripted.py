@@ -120,5 +120,5 @@ def within(seconds: float = 20.0) -> Iterator[None]:
 async def until(true: Callable[[], object]) -> None:
     """Wait until `true()`."""
     with within():
-        while not true():  # noqa: ASYNC110
+        while not true():
             await anyio.sleep(0.005)

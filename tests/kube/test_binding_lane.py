@@ -43,9 +43,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(
-    port: int, *tokens: str, size: int = 1, timeout_s: float = 10.0
-) -> AsyncIterator[Running]:
+async def running(port: int, *tokens: str, size: int = 1, timeout_s: float = 10.0) -> AsyncIterator[Running]:
     lane = Running(credentials(port, *tokens), size=size, timeout_s=timeout_s)
     async with anyio.create_task_group() as group:
         group.start_soon(lane.lane.run)
@@ -85,10 +83,10 @@ async def test_strange_names_stay_one_segment_of_the_path() -> None:
 
 @pytest.mark.parametrize("code", [400, 403, 404, 405, 413, 422])
 async def test_a_refusal_for_good_fails(code: int) -> None:
-    async with ScriptedServer(script=[status(code, reason="Why", message="because")]) as server:
-        async with running(server.port) as lane:
-            lane.lane.submit(bind())
-            assert await lane.said() == [BindFailed("u0", 3, code, "Why", "because")]
+    answer = status(code, reason="Why", message="because")
+    async with ScriptedServer(script=[answer]) as server, running(server.port) as lane:
+        lane.lane.submit(bind())
+        assert await lane.said() == [BindFailed("u0", 3, code, "Why", "because")]
 
 
 @pytest.mark.parametrize("answer", [status(409), status(500), status(502), status(503), status(504), CUT])
@@ -110,7 +108,9 @@ async def test_truncated_answer_is_unknown() -> None:
         assert isinstance(event, BindUnknown)
 
 
-@pytest.mark.parametrize("answer", [b"SSH-2.0-Dropbear\r\n\r\n", created() + b"more", b"HTTP/1.1 200 OK\r\n\r\n"])
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-Dropbear\r\n\r\n", created() + b"more", b"HTTP/1.1 200 OK\r\n\r\n"]
+)
 async def test_nonsense_is_unknown_and_its_connection_is_given_up(answer: bytes) -> None:
     async with ScriptedServer(script=[answer]) as server, running(server.port) as lane:
         lane.lane.submit(bind())
@@ -184,12 +184,12 @@ async def test_401_renews_the_token_once() -> None:
 
 
 async def test_401_twice_fails() -> None:
-    async with ScriptedServer(script=[status(401), status(401)]) as server:
-        async with running(server.port, "old", "new") as lane:
-            lane.lane.submit(bind())
-            [event] = await lane.said()
-            assert isinstance(event, BindFailed)
-            assert event.code == 401
+    script = [status(401), status(401)]
+    async with ScriptedServer(script=script) as server, running(server.port, "old", "new") as lane:
+        lane.lane.submit(bind())
+        [event] = await lane.said()
+        assert isinstance(event, BindFailed)
+        assert event.code == 401
 
 
 async def test_many_binds_over_few_connections_are_each_answered_once() -> None:
@@ -212,7 +212,9 @@ async def test_stopping_answers_what_is_in_flight() -> None:
 
 
 CHUNKED = b"HTTP/1.1 403 Forbidden\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n"
-INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nCONTENT-LENGTH:5\r\nConnection: close\r\n\r\nabcde"
+INTERIM = (
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nCONTENT-LENGTH:5\r\nConnection: close\r\n\r\nabcde"
+)
 
 
 @pytest.mark.parametrize(("data", "code", "keep"), [(CHUNKED, 403, True), (INTERIM, 200, False)])

@@ -1,0 +1,163 @@
+"""Finding, reading and renewing credentials, and what a user is told when that fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gangsched.errors import ConfigError
+from gangsched.kube.credentials import load_credentials
+from tests.proxy import self_signed
+
+
+def kubeconfig(
+    directory: Path, user: dict[str, Any], *, server: str = "https://127.0.0.1:6443", **cluster: Any
+) -> str:
+    path = directory / "config"
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server} | cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [
+            {"name": "here", "context": {"cluster": "c", "user": "u"}},
+            {"name": "anonymous", "context": {"cluster": "c"}},
+        ],
+        "current-context": "here",
+    }
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def plugin(directory: Path, script: str) -> dict[str, Any]:
+    path = directory / "plugin.py"
+    path.write_text(script)
+    version = "client.authentication.k8s.io/v1"
+    return {"exec": {"apiVersion": version, "command": sys.executable, "args": [str(path)]}}
+
+
+EXEC_OK = """
+import json, pathlib, sys
+counter = pathlib.Path(sys.argv[0]).with_suffix(".n")
+n = int(counter.read_text()) + 1 if counter.exists() else 1
+counter.write_text(str(n))
+version = "client.authentication.k8s.io/v1"
+status = {"token": f"t{n}", "expirationTimestamp": "2100-01-01T00:00:00Z"}
+print(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
+"""
+
+
+class Clock:
+    """Monotonic time that moves when told."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_no_model_of_kubernetes_asyncio_is_loaded() -> None:
+    code = (
+        "import sys, gangsched.kube.credentials as c; c._import_loaders();"
+        "bad = [m for m in sys.modules if m.startswith(('kubernetes_asyncio.client.models',"
+        "'kubernetes_asyncio.client.api', 'urllib3'))]; sys.exit(str(bad) if bad else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+async def test_token_server_and_certificates(tmp_path: Path) -> None:
+    _, certificate = self_signed(tmp_path)
+    user = {"token": "abc", "client-certificate": "proxy.crt", "client-key": "proxy.key"}
+    path = kubeconfig(
+        tmp_path, user, **{"certificate-authority": str(certificate), "tls-server-name": "localhost"}
+    )
+    found = await load_credentials(kubeconfig=path, environ={})
+    assert found.server == "https://127.0.0.1:6443"
+    assert found.server_hostname == "localhost"
+    assert await found.headers() == {"Authorization": "Bearer abc"}
+    assert found.ssl_context is not None
+    assert len(found.ssl_context.get_ca_certs()) == 1
+
+
+async def test_environment_context_and_master(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, {"token": "abc"}, server="http://a:1")
+    found = await load_credentials(
+        context="anonymous", master="http://b:2/", environ={"KUBECONFIG": f"/nowhere:{path}"}
+    )
+    assert found.server == "http://b:2"
+    assert await found.headers() == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "context", "said"),
+    [("config", "elsewhere", "elsewhere"), ("nowhere", "", "does not exist")],
+)
+async def test_what_is_not_there_is_named(tmp_path: Path, file: str, context: str, said: str) -> None:
+    kubeconfig(tmp_path, {"token": "abc"})
+    with pytest.raises(ConfigError, match=said):
+        await load_credentials(kubeconfig=str(tmp_path / file), context=context, environ={})
+
+
+async def test_no_configuration_at_all(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--kubeconfig"):
+        await load_credentials(environ={"HOME": str(tmp_path)})
+
+
+async def test_pod_without_service_account_says_so() -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    with pytest.raises(ConfigError, match="service account"):
+        await load_credentials(environ=environ)
+
+
+async def test_malformed_file_and_proxy_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text("clusters: [}")
+    with pytest.raises(ConfigError, match="bad"):
+        await load_credentials(kubeconfig=str(tmp_path / "bad"), environ={})
+    path = kubeconfig(tmp_path, {"token": "abc"}, **{"proxy-url": "http://p:1"})
+    with pytest.raises(ConfigError, match="proxy-url"):
+        await load_credentials(kubeconfig=path, environ={})
+
+
+async def test_failing_plugin_is_named_with_its_words(tmp_path: Path) -> None:
+    user = plugin(tmp_path, "import sys; sys.exit('please log in first')")
+    with pytest.raises(ConfigError, match=r"credential plugin .* please log in first"):
+        await load_credentials(kubeconfig=kubeconfig(tmp_path, user), environ={})
+    user["exec"]["command"] = "no-such-plugin"
+    with pytest.raises(ConfigError, match="'no-such-plugin' was not found"):
+        await load_credentials(kubeconfig=kubeconfig(tmp_path, user), environ={})
+
+
+async def test_token_file_is_read_again(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    clock = Clock()
+    path = kubeconfig(tmp_path, {"tokenFile": str(token)})
+    found = await load_credentials(kubeconfig=path, environ={}, clock=clock)
+    token.write_text("two\n")
+    assert await found.headers() == {"Authorization": "Bearer one"}
+    clock.now_s += 61
+    assert await found.headers() == {"Authorization": "Bearer two"}
+
+
+async def test_refused_token_is_renewed_and_a_failing_renewal_is_survived(tmp_path: Path) -> None:
+    clock = Clock()
+    path = kubeconfig(tmp_path, plugin(tmp_path, EXEC_OK))
+    found = await load_credentials(kubeconfig=path, environ={}, clock=clock)
+    assert found.authorization == "Bearer t1"
+    assert await found.refresh(refused="Bearer t1")
+    assert found.authorization == "Bearer t2"
+    assert await found.refresh(refused="Bearer t1")  # somebody was faster: nothing to run
+    assert found.authorization == "Bearer t2"
+    plugin(tmp_path, "import sys; sys.exit('down')")
+    assert not await found.refresh(refused="Bearer t2")
+    assert "down" in found.last_error
+    plugin(tmp_path, EXEC_OK)
+    clock.now_s += 11
+    assert await found.headers() == {"Authorization": "Bearer t3"}
+    assert found.last_error == ""

@@ -1,0 +1,263 @@
+"""The dispatcher's lanes against a server that answers as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import anyio
+import pytest
+
+from gangsched.kube.client import ApiClient
+from gangsched.kube.dispatcher import Dispatcher
+from gangsched.kube.lanes import EventLane, StatusLane
+from gangsched.kube.writes import MAX_NOTE_BYTES, note
+from gangsched.model.effects import (
+    BindPod,
+    EvictPod,
+    GetPod,
+    RecordEvent,
+    WritePodCondition,
+    WritePodGroupStatus,
+)
+from gangsched.model.events import (
+    BindCancelled,
+    BindSucceeded,
+    Event,
+    EvictionFailed,
+    EvictionSucceeded,
+    PodRead,
+)
+from tests.kube.scripted import CUT, SILENCE, Request, ScriptedServer, created, credentials, status, until
+
+
+class Running:
+    """A dispatcher that runs, and what it has said."""
+
+    def __init__(self, client: ApiClient, **options: Any) -> None:
+        self.events: list[Event] = []
+        self.dispatcher = Dispatcher(
+            client, emit_nowait=self.events.append, rng=Random(1), instance="host", **options
+        )
+
+    async def said(self, n: int = 1) -> list[Event]:
+        await until(lambda: len(self.events) >= n)
+        return self.events
+
+    async def done(self) -> None:
+        await until(lambda: not self.dispatcher.n_waiting)
+
+
+@asynccontextmanager
+async def running(server: ScriptedServer, **options: Any) -> AsyncIterator[Running]:
+    async with ApiClient(credentials(server.port)) as client, anyio.create_task_group() as group:
+        run = Running(client, **options)
+        group.start_soon(run.dispatcher.run)
+        yield run
+        group.cancel_scope.cancel()
+
+
+def bind(n: int) -> BindPod:
+    return BindPod(f"u{n}", "ns", f"p{n}", "n1", {}, "g", 1, "c")
+
+
+def condition(message: str, *, name: str = "p") -> WritePodCondition:
+    return WritePodCondition(f"u-{name}", "ns", name, "PodScheduled", "False", "Unschedulable", message, "c")
+
+
+def event(message: str, *, name: str = "p") -> RecordEvent:
+    return RecordEvent(
+        "Pod", "v1", "ns", name, f"u-{name}", "Warning", "FailedScheduling", "Scheduling", message, "c"
+    )
+
+
+POD = b'{"metadata":{"name":"p","namespace":"ns","uid":"u1"},"spec":{"nodeName":"n1"},"status":{}}'
+READ = GetPod("u1", "ns", "p", "c")
+
+
+async def test_read_is_consistent_and_gives_the_pod() -> None:
+    async with ScriptedServer(default=created(POD)) as server, running(server) as run:
+        run.dispatcher.submit([READ])
+        [answer] = await run.said()
+        assert isinstance(answer, PodRead)
+        assert answer.pod is not None
+        assert answer.pod.spec.node_name == "n1"
+        assert server.requests[0].line == "GET /api/v1/namespaces/ns/pods/p"  # no resourceVersion
+
+
+@pytest.mark.parametrize("answer", [status(404), created(POD.replace(b"u1", b"u2"))])
+async def test_no_pod_or_another_of_its_name_reads_as_none(answer: bytes) -> None:
+    async with ScriptedServer(default=answer) as server, running(server) as run:
+        run.dispatcher.submit([READ])
+        assert await run.said() == [PodRead("u1", None)]
+
+
+async def test_read_is_tried_until_it_is_answered() -> None:
+    script = [status(503), CUT, status(429), status(403)]
+    async with ScriptedServer(created(POD), script) as server, running(server) as run:
+        run.dispatcher.submit([READ])
+        [answer] = await run.said()
+        assert isinstance(answer, PodRead)
+        assert len(server.requests) == 5
+
+
+async def test_pod_that_does_not_parse_is_read_as_far_as_it_goes() -> None:
+    odd = POD.replace(b'"status":{}', b'"status":7')
+    async with ScriptedServer(created(odd)) as server, running(server) as run:
+        run.dispatcher.submit([READ])
+        [answer] = await run.said()
+        assert isinstance(answer, PodRead)
+        assert answer.pod is not None
+        assert answer.pod.spec.node_name == "n1"
+
+
+async def test_eviction_has_the_uid_as_its_precondition() -> None:
+    async with ScriptedServer() as server, running(server) as run:
+        run.dispatcher.submit([EvictPod("u1", "ns", "p", "c")])
+        assert await run.said() == [EvictionSucceeded("u1")]
+        [request] = server.requests
+        assert request.line == "POST /api/v1/namespaces/ns/pods/p/eviction"
+        assert request.json["deleteOptions"] == {"preconditions": {"uid": "u1"}}
+
+
+async def test_eviction_refused_by_a_budget_is_answered_and_throttling_is_not() -> None:
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    script = [
+        b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nwait",
+        status(429, reason="TooManyRequests", message=message),
+    ]
+    async with ScriptedServer(script=script) as server, running(server) as run:
+        run.dispatcher.submit([EvictPod("u1", "ns", "p", "c")])
+        assert await run.said() == [EvictionFailed("u1", 429, message)]
+
+
+async def test_condition_is_a_strategic_merge_patch_of_this_pod() -> None:
+    async with ScriptedServer() as server, running(server) as run:
+        run.dispatcher.submit([condition("no room")])
+        await run.done()
+        [request] = server.requests
+        assert request.line == "PATCH /api/v1/namespaces/ns/pods/p/status"
+        assert request.headers["content-type"] == "application/strategic-merge-patch+json"
+        assert request.json["metadata"] == {"uid": "u-p"}
+        [written] = request.json["status"]["conditions"]
+        assert written.pop("lastTransitionTime").endswith("Z")
+        assert written == {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "no room",
+        }
+
+
+async def test_group_status_is_a_merge_patch_in_the_version_it_was_read_in() -> None:
+    version = "scheduling.x-k8s.io/v1alpha1"
+    async with ScriptedServer() as server, running(server) as run:
+        run.dispatcher.submit([WritePodGroupStatus("u", "ns", "g", version, {"phase": "Pending"}, "c")])
+        await run.done()
+        [request] = server.requests
+        assert request.line == f"PATCH /apis/{version}/namespaces/ns/podgroups/g/status"
+        assert request.headers["content-type"] == "application/merge-patch+json"
+        assert request.json == {"metadata": {"uid": "u"}, "status": {"phase": "Pending"}}
+
+
+async def test_only_the_last_word_about_a_pod_is_written() -> None:
+    async with ScriptedServer() as server, running(server) as run:
+        run.dispatcher.submit([condition("one"), condition("two"), condition("other", name="q")])
+        run.dispatcher.submit([condition("three")])
+        await run.done()
+        said = [request.json["status"]["conditions"][0]["message"] for request in server.requests]
+        assert sorted(said) == ["other", "three"]
+
+
+async def test_status_of_what_is_gone_is_dropped_and_trouble_is_tried_again() -> None:
+    def answer(request: Request) -> bytes:
+        if "/gone/" in request.line:
+            return status(404)
+        return status(503) if len(server.requests) < 4 else created()
+
+    async with ScriptedServer(default=answer) as server, running(server) as run:
+        run.dispatcher.submit([condition("x", name="gone"), condition("x", name="p")])
+        await run.done()
+        assert len([r for r in server.requests if "/gone/" in r.line]) == 1
+        assert len([r for r in server.requests if "/p/" in r.line]) >= 2
+        assert run.dispatcher.statistics().n_status_dropped == 1
+
+
+async def test_event_says_who_what_and_why() -> None:
+    async with ScriptedServer() as server, running(server, controller="my-scheduler") as run:
+        run.dispatcher.submit([event("0/5 nodes are available")])
+        await run.done()
+        [request] = server.requests
+        assert request.line == "POST /apis/events.k8s.io/v1/namespaces/ns/events"
+        said = request.json
+        assert said["reportingController"] == "my-scheduler"
+        assert said["reportingInstance"] == "host"
+        assert said["regarding"]["uid"] == "u-p"
+        assert (said["type"], said["reason"], said["note"]) == (
+            "Warning",
+            "FailedScheduling",
+            "0/5 nodes are available",
+        )
+
+
+async def test_same_event_is_not_said_again() -> None:
+    async with ScriptedServer() as server, running(server) as run:
+        run.dispatcher.submit([event("a"), event("a"), event("b"), event("a", name="q")])
+        await run.done()
+        assert len(server.requests) == 3
+        assert run.dispatcher.statistics().n_events_repeated == 1
+
+
+async def test_too_many_events_drop_the_oldest_and_are_counted() -> None:
+    async with ScriptedServer() as server, ApiClient(credentials(server.port)) as client:
+        run = Running(client, max_events=10)
+        run.dispatcher.submit([event(f"{n}") for n in range(25)])
+        assert run.dispatcher.n_waiting == 10
+        assert run.dispatcher.statistics().n_events_dropped == 15
+
+
+async def test_events_and_conditions_wait_for_binds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for lane in (StatusLane, EventLane):
+        monkeypatch.setattr(lane, "yield_s", 60.0)  # on a machine of any speed
+    async with ScriptedServer() as server, running(server, n_binds=1) as run:
+        run.dispatcher.submit([event("x"), condition("x"), *(bind(n) for n in range(50))])
+        await run.said(50)
+        await run.done()
+        kinds = [request.line.rsplit("/", 1)[-1] for request in server.requests]
+        assert kinds[:50] == ["binding"] * 50
+        assert sorted(kinds[50:]) == ["events", "status"]
+
+
+async def test_drain_takes_back_what_is_not_sent_and_says_the_rest() -> None:
+    def answer(request: Request) -> bytes:
+        return created() if "binding" not in request.line else SILENCE
+
+    async with ScriptedServer(default=answer) as server, running(server, n_binds=1) as run:
+        run.dispatcher.submit([bind(0), bind(1), event("x")])
+        await until(lambda: server.requests)
+        server.default = created()
+        assert await run.dispatcher.drain(0.5) is False  # bind 0 hangs in silence
+        assert BindCancelled("u1", 1) in run.events
+        assert [r for r in server.requests if r.line.endswith("/events")]
+        run.dispatcher.submit([bind(2)])
+        assert BindCancelled("u2", 1) in run.events
+
+
+async def test_drain_with_nothing_left_is_clean() -> None:
+    async with ScriptedServer() as server, running(server) as run:
+        run.dispatcher.submit([bind(0), event("x")])
+        await until(lambda: server.requests)
+        assert await run.dispatcher.drain(10)
+        assert BindSucceeded("u0", 1) in run.events
+        assert len(server.requests) == 2
+
+
+def test_notes_are_cut_at_a_character_and_show_no_control_characters() -> None:
+    assert note("plain – ünïcode") == "plain – ünïcode"
+    assert note("\x1b[31mred\nline") == "\\x1b[31mred\\nline"
+    long = note("€" * 1000)
+    assert len(long.encode()) <= MAX_NOTE_BYTES
+    assert long.endswith("€…")
+    assert note("\ud800") == "\\ud800"
