@@ -20,6 +20,8 @@ from gangsched.errors import ConfigError
 T = TypeVar("T")
 # A configuration is a few kB. The limit keeps a wrong file (an image, a core dump) from being parsed.
 MAX_CHARACTERS = 1_000_000
+# The C parser recurses and takes the process with it somewhere beyond 10,000 levels; a profile has 10.
+MAX_DEPTH = 100
 _MSGSPEC_PATH = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$(.*)`)?")
 
 
@@ -47,6 +49,7 @@ def read_documents(text: str) -> list[dict[str, Any]]:
     if len(text) > MAX_CHARACTERS:
         raise ConfigError(f"{len(text)} characters are no configuration, at most {MAX_CHARACTERS}")
     try:
+        _check_depth(text)
         documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigError(f"is not YAML: {_one_line(error)}") from None
@@ -54,6 +57,17 @@ def read_documents(text: str) -> list[dict[str, Any]]:
         if not isinstance(document, dict):
             raise ConfigError(f"document {i + 1} is a {type(document).__name__}, not a mapping")
     return documents
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ConfigError(f"is nested more than {MAX_DEPTH} levels deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _one_line(error: Exception) -> str:

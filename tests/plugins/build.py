@@ -1,0 +1,114 @@
+"""Terse clusters and pods for plugin tests; everything goes through core.cache, as in the scheduler.
+
+`nodes(cpu="8", gpu=4)` style keyword arguments become allocatable amounts; pods are counted on a node by
+`on=`. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from gangsched.core.cache import Cache
+from gangsched.core.framework import ClusterChange, CycleState
+from gangsched.core.group import PodInfo
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.objects import Node, Pod, Taint
+
+GPU = "nvidia.com/gpu"
+ROOMY = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
+
+
+def node(
+    name: str,
+    *,
+    labels: Mapping[str, str] | None = None,
+    taints: Iterable[Taint] = (),
+    unschedulable: bool = False,
+    inventory: Mapping[str, Sequence[str]] | None = None,
+    allocatable: Mapping[str, str] | None = None,
+) -> Node:
+    """A node with plenty of room but for what `allocatable` says; inventory: resource -> healthy IDs.
+
+    An ID that ends in "!" is listed as unhealthy.
+    """
+    annotations = {}
+    if inventory is not None:
+        annotations[INVENTORY_KEY] = json.dumps(
+            {resource: [_device(one) for one in ids] for resource, ids in inventory.items()}
+        )
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "uid": f"uid-{name}",
+                "labels": dict(labels or {}),
+                "annotations": annotations,
+            },
+            "spec": {"unschedulable": unschedulable, "taints": msgspec.to_builtins(list(taints)) or None},
+            "status": {"allocatable": {**ROOMY, **(allocatable or {})}},
+        },
+        Node,
+    )
+
+
+def _device(text: str) -> dict[str, str]:
+    return {"id": text.rstrip("!"), "health": "Unhealthy" if text.endswith("!") else "Healthy"}
+
+
+def pod(name: str = "p", *, requests: Mapping[str, str] | None = None, **spec: Any) -> Pod:
+    """A pod of one container with `requests`; anything else of its spec in the API's own JSON."""
+    containers = [{"name": "main", "resources": {"requests": dict(requests or {})}}]
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+            "spec": {"containers": containers, **spec},
+        },
+        Pod,
+    )
+
+
+class Cluster:
+    """A cache with nodes in it, and one CycleState to call plugins with."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.cache = Cache()
+        self.state = CycleState()
+        self.changes: list[ClusterChange] = []
+        for one in nodes:
+            self.put(one)
+
+    @property
+    def view(self) -> ClusterView:
+        return self.cache.view
+
+    def put(self, one: Node) -> list[ClusterChange]:
+        """Adds or updates a node; answers with the changes that the cache tells."""
+        changes, problem = self.cache.put_node(one)
+        assert not problem, problem
+        self.changes += changes
+        return changes
+
+    def run(self, one: Pod, on: str) -> PodInfo:
+        """Counts a bound pod on a node."""
+        info = PodInfo(one, self.cache.template_of(one))
+        self.cache.pods[info.uid] = info
+        self.cache.place(info, on, {})
+        return info
+
+    def template(self, one: Pod | None = None) -> PodTemplate:
+        return self.cache.template_of(one or pod())
+
+    def rows(self, names: Iterable[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.array([self.cache.nodes.row_of[name] for name in names], dtype=np.int64)
+
+    def names(self, mask: Any) -> list[str]:
+        """Node names where the mask holds; None is everywhere."""
+        rows = range(self.view.n_rows) if mask is None else np.flatnonzero(mask)
+        return [self.view.name(int(row)) for row in rows if self.view.live[row]]

@@ -1,0 +1,315 @@
+"""The configuration file: defaults, kube-scheduler's merging rules, and every error with its path."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from gangsched.config import PluginInfo, SchedulerConfig, Settings, default_config, parse_config
+from gangsched.errors import ConfigError
+from gangsched.plugins import IN_TREE
+from gangsched.plugins.node_resources_fit import Args as FitArgs
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+OURS = "---\napiVersion: gangsched.io/v1\nkind: GangschedConfiguration\n"
+
+
+def parse(body: str = "", ours: str | None = None) -> SchedulerConfig:
+    text = HEAD + textwrap.dedent(body)
+    if ours is not None:
+        text += OURS + textwrap.dedent(ours)
+    return parse_config(text, source="f.yaml", plugins=IN_TREE)
+
+
+def profile(plugins: str, config: str = "[]") -> str:
+    return f"profiles: [{{schedulerName: g, plugins: {plugins}, pluginConfig: {config}}}]"
+
+
+def at(body: str, point: str) -> list[str]:
+    return list(parse(body).profiles[0].plugins[point])
+
+
+# -- defaults ----------------------------------------------------------------------------------------
+
+
+def test_an_empty_configuration_has_kube_schedulers_defaults() -> None:
+    config = parse()
+    assert config.settings == Settings()
+    assert config.profiles[0].scheduler_name == "default-scheduler"
+    assert config.notes == (
+        "profiles[0].schedulerName is not set: it is default-scheduler, as in kube-scheduler",
+    )
+    assert default_config(IN_TREE).profiles[0].scheduler_name == "gangsched"
+    assert default_config(IN_TREE).profiles[0].plugins == config.profiles[0].plugins
+    assert default_config(IN_TREE).notes == ()
+
+
+def test_the_example_file_is_valid_and_means_what_it_says() -> None:
+    path = Path(__file__).parent.parent / "config" / "scheduler.yaml"
+    config = parse_config(path.read_text(), source="scheduler.yaml", plugins=IN_TREE)
+    assert config.settings == Settings()
+    assert config.notes == ()
+    assert [one.scheduler_name for one in config.profiles] == ["gangsched"]
+    assert config.profiles[0].args["NodeResourcesFit"].scoring_strategy.type == "MostAllocated"
+
+
+def test_our_settings_are_read() -> None:
+    config = parse(
+        "parallelism: 4\npodInitialBackoffSeconds: 2\npodMaxBackoffSeconds: 20\n",
+        """
+        onPartialBind: unwind
+        settleSeconds: 5
+        permitWaitSeconds: 0.5
+        unschedulableFlushSeconds: 60
+        topologyKey: rack
+        invalidInventory: counts
+        allowEviction: false
+        reporting""".rstrip()
+        + "Controller: g2\n",
+    )
+    assert config.settings == Settings("unwind", 5.0, 0.5, 60.0, "rack", "counts", False, "g2", 2.0, 20.0, 4)
+
+
+def test_nulls_are_as_good_as_nothing() -> None:
+    assert parse("leaderElection:\nprofiles:\n", "settleSeconds:\n") == parse()
+
+
+def test_the_documents_may_come_in_any_order() -> None:
+    text = OURS + "settleSeconds: 7\n---\n" + HEAD
+    assert parse_config(text, source="", plugins=IN_TREE).settings.settle_s == 7.0
+
+
+def test_what_does_nothing_here_is_noted() -> None:
+    config = parse(
+        """
+        percentageOfNodesToScore: 50
+        enableProfiling: true
+        delayCacheUntilActive: true
+        clientConnection: {contentType: application/vnd.kubernetes.protobuf, qps: 50, burst: 100}
+        profiles:
+        - schedulerName: g
+          percentageOfNodesToScore: 0
+          pluginConfig:
+          - name: InterPodAffinity
+            args: {kind: InterPodAffinityArgs, hardPodAffinityWeight: 1}
+        """
+    )
+    assert config.notes == (
+        "percentageOfNodesToScore 50: all nodes are always scored",
+        "clientConnection.contentType application/vnd.kubernetes.protobuf: JSON is spoken",
+        "enableProfiling, enableContentionProfiling: there are no profiling endpoints",
+        "delayCacheUntilActive: without leader election the only replica is always active",
+        "profiles[0].percentageOfNodesToScore 0: all nodes are always scored",
+        "profiles[0].pluginConfig[0]: InterPodAffinity is not there yet, its args are not read",
+    )
+
+
+# -- plugins -----------------------------------------------------------------------------------------
+
+
+def test_a_point_can_be_emptied_and_filled() -> None:
+    body = profile("{score: {disabled: [{name: '*'}], enabled: [{name: NodeAffinity, weight: 7}]}}")
+    assert at(body, "score") == ["NodeAffinity"]
+    assert parse(body).profiles[0].weights == {"NodeAffinity": 7}
+    assert "NodeResourcesFit" in at(body, "filter")
+
+
+def test_one_plugin_can_be_disabled_at_one_point() -> None:
+    body = profile("{filter: {disabled: [{name: NodePorts}, {name: VolumeZone}]}}")
+    assert "NodePorts" not in at(body, "filter")
+    assert "NodePorts" in at(body, "preFilter")
+
+
+def test_a_default_that_is_named_again_runs_first_with_the_files_weight() -> None:
+    body = profile("{score: {enabled: [{name: NodeResourcesFit, weight: 9}, {name: NodeAffinity}]}}")
+    assert at(body, "score") == ["NodeResourcesFit", "NodeAffinity", "TaintToleration"]
+    assert parse(body).profiles[0].weights == {"NodeResourcesFit": 9, "NodeAffinity": 1, "TaintToleration": 3}
+
+
+def test_the_points_own_list_wins_over_multi_point_and_that_over_the_defaults() -> None:
+    body = profile(
+        "{multiPoint: {enabled: [{name: NodeAffinity, weight: 8}, {name: TaintToleration, weight: 8}]},"
+        " score: {enabled: [{name: TaintToleration, weight: 9}]}}"
+    )
+    assert parse(body).profiles[0].weights == {"TaintToleration": 9, "NodeAffinity": 8, "NodeResourcesFit": 1}
+    assert at(body, "filter")[:4] == ["NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity"]
+
+
+def test_multi_point_can_replace_all_defaults() -> None:
+    body = profile(
+        "{multiPoint: {disabled: [{name: '*'}], enabled:"
+        " [{name: Devices}, {name: NodeResourcesFit}, {name: PrioritySort}, {name: DefaultBinder}]}}"
+    )
+    assert at(body, "filter") == ["Devices", "NodeResourcesFit"]
+    assert parse(body).profiles[0].weights == {"NodeResourcesFit": 1}
+
+
+def test_a_plugin_from_outside_is_not_a_default() -> None:
+    extra = {**IN_TREE, "Extra": PluginInfo("Extra", frozenset({"filter"}), is_default=False)}
+    assert "Extra" not in default_config(extra).profiles[0].plugins["filter"]
+    text = HEAD + profile("{filter: {enabled: [{name: Extra}]}}")
+    config = parse_config(text, source="", plugins=extra)
+    assert config.profiles[0].plugins["filter"][-1] == "Extra"
+
+
+def test_args_are_decoded_with_defaults() -> None:
+    strategy = "{type: MostAllocated, resources: [{name: cpu, weight: 2}]}"
+    args = f"{{scoringStrategy: {strategy}, kind: NodeResourcesFitArgs}}"
+    found = (
+        parse(profile("{}", f"[{{name: NodeResourcesFit, args: {args}}}]"))
+        .profiles[0]
+        .args["NodeResourcesFit"]
+    )
+    assert isinstance(found, FitArgs)
+    assert [(one.name, one.weight) for one in found.scoring_strategy.resources] == [("cpu", 2)]
+    assert parse().profiles[0].args["NodeResourcesFit"] == FitArgs()
+
+
+# -- errors ------------------------------------------------------------------------------------------
+
+LEADER = "leader election is not there yet: run one replica and set leaderElect: false"
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "message"),
+    [
+        ("paralellism: 4", "paralellism", "unknown field; did you mean parallelism?"),
+        ("zzz: 4", "zzz", "unknown field"),
+        ("parallelism: many", "parallelism", "expected int, got str"),
+        ("parallelism: 0", "parallelism", "0 is not greater than 0"),
+        ("podInitialBackoffSeconds: 0", "podInitialBackoffSeconds", "0 is not greater than 0"),
+        ("podMaxBackoffSeconds: 0", "podMaxBackoffSeconds", "0 is less than podInitialBackoffSeconds, 1"),
+        ("percentageOfNodesToScore: 101", "percentageOfNodesToScore", "101 is not within 0..100"),
+        ("leaderElection: {leaderElect: true}", "leaderElection.leaderElect", LEADER),
+        ("leaderElection: {leaderElekt: true}", "leaderElection.leaderElekt",
+         "unknown field; did you mean leaderElect?"),
+        ("leaderElection: {leaseDuration: soon}", "leaderElection.leaseDuration",
+         "'soon' is not a duration; examples: 15s, 1m30s"),
+        ("extenders: [{urlPrefix: x}]", "extenders", "extenders are not there yet; leave them out"),
+        ("profiles: {}", "profiles", "expected array, got object"),
+        ("profiles: [{schedulerName: 1}]", "profiles[0].schedulerName", "expected str | null, got int"),
+        ("profiles: [{}, {schedulerName: a}]", "profiles[0].schedulerName",
+         "is required where there are several profiles"),
+        ("profiles: [{schedulerName: a}, {schedulerName: a}]", "profiles[1].schedulerName",
+         "'a' is the name of profiles[0] already"),
+        ("profiles: [{schedulerName: a, percentageOfNodesToScore: -1}]",
+         "profiles[0].percentageOfNodesToScore", "-1 is not within 0..100"),
+        ("profiles: [{schedulerName: a, pluginz: {}}]", "profiles[0].pluginz",
+         "unknown field; did you mean plugins?"),
+        (profile("{scores: {}}"), "profiles[0].plugins.scores", "unknown field; did you mean score?"),
+        (profile("{score: {enabled: [{name: NodeAffinity}, {name: NodeAfinity}]}}"),
+         "profiles[0].plugins.score.enabled[1].name",
+         "unknown plugin 'NodeAfinity'; did you mean NodeAffinity?"),
+        (profile("{score: {disabled: [{name: Tolerations}]}}"), "profiles[0].plugins.score.disabled[0].name",
+         "unknown plugin 'Tolerations'; did you mean TaintToleration?"),
+        (profile("{multiPoint: {enabled: [{name: VolumeBinding}]}}"),
+         "profiles[0].plugins.multiPoint.enabled[0].name", "VolumeBinding is not there yet; leave it out"),
+        (profile("{postFilter: {enabled: [{name: DefaultPreemption}]}}"),
+         "profiles[0].plugins.postFilter.enabled[0].name",
+         "DefaultPreemption is not there yet; leave it out"),
+        (profile("{score: {enabled: [{name: NodePorts}]}}"), "profiles[0].plugins.score.enabled[0].name",
+         "NodePorts does not serve score; it serves filter, preFilter"),
+        (profile("{score: {enabled: [{name: NodeAffinity}, {name: NodeAffinity}]}}"),
+         "profiles[0].plugins.score.enabled[1].name", "NodeAffinity is enabled twice"),
+        (profile("{score: {enabled: [{name: NodeAffinity, weight: -1}]}}"),
+         "profiles[0].plugins.score.enabled[0].weight", "-1 is not within 0..1000000"),
+        (profile("{score: {enabled: [{weight: 1}]}}"), "profiles[0].plugins.score.enabled[0]",
+         "object missing required field name"),
+        (profile("{queueSort: {disabled: [{name: '*'}]}}"), "profiles[0].plugins.queueSort",
+         "exactly one queue sort plugin is needed, there are 0"),
+        (profile("{bind: {disabled: [{name: DefaultBinder}]}}"), "profiles[0].plugins.bind",
+         "at least one bind plugin is needed; there is DefaultBinder"),
+        (profile("{}", "[{name: Nothing}]"), "profiles[0].pluginConfig[0].name", "unknown plugin 'Nothing'"),
+        (profile("{}", "[{name: NodeAffinity}, {name: NodeAffinity}]"), "profiles[0].pluginConfig[1].name",
+         "NodeAffinity is configured twice"),
+        (profile("{}", "[{name: PrioritySort, args: {x: 1}}]"), "profiles[0].pluginConfig[0].args",
+         "PrioritySort takes no args"),
+        (profile("{}", "[{name: NodeAffinity, args: {kind: NodePortsArgs}}]"),
+         "profiles[0].pluginConfig[0].args.kind", "'NodePortsArgs' should be 'NodeAffinityArgs'"),
+        (profile("{}", "[{name: NodeResourcesFit, args: {ignoredResource: []}}]"),
+         "profiles[0].pluginConfig[0].args.ignoredResource", "unknown field; did you mean ignoredResources?"),
+        (profile("{}", "[{name: NodeResourcesFit, args: {scoringStrategy: {type: mostAllocated}}}]"),
+         "profiles[0].pluginConfig[0].args.scoringStrategy.type",
+         "'mostAllocated' is not one of LeastAllocated, MostAllocated, RequestedToCapacityRatio;"
+         " did you mean MostAllocated?"),
+        (profile("{}", "[{name: NodeResourcesFit, args: {scoringStrategy: {resources: [{name: a}, {name: b,"
+                 " weight: 200}]}}}]"),
+         "profiles[0].pluginConfig[0].args.scoringStrategy.resources[1]",
+         "resource weight of b is 200, not within 1..100"),
+        (profile("{}", "[{name: NodeAffinity, args: {addedAffinity: {requiredDuringScheduling: {}}}}]"),
+         "profiles[0].pluginConfig[0].args.addedAffinity.requiredDuringScheduling",
+         "unknown field; did you mean requiredDuringSchedulingIgnoredDuringExecution?"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_kube_schedulers_document(body: str, path: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(body)
+    assert (caught.value.path, caught.value.message) == (path, message)
+    assert str(caught.value) == f"f.yaml: {path}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("ours", "path", "message"),
+    [
+        ("settleSecond: 3", "settleSecond", "unknown field; did you mean settleSeconds?"),
+        ("settleSeconds: 0", "settleSeconds", "0 is not greater than 0 and at most 86400"),
+        ("settleSeconds: .nan", "settleSeconds", "nan is not greater than 0 and at most 86400"),
+        ("settleSeconds: 30s", "settleSeconds", "expected float, got str"),
+        ("permitWaitSeconds: 901", "permitWaitSeconds", "901 is not greater than 0 and at most 900"),
+        ("unschedulableFlushSeconds: -1", "unschedulableFlushSeconds",
+         "-1 is not greater than 0 and at most 86400"),
+        ("onPartialBind: complet", "onPartialBind",
+         "'complet' is not one of complete, unwind; did you mean complete?"),
+        ("invalidInventory: 3", "invalidInventory", "3 is not one of nothing, counts"),
+        ("allowEviction: sometimes", "allowEviction", "expected bool, got str"),
+        ("topologyKey: a b", "topologyKey", "'a b' is not a label key"),
+        ("reportingController: ''", "reportingController", "needs 1 to 128 characters"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_our_document(ours: str, path: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse("", ours + "\n")
+    assert (caught.value.path, caught.value.message) == (path, message)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "message"),
+    [
+        ("", "kind", "no document of kind KubeSchedulerConfiguration"),
+        (OURS, "kind", "no document of kind KubeSchedulerConfiguration"),
+        ("- a\n", "", "document 1 is a list, not a mapping"),
+        ("a: [", "", "is not YAML: line 2, column 1: did not find expected node content"),
+        ("a: 1\na: 2\n", "", "is not YAML: line 2, column 1: the key 'a' is there twice"),
+        ("1: a\n", "", "is not YAML: line 1, column 1: the key 1 is not text"),
+        ("kind: KubeSchedulerConfig\n", "kind",
+         "'KubeSchedulerConfig' is neither KubeSchedulerConfiguration nor GangschedConfiguration;"
+         " did you mean KubeSchedulerConfiguration?"),
+        (HEAD.replace("/v1", "/v1beta3"), "apiVersion",
+         "'kubescheduler.config.k8s.io/v1beta3' should be 'kubescheduler.config.k8s.io/v1'"
+         " for KubeSchedulerConfiguration"),
+        (HEAD + "---\n" + HEAD, "kind", "two documents of kind KubeSchedulerConfiguration; keep one"),
+        ("x" * 1_000_001, "", "1000001 characters are no configuration, at most 1000000"),
+    ],
+)  # fmt: skip
+def test_files_that_are_no_configuration(text: str, path: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, source="f.yaml", plugins=IN_TREE)
+    assert (caught.value.path, caught.value.message) == (path, message)
+    assert str(caught.value).startswith("f.yaml: ")
+
+
+def test_deep_and_cyclic_yaml_is_an_error_and_not_a_crash() -> None:
+    for text in ("[" * 50_000, HEAD + "profiles: &a [*a]\n", "a: &a\n  *a : 1\n"):
+        with pytest.raises(ConfigError):
+            parse_config(text, source="", plugins=IN_TREE)
+
+
+def test_one_queue_sort_for_all_profiles() -> None:
+    other = {**IN_TREE, "Fifo": PluginInfo("Fifo", frozenset({"queueSort"}), is_default=False)}
+    swap = "{queueSort: {disabled: [{name: '*'}], enabled: [{name: Fifo}]}}"
+    text = HEAD + f"profiles: [{{schedulerName: a}}, {{schedulerName: b, plugins: {swap}}}]"
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, source="", plugins=other)
+    assert str(caught.value) == "profiles[1].plugins.queueSort: must be the same for all profiles"
