@@ -66,6 +66,7 @@ class Reflector:
         self._said = ""
         self._emitting = False
         self._dead = False
+        self._missing = False
         self.kind = kind
         self.state = WatchState(kind, version=self._version or kind.versions[0])
         self.last_heard_s = -math.inf
@@ -79,20 +80,21 @@ class Reflector:
             await self._follow()
 
     async def _follow(self) -> None:
-        missing = False
         while True:
             try:
                 if not self._version and not await self._resolve():
-                    if not missing:
-                        missing = True
-                        _log.info("API not offered by the server; watching out for it", kind=self.kind.name)
-                        await self._emit([KindMissing(self.kind.name)])
+                    await self._say_missing("API not offered by the server; watching out for it")
                     await anyio.sleep(self._timing.missing_s * self._rng.uniform(0.8, 1.2))
                     continue
-                missing = False
                 await self._step()
             except ApiError as error:
                 await self._failed(error)
+
+    async def _say_missing(self, why: str) -> None:
+        if not self._missing:
+            self._missing = True
+            _log.info(why, kind=self.kind.name)
+            await self._emit([KindMissing(self.kind.name)])
 
     async def _resolve(self) -> bool:
         """Find the first version of the kind that the server offers now."""
@@ -239,6 +241,9 @@ class Reflector:
             # What was known stays: a group's pods are still there and still belong together.
             self._version = ""
             self.state.missing()
+        elif error.code == 403 and self.kind.versions and not self.state.synced:
+            # Who lacks the right to see groups can still schedule what needs none; asked again all the same.
+            await self._say_missing(f"not allowed to follow: {error}")
         elif str(error) != self._said:
             self._said = str(error)
             _log.warning("cannot follow", kind=self.kind.name, err=str(error))
@@ -247,6 +252,7 @@ class Reflector:
         await anyio.sleep(self._backoff.next_s(error.retry_after_s))
 
     def _recovered(self) -> None:
+        self._missing = False
         self._backoff.reset()
         if self._said:
             self._said = ""

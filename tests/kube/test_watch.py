@@ -1,0 +1,103 @@
+"""The reflector's driver against a server that answers as it is told: what its table alone cannot show."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import anyio
+
+from gangsched.kube.client import ApiClient
+from gangsched.kube.decode import Kind, pod_groups, pods
+from gangsched.kube.watch import Reflector, WatchTiming
+from gangsched.model.events import Event, KindMissing, KindSynced, PodAdded
+from tests.kube.scripted import Request, ScriptedServer, created, credentials, status, until
+from tests.kube.test_watch_state import line, page, pod
+
+TIMING = WatchTiming(silence_s=0.05, grace_s=0.02, missing_s=0.02, backoff_s=(0.01, 0.05))
+STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+END = b"0\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+async def follow(
+    server: ScriptedServer,
+    kind: Kind,
+    emit: Callable[[list[Event]], Awaitable[None]],
+    until_true: Callable[[], Any],
+) -> Reflector:
+    """Run a reflector until something is so."""
+    async with ApiClient(credentials(server.port)) as client, anyio.create_task_group() as group:
+        reflector = Reflector(client, kind, emit, rng=Random(1), timing=TIMING)
+        group.start_soon(reflector.run)
+        await until(until_true)
+        group.cancel_scope.cancel()
+    return reflector
+
+
+async def test_a_slow_core_is_not_taken_for_a_silent_server() -> None:
+    said: list[Event] = []
+    n_heard_by_probes = 0
+
+    def answer(request: Request) -> bytes:
+        nonlocal n_heard_by_probes
+        if "watch=1" not in request.line:
+            return created(page(rv=5))
+        if "timeoutSeconds=1" in request.line.split("&"):  # a probe hears what the core has not yet taken
+            n_heard_by_probes += 1
+            return STREAM + chunk(line("ADDED", pod("b", 7))) + END
+        return STREAM + chunk(line("ADDED", pod("a", 6)))
+
+    async def slow(events: list[Event]) -> None:
+        if any(isinstance(event, PodAdded) for event in events):
+            await anyio.sleep(0.4)  # many times the silence that would be suspicious
+        said.extend(events)
+
+    async with ScriptedServer(default=answer) as server:
+        await follow(server, pods(), slow, lambda: [e for e in said if isinstance(e, PodAdded)])
+    assert n_heard_by_probes == 0
+
+
+async def test_groups_that_may_not_be_read_do_not_keep_the_scheduler_from_starting() -> None:
+    allowed = False
+    said: list[Event] = []
+
+    def answer(request: Request) -> bytes:
+        if "?" not in request.line:
+            return created(b'{"resources":[{"name":"podgroups"}]}')
+        if not allowed:
+            return status(403, reason="Forbidden", message="cannot list podgroups")
+        return created(page(rv=5)) if "watch=1" not in request.line else STREAM
+
+    async def emit(events: list[Event]) -> None:
+        nonlocal allowed
+        said.extend(events)
+        allowed = True
+
+    async with ScriptedServer(default=answer) as server:
+        await follow(server, pod_groups("core", "g", ("v1",)), emit, lambda: len(said) == 2)
+    assert said == [KindMissing("podgroups.core"), KindSynced("podgroups.core")]
+
+
+async def test_newest_version_that_is_served_is_used() -> None:
+    said: list[Event] = []
+
+    def answer(request: Request) -> bytes:
+        if request.line == "GET /apis/g/v1beta1":
+            return status(404)
+        if request.line == "GET /apis/g/v1alpha2":
+            return created(b'{"resources":[{"name":"podgroups"},{"name":"podgroups/status"}]}')
+        return created(page(rv=5)) if "watch=1" not in request.line else STREAM
+
+    async def emit(events: list[Event]) -> None:
+        said.extend(events)
+
+    kind = pod_groups("core", "g", ("v1beta1", "v1alpha2"))
+    async with ScriptedServer(default=answer) as server:
+        reflector = await follow(server, kind, emit, lambda: said)
+        assert server.requests[2].line.startswith("GET /apis/g/v1alpha2/podgroups?limit=")
+    assert reflector.state.api_version == "g/v1alpha2"

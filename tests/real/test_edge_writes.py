@@ -1,0 +1,103 @@
+"""What the slower lanes write is what a real API server takes: statuses, events, evictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gangsched.controlplane.processes import ControlPlane
+from gangsched.model.effects import EvictPod, RecordEvent, WritePodCondition, WritePodGroupStatus
+from gangsched.model.events import EvictionFailed, EvictionSucceeded
+from tests.kube.scripted import until
+from tests.proxy import Proxy
+from tests.real.edge import PODS, edge_on, make_pod, raw
+
+# Fixtures, named so that pytest finds them here.
+__all__ = ["raw"]
+
+pytestmark = pytest.mark.real
+
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+
+
+def conditions(cluster: ControlPlane, path: str) -> dict[str, str]:
+    """Type and reason of each condition of an object."""
+    status: dict[str, Any] = cluster.request("GET", path).get("status", {})
+    return {found["type"]: found["reason"] for found in status.get("conditions", ())}
+
+
+async def test_conditions_are_merged_by_type_and_meant_for_one_uid(
+    raw: Proxy, fresh_cluster: ControlPlane, tmp_path: Path
+) -> None:
+    uid = make_pod(fresh_cluster, "a")["metadata"]["uid"]
+
+    def condition(uid: str, kind: str, reason: str) -> WritePodCondition:
+        return WritePodCondition(uid, "default", "a", kind, "False", reason, "why", "c")
+
+    async with edge_on(raw, fresh_cluster, tmp_path) as edge:
+        for kind in ("PodScheduled", "Other"):
+            edge.dispatcher.submit([condition(uid, kind, "Unschedulable")])
+        edge.dispatcher.submit([condition("another-uid", "PodScheduled", "NotMine")])
+        await until(lambda: not edge.dispatcher.n_waiting)
+        found = conditions(fresh_cluster, f"{PODS}/a")
+        assert found == {"PodScheduled": "Unschedulable", "Other": "Unschedulable"}
+        assert edge.dispatcher.statistics().n_status_dropped == 1
+        await edge.agrees(fresh_cluster)
+
+
+async def test_group_status_is_written(raw: Proxy, fresh_cluster: ControlPlane, tmp_path: Path) -> None:
+    body = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+    group = fresh_cluster.request("POST", GROUPS, body)
+    condition = {
+        "type": "PodGroupInitiallyScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "no room",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    async with edge_on(raw, fresh_cluster, tmp_path) as edge:
+        edge.dispatcher.submit(
+            [
+                WritePodGroupStatus(
+                    group["metadata"]["uid"],
+                    "default",
+                    "g",
+                    "scheduling.k8s.io/v1beta1",
+                    {"conditions": [condition]},
+                    "c",
+                )
+            ]
+        )
+        await until(lambda: not edge.dispatcher.n_waiting)
+        assert conditions(fresh_cluster, f"{GROUPS}/g") == {"PodGroupInitiallyScheduled": "Unschedulable"}
+
+
+async def test_events_about_pods_and_nodes(raw: Proxy, fresh_cluster: ControlPlane, tmp_path: Path) -> None:
+    uid = make_pod(fresh_cluster, "a")["metadata"]["uid"]
+
+    def event(kind: str, namespace: str, name: str, message: str) -> RecordEvent:
+        return RecordEvent(
+            kind, "v1", namespace, name, uid, "Warning", "FailedScheduling", "Scheduling", message, "c"
+        )
+
+    async with edge_on(raw, fresh_cluster, tmp_path) as edge:
+        edge.dispatcher.submit([event("Pod", "default", "a", "€" * 2000), event("Node", "", "n1", "\x1b[2J")])
+        await until(lambda: not edge.dispatcher.n_waiting)
+        items = fresh_cluster.request("GET", "/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+        notes = {item["regarding"]["name"]: item["note"] for item in items if item["regarding"]["uid"] == uid}
+        assert sorted(notes) == ["a", "n1"]
+        assert notes["n1"] == "\\x1b[2J"
+
+
+async def test_eviction_spares_another_pod_of_the_name(
+    raw: Proxy, fresh_cluster: ControlPlane, tmp_path: Path
+) -> None:
+    uid = make_pod(fresh_cluster, "a")["metadata"]["uid"]
+    async with edge_on(raw, fresh_cluster, tmp_path) as edge:
+        refused = await edge.does(EvictPod("another-uid", "default", "a", "c"), EvictionFailed)
+        assert refused.code == 409
+        assert await edge.does(EvictPod(uid, "default", "a", "c"), EvictionSucceeded)
+        await until(lambda: uid not in edge.pods)
+        assert (await edge.does(EvictPod(uid, "default", "a", "again"), EvictionFailed)).code == 404
