@@ -65,11 +65,11 @@ class Attempts:
         if isinstance(answer, FitError):
             self.reject(unit, answer.message, answer=answer)
             return
+        self._world.cache.assume((p.info, p.row, p.allocation) for p in answer.placements)
         for placement in answer.placements:
-            info = placement.info
-            self._world.cache.assume(info, placement.row, placement.allocation)
-            assert info.group is not None
-            info.group.move(info, MemberState.ASSUMED)
+            group = placement.info.group
+            assert group is not None
+            group.move(placement.info, MemberState.ASSUMED)
         self._permit(unit)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:

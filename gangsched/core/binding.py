@@ -46,10 +46,12 @@ class Binder:
         self._world.queue.park(group, GroupState.BINDING)
         group.failed_binds.clear()
         self._assign_ranks(group)
-        for info in list(group.in_state(MemberState.ASSUMED)):
+        members = list(group.in_state(MemberState.ASSUMED))
+        for info in members:
             info.attempt = group.attempts
             info.bind_tries = 0
             self._send(info, group)
+        self._world.count("binds_sent", len(members))
 
     def _assign_ranks(self, group: Group) -> None:
         """Ranks are given once, in the natural order of names ("w-2" before "w-10"), and never reused."""
@@ -62,24 +64,22 @@ class Binder:
     def _send(self, info: PodInfo, group: Group) -> None:
         info.bind = BindState.SENT
         info.bind_tries += 1
-        annotations = {
-            **allocation_annotations(info.allocation),
-            GANG_KEY: str(group.key),
-            RANK_KEY: str(info.rank),
-            ATTEMPT_KEY: str(info.attempt),
-        }
+        key = str(group.key)
+        annotations = allocation_annotations(info.allocation)
+        annotations[GANG_KEY] = key
+        annotations[RANK_KEY] = str(info.rank)
+        annotations[ATTEMPT_KEY] = str(info.attempt)
         meta = info.pod.metadata
-        self._world.count("binds_sent")
         self._world.emit(
             BindPod(
-                uid=info.uid,
-                namespace=meta.namespace,
-                name=meta.name,
-                node=info.node_name,
-                annotations=annotations,
-                group=str(group.key),
-                attempt=info.attempt,
-                cause_id=group.cause_id,
+                info.uid,
+                meta.namespace,
+                meta.name,
+                info.node_name,
+                annotations,
+                key,
+                info.attempt,
+                group.cause_id,
             )
         )
 
@@ -143,6 +143,7 @@ class Binder:
         if broken:
             self._lost(info, broken, MemberState.PENDING)
         else:
+            self._world.count("binds_sent")
             self._send(info, info.group)
 
     def _expected(self, uid: str, attempt: int, bind: BindState) -> PodInfo | None:

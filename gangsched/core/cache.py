@@ -9,7 +9,7 @@ Source of the states: kube-scheduler `backend/cache/interface.go`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gangsched.core.devices import DeviceLedger
 from gangsched.core.framework import Change, ClusterChange
@@ -22,6 +22,7 @@ from gangsched.model.devices import (
     ALLOCATED_KEY,
     INVENTORY_KEY,
     DeviceInventory,
+    DeviceTopology,
     parse_allocation,
     parse_inventory,
 )
@@ -35,7 +36,8 @@ _MAX_TEMPLATES = 50_000
 class Cache:
     """Nodes as arrays, pods by UID, who holds what."""
 
-    def __init__(self, *, node_capacity: int = 64) -> None:
+    def __init__(self, *, node_capacity: int = 64, invalid_inventory: str = "nothing") -> None:
+        self._invalid_inventory = invalid_inventory
         self.table = ResourceTable()
         self.nodes = NodeTable(self.table, capacity=node_capacity)
         self.ledger = DeviceLedger(node_capacity)
@@ -73,7 +75,7 @@ class Cache:
         problem = self._put_inventory(row, node, known, changes)
         if known is None:
             for info in self.by_node.get(name, {}).values():
-                self._count(info, row, exclusive=False)
+                self._count(info, row)
         return changes, problem
 
     def _put_inventory(self, row: int, node: Node, known: Node | None, changes: list[ClusterChange]) -> str:
@@ -88,10 +90,12 @@ class Cache:
                 for resource in inventories:
                     self.table.column(resource)
             except ParseError as error:
-                # Nothing rather than counts: a node that cannot name its devices must not get gangs
-                # that rely on names. Resources it has named before stay listed, with none free.
                 problem = str(error)
-                inventories = {r: _emptied(i) for r, i in self._inventories(row).items()}
+                if self._invalid_inventory == "nothing":
+                    # A node that cannot name its devices must not get gangs that rely on names. Extended
+                    # resources of which it has some, or named some before, stay listed with none free.
+                    inventories = {name: _NO_DEVICES for name in node.status.allocatable or () if "/" in name}
+                    inventories |= {r: _emptied(i) for r, i in self._inventories(row).items()}
         gained = self.ledger.set_inventories(row, inventories)
         if gained:
             changes.append(ClusterChange(Change.NODE_DEVICES, row, gained))
@@ -136,17 +140,35 @@ class Cache:
         self._leave(info)
         info.allocation = allocation
         info.ids = _ids(allocation)
-        self._enter(info, node_name, exclusive=False)
+        self._enter(info, node_name)
 
     def assume(
-        self, info: PodInfo, row: int, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]
+        self, promises: Iterable[tuple[PodInfo, int, Mapping[str, Mapping[str, tuple[str, ...]]]]]
     ) -> None:
-        """Promises room and devices to the pod. Raises: InvariantError when they are not free."""
-        if info.node_name:
-            raise InvariantError(f"{info.pod.key} is promised twice: {info.node_name} and row {row}")
-        info.allocation = allocation
-        info.ids = _ids(allocation)
-        self._enter(info, self.nodes.names[row], exclusive=True)
+        """Promises (pod, row, devices), many at once: equal pods on one node are counted in one addition.
+
+        Raises: InvariantError when a pod is promised already or a device is not free.
+        """
+        counts: dict[tuple[int, int], int] = {}
+        templates: dict[int, PodTemplate] = {}
+        for info, row, allocation in promises:
+            if info.node_name:
+                raise InvariantError(f"{info.pod.key} is promised twice: {info.node_name} and row {row}")
+            info.allocation = allocation
+            info.ids = _ids(allocation)
+            info.node_name = name = self.nodes.names[row]
+            self.by_node.setdefault(name, {})[info.uid] = info
+            for resource, ids in info.ids.items():
+                self.ledger.hold(row, info.uid, resource, ids, exclusive=True)
+            info.row = row
+            serial = info.template.serial
+            templates[serial] = info.template
+            counts[row, serial] = counts.get((row, serial), 0) + 1
+        for (row, serial), n_pods in counts.items():
+            template = templates[serial]
+            self.nodes.use(row, template.columns, template.amounts, n_pods)
+            if template.host_ports:  # at most one such pod a node: its ports exclude a second
+                self.nodes.use_ports(row, template.host_ports, 1)
 
     def forget(self, info: PodInfo) -> ClusterChange | None:
         """Gives back what the pod holds, promised or bound; answers with the room that this freed."""
@@ -170,14 +192,12 @@ class Cache:
                 return f"node {info.node_name} has too little {self.table.names[column]} by now"
         return ""
 
-    def _enter(self, info: PodInfo, node_name: str, *, exclusive: bool) -> None:
+    def _enter(self, info: PodInfo, node_name: str) -> None:
         info.node_name = node_name
         self.by_node.setdefault(node_name, {})[info.uid] = info
         row = self.nodes.row_of.get(node_name, NO_ROW)
         if row != NO_ROW:
-            self._count(info, row, exclusive=exclusive)
-        elif exclusive:
-            raise InvariantError(f"{info.pod.key} is promised {node_name}, which does not exist")
+            self._count(info, row)
 
     def _leave(self, info: PodInfo) -> None:
         if info.node_name:
@@ -188,9 +208,9 @@ class Cache:
                 del self.by_node[info.node_name]
             info.node_name = ""
 
-    def _count(self, info: PodInfo, row: int, *, exclusive: bool) -> None:
+    def _count(self, info: PodInfo, row: int) -> None:
         for resource, ids in info.ids.items():
-            clashes = self.ledger.hold(row, info.uid, resource, ids, exclusive=exclusive)
+            clashes = self.ledger.hold(row, info.uid, resource, ids, exclusive=False)
             self.clashes += [(info.uid, info.node_name, device_id) for device_id in clashes]
         template = info.template
         self.nodes.use(row, template.columns, template.amounts, 1)
@@ -217,6 +237,9 @@ class Cache:
         return ClusterChange(Change.ROOM_FREED, info.row, resources, bool(template.host_ports))
 
 
+_NO_DEVICES = DeviceInventory((), 0, DeviceTopology((), ()))
+
+
 def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]:
     """The devices a bound pod's annotation names, and what is wrong with it ("" if nothing)."""
     text = (pod.metadata.annotations or {}).get(ALLOCATED_KEY)
@@ -229,6 +252,8 @@ def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]
 
 
 def _ids(allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    if len(allocation) == 1:  # the usual pod has one container with devices
+        return dict(next(iter(allocation.values())))
     merged: dict[str, tuple[str, ...]] = {}
     for sets in allocation.values():
         for resource, ids in sets.items():

@@ -19,7 +19,6 @@ from gangsched.core.group import Group, PodInfo
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
-from gangsched.errors import InvariantError
 from gangsched.model.devices import split_among_containers
 
 # Members with different templates compete; when the tightest-first order fails, others are tried.
@@ -152,25 +151,28 @@ def _place_batches(
                 for row, count in chosen:
                     trial.place(row, template, count)  # so that the reasons count what siblings take
                 return shortage
+        listed = [(r, n) for r, n in template.requests.items() if trial.device_free(r) is not None]
         waiting = iter(members)
         for row, count in chosen:
             for _, info in zip(range(count), waiting, strict=False):
-                placements.append(Placement(info, row, _reserve_devices(trial, row, template)))
+                placements.append(Placement(info, row, _reserve_devices(trial, row, template, listed)))
             trial.place(row, template, count)
         used += [row for row, _ in chosen if row not in used]
     return trial, placements
 
 
-def _reserve_devices(trial: Trial, row: int, template: PodTemplate) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Takes one member's devices on the trial; the best-linked set of what is free there."""
+def _reserve_devices(
+    trial: Trial, row: int, template: PodTemplate, listed: Sequence[tuple[str, int]]
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Takes one member's devices on the trial; the best-linked set of what is free there.
+
+    `listed` are the requests that some node has an inventory for; a node without one gives counts.
+    """
     allocation: dict[str, dict[str, tuple[str, ...]]] = {}
-    for resource, count in template.requests.items():
-        free = trial.device_free(resource)
-        if free is None or free[row] < 0:
-            continue
+    for resource, count in listed:
         inventory = trial.inventory(row, resource)
         if inventory is None:
-            raise InvariantError(f"node {trial.name(row)} counts devices of {resource} and lists none")
+            continue
         mask = inventory.topology.best_set(trial.device_mask(row, resource), count)
         trial.take_devices(row, resource, mask)
         for container, ids in split_among_containers(inventory, mask, template.demand(resource)).items():

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+Rows = IntArray | slice
+"""Which rows are asked about: some, or EVERYWHERE."""
+
+EVERYWHERE = slice(None)
 
 MAX_SCORE = 100.0
 
@@ -172,8 +176,13 @@ class CapacityPlugin(Protocol):
 
     name: str
 
-    def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray | None:
-        """int64[n_rows] >= 0: how many more pods of this template each node takes; None: no limit."""
+    def capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
+    ) -> IntArray | None:
+        """int64 >= 0 for each of `rows`: how many more pods of this template the node takes; None: no limit.
+
+        A row's answer depends on that row alone: answers are kept, and only rows that changed asked again.
+        """
         ...
 
     def reasons(
@@ -185,6 +194,10 @@ class CapacityPlugin(Protocol):
 
 @runtime_checkable
 class ScorePlugin(Protocol):
+    """A plugin may say `score_by_row = True`: a row's score depends on that row alone, so that scores are
+    kept and only rows that changed are asked again. Without it (normalised scores), all are asked each time.
+    """
+
     name: str
 
     def score(

@@ -23,6 +23,9 @@ NEVER_S = math.inf
 class MemberState(enum.Enum):
     """Where one pod of ours stands; exactly one of these from the moment the watch shows it."""
 
+    # Members are counted by state on every step; Enum's own hash is a call into Python.
+    __hash__ = object.__hash__
+
     GATED = "gated"
     PENDING = "pending"
     ASSUMED = "assumed"

@@ -17,6 +17,8 @@ from gangsched.model.resources import ResourceTable, parse_quantities
 
 CodeArray = npt.NDArray[np.int32]
 MISSING = -1
+# Who asks for changes less often than this many row changes is told to look at everything.
+_MAX_JOURNAL = 8192
 
 
 class LabelColumn:
@@ -52,6 +54,8 @@ class NodeTable:
         self.ports: dict[int, dict[HostPort, int]] = {}
         self.labels: dict[str, LabelColumn] = {}
         self.static_revision = 0
+        self.journal: list[int] = []
+        self.journal_start = 0
         self._free_rows: list[int] = []
 
     @property
@@ -98,6 +102,7 @@ class NodeTable:
         for name, amount in amounts.items():
             fresh[self.table.column(name)] = amount
         old = self.allocatable[:, row]
+        self._note(row)
         grown = frozenset(self.table.names[i] for i in np.nonzero(fresh > old)[0])
         self.allocatable[:, row] = fresh
         self.free[:, row] = fresh - self.used[:, row]
@@ -134,6 +139,7 @@ class NodeTable:
         row = self.row_of.pop(name, None)
         if row is None:
             return None
+        self._note(row)
         self.nodes[row] = None
         self.names[row] = ""
         self.live[row] = False
@@ -149,14 +155,16 @@ class NodeTable:
         self.static_revision += 1
         return row
 
-    def use(self, row: int, columns: list[int], amounts: list[int], sign: int) -> None:
-        """Adds (sign 1) or takes back (-1) a pod's requests."""
+    def use(self, row: int, columns: list[int], amounts: list[int], n_pods: int) -> None:
+        """Adds the requests of `n_pods` equal pods, or takes them back where it is negative."""
+        self._note(row)
         for column, amount in zip(columns, amounts, strict=True):
-            self.used[column, row] += sign * amount
-            self.free[column, row] -= sign * amount
+            self.used[column, row] += n_pods * amount
+            self.free[column, row] -= n_pods * amount
 
     def use_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
         """Counts host ports taken on the node."""
+        self._note(row)
         taken = self.ports.setdefault(row, {})
         for port in ports:
             count = taken.get(port, 0) + sign
@@ -177,6 +185,23 @@ class NodeTable:
                 if node is not None and name:
                     column.put(row, (node.metadata.labels or {}).get(key))
         return column
+
+    def changed_since(self, mark: int) -> IntArray | None:
+        """The rows that changed since journal_end was `mark`; None: too long ago to say."""
+        if mark < self.journal_start:
+            return None
+        return np.array(sorted(set(self.journal[mark - self.journal_start :])), dtype=np.int64)
+
+    @property
+    def journal_end(self) -> int:
+        """Moves with every change of any row."""
+        return self.journal_start + len(self.journal)
+
+    def _note(self, row: int) -> None:
+        self.journal.append(row)
+        if len(self.journal) > _MAX_JOURNAL:
+            del self.journal[: _MAX_JOURNAL // 2]
+            self.journal_start += _MAX_JOURNAL // 2
 
     def _grow(self) -> None:
         more = self.capacity

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from gangsched.core.framework import (
+    EVERYWHERE,
     MAX_SCORE,
     SUCCESS,
     BoolArray,
@@ -27,20 +28,23 @@ from gangsched.core.framework import (
     PreEnqueuePlugin,
     PreFilterPlugin,
     QueueSortPlugin,
+    Rows,
     ScorePlugin,
     Status,
 )
 from gangsched.core.group import Group
-from gangsched.core.snapshot import ClusterView
+from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
 from gangsched.errors import GangschedError
 from gangsched.model.objects import Pod
 
 T = TypeVar("T")
 P = ParamSpec("P")
-# A cluster has a few hundred templates at a time; beyond this the masks are dropped and made anew.
-_MAX_MASKS = 2000
+# What is kept per template may take this much of each kind; beyond it all is dropped and made anew.
+_MAX_KEPT_BYTES = 32 * 2**20
 NO_LIMIT = 2**62
+# Asking for a few rows is cheaper than keeping scores of all up to date.
+_FEW_ROWS = 16
 
 
 class PluginError(GangschedError):
@@ -49,6 +53,27 @@ class PluginError(GangschedError):
     def __init__(self, plugin: str, point: str, problem: str) -> None:
         self.plugin = plugin
         super().__init__(f"plugin {plugin} failed in {point}: {problem}")
+
+
+class _Kept:
+    """Capacities of one template, right up to `mark` of the journal, under one mask."""
+
+    __slots__ = ("mark", "mask", "values")
+
+    def __init__(self, mask: BoolArray, values: IntArray, mark: int) -> None:
+        self.mask = mask
+        self.values = values
+        self.mark = mark
+
+
+class _KeptScores:
+    """Scores of one template by one plugin, right up to `mark` of the journal."""
+
+    __slots__ = ("mark", "values")
+
+    def __init__(self, values: FloatArray, mark: int) -> None:
+        self.values = values
+        self.mark = mark
 
 
 class Profile:
@@ -78,6 +103,8 @@ class Profile:
         everyone += [plugin for plugin, _ in scores]
         self._by_name: dict[str, Plugin] = {plugin.name: plugin for plugin in everyone}
         self._masks: dict[int, tuple[int, BoolArray]] = {}
+        self._capacities: dict[int, _Kept] = {}
+        self._scores: dict[tuple[str, int], _KeptScores] = {}
 
     def run_pre_enqueue(self, pod: Pod) -> Status:
         """The first "no" gates the pod."""
@@ -105,7 +132,7 @@ class Profile:
             if own is not None:
                 _check_shape(plugin.name, "Filter", own, mask.shape, np.bool_)
                 mask &= own
-        if len(self._masks) > _MAX_MASKS:
+        if len(self._masks) > _n_kept(view.n_rows):
             self._masks.clear()
         self._masks[template.serial] = (view.static_revision, mask)
         return mask
@@ -115,32 +142,98 @@ class Profile:
         return bool(self.feasible(CycleState(), template, view)[row])
 
     def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
-        """How many more pods of this template each node takes, infeasible nodes 0. Shape: int64[n_rows]."""
+        """How many more pods of this template each node takes, infeasible nodes 0. Shape: int64[n_rows].
+
+        Not to be written to: the cache's own answer is kept, and only rows that changed are asked again.
+        """
         mask = self.feasible(state, template, view)
+        kept = self._capacities.get(template.serial)
+        mark = view.journal_end
+        changed = view.changed_since(kept.mark) if kept is not None and kept.mask is mask else None
+        if kept is None or changed is None or len(changed) * 4 > len(mask):
+            base = view.base() if isinstance(view, Trial) else view
+            kept = _Kept(mask, self._ask_capacity(state, template, base, mask, EVERYWHERE), mark)
+            if len(self._capacities) > _n_kept(view.n_rows):
+                self._capacities.clear()
+            self._capacities[template.serial] = kept
+        elif len(changed):
+            base = view.base() if isinstance(view, Trial) else view
+            kept.values[changed] = self._ask_capacity(state, template, base, mask, changed)
+            kept.mark = mark
+        if isinstance(view, Trial) and view.touched:
+            mine = kept.values.copy()
+            touched = np.fromiter(view.touched, dtype=np.int64)
+            mine[touched] = self._ask_capacity(state, template, view, mask, touched)
+            return mine
+        return kept.values
+
+    def _ask_capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, mask: BoolArray, rows: Rows
+    ) -> IntArray:
+        feasible = mask[rows]
         total: IntArray | None = None
         for plugin in self.capacities:
-            own = _guarded(plugin.name, "Filter", plugin.capacity, state, template, view)
+            own = _guarded(plugin.name, "Filter", plugin.capacity, state, template, view, rows)
             if own is not None:
-                _check_shape(plugin.name, "Filter", own, mask.shape, np.integer)
+                _check_shape(plugin.name, "Filter", own, feasible.shape, np.integer)
                 total = own if total is None else np.minimum(total, own)
         if total is None:
-            total = np.full(mask.shape, NO_LIMIT, dtype=np.int64)
-        return np.where(mask, total, 0)
+            total = np.full(feasible.shape, NO_LIMIT, dtype=np.int64)
+        return np.where(feasible, total, 0)
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """Weighted sum of all Score plugins for `rows`; None when none has anything to say."""
+        """Weighted sum of all Score plugins for `rows`; None when none has anything to say.
+
+        Rows that a Trial has placed on are scored as the cache has them: a gang's own opened nodes are
+        chosen before scores are asked for.
+        """
         total: FloatArray | None = None
         for plugin, weight in self.scores:
-            own = _guarded(plugin.name, "Score", plugin.score, state, template, view, rows)
-            if own is None:
-                continue
-            _check_shape(plugin.name, "Score", own, rows.shape, np.floating)
-            if not np.all((own >= 0.0) & (own <= MAX_SCORE)):  # NaN fails both
-                raise PluginError(plugin.name, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
-            total = own * weight if total is None else total + own * weight
+            if getattr(plugin, "score_by_row", False) and len(rows) > _FEW_ROWS:
+                own: FloatArray | None = self._kept_scores(plugin, state, template, view)[rows]
+            else:
+                own = self._ask_score(plugin, state, template, view, rows)
+            if own is not None:
+                total = own * weight if total is None else total + own * weight
         return total
+
+    def _kept_scores(
+        self, plugin: ScorePlugin, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> FloatArray:
+        key = (plugin.name, template.serial)
+        kept = self._scores.get(key)
+        base = view.base() if isinstance(view, Trial) else view
+        mark = view.journal_end
+        changed = view.changed_since(kept.mark) if kept is not None else None
+        if (
+            kept is None
+            or changed is None
+            or len(kept.values) != view.n_rows
+            or len(changed) * 4 > view.n_rows
+        ):
+            everywhere = np.arange(view.n_rows)
+            values = self._ask_score(plugin, state, template, base, everywhere)
+            kept = _KeptScores(np.zeros(view.n_rows) if values is None else values, mark)
+            if len(self._scores) > _n_kept(view.n_rows):
+                self._scores.clear()
+            self._scores[key] = kept
+        elif len(changed):
+            values = self._ask_score(plugin, state, template, base, changed)
+            kept.values[changed] = 0.0 if values is None else values
+            kept.mark = mark
+        return kept.values
+
+    def _ask_score(
+        self, plugin: ScorePlugin, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        own = _guarded(plugin.name, "Score", plugin.score, state, template, view, rows)
+        if own is not None:
+            _check_shape(plugin.name, "Score", own, rows.shape, np.floating)
+            if len(own) and not (own.min() >= 0.0 and own.max() <= MAX_SCORE):  # NaN fails both
+                raise PluginError(plugin.name, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
+        return own
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
@@ -194,6 +287,10 @@ class Profile:
             if change.what & plugin.cured_by and plugin.cures(change, template, view):
                 return True
         return False
+
+
+def _n_kept(n_rows: int) -> int:
+    return max(8, _MAX_KEPT_BYTES // (8 * max(n_rows, 1)))
 
 
 def _guarded(plugin: str, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -62,6 +62,19 @@ class ClusterView:
         """Moves whenever a node appears, goes, or changes labels, taints or spec.unschedulable."""
         return self._nodes.static_revision
 
+    @property
+    def journal_end(self) -> int:
+        """Moves with every change of any node row of the cache."""
+        return self._nodes.journal_end
+
+    def changed_since(self, mark: int) -> IntArray | None:
+        """Rows of the cache that changed since journal_end was `mark`; None: too long ago to say."""
+        return self._nodes.changed_since(mark)
+
+    def base(self) -> ClusterView:
+        """The cache as it is, without what a Trial has placed."""
+        return ClusterView(self._nodes, self._ledger)
+
     def name(self, row: int) -> str:
         return self._nodes.names[row]
 
@@ -102,34 +115,60 @@ class ClusterView:
 
 
 class Trial(ClusterView):
-    """A copy to place pods on, thrown away or made real by the cache (assume)."""
+    """A copy to place pods on, thrown away or made real by the cache (assume).
 
-    __slots__ = ("_device_free", "_free", "_masks", "_ports")
+    Placements are noted, and written into a copy of a column when somebody reads that column: a gang of
+    one template, the usual case, never copies anything.
+    """
+
+    __slots__ = ("_device_free", "_free", "_masks", "_placed", "_ports", "_taken", "touched")
 
     def __init__(self, view: ClusterView) -> None:
         super().__init__(view._nodes, view._ledger)
-        self._free: dict[int, IntArray] = {}
-        self._device_free: dict[str, IntArray] = {}
+        self.touched: dict[int, None] = {}
+        self._placed: list[tuple[int, PodTemplate, int]] = []
+        self._taken: list[tuple[int, str, int]] = []
+        self._free: dict[int, tuple[int, IntArray]] = {}
+        self._device_free: dict[str, tuple[int, IntArray]] = {}
         self._masks: dict[tuple[int, str], int] = {}
         self._ports: dict[int, dict[HostPort, int]] | None = None
 
     def fork(self) -> Trial:
         """A second trial that starts from this one; neither sees what the other does from now on."""
         other = Trial(self)
-        other._free = {column: own.copy() for column, own in self._free.items()}
-        other._device_free = {resource: own.copy() for resource, own in self._device_free.items()}
+        other.touched = dict(self.touched)
+        other._placed = list(self._placed)
+        other._taken = list(self._taken)
         other._masks = dict(self._masks)
         if self._ports is not None:
             other._ports = {row: dict(taken) for row, taken in self._ports.items()}
         return other
 
     def free(self, column: int) -> IntArray:
-        found = self._free.get(column)
-        return super().free(column) if found is None else found
+        if not self._placed:
+            return super().free(column)
+        done, mine = self._free.get(column, (0, None))
+        if mine is None:
+            mine = super().free(column).copy()
+        for row, template, count in self._placed[done:]:
+            for own, amount in zip(template.columns, template.amounts, strict=True):
+                if own == column:
+                    mine[row] -= amount * count
+        self._free[column] = (len(self._placed), mine)
+        return mine
 
     def device_free(self, resource: str) -> IntArray | None:
-        found = self._device_free.get(resource)
-        return super().device_free(resource) if found is None else found
+        shared = super().device_free(resource)
+        if shared is None or not self._taken:
+            return shared
+        done, mine = self._device_free.get(resource, (0, None))
+        if mine is None:
+            mine = shared.copy()
+        for row, own, count in self._taken[done:]:
+            if own == resource:
+                mine[row] -= count
+        self._device_free[resource] = (len(self._taken), mine)
+        return mine
 
     def device_mask(self, row: int, resource: str) -> int:
         found = self._masks.get((row, resource))
@@ -140,11 +179,8 @@ class Trial(ClusterView):
 
     def place(self, row: int, template: PodTemplate, count: int = 1) -> None:
         """Takes room and ports for `count` pods of one template; devices are taken by take_devices."""
-        for column, amount in zip(template.columns, template.amounts, strict=True):
-            mine = self._free.get(column)
-            if mine is None:
-                mine = self._free[column] = super().free(column).copy()
-            mine[row] -= amount * count
+        self.touched[row] = None
+        self._placed.append((row, template, count))
         if template.host_ports:
             if self._ports is None:
                 self._ports = {r: dict(taken) for r, taken in super().ports().items()}
@@ -155,10 +191,4 @@ class Trial(ClusterView):
     def take_devices(self, row: int, resource: str, mask: int) -> None:
         """Marks devices as taken; the caller has checked that they are free."""
         self._masks[row, resource] = self.device_mask(row, resource) & ~mask
-        mine = self._device_free.get(resource)
-        if mine is None:
-            shared = super().device_free(resource)
-            if shared is None:
-                return
-            mine = self._device_free[resource] = shared.copy()
-        mine[row] -= mask.bit_count()
+        self._taken.append((row, resource, mask.bit_count()))

@@ -29,7 +29,7 @@ class World:
     ) -> None:
         self.profiles = profiles
         self.settings = settings
-        self.cache = Cache(node_capacity=node_capacity)
+        self.cache = Cache(node_capacity=node_capacity, invalid_inventory=settings.invalid_inventory)
         self.groups: dict[GroupKey, Group] = {}
         self.now_s = 0.0
         self.effects: list[Effect] = []

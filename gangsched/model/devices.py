@@ -15,7 +15,7 @@ import msgspec
 
 from gangsched.errors import ParseError
 from gangsched.model.objects import Container, PodSpec
-from gangsched.model.resources import container_requests
+from gangsched.model.resources import container_requests, is_extended
 
 INVENTORY_KEY = "gangsched.io/devices"
 ALLOCATED_KEY = "gangsched.io/allocated-devices"
@@ -125,15 +125,21 @@ class DeviceInventory:
 
     def ids_of(self, mask: int) -> tuple[str, ...]:
         """The IDs of a bit mask, in index order."""
-        return tuple(device_id for i, device_id in enumerate(self.ids) if mask >> i & 1)
+        if mask & (mask - 1) == 0:  # one device, the usual pod
+            return (self.ids[mask.bit_length() - 1],) if mask else ()
+        return tuple([device_id for i, device_id in enumerate(self.ids) if mask >> i & 1])
 
 
 _inventory_decoder = msgspec.json.Decoder(dict[str, list[_WireDevice]])
+_encode = msgspec.json.Encoder().encode
 _allocation_decoder = msgspec.json.Decoder(dict[str, dict[str, tuple[str, ...]]])
 
 
 def parse_inventory(text: str) -> dict[str, DeviceInventory]:
-    """Reads a node's `gangsched.io/devices`. Raises: ParseError (not JSON, duplicate or overlong IDs)."""
+    """Reads a node's `gangsched.io/devices`.
+
+    Raises: ParseError (not JSON, duplicate or overlong IDs, a resource that has no devices such as cpu).
+    """
     try:
         wire = _inventory_decoder.decode(text)
     except msgspec.MsgspecError as error:
@@ -142,6 +148,10 @@ def parse_inventory(text: str) -> dict[str, DeviceInventory]:
 
 
 def _inventory(resource: str, devices: list[_WireDevice]) -> DeviceInventory:
+    if not is_extended(resource):
+        raise ParseError(
+            f"{resource[:80]!r} is not an extended resource, as nvidia.com/gpu is", field=INVENTORY_KEY
+        )
     if len(devices) > MAX_DEVICES:
         raise ParseError(
             f"{resource} lists {len(devices)} devices, at most {MAX_DEVICES}", field=INVENTORY_KEY
@@ -209,16 +219,11 @@ def allocation_annotations(allocation: Allocation) -> dict[str, str]:
     """The annotations that carry an allocation in the Binding; empty when there is nothing to say."""
     if not allocation:
         return {}
-    by_resource: dict[str, list[str]] = {}
+    first = next(iter(next(iter(allocation.values()))))
+    visible: dict[str, None] = {}
     for sets in allocation.values():
-        for resource, ids in sets.items():
-            known = by_resource.setdefault(resource, [])
-            known.extend(device_id for device_id in ids if device_id not in known)
-    first = next(iter(by_resource.values()))
-    return {
-        ALLOCATED_KEY: msgspec.json.encode(allocation).decode(),
-        VISIBLE_KEY: ",".join(first),
-    }
+        visible.update(dict.fromkeys(sets.get(first, ())))
+    return {ALLOCATED_KEY: _encode(allocation).decode(), VISIBLE_KEY: ",".join(visible)}
 
 
 def device_demand(spec: PodSpec, resource: str) -> tuple[tuple[str, int, bool], ...]:

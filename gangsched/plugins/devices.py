@@ -10,7 +10,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gangsched.core.framework import BoolArray, Change, ClusterChange, CycleState, IntArray
+from gangsched.core.framework import (
+    EVERYWHERE,
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    IntArray,
+    Rows,
+)
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
 
@@ -24,9 +32,12 @@ class Devices:
     name = "Devices"
     cured_by = Change.NODE_ADDED | Change.NODE_DEVICES | Change.ROOM_FREED
 
-    def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray | None:
+    def capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
+    ) -> IntArray | None:
         total: IntArray | None = None
-        for _, amount, free in _asked(template, view):
+        for _, amount, everywhere in _asked(template, view):
+            free = everywhere[rows]
             own: IntArray = free if amount == 1 else free // amount
             own = np.where(free < 0, NO_LIMIT, own)
             total = own if total is None else np.minimum(total, own)

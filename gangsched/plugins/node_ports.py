@@ -10,7 +10,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gangsched.core.framework import BoolArray, Change, ClusterChange, CycleState, IntArray
+from gangsched.core.framework import (
+    EVERYWHERE,
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    IntArray,
+    Rows,
+)
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import HostPort, PodTemplate, ports_conflict
 
@@ -23,7 +31,9 @@ class NodePorts:
     name = "NodePorts"
     cured_by = Change.NODE_ADDED | Change.ROOM_FREED
 
-    def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray | None:
+    def capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
+    ) -> IntArray | None:
         if not template.host_ports:
             return None
         room = np.ones(view.n_rows, dtype=np.int64)
@@ -32,7 +42,7 @@ class NodePorts:
         for row, taken in view.ports().items():
             if _conflict(template.host_ports, taken):
                 room[row] = 0
-        return room
+        return room[rows]
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView

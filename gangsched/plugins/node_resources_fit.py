@@ -16,12 +16,21 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import BoolArray, Change, ClusterChange, CycleState, FloatArray, IntArray
+from gangsched.core.framework import (
+    EVERYWHERE,
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    FloatArray,
+    IntArray,
+    Rows,
+)
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
 from gangsched.errors import ParseError
 from gangsched.model.objects import Container, PodSpec, ResourceRequirements
-from gangsched.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, pod_requests
+from gangsched.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, pod_requests
 
 StrategyType = Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
 
@@ -103,6 +112,7 @@ class NodeResourcesFit:
 
     name = "NodeResourcesFit"
     cured_by = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.ROOM_FREED
+    score_by_row = True
 
     def __init__(self, args: Args | None = None) -> None:
         args = args or Args()
@@ -115,10 +125,12 @@ class NodeResourcesFit:
         self._least = strategy.type == "LeastAllocated"
         self._scoring: dict[int, tuple[PodTemplate, list[tuple[int, int, int]]]] = {}
 
-    def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray | None:
+    def capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
+    ) -> IntArray | None:
         total: IntArray | None = None
         for _, column, amount in self._asked(template):
-            free = view.free(column)
+            free = view.free(column)[rows]
             own = free if amount == 1 else free // amount
             total = own if total is None else np.minimum(total, own)
         # Free room is below zero where others overcommit.
@@ -196,11 +208,6 @@ class NodeResourcesFit:
             self._scoring.clear()
         self._scoring[template.serial] = (template, scored)
         return scored
-
-
-def is_extended(name: str) -> bool:
-    """A resource of a device plugin or an operator: has a domain, and not Kubernetes' own."""
-    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
 def _scoring_requests(template: PodTemplate) -> Mapping[str, int]:
