@@ -41,7 +41,10 @@ LIGHTWEIGHT = "lightweight"
 
 MAX_MEMBERS = 100_000
 MAX_START_TOGETHER = 64
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
+# Nine digits a part: a number that no float holds must not get as far as arithmetic.
+_DURATION = re.compile(
+    r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)s)?|(?P<bare>[0-9]{1,9})"
+)
 
 
 class GroupKey(NamedTuple):
@@ -156,6 +159,10 @@ def group_from_object(dialect: str, api_version: str, item: CustomObject) -> Pod
         "status": item.status or {},
     }
     numbers.update(read(spec))
+    if total_count and total_count < numbers["min_count"]:
+        raise ParseError(
+            f"{total_count} is less than the group's number, {numbers['min_count']}", field=TOTAL_MEMBERS_KEY
+        )
     return PodGroup(key, **numbers)
 
 
@@ -188,7 +195,7 @@ def _coscheduling_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _count(value: object, field: str, *, at_least: int = 1) -> int:
     text = str(value)
-    if not re.fullmatch(r"\d{1,9}", text) or not at_least <= int(text) <= MAX_MEMBERS:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not at_least <= int(text) <= MAX_MEMBERS:
         raise ParseError(f"{text[:80]!r} is not a whole number from {at_least} to {MAX_MEMBERS}", field=field)
     return int(text)
 
@@ -221,14 +228,11 @@ def parse_duration_s(text: str, field: str) -> float:
 
     Raises: ParseError, also for zero.
     """
-    if text.isdecimal():
-        seconds = float(text[:12])
-    else:
-        match = _DURATION.fullmatch(text)
-        if not text or match is None:
-            raise ParseError(f"{text[:80]!r} is not a duration; examples: 90s, 5m, 1h30m", field=field)
-        hours, minutes, rest = match.groups()
-        seconds = int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(rest or 0)
+    match = _DURATION.fullmatch(text)
+    if not text or match is None:
+        raise ParseError(f"{text[:80]!r} is not a duration; examples: 90s, 5m, 1h30m", field=field)
+    hours, minutes, rest, bare = match.groups()
+    seconds = int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(rest or bare or 0)
     if seconds <= 0:
         raise ParseError(f"{text[:80]!r} is not a positive duration", field=field)
     return seconds

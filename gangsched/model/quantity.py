@@ -12,7 +12,9 @@ from functools import lru_cache
 
 from gangsched.errors import ParseError
 
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)")
+_QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,3})|([numkMGTPE]|[KMGTPE]i)?)"
+)
 
 _SUFFIX: dict[str, Decimal] = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
@@ -37,7 +39,7 @@ def _parse(text: str) -> Decimal:
 @lru_cache(maxsize=16384)
 def to_int(text: str) -> int:
     """Whole units, rounded up (bytes, devices, pods). Raises: ParseError."""
-    if text.isdecimal() and len(text) < 18:
+    if text.isascii() and text.isdecimal() and len(text) < 18:
         return int(text)
     return _clamp(_parse(text))
 

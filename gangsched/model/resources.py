@@ -3,7 +3,7 @@
 Units: cpu in thousandths, everything else in whole units (bytes, devices, pods). The sum over containers
 follows k8s.io/component-helpers `resource/helpers.go` (PodRequests): sidecars are init containers with
 restartPolicy Always; the peak of the init phase is compared with the running phase per resource;
-pod-level requests replace the sum where they are given; overhead is added.
+pod-level requests (of cpu, memory and huge pages) replace the sum; overhead is added.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ CPU = "cpu"
 MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
+HUGE_PAGES = "hugepages-"
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 # Volcano caps at 256 kinds, kube-scheduler has no cap; a cluster we have seen has under 40.
 MAX_RESOURCES = 1024
@@ -58,6 +59,14 @@ class ResourceTable:
         for column, amount in columns:
             row[column] = amount
         return row
+
+
+def is_extended(name: str) -> bool:
+    """A resource of a device plugin or an operator: it has a domain, and not Kubernetes' own.
+
+    Source: kubernetes `pkg/apis/core/v1/helper/helpers.go`, IsExtendedResourceName.
+    """
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
 def parse_quantities(quantities: Quantities | None) -> dict[str, int]:
@@ -107,7 +116,9 @@ def pod_requests(spec: PodSpec) -> dict[str, int]:
             _max(init_peak, at_once)
     _max(running, init_peak)
     if spec.resources is not None:
-        running.update(parse_quantities(spec.resources.requests))
+        for name, amount in parse_quantities(spec.resources.requests).items():
+            if name in (CPU, MEMORY) or name.startswith(HUGE_PAGES):
+                running[name] = amount
     _add(running, parse_quantities(spec.overhead))
     for name, amount in running.items():
         if amount < 0:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gangsched.core.framework import Change, ClusterChange
 from gangsched.core.snapshot import Trial
-from gangsched.plugins.node_resources_fit import Args, NodeResourcesFit, is_extended
+from gangsched.model.resources import is_extended
+from gangsched.plugins.node_resources_fit import Args, NodeResourcesFit
 from tests.plugins.build import GPU, Cluster, node, pod
 
 GI = 2**30
