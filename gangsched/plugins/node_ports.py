@@ -36,10 +36,14 @@ class NodePorts:
     ) -> IntArray | None:
         if not template.host_ports:
             return None
+        ports = view.ports()
+        if not isinstance(rows, slice):
+            free = (not _conflict(template.host_ports, ports.get(int(row), {})) for row in rows)
+            return np.fromiter(free, dtype=np.int64, count=len(rows))
         room = np.ones(view.n_rows, dtype=np.int64)
         # Only over rows that have host ports in use; nodes are visited by Python, pods with host ports
         # are few and never the bulk of a gang.
-        for row, taken in view.ports().items():
+        for row, taken in ports.items():
             if _conflict(template.host_ports, taken):
                 room[row] = 0
         return room[rows]

@@ -37,6 +37,9 @@ def test_one_pod_a_node_and_none_where_the_port_is_taken() -> None:
     room = plugin.capacity(cluster.state, template, cluster.view)
     assert room is not None
     assert room.tolist() == [1, 0, 1]
+    some = plugin.capacity(cluster.state, template, cluster.view, cluster.rows(["udp", "taken"]))
+    assert some is not None
+    assert some.tolist() == [1, 0]
     ((reason, rows),) = plugin.reasons(cluster.state, template, cluster.view)
     assert reason == "node(s) didn't have free ports for the requested pod ports"
     assert cluster.names(rows) == ["taken"]
