@@ -40,7 +40,7 @@ class Cache:
         self._invalid_inventory = invalid_inventory
         self.table = ResourceTable()
         self.nodes = NodeTable(self.table, capacity=node_capacity)
-        self.ledger = DeviceLedger(node_capacity)
+        self.ledger = DeviceLedger(node_capacity, self.nodes.note)
         self.view = ClusterView(self.nodes, self.ledger)
         self.pods: dict[str, PodInfo] = {}
         self.by_node: dict[str, dict[str, PodInfo]] = {}
@@ -66,12 +66,15 @@ class Cache:
         row = self.nodes.row_for(name)
         if self.nodes.capacity > self.ledger.capacity:
             self.ledger.grow(self.nodes.capacity)
+        n_names = len(self.table)
         try:
             changes = self.nodes.put(row, node)
         except ParseError as error:
             if known is None:
                 self.nodes.remove(name)
             return [], f"status.allocatable: {error}"
+        if len(self.table) > n_names:
+            self._learn_names()
         problem = self._put_inventory(row, node, known, changes)
         if known is None:
             for info in self.by_node.get(name, {}).values():
@@ -87,8 +90,6 @@ class Cache:
         if text is not None:
             try:
                 inventories = parse_inventory(text)
-                for resource in inventories:
-                    self.table.column(resource)
             except ParseError as error:
                 problem = str(error)
                 if self._invalid_inventory == "nothing":
@@ -100,6 +101,23 @@ class Cache:
         if gained:
             changes.append(ClusterChange(Change.NODE_DEVICES, row, gained))
         return problem
+
+    def _learn_names(self) -> None:
+        """A node offers a resource that nobody had: pods that ask for it are counted by it from now on."""
+        for template in self._templates.values():
+            self._resolve(template)
+        for info in (*self.pods.values(), *self.nominated.values()):
+            self._resolve(info.template)
+
+    def _resolve(self, template: PodTemplate) -> None:
+        if not any(name in self.table for name in template.missing):
+            return
+        counted = [info for info in self.pods.values() if info.template is template and info.row != NO_ROW]
+        for info in counted:
+            self.nodes.use(info.row, template.columns, template.amounts, -1)
+        template.resolve(self.table)
+        for info in counted:
+            self.nodes.use(info.row, template.columns, template.amounts, 1)
 
     def _inventories(self, row: int) -> dict[str, DeviceInventory]:
         found = {}
@@ -130,7 +148,6 @@ class Cache:
                 self._templates.clear()
             self._serial += 1
             template = self._templates[key] = PodTemplate(pod, self.table, self._serial)
-            self.nodes.fit_columns()
         return template
 
     def place(

@@ -64,6 +64,7 @@ class _Shortage(msgspec.Struct, gc=False):
     n_placed: int
     n_wanted: int
     trial: Trial
+    templates: list[PodTemplate]
 
 
 _Batch = tuple[PodTemplate, list[PodInfo]]
@@ -146,7 +147,7 @@ def _place_batches(
         if n_placed < len(members):
             n_left -= len(members) - n_placed
             if shortage is None:
-                shortage = _Shortage(demand, template, n_placed, len(members), trial)
+                shortage = _Shortage(demand, template, n_placed, len(members), trial, [t for t, _ in batches])
             if n_left < demand.n_needed:
                 for row, count in chosen:
                     trial.place(row, template, count)  # so that the reasons count what siblings take
@@ -351,7 +352,8 @@ def _explain(shortage: _Shortage, state: CycleState) -> FitError:
         fit = group.n_bound + group.n_assumed + _n_fit(shortage)
         member = unplaced.pod.metadata.name
         sentence = f"gang {group.key}: {fit} of {wanted} fit; member {member}: {sentence}"
-    rejected = tuple((plugin, template) for plugin in plugins) or ((GANG, None),)
+    # Room that helps only a sibling may let that one move away: any of the templates may be the cure.
+    rejected = tuple((plugin, each) for plugin in plugins for each in shortage.templates) or ((GANG, None),)
     return FitError(group, sentence, rejected)
 
 

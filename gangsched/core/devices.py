@@ -7,7 +7,7 @@ comes back under a live pod is not handed out twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -50,11 +50,12 @@ class DeviceColumn:
 
 
 class DeviceLedger:
-    """Who holds what. Rows are the cache's node rows."""
+    """Who holds what. Rows are the cache's node rows; `note` is told of every row that changes."""
 
-    __slots__ = ("capacity", "columns")
+    __slots__ = ("_note", "capacity", "columns")
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, note: Callable[[int], None]) -> None:
+        self._note = note
         self.capacity = capacity
         self.columns: dict[str, DeviceColumn] = {}
 
@@ -164,6 +165,6 @@ class DeviceLedger:
             column = self.columns[resource] = DeviceColumn(self.capacity)
         return column
 
-    @staticmethod
-    def _publish(column: DeviceColumn, row: int, node: _NodeDevices) -> None:
+    def _publish(self, column: DeviceColumn, row: int, node: _NodeDevices) -> None:
+        self._note(row)
         column.free[row] = NO_INVENTORY if node.inventory is None else node.free.bit_count()

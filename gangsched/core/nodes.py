@@ -17,6 +17,9 @@ from gangsched.model.resources import ResourceTable, parse_quantities
 
 CodeArray = npt.NDArray[np.int32]
 MISSING = -1
+# Selectors come from users: past this many keys the columns are dropped and built anew as asked for.
+_MAX_LABELS = 256
+_MAX_TAINT_CLASSES = 4096
 # Who asks for changes less often than this many row changes is told to look at everything.
 _MAX_JOURNAL = 8192
 
@@ -102,7 +105,7 @@ class NodeTable:
         for name, amount in amounts.items():
             fresh[self.table.column(name)] = amount
         old = self.allocatable[:, row]
-        self._note(row)
+        self.note(row)
         grown = frozenset(self.table.names[i] for i in np.nonzero(fresh > old)[0])
         self.allocatable[:, row] = fresh
         self.free[:, row] = fresh - self.used[:, row]
@@ -119,6 +122,8 @@ class NodeTable:
                 column.put(row, (node.metadata.labels or {}).get(key))
         if taints_changed:
             taints = tuple(node.spec.taints or ())
+            if len(self.taint_classes) >= _MAX_TAINT_CLASSES:
+                self._recode_taints()
             self.taint_class[row] = self.taint_classes.setdefault(taints, len(self.taint_classes))
             self.unschedulable[row] = node.spec.unschedulable
         if is_new or labels_changed or taints_changed:
@@ -139,7 +144,7 @@ class NodeTable:
         row = self.row_of.pop(name, None)
         if row is None:
             return None
-        self._note(row)
+        self.note(row)
         self.nodes[row] = None
         self.names[row] = ""
         self.live[row] = False
@@ -157,14 +162,14 @@ class NodeTable:
 
     def use(self, row: int, columns: list[int], amounts: list[int], n_pods: int) -> None:
         """Adds the requests of `n_pods` equal pods, or takes them back where it is negative."""
-        self._note(row)
+        self.note(row)
         for column, amount in zip(columns, amounts, strict=True):
             self.used[column, row] += n_pods * amount
             self.free[column, row] -= n_pods * amount
 
     def use_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
         """Counts host ports taken on the node."""
-        self._note(row)
+        self.note(row)
         taken = self.ports.setdefault(row, {})
         for port in ports:
             count = taken.get(port, 0) + sign
@@ -178,7 +183,9 @@ class NodeTable:
     def label_column(self, key: str) -> LabelColumn:
         """The codes of one label key, built on the first ask and kept up to date from then on."""
         column = self.labels.get(key)
-        if column is None:
+        if column is None or len(column.values) > 4 * self.capacity:
+            if len(self.labels) >= _MAX_LABELS:
+                self.labels.clear()
             column = self.labels[key] = LabelColumn(self.capacity)
             for name, row in self.row_of.items():
                 node = self.nodes[row]
@@ -197,11 +204,21 @@ class NodeTable:
         """Moves with every change of any row."""
         return self.journal_start + len(self.journal)
 
-    def _note(self, row: int) -> None:
+    def note(self, row: int) -> None:
+        """Something that a template's capacity or score on this row depends on has changed."""
         self.journal.append(row)
         if len(self.journal) > _MAX_JOURNAL:
             del self.journal[: _MAX_JOURNAL // 2]
             self.journal_start += _MAX_JOURNAL // 2
+
+    def _recode_taints(self) -> None:
+        """Forgets taints that no node has any more."""
+        self.taint_classes = {(): 0}
+        for row in self.row_of.values():
+            node = self.nodes[row]
+            taints = tuple((node.spec.taints if node else None) or ())
+            self.taint_class[row] = self.taint_classes.setdefault(taints, len(self.taint_classes))
+        self.static_revision += 1
 
     def _grow(self) -> None:
         more = self.capacity

@@ -57,9 +57,9 @@ def signature(pod: Pod) -> bytes:
 class PodTemplate:
     """What plugins see of a pod.
 
-    columns/amounts: the non-zero requests as parallel arrays into the resource columns; requests: the same
-    by name. device_resources: names that may be devices (extended resources), whether a node has an
-    inventory for them or not.
+    requests: the non-zero requests by name. names/columns/amounts: those of them that some node has had, as
+    parallel lists into the resource columns. missing: the others; columns are made for what nodes offer,
+    never for what pods ask, so that nobody can fill the table with invented names.
     """
 
     __slots__ = (
@@ -67,6 +67,8 @@ class PodTemplate:
         "amounts",
         "columns",
         "host_ports",
+        "missing",
+        "names",
         "namespace",
         "problem",
         "requests",
@@ -84,10 +86,16 @@ class PodTemplate:
         except ParseError as error:
             self.problem = f"spec.containers.resources: {error}"
             self.requests = {PODS: 1}
-        self.columns: list[int] = [table.column(name) for name in self.requests]
-        self.amounts: list[int] = list(self.requests.values())
+        self.resolve(table)
         self.host_ports: tuple[HostPort, ...] = tuple(sorted(_host_ports(pod.spec)))
         self._demand: dict[str, tuple[tuple[str, int, bool], ...]] = {}
+
+    def resolve(self, table: ResourceTable) -> None:
+        """Looks the requests up again; what counts this template by column must be counted anew around it."""
+        self.names: list[str] = [name for name in self.requests if name in table]
+        self.columns: list[int] = [table.column(name) for name in self.names]
+        self.amounts: list[int] = [self.requests[name] for name in self.names]
+        self.missing: tuple[str, ...] = tuple(name for name in self.requests if name not in table)
 
     def demand(self, resource: str) -> tuple[tuple[str, int, bool], ...]:
         """Who among the containers asks for devices of `resource` (model.devices.device_demand)."""
@@ -98,9 +106,10 @@ class PodTemplate:
 
 
 def _host_ports(spec: PodSpec) -> set[HostPort]:
-    """Ports the pod takes on its node; sidecars count, plain init containers too (as kube-scheduler 1.36)."""
+    """Ports the pod takes on its node, sidecars included. Source: kube-scheduler 1.37, GetHostPorts."""
     ports: set[HostPort] = set()
-    for container in (*(spec.init_containers or ()), *spec.containers):
+    sidecars = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
+    for container in (*sidecars, *spec.containers):
         for port in container.ports or ():
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number > 0:

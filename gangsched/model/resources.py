@@ -42,6 +42,9 @@ class ResourceTable:
     def __len__(self) -> int:
         return len(self.names)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._column
+
     def column(self, name: str) -> int:
         """The column of `name`, new if need be. Raises: ParseError beyond MAX_RESOURCES names."""
         found = self._column.get(name)

@@ -128,6 +128,8 @@ class NodeResourcesFit:
     def capacity(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
     ) -> IntArray | None:
+        if any(not self._ignores(name) for name in template.missing):
+            return np.zeros_like(view.free(0)[rows])
         total: IntArray | None = None
         for _, column, amount in self._asked(template):
             free = view.free(column)[rows]
@@ -139,10 +141,13 @@ class NodeResourcesFit:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
-        return [
+        said = [
             ("Too many pods" if name == PODS else f"Insufficient {name}", view.free(column) < amount)
             for name, column, amount in self._asked(template)
         ]
+        nowhere = np.ones(view.n_rows, dtype=np.bool_)
+        said += [(f"Insufficient {name}", nowhere) for name in template.missing if not self._ignores(name)]
+        return said
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
@@ -164,6 +169,8 @@ class NodeResourcesFit:
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
         if template is None or change.row < 0:
             return True
+        if any(not self._ignores(name) for name in template.missing):
+            return False
         asked = list(self._asked(template))
         if not change.what & Change.NODE_ADDED and change.resources.isdisjoint(name for name, _, _ in asked):
             return False
@@ -171,7 +178,7 @@ class NodeResourcesFit:
 
     def _asked(self, template: PodTemplate) -> Iterator[tuple[str, int, int]]:
         """(name, column, amount) of the requests that the filter looks at."""
-        everything = zip(template.requests, template.columns, template.amounts, strict=True)
+        everything = zip(template.names, template.columns, template.amounts, strict=True)
         if not self._ignored and not self._ignored_groups:
             return everything
         return (one for one in everything if not self._ignores(one[0]))
@@ -196,13 +203,13 @@ class NodeResourcesFit:
         if known is not None and known[0] is template:
             return known[1]
         requests = _scoring_requests(template)
-        columns: dict[str, int] = dict(zip(template.requests, template.columns, strict=True))
+        columns: dict[str, int] = dict(zip(template.names, template.columns, strict=True))
         # These three are columns of every table, in this order.
         columns.update({name: column for column, name in enumerate(_NATIVE)})
         scored = [
             (columns[name], requests.get(name, 0), weight)
             for name, weight in self._weights.items()
-            if name in _NATIVE or requests.get(name)
+            if name in _NATIVE or (requests.get(name) and name in columns)
         ]
         if len(self._scoring) >= _MAX_REMEMBERED:
             self._scoring.clear()
