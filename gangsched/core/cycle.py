@@ -14,8 +14,9 @@ from itertools import permutations
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import Code, CycleState, IntArray
+from gangsched.core.framework import Code, CycleState, FloatArray, IntArray
 from gangsched.core.group import Group, PodInfo
+from gangsched.core.nodes import CodeArray
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
@@ -155,30 +156,35 @@ def _place_batches(
         listed = [(r, n) for r, n in template.requests.items() if trial.device_free(r) is not None]
         waiting = iter(members)
         for row, count in chosen:
-            for _, info in zip(range(count), waiting, strict=False):
-                placements.append(Placement(info, row, _reserve_devices(trial, row, template, listed)))
+            allocations = _reserve_devices(trial, row, template, listed, count)
+            placements += [Placement(next(waiting), row, allocation) for allocation in allocations]
             trial.place(row, template, count)
         used += [row for row, _ in chosen if row not in used]
     return trial, placements
 
 
 def _reserve_devices(
-    trial: Trial, row: int, template: PodTemplate, listed: Sequence[tuple[str, int]]
-) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Takes one member's devices on the trial; the best-linked set of what is free there.
+    trial: Trial, row: int, template: PodTemplate, listed: Sequence[tuple[str, int]], n_pods: int
+) -> list[dict[str, dict[str, tuple[str, ...]]]]:
+    """Takes the devices of `n_pods` members on one node, each the best-linked set of what is free there.
 
     `listed` are the requests that some node has an inventory for; a node without one gives counts.
     """
-    allocation: dict[str, dict[str, tuple[str, ...]]] = {}
+    allocations: list[dict[str, dict[str, tuple[str, ...]]]] = [{} for _ in range(n_pods)]
     for resource, count in listed:
         inventory = trial.inventory(row, resource)
         if inventory is None:
             continue
-        mask = inventory.topology.best_set(trial.device_mask(row, resource), count)
-        trial.take_devices(row, resource, mask)
-        for container, ids in split_among_containers(inventory, mask, template.demand(resource)).items():
-            allocation.setdefault(container, {})[resource] = ids
-    return allocation
+        demand = template.demand(resource)
+        best_set = inventory.topology.best_set
+        free = before = trial.device_mask(row, resource)
+        for allocation in allocations:
+            mask = best_set(free, count)
+            free &= ~mask
+            for container, ids in split_among_containers(inventory, mask, demand).items():
+                allocation.setdefault(container, {})[resource] = ids
+        trial.take_devices(row, resource, before & ~free)
+    return allocations
 
 
 def _best_scored(
@@ -212,21 +218,17 @@ def _pack(
     if used:
         capacity = capacity.copy()
         capacity[used] = 0
-    if not left:
+    largest = int(capacity.max(initial=0))
+    if not left or not largest:
         return chosen
-    rows = np.flatnonzero(capacity > 0)
-    if not len(rows):
-        return chosen
-    room = np.minimum(capacity[rows], left)
-    largest = int(room.max())
     racks, _ = view.label(topology_key)
-    # A node without the label is a rack of its own to nobody: all such nodes count as one.
-    rack = racks[rows]
-    near = np.isin(rack, racks[used]) if used else None
     if largest >= left:
-        pick = _tightest(profile, state, template, view, rows, capacity, left, near)
+        pick = _tightest(profile, state, template, view, capacity, left, racks, used)
         return [*chosen, (pick, left)]
-    return chosen + _pack_many(profile, state, template, view, rows, room, rack, left)
+    rows = np.flatnonzero(capacity > 0)
+    room = np.minimum(capacity[rows], left)
+    # A node without the label is a rack of its own to nobody: all such nodes count as one.
+    return chosen + _pack_many(profile, state, template, view, rows, room, racks[rows], left)
 
 
 def _tightest(
@@ -234,19 +236,18 @@ def _tightest(
     state: CycleState,
     template: PodTemplate,
     view: ClusterView,
-    rows: IntArray,
     capacity: IntArray,
     n_members: int,
-    near: np.ndarray | None,
+    racks: CodeArray,
+    used: list[int],
 ) -> int:
     """One node that takes all: in a rack the gang is in, then least room left over, then score, then row."""
+    rows = np.flatnonzero(capacity >= n_members)
+    if used:
+        near = rows[np.isin(racks[rows], racks[used])]
+        rows = near if len(near) else rows
     room = capacity[rows]
-    fits = room >= n_members
-    if near is not None and (near & fits).any():
-        fits = fits & near
-    candidates = rows[fits]
-    left_over = room[fits]
-    best = candidates[left_over == left_over.min()]
+    best = rows[room == room.min()]
     if len(best) > 1:
         scores = profile.score(state, template, view, best)
         if scores is not None:
@@ -261,7 +262,7 @@ def _pack_many(
     view: ClusterView,
     rows: IntArray,
     room: IntArray,
-    rack: np.ndarray,
+    rack: CodeArray,
     n_members: int,
 ) -> list[tuple[int, int]]:
     """Several nodes: the fewest there are, from the fewest racks that allow that number (greedy by rack)."""
@@ -284,7 +285,7 @@ def _pack_many(
     return [*picked, (int(rows[last]), left)]
 
 
-def _by_rack(by_room: IntArray, room: IntArray, rack: np.ndarray, n_nodes: int, n_members: int) -> IntArray:
+def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> IntArray:
     """The first n_nodes positions that hold n_members, from as few racks as the greedy order finds.
 
     A rack that can do it alone wins (the one with the least room left in it); else racks are taken by how
@@ -321,7 +322,7 @@ def _by_rack(by_room: IntArray, room: IntArray, rack: np.ndarray, n_nodes: int, 
 
 
 def _last_node(
-    order: IntArray, rows: IntArray, room: IntArray, rack: np.ndarray, rank: np.ndarray, n_left: int
+    order: IntArray, rows: IntArray, room: IntArray, rack: CodeArray, rank: FloatArray, n_left: int
 ) -> int:
     """The last node need not be full: the tightest that takes the rest, in racks already opened if any."""
     free = np.ones(len(rows), dtype=np.bool_)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from gangsched.core.devices import DeviceLedger
 from gangsched.core.framework import BoolArray, IntArray
 from gangsched.core.nodes import CodeArray, LabelColumn, NodeTable
@@ -97,6 +99,11 @@ class ClusterView:
         """int64[n_rows]: allocatable less what pods use or are promised; below 0 where others overcommit."""
         return self._nodes.free[column, : self._nodes.n_rows]
 
+    def room_at(self, columns: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """(allocatable, free) of some columns at some rows. Shapes: int64[len(columns), len(rows)]."""
+        at = (columns[:, np.newaxis], rows)
+        return self._nodes.allocatable[at], self._nodes.free[at]
+
     def device_free(self, resource: str) -> IntArray | None:
         """int64[n_rows]: free healthy devices, -1 where the node has no inventory; None: nobody has one."""
         column = self._ledger.columns.get(resource)
@@ -156,6 +163,12 @@ class Trial(ClusterView):
                     mine[row] -= amount * count
         self._free[column] = (len(self._placed), mine)
         return mine
+
+    def room_at(self, columns: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+        allocatable, free = super().room_at(columns, rows)
+        if self._placed:
+            free = np.stack([self.free(int(column))[rows] for column in columns])
+        return allocatable, free
 
     def device_free(self, resource: str) -> IntArray | None:
         shared = super().device_free(resource)

@@ -123,7 +123,7 @@ class NodeResourcesFit:
         self._score_of = _score_table(strategy)
         self._skips_zero = strategy.type == "RequestedToCapacityRatio"
         self._least = strategy.type == "LeastAllocated"
-        self._scoring: dict[int, tuple[PodTemplate, list[tuple[int, int, int]]]] = {}
+        self._scoring: dict[int, tuple[PodTemplate, int, tuple[IntArray, IntArray, IntArray]]] = {}
 
     def capacity(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
@@ -153,18 +153,17 @@ class NodeResourcesFit:
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
         """Weighted mean over the strategy's resources, as far as the node has them at all."""
-        total = np.zeros(len(rows), dtype=np.float64)
-        weights = np.zeros(len(rows), dtype=np.float64)
-        for column, request, weight in self._scored(template):
-            allocatable = view.allocatable(column)[rows].astype(np.float64)
-            asked = allocatable - view.free(column)[rows] + request
-            own = self._of_resource(allocatable, asked)
-            counts = (own > 0) if self._skips_zero else (allocatable > 0)
-            total += np.where(counts, own * weight, 0.0)
-            weights += np.where(counts, float(weight), 0.0)
-        mean: FloatArray = total / np.maximum(weights, 1.0)
-        rounded: FloatArray = np.floor(mean + 0.5) if self._skips_zero else np.floor(mean)
-        return rounded
+        columns, requests, weights = self._scored(template)
+        allocatable, free = view.room_at(columns, rows)
+        own = self._of_resource(allocatable, allocatable - free + requests)
+        counts = (own > 0) if self._skips_zero else (allocatable > 0)
+        total = (own * weights * counts).sum(axis=0)
+        weight = np.maximum((weights * counts).sum(axis=0), 1)
+        if self._skips_zero:
+            rounded: FloatArray = np.floor(total / weight + 0.5)
+            return rounded
+        whole: FloatArray = (total // weight).astype(np.float64)
+        return whole
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
         if template is None or change.row < 0:
@@ -188,32 +187,35 @@ class NodeResourcesFit:
             return False
         return name in self._ignored or name.split("/", 1)[0] in self._ignored_groups
 
-    def _of_resource(self, allocatable: FloatArray, asked: FloatArray) -> FloatArray:
-        """0..100 for one resource, rounded down; a node without it reads some number that is not used."""
-        size = np.maximum(allocatable, 1.0)
+    def _of_resource(self, allocatable: IntArray, asked: IntArray) -> IntArray:
+        """0..100 for each resource, rounded down; a node without it reads some number that is not used."""
+        size = np.maximum(allocatable, 1)
         if self._least:
             # The free share is rounded, not the used one; more than everything scores nothing.
-            return np.floor(np.maximum(size - asked, 0.0) * 100.0 / size).clip(0.0, 100.0)
-        used = np.floor(asked * 100.0 / size).clip(0.0, 100.0)
-        return used if self._score_of is None else self._score_of[used.astype(np.intp)] * (allocatable > 0)
+            return np.clip((size - asked) * 100 // size, 0, 100)
+        used = np.clip(asked * 100 // size, 0, 100)
+        return used if self._score_of is None else self._score_of[used] * (allocatable > 0)
 
-    def _scored(self, template: PodTemplate) -> list[tuple[int, int, int]]:
-        """(column, request, weight); extended resources only where the pod asks for them."""
+    def _scored(self, template: PodTemplate) -> tuple[IntArray, IntArray, IntArray]:
+        """(columns [k], requests [k, 1], weights [k, 1]), int64; extended ones only where asked for."""
         known = self._scoring.get(template.serial)
-        if known is not None and known[0] is template:
-            return known[1]
+        if known is not None and known[0] is template and known[1] == len(template.names):
+            return known[2]
         requests = _scoring_requests(template)
         columns: dict[str, int] = dict(zip(template.names, template.columns, strict=True))
         # These three are columns of every table, in this order.
         columns.update({name: column for column, name in enumerate(_NATIVE)})
-        scored = [
-            (columns[name], requests.get(name, 0), weight)
-            for name, weight in self._weights.items()
-            if name in _NATIVE or (requests.get(name) and name in columns)
+        names = [
+            name for name in self._weights if name in _NATIVE or (requests.get(name) and name in columns)
         ]
+        scored = (
+            np.array([columns[name] for name in names], dtype=np.int64),
+            np.array([[requests.get(name, 0)] for name in names], dtype=np.int64).reshape(-1, 1),
+            np.array([[self._weights[name]] for name in names], dtype=np.int64).reshape(-1, 1),
+        )
         if len(self._scoring) >= _MAX_REMEMBERED:
             self._scoring.clear()
-        self._scoring[template.serial] = (template, scored)
+        self._scoring[template.serial] = (template, len(template.names), scored)
         return scored
 
 
@@ -245,12 +247,12 @@ def _filled(container: Container) -> Container:
     )
 
 
-def _score_table(strategy: ScoringStrategy) -> FloatArray | None:
+def _score_table(strategy: ScoringStrategy) -> IntArray | None:
     """Score by whole percent of use, 101 of them; None where the percentage is the score."""
     if strategy.requested_to_capacity_ratio is None:
         return None
     points = [(p.utilization, p.score * 10) for p in strategy.requested_to_capacity_ratio.shape]
-    return np.array([_on_lines(points, percent) for percent in range(101)], dtype=np.float64)
+    return np.array([_on_lines(points, percent) for percent in range(101)], dtype=np.int64)
 
 
 def _on_lines(points: Sequence[tuple[int, int]], percent: int) -> int:
