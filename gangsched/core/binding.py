@@ -139,7 +139,7 @@ class Binder:
         info = self._expected(uid, attempt, BindState.SENT)
         if info is None or info.group is None:
             return
-        broken = self._world.cache.promise_broken(info)
+        broken = self._world.cache.promise_broken(info) or next(iter(info.group.failed_binds.values()), "")
         if broken:
             self._lost(info, broken, MemberState.PENDING)
         else:

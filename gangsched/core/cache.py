@@ -195,6 +195,18 @@ class Cache:
         info.ids = {}
         return change
 
+    def nominate(self, pod: Pod, node_name: str) -> ClusterChange | None:
+        """Another scheduler promises its pod room on `node_name` ("": no longer); answers what this freed."""
+        known = self.nominated.pop(pod.metadata.uid, None)
+        if node_name:
+            self.nominated[pod.metadata.uid] = PodInfo(pod, self.template_of(pod))
+        before = known.pod.status.nominated_node_name if known else ""
+        row = self.nodes.row_of.get(before)
+        if known is None or row is None or before == node_name:
+            return None
+        template = known.template
+        return ClusterChange(Change.ROOM_FREED, row, frozenset(template.requests), bool(template.host_ports))
+
     def promise_broken(self, info: PodInfo) -> str:
         """Why the node or a device promised to the pod will not do any more; "" when all is well."""
         row = self.nodes.row_of.get(info.node_name)

@@ -20,7 +20,7 @@
     Binding                a bind failed for good, some bound: unwind     Unwinding      Binder.unwind
     half bound, not Bound  settle limit                                   Unwinding      Binder.unwind
     Unwinding              last bound member gone                         Gathering      Binder.unwound
-    found half bound       start-up                                       Active, first  GangTable.recover
+    found half bound       start-up, a bind by another hand               Active, first  GangTable.recover
     Bound                  a new member                                   Active         GangTable.look
     any                    last member gone                               Deleted        GangTable.look
 
@@ -82,14 +82,12 @@ class GangTable:
             group.recovering = False
 
     def recover(self, group: Group) -> None:
-        """At start-up: a group found half bound is completed first or unwound, by policy.
+        """A group found half bound is completed first or unwound, by policy: after a restart, mostly.
 
         A gang that was whole and lost a member looks the same but for time: its pending members were
         created after the last bind, those of a half-bound gang existed before it. Both times are the API
         server's own, to the second; a tie counts as half bound.
         """
-        if group.definition is None or not group.is_half_bound:
-            return
         bound_at = [t for info in group.in_state(MemberState.BOUND) if (t := _bound_at(info.pod))]
         last = max(bound_at, default=None)
         n_then = group.n_bound
@@ -119,9 +117,13 @@ class GangTable:
                 self._reporter.rejected(group, group.problem)
                 group.message = group.problem
             return
-        if not group.n_pending:
-            if group.recovering:
+        if group.recovering and not group.n_pending:
+            return
+        if group.is_half_bound and group.definition is not None and not group.recovering:
+            self.recover(group)
+            if not group.satisfied:
                 return
+        if not group.n_pending:
             if group.n_bound:
                 queue.park(group, GroupState.BOUND)
             elif group.counts[MemberState.GATED]:

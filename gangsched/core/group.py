@@ -65,7 +65,8 @@ class PodInfo:
     """A pod as the cache holds it: ours (with a group) or another scheduler's (without).
 
     row: the node row it is counted on, NO_ROW if none; node_name: where the API or our promise says it is;
-    allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger.
+    allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger. identity: what
+    put it into its group, to notice when that is edited; stated: what it says of the group's numbers.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class PodInfo:
         "bind",
         "bind_tries",
         "group",
+        "identity",
         "ids",
         "node_name",
         "pod",
@@ -81,6 +83,7 @@ class PodInfo:
         "row",
         "said",
         "state",
+        "stated",
         "template",
         "uid",
     )
@@ -90,6 +93,8 @@ class PodInfo:
         self.uid = pod.metadata.uid
         self.template = template
         self.group: Group | None = None
+        self.identity: tuple[object, ...] = ()
+        self.stated: tuple[object, ...] = ()
         self.state = MemberState.PENDING
         self.bind = BindState.NONE
         self.bind_tries = 0

@@ -37,6 +37,7 @@ from gangsched.model.pod_group import (
 )
 
 _STATED_KEYS = (MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, TIMEOUT_KEY, GROUPS_KEY, PARTIAL_BIND_KEY)
+_NOTHING_STATED = (None,) * len(_STATED_KEYS)
 
 
 class Membership:
@@ -68,10 +69,9 @@ class Membership:
 
     def remove_pod(self, pod: Pod) -> None:
         """The pod is gone for good."""
-        uid = pod.metadata.uid
-        world = self._world
+        world, uid = self._world, pod.metadata.uid
         self._forget_stranger(uid)
-        world.cache.nominated.pop(uid, None)
+        self._nominate(pod, "")
         info = world.cache.pods.pop(uid, None)
         if info is None:
             return
@@ -80,7 +80,7 @@ class Membership:
             world.changes.append(change)
         group = info.group
         if group is not None:
-            self._unstate(group, info.pod)
+            _unstate(group, info)
             group.remove(info)
             world.touch(group)
 
@@ -88,10 +88,7 @@ class Membership:
         world, uid = self._world, pod.metadata.uid
         self._note_stranger(pod)
         holds = bool(pod.spec.node_name) and not pod.is_terminal
-        nominated = not pod.spec.node_name and bool(pod.status.nominated_node_name) and not pod.is_terminal
-        world.cache.nominated.pop(uid, None)
-        if nominated:
-            world.cache.nominated[uid] = PodInfo(pod, world.cache.template_of(pod))
+        self._nominate(pod, "" if pod.spec.node_name or pod.is_terminal else pod.status.nominated_node_name)
         if not holds:
             if info is not None:
                 self.remove_pod(pod)
@@ -103,6 +100,11 @@ class Membership:
             self._place(info, pod)
         else:
             self._replace_pod(info, pod)
+
+    def _nominate(self, pod: Pod, node_name: str) -> None:
+        change = self._world.cache.nominate(pod, node_name)
+        if change is not None:
+            self._world.changes.append(change)
 
     def _join(self, pod: Pod) -> None:
         world = self._world
@@ -126,8 +128,10 @@ class Membership:
             info.attempt = _number(annotations.get(ATTEMPT_KEY), 0)
             group.attempts = max(group.attempts, info.attempt)
             group.next_rank = max(group.next_rank, info.rank + 1)
+        info.identity = _identity(pod)
         group.add(info)
-        group.stated[_stated(group.key, pod)] += 1
+        info.stated = _stated(group.key, pod)
+        group.stated[info.stated] += 1
         group.own_problem = problem or group.own_problem
         world.touch(group)
 
@@ -138,7 +142,8 @@ class Membership:
             self.remove_pod(info.pod)
             self._join(pod)
             return
-        if _identity(pod) != _identity(info.pod):
+        if _identity(pod) != info.identity and info.bind is BindState.NONE:
+            # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
             self.remove_pod(info.pod)
             self._join(pod)
             return
@@ -313,11 +318,11 @@ class Membership:
         except ParseError as error:
             return None, f"gang {group.key}: {error}" if group.is_gang else str(error)
 
-    def _unstate(self, group: Group, pod: Pod) -> None:
-        stated = _stated(group.key, pod)
-        group.stated[stated] -= 1
-        if group.stated[stated] <= 0:
-            del group.stated[stated]
+
+def _unstate(group: Group, info: PodInfo) -> None:
+    group.stated[info.stated] -= 1
+    if group.stated[info.stated] <= 0:
+        del group.stated[info.stated]
 
 
 def _newer(pod: Pod, known: Pod) -> bool:
@@ -338,7 +343,7 @@ def _stated_raw(pod: Pod) -> tuple[str | None, ...]:
     labels = pod.metadata.labels
     low = labels.get(LIGHTWEIGHT_MIN) if labels else None
     if not annotations:
-        return (low,)
+        return (low, *_NOTHING_STATED)  # as long as the other: a pod is given annotations when it is bound
     return (low, *(annotations.get(key) for key in _STATED_KEYS))
 
 

@@ -195,6 +195,8 @@ def _core_status(
             return None  # "initially": once true it stays true
         elif all(condition.get(k) == v for k, v in mine.items()):
             return None
+        elif condition.get("status") == mine["status"] and condition.get("lastTransitionTime"):
+            mine["lastTransitionTime"] = condition["lastTransitionTime"]  # other words, no transition
     return {"conditions": [*others, mine]}
 
 

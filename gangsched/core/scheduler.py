@@ -220,9 +220,7 @@ class Scheduler:
             self._unheard.discard(kind)
             if not self._unheard:
                 for group in self.world.groups.values():
-                    self.membership.resolve(group)
                     self._age(group)
-                    self.table.recover(group)
                     self.world.touch(group)
 
     def _age(self, group: Group) -> None:
