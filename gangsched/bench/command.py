@@ -1,0 +1,125 @@
+"""`gangsched bench`: the options and what they lead to. Called by cli.py; runs by itself with `python -m`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Console
+
+from gangsched.bench import contenders
+from gangsched.bench.progress import Progress
+from gangsched.errors import ConfigError, GangschedError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The bench's options, on a parser of its own or a subparser."""
+    parser.description = (
+        "Measures gangsched beside a null binder and kube-scheduler, on a real control plane, in one run."
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--latency", action="store_true", help="one gang at a time on idle nodes, instead")
+    what.add_argument("--core", action="store_true", help="decisions in memory, without an API, instead")
+    parser.add_argument("--nodes", type=int, default=1000, metavar="N")
+    parser.add_argument("--gangs", type=int, metavar="N", help="default: 875; with --latency 60")
+    parser.add_argument("--gang-size", type=int, default=8, metavar="N", help="pods, of one GPU each")
+    parser.add_argument("--gpus", type=int, default=8, metavar="N", help="of each node")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of each scheduler, alternating")
+    parser.add_argument(
+        "--schedulers",
+        metavar="NAME,...",
+        help=f"some of {', '.join(contenders.ALL)} (default: all that apply)",
+    )
+    parser.add_argument("--gogc", type=int, default=400, help="kube-apiserver's GOGC (default 400)")
+    parser.add_argument(
+        "--no-warm-up", dest="warm_up", action="store_false", help="leave out the first round"
+    )
+    parser.add_argument("--keep-going", action="store_true", help="go on after a round that was wrong")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the bench that was asked for; 0, or 1 when something was wrong in a round."""
+    if args.rounds < 1:
+        raise ConfigError(f"--rounds {args.rounds} is less than 1")
+    progress = Progress()
+    try:
+        if args.core:
+            return _core(args, progress)
+        if args.latency:
+            return _latency(args, progress)
+        return _main_job(args, progress)
+    except ConfigError:
+        raise
+    except GangschedError as error:
+        print(f"gangsched bench: {error}", file=sys.stderr)
+        return 1
+
+
+def chosen(args: argparse.Namespace, offered: Sequence[str]) -> list[str]:
+    """The schedulers asked for, in their order. Raises: ConfigError for one that is not offered."""
+    if not args.schedulers:
+        return list(offered)
+    names = [name.strip() for name in args.schedulers.split(",")]
+    for name in names:
+        if name not in offered:
+            raise ConfigError(f"--schedulers: {name!r} is none of {', '.join(offered)}")
+    return list(dict.fromkeys(names))
+
+
+def _main_job(args: argparse.Namespace, progress: Progress) -> int:
+    from gangsched.bench import main_job, tables
+
+    args.gangs = 875 if args.gangs is None else args.gangs
+    done = main_job.run(args, chosen(args, contenders.ALL), progress)
+    if args.output == "json":
+        _print_json(done)
+    else:
+        tables.print_report(done, Console())
+    return main_job.exit_code(done)
+
+
+def _latency(args: argparse.Namespace, progress: Progress) -> int:
+    from gangsched.bench import latency
+
+    args.gangs = 60 if args.gangs is None else args.gangs
+    done = latency.run(
+        args, chosen(args, [name for name in contenders.ALL if name != contenders.NULL]), progress
+    )
+    if args.output == "json":
+        _print_json(done)
+    else:
+        latency.print_report(done, Console())
+    return 0
+
+
+def _core(args: argparse.Namespace, progress: Progress) -> int:
+    from gangsched.bench import core_speed
+
+    done = core_speed.run(args.rounds, progress)
+    if args.output == "json":
+        _print_json(done)
+    else:
+        core_speed.print_report(done, Console())
+    return 0
+
+
+def _print_json(document: object) -> None:
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command by itself."""
+    parser = argparse.ArgumentParser(prog="gangsched bench")
+    add_arguments(parser)
+    try:
+        return run(parser.parse_args(argv))
+    except ConfigError as error:
+        print(f"gangsched bench: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

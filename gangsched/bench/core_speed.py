@@ -1,0 +1,240 @@
+"""`bench --core`: decisions in memory. Events that are parsed already go in, effects come out, no API.
+
+Each size is measured in a process of its own, so that its peak memory is its own and no other's garbage is
+collected in its time. Run by command.py; the process is `python -m gangsched.bench.core_speed NODES GANGS
+SIZE GPUS ROUNDS`, which prints its figures as JSON.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from gangsched.bench import meters
+from gangsched.bench.figures import Spread, spread
+from gangsched.bench.progress import Progress
+from gangsched.bench.tables import of_spread, print_conditions, print_targets, text
+from gangsched.bench.targets import Target, at_least, at_most
+from gangsched.bench.workload import (
+    NAMESPACE,
+    PodRef,
+    Shape,
+    group_name,
+    members,
+    node_document,
+    pod_document,
+    pod_name,
+)
+from gangsched.config import default_config
+from gangsched.core.scheduler import Scheduler
+from gangsched.errors import GangschedError
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import Node, Pod
+from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
+from gangsched.plugins import IN_TREE, build_profiles
+
+SIZES = (
+    ("1,000 nodes", Shape(n_nodes=1000, n_gangs=875, gang_size=8, gpus=8)),
+    ("10,000 nodes", Shape(n_nodes=10_000, n_gangs=875, gang_size=8, gpus=8)),
+    ("100,000 nodes", Shape(n_nodes=100_000, n_gangs=875, gang_size=8, gpus=8)),
+    ("one gang of 1,000", Shape(n_nodes=5000, n_gangs=1, gang_size=1000, gpus=8)),
+)
+NAMES = tuple(name for name, _ in SIZES)
+TIMEOUT_S = 900.0
+
+
+class CoreRound(msgspec.Struct):
+    """Microseconds a gang: of hearing of its pods, deciding, and hearing that they are bound."""
+
+    ingest_us: float
+    decide_us: float
+    confirm_us: float
+
+    @property
+    def total_us(self) -> float:
+        """All three."""
+        return self.ingest_us + self.decide_us + self.confirm_us
+
+
+class CoreSize(msgspec.Struct):
+    """What one size came to; `load_s` is the time in which the core took all nodes in."""
+
+    shape: Shape
+    rounds: list[CoreRound]
+    load_s: float
+    peak_memory_mib: float
+
+
+class CoreReport(msgspec.Struct):
+    """The whole run."""
+
+    conditions: dict[str, str | int | float]
+    sizes: dict[str, CoreSize]
+    gangs_per_s: dict[str, Spread]
+    ten_times_the_nodes: float
+    targets: list[Target]
+
+
+def run(n_rounds: int, progress: Progress) -> CoreReport:
+    """All sizes, one after the other. Raises: GangschedError when a process fails."""
+    sizes: dict[str, CoreSize] = {}
+    for name, shape in SIZES:
+        with progress.phase(f"{name}: {n_rounds} rounds"):
+            sizes[name] = _in_own_process(shape, n_rounds)
+    return assemble(sizes)
+
+
+def assemble(sizes: dict[str, CoreSize]) -> CoreReport:
+    """Everything that is computed from the sizes."""
+    speeds = {name: spread([1e6 / r.total_us for r in size.rounds]) for name, size in sizes.items()}
+    totals = {name: spread([r.total_us for r in size.rounds]) for name, size in sizes.items()}
+    small, large = totals[NAMES[0]], totals[NAMES[1]]
+    assert small is not None
+    assert large is not None
+    ratio = large.median / small.median
+    decide = spread([r.decide_us / 1000 for r in sizes[NAMES[3]].rounds])
+    targets = [
+        at_least("gangs of 8 a second on 1,000 nodes", 5000, speeds[NAMES[0]]),
+        at_most("cost of a gang on 10,000 nodes, by that on 1,000", 10, ratio, "x"),
+        at_most("peak memory with 100,000 nodes of 8 GPUs", 4096, sizes[NAMES[2]].peak_memory_mib, "MiB"),
+        at_most("decision on one gang of 1,000 on 5,000 nodes", 10, decide, "ms"),
+    ]
+    conditions: dict[str, str | int | float] = {
+        "cores": meters.n_cores(),
+        "python": sys.version.split()[0],
+        "rounds": len(sizes[NAMES[0]].rounds),
+    }
+    found = {name: value for name, value in speeds.items() if value is not None}
+    return CoreReport(conditions, sizes, found, ratio, targets)
+
+
+def _in_own_process(shape: Shape, n_rounds: int) -> CoreSize:
+    arguments = [str(value) for value in (*msgspec.structs.astuple(shape), n_rounds)]
+    command = [sys.executable, "-m", "gangsched.bench.core_speed", *arguments]
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S)
+    if done.returncode != 0:
+        raise GangschedError(f"measuring {arguments} failed:\n{done.stderr.decode()[-2000:]}")
+    return msgspec.json.decode(done.stdout, type=CoreSize)
+
+
+def measure(shape: Shape, n_rounds: int) -> CoreSize:
+    """One size, in this process: load the nodes, then rounds of submitting, deciding, confirming, deleting."""
+    scheduler, load_s = _loaded(shape)
+    rounds = []
+    for number in range(n_rounds + 1):
+        done = _round(scheduler, shape, number, n_before=shape.n_nodes + number * 2 * shape.n_pods)
+        if number:  # the first one warms up
+            rounds.append(done)
+    return CoreSize(shape, rounds, load_s, meters.peak_memory_bytes(os.getpid()) / 2**20)
+
+
+def _loaded(shape: Shape) -> tuple[Scheduler, float]:
+    config = default_config(IN_TREE)
+    scheduler = Scheduler(build_profiles(config), config.settings)
+    load_s = 0.0
+    # In portions, as pages of a list come: what is parsed and not taken in yet is not the core's memory.
+    for first in range(0, shape.n_nodes, 500):
+        nodes = [_node(i, shape.gpus) for i in range(first, min(first + 500, shape.n_nodes))]
+        at_s = time.perf_counter()
+        scheduler.handle([ev.NodeAdded(node) for node in nodes], 0.0)
+        load_s += time.perf_counter() - at_s
+    synced = [ev.KindSynced("nodes"), ev.KindSynced("pods")]
+    missing = [ev.KindMissing("podgroups.core"), ev.KindMissing("podgroups.coscheduling")]
+    scheduler.handle([*synced, *missing], 0.0)
+    return scheduler, load_s
+
+
+def _round(scheduler: Scheduler, shape: Shape, number: int, *, n_before: int) -> CoreRound:
+    prefix, now_s = f"c{number}", 10.0 * (number + 1)
+    pods = [_pod(prefix, ref, shape, n_before + n) for n, ref in enumerate(members(shape))]
+    gangs = [pods[first : first + shape.gang_size] for first in range(0, len(pods), shape.gang_size)]
+    gc.collect()
+    at_s = [time.perf_counter()]
+    for gang in gangs:
+        scheduler.handle([ev.PodAdded(pod) for pod in gang], now_s)
+    at_s.append(time.perf_counter())
+    effects: list[ef.Effect] = []
+    while (answer := scheduler.schedule_next(now_s + 1)) is not None:
+        effects += answer
+    at_s.append(time.perf_counter())
+    binds = [effect for effect in effects if isinstance(effect, ef.BindPod)]
+    if len(binds) != shape.n_pods:
+        raise GangschedError(f"{len(binds)} of {shape.n_pods} pods were placed")
+    for first in range(0, len(binds), shape.gang_size):
+        some = binds[first : first + shape.gang_size]
+        scheduler.handle([ev.BindSucceeded(bind.uid, bind.attempt) for bind in some], now_s + 2)
+    at_s.append(time.perf_counter())
+    scheduler.validate()
+    scheduler.handle([ev.PodDeleted(pod) for pod in pods], now_s + 3)
+    ingest, decide, confirm = ((after - before) * 1e6 / shape.n_gangs for before, after in pairwise(at_s))
+    return CoreRound(ingest, decide, confirm)
+
+
+def _node(i: int, gpus: int) -> Node:
+    document = node_document(i, gpus)
+    document["metadata"] |= {"uid": f"node-uid-{i}", "resourceVersion": str(i + 1)}
+    return msgspec.json.decode(msgspec.json.encode(document), type=Node)
+
+
+def _pod(prefix: str, ref: PodRef, shape: Shape, version: int) -> Pod:
+    """A pod with our label and annotation: no object beside it, as no API is asked."""
+    document = pod_document(prefix, ref, "gangsched")
+    del document["spec"]["schedulingGroup"]
+    document["metadata"] |= {
+        "uid": f"{NAMESPACE}-{pod_name(prefix, ref)}",
+        "resourceVersion": str(version),
+        "labels": {GROUP_LABEL: group_name(prefix, ref.gang)},
+        "annotations": {MIN_MEMBERS_KEY: str(shape.gang_size)},
+    }
+    return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
+
+
+def print_report(done: CoreReport, console: Console) -> None:
+    """The table and the promises."""
+    print_conditions(done.conditions, console)
+    table = Table(title="microseconds a gang: median (min..max)", title_justify="left")
+    for column in (
+        "",
+        "gangs",
+        "pods heard of",
+        "decision",
+        "confirmation",
+        "gangs/s",
+        "nodes loaded, s",
+        "MiB",
+    ):
+        table.add_column(column, justify="right" if column else "left")
+    for name, size in done.sizes.items():
+        parts = [
+            spread([r.ingest_us for r in size.rounds]),
+            spread([r.decide_us for r in size.rounds]),
+            spread([r.confirm_us for r in size.rounds]),
+            done.gangs_per_s.get(name),
+        ]
+        of = f"{size.shape.n_gangs} of {size.shape.gang_size}"
+        ends = (text(size.load_s), text(size.peak_memory_mib))
+        table.add_row(name, of, *(of_spread(part) for part in parts), *ends)
+    console.print(table)
+    print_targets(done.targets, console)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The process of one size."""
+    n_nodes, n_gangs, gang_size, gpus, n_rounds = (int(value) for value in arguments)
+    done = measure(Shape(n_nodes=n_nodes, n_gangs=n_gangs, gang_size=gang_size, gpus=gpus), n_rounds)
+    sys.stdout.buffer.write(msgspec.json.encode(done))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,199 @@
+"""`bench --latency`: one gang at a time on idle nodes, from its last pod's creation to its last bind.
+
+Blocks of the schedulers alternate. Times of binds are the watcher's; times of creations are taken beside
+the request, and the answer's is the one that counts (the request's is reported too).
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from gangsched.bench import contenders, meters, report
+from gangsched.bench.cluster import Cluster, Created
+from gangsched.bench.figures import percentile
+from gangsched.bench.main_job import control_plane
+from gangsched.bench.progress import Progress
+from gangsched.bench.rounds import Bench
+from gangsched.bench.tables import print_conditions, print_targets, text
+from gangsched.bench.targets import Target, at_most
+from gangsched.bench.watch_log import WatchProcess, first_binds
+from gangsched.bench.workload import PodRef, Shape, pod_document
+from gangsched.errors import GangschedError
+
+N_WARM_UP = 5
+GANG_S = 60.0
+POLL_PERIOD_S = 0.005
+PAUSE_S = 0.15
+"""After a gang, for what its scheduler still has to write; a queue that is empty is what is measured."""
+
+
+class Latency(msgspec.Struct):
+    """One gang: milliseconds to its last bind in the watch."""
+
+    from_answer_ms: float
+    from_request_ms: float
+
+
+class Block(msgspec.Struct):
+    """Some gangs of one scheduler, one after the other, without the warm-up."""
+
+    number: int
+    scheduler: str
+    gangs: list[Latency]
+    others_cores: float
+    disturbed: bool
+
+
+class LatencySummary(msgspec.Struct):
+    """One scheduler's gangs of all blocks."""
+
+    n_gangs: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    from_request_p50_ms: float
+    from_request_p99_ms: float
+    blocks_disturbed: int
+
+
+class LatencyReport(msgspec.Struct):
+    """The whole run."""
+
+    conditions: dict[str, str | int | float]
+    blocks: list[Block]
+    summaries: dict[str, LatencySummary]
+    targets: list[Target]
+
+
+def run(args: argparse.Namespace, schedulers: Sequence[str], progress: Progress) -> LatencyReport:
+    """All blocks; `args.gangs` are measured for each scheduler. Raises: GangschedError for a lost gang."""
+    per_block = -(-args.gangs // args.rounds)
+    shape = Shape(n_nodes=args.nodes, n_gangs=per_block + N_WARM_UP, gang_size=args.gang_size, gpus=args.gpus)
+    shape.check()
+    turns = [(number, name) for number in range(1, args.rounds + 1) for name in schedulers]
+    order = [f"{number} {name}" for number, name in turns]
+    conditions = report.conditions(shape, gogc=args.gogc, fsync=True, order=order)
+    conditions |= {"gangs": f"{per_block} of {shape.gang_size} a block, after {N_WARM_UP} to warm up"}
+    del conditions["pods"], conditions["null binder"]
+    blocks: list[Block] = []
+    with (
+        control_plane(args, schedulers) as cp,
+        Cluster(cp) as cluster,
+        tempfile.TemporaryDirectory(prefix="gangsched-bench-") as folder,
+    ):
+        bench = Bench(cp, cluster, shape, Path(folder), progress)
+        bench.set_up()
+        for number, name in turns:
+            block = _block(bench, name, number)
+            blocks.append(block)
+            progress.say(_describe(block))
+            cluster.clear()
+    summaries = {name: _summary([b for b in blocks if b.scheduler == name]) for name in schedulers}
+    return LatencyReport(conditions, blocks, summaries, judge(summaries))
+
+
+def judge(summaries: Mapping[str, LatencySummary]) -> list[Target]:
+    """The promises, given for a gang of 8 on 1,000 idle nodes."""
+    ours = summaries.get(contenders.GANGSCHED)
+    return [
+        at_most("gang latency p50", 20, ours.p50_ms if ours else None, "ms"),
+        at_most("gang latency p99", 45, ours.p99_ms if ours else None, "ms"),
+    ]
+
+
+def _block(bench: Bench, scheduler: str, number: int) -> Block:
+    prefix = f"l{number}-{scheduler}"
+    _, version = bench.cluster.pods()
+    watcher = WatchProcess(bench.cp, bench.folder, version)
+    started = contenders.start(scheduler, bench.cp, bench.folder)
+    created: dict[int, list[Created]] = {}
+    try:
+        pids = bench.pids() | {"watcher": watcher.daemon.pid, "scheduler": started.daemon.pid}
+        meters.wait_quiet(pids, timeout_s=20.0)
+        before = meters.sample(pids)
+        with bench.progress.bar(f"{prefix}: gangs", bench.shape.n_gangs) as advance:
+            for gang in range(bench.shape.n_gangs):
+                created[gang] = _one_gang(bench, scheduler, prefix, gang)
+                _wait(watcher, started, n_bound=(gang + 1) * bench.shape.gang_size)
+                time.sleep(PAUSE_S)
+                advance()
+        after = meters.sample(pids)
+    finally:
+        contenders.stop(started, bench.cp)
+    binds = first_binds(watcher.finish())
+    times = {uid: seen.at_ns for uid, seen in binds.items()}
+    gangs = [_latency(made, times) for gang, made in created.items() if gang >= N_WARM_UP]
+    others = meters.others_cores(before, after)
+    return Block(number, scheduler, gangs, others, meters.is_disturbed(others))
+
+
+def _one_gang(bench: Bench, scheduler: str, prefix: str, gang: int) -> list[Created]:
+    size = bench.shape.gang_size
+    bench.cluster.create_groups(prefix, [gang], size)
+    name = contenders.SCHEDULER_NAMES[scheduler]
+    documents = [pod_document(prefix, PodRef(gang, rank), name) for rank in range(size)]
+    return bench.cluster.create_at_once(documents)
+
+
+def _wait(watcher: WatchProcess, started: contenders.Started, *, n_bound: int) -> None:
+    deadline_s = time.monotonic() + GANG_S
+    while watcher.n_bound < n_bound:
+        if not started.daemon.running:
+            raise GangschedError(f"{started.daemon.name} has ended:\n{started.daemon.tail()}")
+        if time.monotonic() > deadline_s:
+            raise GangschedError(
+                f"{started.daemon.name} did not bind a gang in {GANG_S:.0f} s:\n{started.daemon.tail()}"
+            )
+        time.sleep(POLL_PERIOD_S)
+
+
+def _latency(made: Sequence[Created], bound_ns: Mapping[str, int]) -> Latency:
+    last_ns = max(bound_ns[one.uid] for one in made)
+    return Latency(
+        from_answer_ms=(last_ns - max(one.answered_ns for one in made)) / 1e6,
+        from_request_ms=(last_ns - max(one.sent_ns for one in made)) / 1e6,
+    )
+
+
+def _summary(blocks: Sequence[Block]) -> LatencySummary:
+    answered = [gang.from_answer_ms for block in blocks for gang in block.gangs]
+    sent = [gang.from_request_ms for block in blocks for gang in block.gangs]
+    return LatencySummary(
+        n_gangs=len(answered),
+        p50_ms=percentile(answered, 0.5),
+        p99_ms=percentile(answered, 0.99),
+        max_ms=max(answered),
+        from_request_p50_ms=percentile(sent, 0.5),
+        from_request_p99_ms=percentile(sent, 0.99),
+        blocks_disturbed=sum(block.disturbed for block in blocks),
+    )
+
+
+def _describe(block: Block) -> str:
+    times = [gang.from_answer_ms for gang in block.gangs]
+    mark = f" [DISTURBED by {block.others_cores:.2f} cores]" if block.disturbed else ""
+    return (
+        f"block {block.number} {block.scheduler}: p50 {percentile(times, 0.5):.1f} ms,"
+        f" p99 {percentile(times, 0.99):.1f} ms, {len(times)} gangs{mark}"
+    )
+
+
+def print_report(done: LatencyReport, console: Console) -> None:
+    """The table, the conditions and the promises."""
+    print_conditions(done.conditions, console)
+    table = Table(title="last pod's creation answered to last bind, ms", title_justify="left")
+    for column in ("scheduler", "gangs", "p50", "p99", "max", "from request p50", "p99", "disturbed blocks"):
+        table.add_column(column, justify="left" if column == "scheduler" else "right")
+    for name, summary in done.summaries.items():
+        n_gangs, *times, disturbed = msgspec.structs.astuple(summary)
+        table.add_row(name, str(n_gangs), *(text(ms) for ms in times), str(disturbed))
+    console.print(table)
+    print_targets(done.targets, console)

@@ -1,0 +1,145 @@
+"""The default bench: the main job, in alternating rounds, on one control plane.
+
+Called by command.py. What does not live here: one round (rounds.py) and how it looks (tables.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from gangsched.bench import contenders, report, targets
+from gangsched.bench.cluster import Cluster
+from gangsched.bench.figures import Spread
+from gangsched.bench.progress import Progress
+from gangsched.bench.report import Report
+from gangsched.bench.rounds import Bench, Round
+from gangsched.bench.targets import Target, at_least, at_most, nothing_wrong
+from gangsched.bench.workload import Shape
+from gangsched.controlplane.assets import find
+from gangsched.controlplane.processes import ControlPlane
+
+SPEED = "pods/s, first to last bind"
+SPEED_FROM_START = "pods/s, start to last bind"
+# Rounds leave some 100 MB of history each behind, and etcd's default quota is 2 GiB.
+ETCD_FLAGS = (f"--quota-backend-bytes={8 << 30}",)
+# Only between rounds, but a round of the default size has 7,000 pods to delete.
+APISERVER_FLAGS = ("--delete-collection-workers=4",)
+
+
+def control_plane(args: argparse.Namespace, schedulers: Sequence[str]) -> ControlPlane:
+    """The one control plane of a run. Raises: MissingAssets, with the command that brings them."""
+    assets = find()
+    if {contenders.KUBE, contenders.KUBE_GANG} & set(schedulers):
+        assets.path("kube-scheduler")
+    return ControlPlane(
+        assets=assets, apiserver_gogc=args.gogc, etcd_flags=ETCD_FLAGS, apiserver_flags=APISERVER_FLAGS
+    )
+
+
+def run(args: argparse.Namespace, schedulers: Sequence[str], progress: Progress) -> Report:
+    """All rounds; without --keep-going a round with problems is the last."""
+    shape = Shape(n_nodes=args.nodes, n_gangs=args.gangs, gang_size=args.gang_size, gpus=args.gpus)
+    shape.check()
+    turns = [(0, contenders.NULL, True)] if args.warm_up else []
+    turns += [(number, name, False) for number in range(1, args.rounds + 1) for name in schedulers]
+    order = [f"{name} (warm-up)" if warm_up else f"{number} {name}" for number, name, warm_up in turns]
+    conditions = report.conditions(shape, gogc=args.gogc, fsync=True, order=order)
+    rounds: list[Round] = []
+    with control_plane(args, schedulers) as cp, Cluster(cp) as cluster, _folder() as folder:
+        bench = Bench(cp, cluster, shape, Path(folder), progress)
+        bench.set_up()
+        for number, name, warm_up in turns:
+            done = bench.run(name, number, warm_up=warm_up)
+            rounds.append(done)
+            progress.say(describe(done))
+            if done.problems and not args.keep_going:
+                progress.say("stopping: this round is wrong (--keep-going would go on)")
+                break
+    return assemble(rounds, schedulers, shape, conditions)
+
+
+def describe(done: Round) -> str:
+    """A finished round in one line, and its problems in further ones."""
+    marks = [
+        mark
+        for mark, is_set in (
+            ("warm-up", done.warm_up),
+            (f"DISTURBED by {done.others_cores:.2f} cores", done.disturbed),
+            ("did not come to rest", not done.rested),
+        )
+        if is_set
+    ]
+    line = (
+        f"round {done.number} {done.scheduler}: {done.n_bound}/{done.n_pods} bound, {done.pods_per_s:.0f}/s,"
+        f" {done.pods_per_s_from_start:.0f}/s from start, first bind {done.first_bind_s:.2f} s,"
+        f" {done.cpu_us_per_pod.get('scheduler', 0.0):.0f} us CPU and {done.writes_per_pod:.2f} writes a pod,"
+        f" {done.peak_memory_mib:.0f} MiB"
+    )
+    text = line + (f" [{', '.join(marks)}]" if marks else "")
+    problems = [f"  PROBLEM: {problem}" for problem in done.problems]
+    tail = [f"  | {line}" for line in done.log_tail.splitlines()] if done.problems else []
+    return "\n".join([text, *problems, *tail])
+
+
+def assemble(
+    rounds: Sequence[Round],
+    schedulers: Sequence[str],
+    shape: Shape,
+    conditions: dict[str, str | int | float],
+) -> Report:
+    """Everything that is computed from the rounds."""
+    ratios = report.ratios(rounds, schedulers)
+    return Report(
+        conditions=conditions,
+        shape=shape,
+        rounds=list(rounds),
+        summaries={name: report.summarize(rounds, name) for name in schedulers},
+        ratios=ratios,
+        ratios_undisturbed=report.ratios(rounds, schedulers, undisturbed=True),
+        targets=judge(rounds, ratios, shape),
+    )
+
+
+def judge(rounds: Sequence[Round], ratios: dict[str, dict[str, Spread]], shape: Shape) -> list[Target]:
+    """The main job's promises; they are given for 875 gangs of 8 on 1,000 nodes."""
+    own = [r for r in rounds if r.scheduler == contenders.GANGSCHED]
+    figures = report.summarize(rounds, contenders.GANGSCHED).all_rounds
+    problems = [problem for r in own for problem in r.problems]
+
+    def ratio(other: str, name: str) -> Spread | None:
+        return ratios.get(other, {}).get(name)
+
+    return [
+        nothing_wrong("every check of every gangsched round", problems if own else None),
+        at_most("API writes a pod", 1 + 2 / shape.gang_size, figures.get("API writes/pod")),
+        at_least(
+            "of the null binder, start to last bind", 0.7, ratio(contenders.NULL, SPEED_FROM_START), "x"
+        ),
+        at_least("of the null binder, first to last bind", 0.7, ratio(contenders.NULL, SPEED), "x"),
+        at_least("kube-scheduler, start to last bind", 4, ratio(contenders.KUBE, SPEED_FROM_START), "x"),
+        at_least("kube-scheduler, first to last bind", 4, ratio(contenders.KUBE, SPEED), "x"),
+        at_least(
+            "kube-scheduler's gang scheduling, start to last bind",
+            10,
+            ratio(contenders.KUBE_GANG, SPEED_FROM_START),
+            "x",
+        ),
+        at_most("scheduler CPU a pod, start-up included", 300, figures.get("scheduler CPU, us/pod"), "us"),
+        at_most("first bind after the process starts", 1.5, figures.get("first bind, s"), "s"),
+        at_most("peak memory", 250, figures.get("peak memory, MiB"), "MiB"),
+    ]
+
+
+def exit_code(done: Report) -> int:
+    """1 when anything was wrong; a target that is not met is a finding and no failure."""
+    return 1 if any(r.problems for r in done.rounds) else 0
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="gangsched-bench-")
+
+
+__all__ = ["assemble", "control_plane", "describe", "exit_code", "judge", "run", "targets"]
