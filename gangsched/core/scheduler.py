@@ -28,21 +28,28 @@ from gangsched.model.pod_group import GroupKey
 
 # The kinds that must have been listed whole before the first decision; PodGroup kinds may be missing.
 KINDS = ("pods", "nodes", "podgroups.core", "podgroups.coscheduling")
+_LEADERSHIP = "leadership"
 
 
 class Scheduler:
     """One scheduler's whole state, told of events, answering with effects."""
 
     def __init__(
-        self, profiles: Mapping[str, Profile], settings: Settings, *, node_capacity: int = 64
+        self,
+        profiles: Mapping[str, Profile],
+        settings: Settings,
+        *,
+        node_capacity: int = 64,
+        leading: bool = True,
     ) -> None:
+        """With `leading` False it follows everything and decides nothing until LeadershipGained."""
         self.world = World(profiles, settings, node_capacity=node_capacity)
         self.reporter = Reporter(self.world)
         self.membership = Membership(self.world, self.reporter)
         self.binder = Binder(self.world, self.reporter)
         self.attempts = Attempts(self.world, self.reporter, self.binder)
         self.table = GangTable(self.world, self.reporter, self.binder, self.attempts)
-        self._unheard = set(KINDS)
+        self._unheard = set(KINDS) if leading else {*KINDS, _LEADERSHIP}
         self._on_event: dict[type, Callable[[Any], None]] = {
             ev.PodAdded: lambda e: self.membership.put_pod(e.pod),
             ev.PodUpdated: lambda e: self.membership.put_pod(e.pod),
@@ -56,6 +63,7 @@ class Scheduler:
             ev.ObjectRefused: self._refused,
             ev.KindSynced: lambda e: self._synced(e.kind),
             ev.KindMissing: lambda e: self._synced(e.kind),
+            ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
             ev.BindSucceeded: self.binder.succeeded,
             ev.BindFailed: self.binder.failed,
             ev.BindUnknown: self.binder.unknown,

@@ -30,6 +30,7 @@ class _Signature(msgspec.Struct, array_like=True, gc=False):
     resources: ResourceRequirements | None
     overhead: dict[str, str | int | float] | None
     host_network: bool
+    unsupported: str
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -50,6 +51,7 @@ def signature(pod: Pod) -> bytes:
             spec.resources,
             spec.overhead,
             spec.host_network,
+            unsupported(spec),
         )
     )
 
@@ -86,6 +88,7 @@ class PodTemplate:
         except ParseError as error:
             self.problem = f"spec.containers.resources: {error}"
             self.requests = {PODS: 1}
+        self.problem = self.problem or unsupported(pod.spec)
         self.resolve(table)
         self.host_ports: tuple[HostPort, ...] = tuple(sorted(_host_ports(pod.spec)))
         self._demand: dict[str, tuple[tuple[str, int, bool], ...]] = {}
@@ -103,6 +106,29 @@ class PodTemplate:
         if found is None:
             found = self._demand[resource] = device_demand(self.spec, resource)
         return found
+
+
+def unsupported(spec: PodSpec) -> str:
+    """What the pod requires that no plugin of ours can give yet; "" when there is nothing.
+
+    Placing it all the same would break a promise that its user believes to have.
+    """
+    if spec.affinity is not None:
+        for name, wish in (
+            ("podAffinity", spec.affinity.pod_affinity),
+            ("podAntiAffinity", spec.affinity.pod_anti_affinity),
+        ):
+            if wish is not None and wish.required_during_scheduling_ignored_during_execution:
+                return f"spec.affinity.{name}: required terms are not supported (yet)"
+    for constraint in spec.topology_spread_constraints or ():
+        if constraint.when_unsatisfiable == "DoNotSchedule":
+            return "spec.topologySpreadConstraints: DoNotSchedule is not supported (yet)"
+    for volume in spec.volumes or ():
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
+            return f"spec.volumes: {volume.name} needs a persistent volume, which is not supported (yet)"
+    if spec.resource_claims:
+        return "spec.resourceClaims: claims of dynamic resource allocation are not supported (yet)"
+    return ""
 
 
 def _host_ports(spec: PodSpec) -> set[HostPort]:

@@ -88,6 +88,10 @@ class KindMissing(_Event, frozen=True):
     kind: str
 
 
+class LeadershipGained(_Event, frozen=True):
+    """This process may decide from now on; until then it only follows. Lost for good when it is lost."""
+
+
 class BindSucceeded(_Event, frozen=True):
     """The server answered that this pod is bound as asked."""
 
@@ -152,6 +156,7 @@ Event = (
     | ObjectRefused
     | KindSynced
     | KindMissing
+    | LeadershipGained
     | BindSucceeded
     | BindFailed
     | BindUnknown

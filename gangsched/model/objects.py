@@ -90,8 +90,26 @@ class NodeAffinity(_Wire):
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] | None = None
 
 
+class PodAffinity(_Wire):
+    """Between pods, wanted or not; only whether it is required is read."""
+
+    required_during_scheduling_ignored_during_execution: list[dict[str, Any]] | None = None
+
+
 class Affinity(_Wire):
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(_Wire):
+    when_unsatisfiable: str = ""
+
+
+class Volume(_Wire):
+    name: str = ""
+    persistent_volume_claim: dict[str, Any] | None = None
+    ephemeral: dict[str, Any] | None = None
 
 
 class SchedulingGate(_Wire):
@@ -119,6 +137,9 @@ class PodSpec(_Wire):
     resources: ResourceRequirements | None = None
     overhead: dict[str, str | int | float] | None = None
     host_network: bool = False
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
+    volumes: list[Volume] | None = None
+    resource_claims: list[dict[str, Any]] | None = None
 
 
 class Condition(_Wire):
