@@ -1,0 +1,303 @@
+"""SimApi: the API server as the scheduler sees it: objects with UIDs and versions, effects carried out.
+
+Every check that kube-apiserver makes on a Binding is made here, in its order; what the network does to
+requests is sim.faults', what the watch does is sim.streams'. Actors that are not the scheduler (users,
+kubelets, controllers) call the plain methods, which take effect at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import Condition, CustomObject, Node, Pod
+from gangsched.sim.faults import BindFate, Weather
+from gangsched.sim.objects import at
+from gangsched.sim.streams import Item, Key, Stream
+from gangsched.sim.timeline import Timeline
+
+KINDS = ("nodes", "podgroups.core", "podgroups.coscheduling", "pods")
+# As many binds as kube.binding_lane keeps on the way.
+PARALLEL_BINDS = 16
+
+
+class SimApi:
+    """The store, and the requests on their way to it."""
+
+    def __init__(self, timeline: Timeline, weather: Weather, answer: Callable[[ev.Event], None]) -> None:
+        self._timeline = timeline
+        self._weather = weather
+        self._answer = answer
+        self._version = 100
+        self.pods: dict[Key, Pod] = {}
+        self.nodes: dict[str, Node] = {}
+        self.groups: dict[Key, CustomObject] = {}
+        self.recorded: list[ef.RecordEvent] = []
+        self.on_bound: list[Callable[[Pod], None]] = []
+        self.on_gone: list[Callable[[Pod], None]] = []
+        self.eviction_grace_s = 1.0
+        self.checks_bind_uid = True
+        """Off: a server that ignores the precondition, as with bindings that carry none."""
+        self._session = 0
+        self._n_binding = 0
+        self._n_asked = 0
+        self._binds: deque[ef.BindPod] = deque()
+        self.streams = {kind: self._stream(kind) for kind in KINDS}
+
+    def _stream(self, kind: str) -> Stream:
+        return Stream(
+            kind,
+            self._timeline,
+            delay_s=self._weather.watch_delay_s,
+            sink=self._answer,
+            store=lambda: self._listed(kind),
+        )
+
+    def _listed(self, kind: str) -> Iterable[tuple[Key, Item]]:
+        if kind == "pods":
+            return list(self.pods.items())
+        if kind == "nodes":
+            return [((name,), node) for name, node in self.nodes.items()]
+        return [(key, item) for key, item in self.groups.items() if kind == f"podgroups.{key[0]}"]
+
+    @property
+    def is_quiet(self) -> bool:
+        """No request, answer or watch event is on its way."""
+        on_the_way = sum(stream.n_on_the_way for stream in self.streams.values())
+        return not (on_the_way or self._n_binding or self._n_asked or self._binds)
+
+    # -- the scheduler's process -----------------------------------------------------------------------
+
+    def connect(self, *, down_s: Callable[[], float]) -> None:
+        """A new process lists everything; nothing of the old one is answered any more.
+
+        Requests that had left the old process still take effect; those in its queue never left.
+        """
+        self._session += 1
+        self._n_binding = self._n_asked = 0
+        self._binds.clear()
+        for stream in self.streams.values():
+            stream.reconnect(down_s())
+
+    def carry_out(self, effect: ef.Effect) -> None:
+        """Takes one effect; its outcome comes back as an event, in whatever order."""
+        if isinstance(effect, ef.BindPod):
+            self._binds.append(effect)
+            self._pump()
+        elif isinstance(effect, ef.CancelBinds):
+            taken = [bind for bind in self._binds if bind.cause_id == effect.cause_id]
+            self._binds = deque(bind for bind in self._binds if bind.cause_id != effect.cause_id)
+            for bind in taken:
+                self._later(ev.BindCancelled(bind.uid, bind.attempt), 0.0)
+        elif isinstance(effect, ef.GetPod):
+            self._n_asked += 1
+            self._timeline.after(self._weather.latency_s(), lambda: self._get(effect))
+        elif isinstance(effect, ef.EvictPod):
+            self._n_asked += 1
+            self._timeline.after(self._weather.latency_s(), lambda: self._evict(effect))
+        elif isinstance(effect, ef.WritePodCondition):
+            self._timeline.after(self._weather.latency_s(), lambda: self._patch_condition(effect))
+        elif isinstance(effect, ef.WritePodGroupStatus):
+            self._timeline.after(self._weather.latency_s(), lambda: self._patch_group(effect))
+        else:
+            self.recorded.append(effect)
+
+    def _later(
+        self, event: ev.Event, delay_s: float, *, ends_bind: bool = False, asked: bool = False
+    ) -> None:
+        session = self._session
+
+        def arrive() -> None:
+            if session != self._session:
+                return
+            self._answer(event)
+            if asked:
+                self._n_asked -= 1
+            if ends_bind:
+                self._n_binding -= 1
+                self._pump()
+
+        self._timeline.after(delay_s, arrive)
+
+    def _pump(self) -> None:
+        while self._binds and self._n_binding < PARALLEL_BINDS:
+            self._n_binding += 1
+            self._send(self._binds.popleft())
+
+    def _send(self, bind: ef.BindPod) -> None:
+        """One POST on its way: when it is committed, and what the client hears."""
+        fate, there_s = self._weather.bind_fate(), self._weather.latency_s()
+        if fate in (BindFate.LOST_BEFORE, BindFate.LOST_AFTER, BindFate.LATE):
+            timeout_s = self._weather.timeout_s()
+            if fate is not BindFate.LOST_BEFORE:
+                delay_s = min(there_s, timeout_s) if fate is BindFate.LOST_AFTER else timeout_s + there_s
+                self._timeline.after(delay_s, lambda: self._commit(bind))
+            self._later(ev.BindUnknown(bind.uid, bind.attempt, fate.value), timeout_s, ends_bind=True)
+            return
+        session = self._session
+
+        def arrive() -> None:
+            code, message = _REFUSALS.get(fate) or self._commit(bind)
+            if session != self._session:
+                return
+            answer: ev.Event = ev.BindSucceeded(bind.uid, bind.attempt)
+            if code == 409:
+                answer = ev.BindUnknown(bind.uid, bind.attempt, message)
+            elif code:
+                answer = ev.BindFailed(bind.uid, bind.attempt, code, "Refused", message)
+            self._later(answer, self._weather.latency_s(), ends_bind=True)
+
+        self._timeline.after(there_s, arrive)
+
+    def _commit(self, bind: ef.BindPod) -> tuple[int, str]:
+        """kube-apiserver's BindingREST: (0, "") when bound, else the code it answers with."""
+        key = (bind.namespace, bind.name)
+        pod = self.pods.get(key)
+        if pod is None:
+            return 404, f'pods "{bind.name}" not found'
+        if self.checks_bind_uid and pod.metadata.uid != bind.uid:
+            return 409, f"uid in precondition: {bind.uid}, UID in object meta: {pod.metadata.uid}"
+        if pod.metadata.deletion_timestamp is not None:
+            return 409, f"pod {bind.name} is being deleted, cannot be assigned to a host"
+        if pod.spec.node_name:
+            return 409, f'pod {bind.name} is already assigned to node "{pod.spec.node_name}"'
+        if pod.spec.scheduling_gates:
+            return 409, f"pod {bind.name} has non-empty .spec.schedulingGates"
+        self._bind(key, pod, bind.node, dict(bind.annotations))
+        return 0, ""
+
+    def _get(self, effect: ef.GetPod) -> None:
+        pod = self.pods.get((effect.namespace, effect.name))
+        found = pod if pod is not None and pod.metadata.uid == effect.uid else None
+        self._later(ev.PodRead(effect.uid, found), self._weather.latency_s(), asked=True)
+
+    def _evict(self, effect: ef.EvictPod) -> None:
+        pod = self.pods.get((effect.namespace, effect.name))
+        answer: ev.Event = ev.EvictionSucceeded(effect.uid)
+        if pod is None or pod.metadata.uid != effect.uid:
+            answer = ev.EvictionFailed(effect.uid, 404, "not found")
+        elif self._weather.eviction_refused():
+            answer = ev.EvictionFailed(effect.uid, 429, "would violate the pod's disruption budget")
+        else:
+            self.delete_pod(pod, grace_s=self.eviction_grace_s)
+        self._later(answer, self._weather.latency_s(), asked=True)
+
+    def _patch_condition(self, effect: ef.WritePodCondition) -> None:
+        pod = self.pods.get((effect.namespace, effect.name))
+        if pod is not None and pod.metadata.uid == effect.uid:
+            self.set_condition(pod, effect.type, effect.status, effect.reason, effect.message)
+
+    def _patch_group(self, effect: ef.WritePodGroupStatus) -> None:
+        for key, item in list(self.groups.items()):
+            if item.metadata.uid == effect.uid:
+                self.put_group(key[0], replace(item, status={**(item.status or {}), **effect.status}))
+
+    # -- everybody else --------------------------------------------------------------------------------
+
+    def create_pod(self, pod: Pod) -> Pod | None:
+        """A new pod; None where its name is taken."""
+        key = (pod.metadata.namespace, pod.metadata.name)
+        return None if key in self.pods else self._put_pod(key, pod)
+
+    def update_pod(self, pod: Pod, **changes: Any) -> Pod | None:
+        """Replaces metadata, spec or status of the pod as it is now; None where it is gone."""
+        key = (pod.metadata.namespace, pod.metadata.name)
+        now = self.pods.get(key)
+        if now is None or now.metadata.uid != pod.metadata.uid:
+            return None
+        return self._put_pod(key, replace(now, **changes))
+
+    def set_condition(self, pod: Pod, kind: str, status: str, reason: str = "", message: str = "") -> None:
+        conditions = [c for c in pod.status.conditions or () if c.type != kind]
+        conditions.append(Condition(kind, status, reason, message, at(self._timeline.now_s)))
+        self.update_pod(pod, status=replace(pod.status, conditions=conditions))
+
+    def bind_as_stranger(self, pod: Pod, node: str, annotations: dict[str, str] | None = None) -> None:
+        """Another scheduler's Binding."""
+        key = (pod.metadata.namespace, pod.metadata.name)
+        now = self.pods.get(key)
+        if now is not None and not now.spec.node_name and now.metadata.deletion_timestamp is None:
+            self._bind(key, now, node, annotations or {})
+
+    def _bind(self, key: Key, pod: Pod, node: str, annotations: dict[str, str]) -> None:
+        conditions = [c for c in pod.status.conditions or () if c.type != "PodScheduled"]
+        conditions.append(Condition("PodScheduled", "True", last_transition_time=at(self._timeline.now_s)))
+        merged = {**(pod.metadata.annotations or {}), **annotations}
+        bound = self._put_pod(
+            key,
+            replace(
+                pod,
+                metadata=replace(pod.metadata, annotations=merged),
+                spec=replace(pod.spec, node_name=node),
+                status=replace(pod.status, conditions=conditions),
+            ),
+        )
+        for hook in self.on_bound:
+            hook(bound)
+
+    def delete_pod(self, pod: Pod, *, grace_s: float = 0.0) -> None:
+        """deletionTimestamp, and gone when the grace is over; an unbound pod without grace goes at once."""
+        key = (pod.metadata.namespace, pod.metadata.name)
+        now = self.pods.get(key)
+        if now is None or now.metadata.uid != pod.metadata.uid:
+            return
+        if now.metadata.deletion_timestamp is None and grace_s > 0:
+            leaving = replace(now.metadata, deletion_timestamp=at(self._timeline.now_s + grace_s))
+            self._put_pod(key, replace(now, metadata=leaving))
+        if grace_s > 0:
+            self._timeline.after(grace_s, lambda: self.delete_pod(pod))
+            return
+        del self.pods[key]
+        gone = replace(now, metadata=replace(now.metadata, resource_version=self._next_version()))
+        self.streams["pods"].tell(key, gone, deleted=True)
+        for hook in self.on_gone:
+            hook(gone)
+
+    def put_node(self, node: Node) -> None:
+        node = replace(node, metadata=replace(node.metadata, resource_version=self._next_version()))
+        self.nodes[node.metadata.name] = node
+        self.streams["nodes"].tell((node.metadata.name,), node)
+
+    def delete_node(self, name: str) -> None:
+        node = self.nodes.pop(name, None)
+        if node is not None:
+            self.streams["nodes"].tell((name,), node, deleted=True)
+
+    def put_group(self, dialect: str, item: CustomObject) -> None:
+        item = replace(item, metadata=replace(item.metadata, resource_version=self._next_version()))
+        key = (dialect, item.metadata.namespace, item.metadata.name)
+        self.groups[key] = item
+        self.streams[f"podgroups.{dialect}"].tell(key, item)
+
+    def delete_group(self, dialect: str, namespace: str, name: str) -> None:
+        item = self.groups.pop((dialect, namespace, name), None)
+        if item is not None:
+            self.streams[f"podgroups.{dialect}"].tell((dialect, namespace, name), item, deleted=True)
+
+    def _put_pod(self, key: Key, pod: Pod) -> Pod:
+        pod = replace(pod, metadata=replace(pod.metadata, resource_version=self._next_version()))
+        self.pods[key] = pod
+        self.streams["pods"].tell(key, pod)
+        return pod
+
+    def _next_version(self) -> str:
+        self._version += 1
+        return str(self._version)
+
+
+_REFUSALS = {
+    BindFate.CONFLICT: (409, "the object has been modified"),
+    BindFate.FORBIDDEN: (403, "cannot create resource pods/binding"),
+    BindFate.INVALID: (422, "Invalid value"),
+}
+
+
+def encoded(effects: Iterable[ef.Effect]) -> bytes:
+    """Effects as bytes, type and all, for comparing histories."""
+    return msgspec.json.encode([(type(effect).__name__, effect) for effect in effects])

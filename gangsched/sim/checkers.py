@@ -1,0 +1,223 @@
+"""The invariants of the fault catalogue, one function each; each answers with what is broken, in words.
+
+They read the API server's store, what the process was told (sim.told) and the scheduler's own tables, and
+share no code with what they judge beyond parsing. Called by sim.driver: some after every effect, some
+after every turn, some when a run has come to rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gangsched.core.group import GroupState, MemberState
+from gangsched.core.scheduler import Scheduler
+from gangsched.errors import ParseError
+from gangsched.model import effects as ef
+from gangsched.model.devices import ALLOCATED_KEY, parse_allocation
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import (
+    GANG_KEY,
+    GroupKey,
+    PodGroup,
+    group_from_object,
+    group_from_pod,
+    group_key,
+)
+from gangsched.model.resources import container_requests
+from gangsched.sim.api import SimApi
+from gangsched.sim.told import Told, allocatable, healthy_ids, ids_in
+
+
+def bind_is_sound(bind: ef.BindPod, told: Told) -> Iterator[str]:
+    """2, 10: a bind, when decided, fits what was known, with free healthy IDs that match the pod."""
+    pod, node = told.pods.get(bind.uid), told.nodes.get(bind.node)
+    if pod is None or node is None:
+        yield f"2: {bind.name} is bound to {bind.node}, one of which nobody has told of"
+        return
+    mine = told.claim_of_bind(bind)
+    others = [claim for claim in told.claims_on(bind.node) if claim.uid != bind.uid]
+    room = allocatable(node)
+    for resource, amount in mine.requests.items():
+        used = amount + sum(claim.requests.get(resource, 0) for claim in others)
+        if used > room.get(resource, 0):
+            yield f"2: {bind.name} makes {used} {resource} on {bind.node}, which has {room.get(resource, 0)}"
+    for resource, ids in mine.ids.items():
+        for claim in others:
+            if both := ids & claim.ids.get(resource, frozenset()):
+                yield f"1: {bind.name} is given {sorted(both)} on {bind.node}, held by {claim.uid}"
+    healthy = healthy_ids(node)
+    if healthy is None:
+        if any(resource.count("/") for resource in mine.requests):
+            yield f"10: {bind.name} goes to {bind.node}, whose inventory does not parse"
+        return
+    yield from _ids_match(bind, pod, healthy)
+
+
+def _ids_match(bind: ef.BindPod, pod: Pod, healthy: dict[str, frozenset[str]]) -> Iterator[str]:
+    try:
+        allocation = parse_allocation(bind.annotations.get(ALLOCATED_KEY, "{}"))
+    except ParseError as error:
+        yield f"10: {bind.name}: {error}"
+        return
+    for container in (*(pod.spec.init_containers or ()), *pod.spec.containers):
+        asked = container_requests(container)
+        for resource in {*asked, *allocation.get(container.name, {})}:
+            ids = allocation.get(container.name, {}).get(resource, ())
+            wanted = asked.get(resource, 0) if resource in healthy else 0
+            if len(ids) != wanted or len(set(ids)) != wanted:
+                yield f"10: {bind.name}/{container.name} asks for {wanted} {resource} and is given {ids}"
+            if bad := set(ids) - healthy.get(resource, frozenset()):
+                yield f"10: {bind.name} is given {sorted(bad)} of {bind.node}, not healthy there"
+    names = {c.name for c in (*(pod.spec.init_containers or ()), *pod.spec.containers)}
+    if strange := set(allocation) - names:
+        yield f"10: {bind.name} has no container {sorted(strange)}"
+
+
+def one_owner(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
+    """1: no device ID is on two live pods, bound in the store or promised by the scheduler."""
+    owner: dict[tuple[str, str, str], str] = {}
+    for uid, node, ids in _held(api, scheduler):
+        for resource, some in ids.items():
+            for device_id in some:
+                other = owner.setdefault((node, resource, device_id), uid)
+                if other != uid:
+                    yield f"1: {device_id} on {node} is held by {other} and {uid}"
+
+
+def _held(api: SimApi, scheduler: Scheduler) -> Iterator[tuple[str, str, dict[str, frozenset[str]]]]:
+    for pod in api.pods.values():
+        if pod.spec.node_name and not pod.is_terminal and GANG_KEY in (pod.metadata.annotations or {}):
+            yield pod.metadata.uid, pod.spec.node_name, ids_in(pod.metadata.annotations or {})
+    for info in scheduler.world.cache.pods.values():
+        if info.state is MemberState.ASSUMED:
+            yield info.uid, info.node_name, {r: frozenset(ids) for r, ids in info.ids.items()}
+
+
+def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[str]:
+    """10: a pod that carries our mark is on the node, with the IDs, of a bind that was sent for its UID."""
+    for pod in api.pods.values():
+        own = pod.metadata.annotations or {}
+        if GANG_KEY not in own:
+            continue
+        binds = sent.get(pod.metadata.uid, [])
+        if not any(
+            bind.node == pod.spec.node_name and all(own.get(k) == v for k, v in bind.annotations.items())
+            for bind in binds
+        ):
+            yield f"3, 10: {pod.key} ({pod.metadata.uid}) on {pod.spec.node_name} was bound for somebody else"
+
+
+def nothing_lost(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
+    """5: with an empty inbox every pod that names us is a member of exactly one known group."""
+    for pod in api.pods.values():
+        if pod.spec.scheduler_name not in scheduler.world.profiles:
+            continue
+        info = scheduler.world.cache.pods.get(pod.metadata.uid)
+        if info is None or info.group is None:
+            yield f"5: {pod.key} ({pod.metadata.uid}) is nowhere"
+        elif scheduler.world.groups.get(info.group.key) is not info.group:
+            yield f"5: {pod.key} is in {info.group!r}, which nobody knows"
+
+
+def cache_is_store(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
+    """6: with an empty inbox and nothing on the way, the cache holds what a list would show."""
+    cache = scheduler.world.cache
+    if set(cache.nodes.row_of) != set(api.nodes):
+        yield f"6: nodes {sorted(set(cache.nodes.row_of) ^ set(api.nodes))} differ"
+        return
+    for name, node in api.nodes.items():
+        row = cache.nodes.row_of[name]
+        for resource, amount in allocatable(node).items():
+            known = int(cache.nodes.allocatable[cache.table.column(resource), row])
+            if known != amount:
+                yield f"6: {resource} of {name} is {known} in the cache and {amount} in the store"
+    live = {pod.metadata.uid: pod for pod in api.pods.values() if pod.spec.node_name and not pod.is_terminal}
+    known_uids = {i.uid for i in cache.pods.values() if i.node_name and i.state is not MemberState.ASSUMED}
+    if known_uids != set(live):
+        yield f"6: pods {sorted(known_uids ^ set(live))} hold room in one of cache and store only"
+    for uid, pod in live.items():
+        info = cache.pods.get(uid)
+        if info is not None and info.node_name:
+            ids = {r: frozenset(some) for r, some in info.ids.items()}
+            if info.node_name != pod.spec.node_name or ids != ids_in(pod.metadata.annotations or {}):
+                yield f"6: {pod.key} is on {info.node_name} {ids} in the cache, not so in the store"
+
+
+def nothing_leaks(scheduler: Scheduler) -> Iterator[str]:
+    """4: at rest nobody binds or unwinds, and only a group that waits for its user holds a reservation."""
+    for group in scheduler.world.groups.values():
+        if group.state in (GroupState.BINDING, GroupState.UNWINDING, GroupState.ACTIVE):
+            yield f"4: {group!r} at rest"
+        elif group.n_assumed and group.state is not GroupState.WAITING:
+            yield f"4: {group!r} holds reservations"
+    known = set(scheduler.world.cache.pods)
+    if strange := set(scheduler.world.cache.nominated) - known:
+        yield f"4: nominations of {sorted(strange)}, who do not exist"
+
+
+def gangs_in_store(api: SimApi) -> dict[GroupKey, tuple[PodGroup, list[Pod]]]:
+    """Our gangs as the store shows them, with their numbers and pods."""
+    members: dict[GroupKey, list[Pod]] = {}
+    for pod in api.pods.values():
+        try:
+            key = group_key(pod)
+        except ParseError:
+            continue
+        if pod.spec.scheduler_name == "gangsched":
+            members.setdefault(key, []).append(pod)
+    found = {}
+    for key, pods in members.items():
+        try:
+            item = api.groups.get((key.dialect, key.namespace, key.name))
+            if item is not None:
+                found[key] = (group_from_object(key.dialect, "v", item), pods)
+            elif key.dialect not in ("core", "coscheduling"):
+                found[key] = (group_from_pod(key, pods[0]), pods)
+        except ParseError:
+            continue
+    return found
+
+
+class HalfBound:
+    """3: how long each gang of the store has been bound in part without ever having been whole."""
+
+    def __init__(self) -> None:
+        self.since_s: dict[GroupKey, float] = {}
+        self._whole: set[GroupKey] = set()
+
+    def look(self, api: SimApi, now_s: float) -> None:
+        """Called after every turn, so that a gang that is whole for a moment is seen."""
+        seen = gangs_in_store(api)
+        for key, (numbers, pods) in seen.items():
+            n_bound = sum(bool(pod.spec.node_name) for pod in pods)
+            if n_bound >= numbers.min_count:
+                self._whole.add(key)
+            elif not n_bound:
+                self._whole.discard(key)
+            if 0 < n_bound < numbers.min_count and key not in self._whole:
+                self.since_s.setdefault(key, now_s)
+            else:
+                self.since_s.pop(key, None)
+        for key in [key for key in self.since_s if key not in seen]:
+            del self.since_s[key]
+        self._whole &= set(seen)
+
+    def too_long(self, now_s: float, limit_s: float, *, calm_since_s: float) -> Iterator[str]:
+        """3: after faults stop no gang stays half bound for longer than the settle limit."""
+        for key, since_s in self.since_s.items():
+            if now_s - max(since_s, calm_since_s) > limit_s:
+                yield f"3: gang {key} has been half bound since {since_s:.1f}, it is {now_s:.1f}"
+
+
+def nothing_starves(api: SimApi, scheduler: Scheduler, fresh: Scheduler, now_s: float) -> Iterator[str]:
+    """7: at rest a fresh process, shown the same store, finds nothing to bind that this one has left.
+
+    `fresh` has been told the store. What it would bind first fits on the cluster as it is.
+    """
+    left = {info.uid: g for g in scheduler.world.groups.values() for info in g.in_state(MemberState.PENDING)}
+    while (effects := fresh.schedule_next(now_s)) is not None:
+        for effect in effects:
+            if isinstance(effect, ef.BindPod):
+                if effect.uid in left:
+                    yield f"7: {left[effect.uid]!r} fits ({effect.name} on {effect.node}) and is not bound"
+                return

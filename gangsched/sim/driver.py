@@ -1,0 +1,252 @@
+"""Simulation: one scheduler against one SimApi in virtual time, judged after every step.
+
+One seed fixes everything: arrivals, faults, delays, batch sizes, the order of answers. A broken promise
+raises Broken, which carries the seed's story. The scheduler is driven as app.py drives it: a batch of
+events, the deadlines, up to k groups, and again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from random import Random
+
+from gangsched.config import Settings, default_config
+from gangsched.core.scheduler import Scheduler
+from gangsched.errors import GangschedError, InvariantError
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import Node
+from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.sim import checkers
+from gangsched.sim.actors import Controllers, Kubelets
+from gangsched.sim.api import SimApi, encoded
+from gangsched.sim.faults import CALM, Rates, Weather
+from gangsched.sim.mischief import Mischief
+from gangsched.sim.timeline import Timeline
+from gangsched.sim.told import Told
+from gangsched.sim.workloads import Workload
+
+# Backoff ends after at most 10 s, so a cluster without news for longer has nothing left to try.
+REST_S = 13.0
+_MAX_STORY = 400
+
+
+class Broken(GangschedError):
+    """A promise did not hold; `story` is what happened last, oldest first."""
+
+    def __init__(self, problem: str, story: Sequence[str]) -> None:
+        self.problem = problem
+        self.story = tuple(story)
+        super().__init__("\n  ".join([problem, *self.story[-60:]]))
+
+
+def make_scheduler(settings: Settings) -> Scheduler:
+    """The scheduler as it is assembled live, with the default profile."""
+    return Scheduler(build_profiles(default_config(IN_TREE)), settings, node_capacity=4)
+
+
+class Simulation:
+    """Everything one run consists of."""
+
+    def __init__(
+        self,
+        seed: int,
+        workload: Workload,
+        *,
+        rates: Rates = CALM,
+        settings: Settings | None = None,
+        make: Callable[[Settings], Scheduler] = make_scheduler,
+        groups_per_turn: int = 4,
+    ) -> None:
+        self.seed = seed
+        self.settings = settings or Settings()
+        self._make = make
+        self._k = groups_per_turn
+        self._rng = Random(f"{seed}-driver")
+        self.timeline = Timeline()
+        self.weather = Weather(Random(f"{seed}-weather"), rates)
+        self.inbox: list[ev.Event] = []
+        self.api = SimApi(self.timeline, self.weather, self._arrived)
+        Kubelets(self.api, self.timeline, Random(f"{seed}-kubelets"))
+        Controllers(self.api, self.timeline, Random(f"{seed}-controllers"))
+        self.mischief = Mischief(self, Random(f"{seed}-mischief"))
+        self.history: list[bytes] = []
+        self.sent: dict[str, list[ef.BindPod]] = {}
+        self.half_bound = checkers.HalfBound()
+        self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
+        """More checks after every turn, of a test's own."""
+        self.calm_since_s = 0.0
+        self.n_crashes = 0
+        self._story: list[str] = []
+        self._dies_after = -1
+        self._news_s = 0.0
+        self._wake_s: float | None = None
+        self.first_nodes: dict[str, Node] = {node.metadata.name: node for node in workload.nodes}
+        for node in workload.nodes:
+            self.api.put_node(node)
+        for arrival in workload.arrivals:
+            self.timeline.at(arrival.at_s, partial(arrival.happen, self.api, self.timeline))
+        self._start_process(down_s=lambda: 0.0)
+        self.mischief.start()
+
+    # -- running ---------------------------------------------------------------------------------------
+
+    def run_for(self, seconds: float) -> None:
+        """Lets virtual time pass."""
+        until_s = self.timeline.now_s + seconds
+        while True:
+            times = [self.timeline.next_s(), self._wake_s, self.scheduler.next_deadline_s()]
+            soonest = min((t for t in times if t is not None), default=math.inf)
+            if soonest > until_s:
+                break
+            self.timeline.advance_to(max(soonest, self.timeline.now_s))
+            self._turn()
+        self.timeline.advance_to(until_s)
+
+    def settle(self) -> None:
+        """Faults stop, the cluster is mended; runs until nothing moves any more. Raises: Broken."""
+        self.weather.clear()
+        self.mischief.repair()
+        self.calm_since_s = self.timeline.now_s
+        self.run_for(self.settings.settle_s + 20.0)
+        for _ in range(60):
+            if self.api.is_quiet and not self.inbox and self.timeline.now_s - self._news_s > REST_S:
+                break
+            self.run_for(5.0)
+        else:
+            self._judge([f"7: no rest {self.timeline.now_s - self.calm_since_s:.0f} s after faults stopped"])
+        self._judge(checkers.cache_is_store(self.api, self.scheduler))
+        self._judge(checkers.nothing_lost(self.api, self.scheduler))
+        self._judge(checkers.nothing_leaks(self.scheduler))
+        self._judge(self._too_long_half_bound())
+        self._judge(checkers.nothing_starves(self.api, self.scheduler, self._fresh(), self.timeline.now_s))
+
+    def die_after(self, n_effects: int) -> None:
+        """kill -9 after so many more effects have left the process."""
+        self._dies_after = n_effects
+
+    def crash(self) -> None:
+        """The process is gone, with all it knew; another starts from a plain list."""
+        self._note("crash")
+        self.n_crashes += 1
+        self._start_process(down_s=lambda: self._rng.uniform(0.0, 1.5))
+
+    def _start_process(self, *, down_s: Callable[[], float]) -> None:
+        self.inbox.clear()
+        self._dies_after = -1
+        self._wake_s = None
+        self.scheduler = self._make(self.settings)
+        self.told = Told()
+        self.api.connect(down_s=down_s)
+
+    def _fresh(self) -> Scheduler:
+        fresh = self._make(self.settings)
+        now_s = self.timeline.now_s
+        events: list[ev.Event] = [ev.NodeAdded(node) for node in self.api.nodes.values()]
+        events += [ev.PodGroupAdded(key[0], "v", item) for key, item in self.api.groups.items()]
+        events += [ev.PodAdded(pod) for pod in self.api.pods.values()]
+        events += [ev.KindSynced(kind) for kind in self.api.streams]
+        fresh.handle(events, now_s)
+        return fresh
+
+    def _arrived(self, event: ev.Event) -> None:
+        self.inbox.append(event)
+
+    # -- one turn --------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        now_s, scheduler = self.timeline.now_s, self.scheduler
+        self._wake_s = None
+        if self.inbox:
+            n = self._rng.randint(1, len(self.inbox))
+            batch, self.inbox = self.inbox[:n], self.inbox[n:]
+            self.told.hear(batch)
+            self._news_s = now_s
+            self._note(lambda: "told " + ", ".join(map(_brief, batch)))
+            self._step(lambda: scheduler.handle(batch, now_s))
+        deadline_s = scheduler.next_deadline_s()
+        if self.scheduler is scheduler and deadline_s is not None and deadline_s <= now_s:
+            self._step(lambda: scheduler.advance(now_s))
+        for _ in range(self._k):
+            if self.scheduler is not scheduler or not self._step(lambda: scheduler.schedule_next(now_s)):
+                break
+        self.half_bound.look(self.api, now_s)
+        self._judge(checkers.one_owner(self.api, self.scheduler))
+        self._judge(checkers.bound_as_sent(self.api, self.sent))
+        if self.calm_since_s:
+            self._judge(self._too_long_half_bound())
+        if not self.inbox and self.api.is_quiet and self.scheduler.is_synced:
+            self._judge(checkers.nothing_lost(self.api, self.scheduler))
+            self._judge(checkers.cache_is_store(self.api, self.scheduler))
+        for watcher in self.watchers:
+            self._judge(watcher(self))
+        if self.inbox or self.scheduler.n_active:
+            self._wake_s = now_s + self._rng.uniform(0.0, 0.002)
+
+    def _step(self, call: Callable[[], list[ef.Effect] | None]) -> bool:
+        """One call of the scheduler, checked, its effects sent off; False when there was nothing to do."""
+        try:
+            effects = call()
+            if effects is None:
+                return False
+            self.scheduler.validate()
+        except InvariantError as error:
+            self._judge([f"core: {error}"])
+            return False
+        self.history.append(encoded(effects))
+        for effect in effects:
+            if self._dies_after == 0:
+                self.crash()
+                return True
+            self._dies_after -= 1
+            self._send(effect)
+        return True
+
+    def _send(self, effect: ef.Effect) -> None:
+        self._news_s = self.timeline.now_s
+        self._note(lambda: "does " + _brief(effect))
+        if isinstance(effect, ef.BindPod):
+            self._judge(checkers.bind_is_sound(effect, self.told))
+            self.told.promise(effect)
+            self.sent.setdefault(effect.uid, []).append(effect)
+        self.api.carry_out(effect)
+
+    def _too_long_half_bound(self) -> Iterable[str]:
+        # The evicted pods' grace and a refused eviction's repetition come on top of the limit.
+        limit_s = self.settings.settle_s + self.api.eviction_grace_s + 5.0
+        return self.half_bound.too_long(self.timeline.now_s, limit_s, calm_since_s=self.calm_since_s)
+
+    # -- telling ---------------------------------------------------------------------------------------
+
+    def _note(self, line: str | Callable[[], str]) -> None:
+        text = line if isinstance(line, str) else line()
+        self._story.append(f"{self.timeline.now_s:8.3f} {text}")
+        if len(self._story) > 2 * _MAX_STORY:
+            del self._story[:_MAX_STORY]
+
+    def _judge(self, problems: Iterable[str]) -> None:
+        for problem in problems:
+            raise Broken(f"seed {self.seed}, {self.timeline.now_s:.3f} s: {problem}", self._story)
+
+
+def _brief(what: ev.Event | ef.Effect) -> str:
+    name = type(what).__name__
+    if isinstance(what, ev.PodAdded | ev.PodUpdated | ev.PodDeleted):
+        pod = what.pod
+        leaving = " leaving" if pod.metadata.deletion_timestamp else ""
+        state = f"{pod.spec.node_name} {pod.status.phase}{leaving}"
+        return f"{name}({pod.metadata.uid} v{pod.metadata.resource_version} {state})"
+    if isinstance(what, ev.PodRead):
+        return f"{name}({what.uid} {what.pod.spec.node_name if what.pod else None})"
+    if isinstance(what, ef.BindPod):
+        return f"{name}({what.uid} {what.node} #{what.attempt})"
+    if isinstance(what, ev.NodeAdded | ev.NodeUpdated | ev.NodeDeleted):
+        return f"{name}({what.node.metadata.name})"
+    if isinstance(what, ef.WritePodCondition | ef.RecordEvent):
+        return f"{name}({what.name}: {what.reason} {what.message[:120]})"
+    if isinstance(what, ef.CancelBinds):
+        return f"{name}({what.cause_id})"
+    uid = getattr(what, "uid", getattr(what, "kind", ""))
+    return f"{name}({uid}{' ' + str(what.code) if isinstance(what, ev.BindFailed) else ''})"

@@ -1,0 +1,100 @@
+"""Weather: what the network and the API server do to a request, drawn from a seed; and when.
+
+Only probabilities and delays live here; sim.api asks, and sim.mischief does things to the cluster. After
+`clear()` nothing goes wrong any more, which is how a run's second phase starts.
+"""
+
+from __future__ import annotations
+
+import enum
+from random import Random
+
+import msgspec
+
+
+class BindFate(enum.Enum):
+    """What becomes of one Binding POST."""
+
+    ARRIVES = "arrives"
+    LOST_BEFORE = "lost before the server saw it"
+    LOST_AFTER = "committed, answer lost"
+    LATE = "committed after the client gave up"
+    CONFLICT = "409 without a reason"
+    FORBIDDEN = "403"
+    INVALID = "422"
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """Probabilities per request (or per second for mischief); all zero is good weather."""
+
+    lost_before: float = 0.0
+    lost_after: float = 0.0
+    late: float = 0.0
+    conflict: float = 0.0
+    forbidden: float = 0.0
+    invalid: float = 0.0
+    slow: float = 0.0
+    eviction_refused: float = 0.0
+    mischief_per_s: float = 0.0
+    watch_delay_s: float = 0.02
+
+
+CALM = Rates()
+STORM = Rates(
+    lost_before=0.06,
+    lost_after=0.06,
+    late=0.03,
+    conflict=0.04,
+    forbidden=0.01,
+    invalid=0.01,
+    slow=0.05,
+    eviction_refused=0.3,
+    mischief_per_s=1.2,
+    watch_delay_s=0.3,
+)
+
+
+class Weather:
+    """Draws fates and delays."""
+
+    def __init__(self, rng: Random, rates: Rates) -> None:
+        self._rng = rng
+        self.rates = rates
+
+    def clear(self) -> None:
+        """Faults stop."""
+        self.rates = CALM
+
+    def bind_fate(self) -> BindFate:
+        rates = self.rates
+        drawn = self._rng.random()
+        for fate, rate in (
+            (BindFate.LOST_BEFORE, rates.lost_before),
+            (BindFate.LOST_AFTER, rates.lost_after),
+            (BindFate.LATE, rates.late),
+            (BindFate.CONFLICT, rates.conflict),
+            (BindFate.FORBIDDEN, rates.forbidden),
+            (BindFate.INVALID, rates.invalid),
+        ):
+            if drawn < rate:
+                return fate
+            drawn -= rate
+        return BindFate.ARRIVES
+
+    def latency_s(self) -> float:
+        """One way of one request."""
+        if self._rng.random() < self.rates.slow:
+            return self._rng.uniform(0.5, 4.0)
+        return self._rng.uniform(0.001, 0.02)
+
+    def timeout_s(self) -> float:
+        """How long a client waits for an answer that does not come."""
+        return self._rng.uniform(0.2, 10.0)
+
+    def watch_delay_s(self) -> float:
+        if self._rng.random() < self.rates.slow:
+            return self._rng.uniform(0.5, 3.0)
+        return self._rng.uniform(0.0, self.rates.watch_delay_s)
+
+    def eviction_refused(self) -> bool:
+        return self._rng.random() < self.rates.eviction_refused

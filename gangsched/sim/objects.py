@@ -1,0 +1,138 @@
+"""Kubernetes objects for simulations and scenarios, built without JSON. Times are virtual.
+
+Not here: what the API server does to them (sim.api).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.objects import (
+    Container,
+    CustomObject,
+    Node,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    SchedulingGate,
+)
+from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
+
+GPU = "nvidia.com/gpu"
+RACK = "topology.kubernetes.io/rack"
+OURS = "gangsched"
+STRANGER = "default-scheduler"
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def at(now_s: float) -> datetime:
+    """Virtual seconds as an API time, which knows whole seconds only."""
+    return _EPOCH + timedelta(seconds=int(now_s))
+
+
+def inventory(
+    node: str, n_devices: int, *, unhealthy: Collection[int] = (), mark: str = "", resource: str = GPU
+) -> str:
+    """The node annotation: n devices, two NUMA halves, NVLink in pairs. `mark` tells generations apart."""
+    ids = [f"GPU-{node}{mark}-{k}" for k in range(n_devices)]
+    devices = []
+    for k, device_id in enumerate(ids):
+        peer = k ^ 1
+        devices.append(
+            {
+                "id": device_id,
+                "health": "Unhealthy" if k in unhealthy else "Healthy",
+                "numa": 2 * k // max(n_devices, 1),
+                "links": {ids[peer]: "NV18"} if peer < n_devices else {},
+            }
+        )
+    return msgspec.json.encode({resource: devices}).decode()
+
+
+def make_node(
+    name: str,
+    *,
+    uid: str = "",
+    gpus: int = 8,
+    cpu: int = 64,
+    pods: int = 110,
+    rack: str = "",
+    annotations: Mapping[str, str] | None = None,
+    listed: bool = True,
+) -> Node:
+    """A node; `listed` with its devices in the annotation, otherwise with their number only."""
+    own = dict(annotations or {})
+    if listed and gpus and INVENTORY_KEY not in own:
+        own[INVENTORY_KEY] = inventory(name, gpus)
+    return Node(
+        metadata=ObjectMeta(
+            name=name, uid=uid or f"uid-{name}", labels={RACK: rack} if rack else {}, annotations=own
+        ),
+        status=NodeStatus(allocatable={"cpu": cpu, "memory": "512Gi", "pods": pods, GPU: gpus}),
+    )
+
+
+def make_pod(
+    name: str,
+    *,
+    uid: str = "",
+    namespace: str = "d",
+    group: str = "",
+    min_members: int = 0,
+    gpus: int = 1,
+    cpu: str = "1",
+    priority: int = 0,
+    scheduler: str = OURS,
+    gated: bool = False,
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    now_s: float = 0.0,
+) -> Pod:
+    """A pod of one container; with `group` and `min_members` a gang's member in our own dialect."""
+    own = dict(annotations or {})
+    marks = dict(labels or {})
+    if group:
+        marks[GROUP_LABEL] = group
+    if min_members:
+        own[MIN_MEMBERS_KEY] = str(min_members)
+    asked: dict[str, str | int | float] = {"cpu": cpu, "memory": "1Gi"}
+    if gpus:
+        asked[GPU] = gpus
+    return Pod(
+        metadata=ObjectMeta(
+            name=name,
+            namespace=namespace,
+            uid=uid or f"uid-{namespace}-{name}",
+            labels=marks,
+            annotations=own,
+            creation_timestamp=at(now_s),
+        ),
+        spec=PodSpec(
+            scheduler_name=scheduler,
+            priority=priority,
+            scheduling_gates=[SchedulingGate("sim/gate")] if gated else None,
+            containers=[Container(name="main", resources=ResourceRequirements(requests=asked))],
+        ),
+    )
+
+
+def make_pod_group(
+    name: str,
+    *,
+    uid: str = "",
+    namespace: str = "d",
+    spec: Mapping[str, Any] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> CustomObject:
+    """A PodGroup object, its spec as the dialect writes it."""
+    meta = ObjectMeta(
+        name=name, namespace=namespace, uid=uid or f"uid-pg-{name}", annotations=dict(annotations or {})
+    )
+    return CustomObject(metadata=meta, spec=dict(spec or {}))

@@ -1,0 +1,111 @@
+"""Stream: one kind's watch as the scheduler sees it: late, broken off, listed again, never out of order.
+
+The same table as kube.watch's, without bytes: what was missed while a watch was down is found by
+difference at the next list, and everything that exists is told once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from gangsched.model import events as ev
+from gangsched.model.objects import CustomObject, Node, Pod
+from gangsched.sim.timeline import Timeline
+
+Key = tuple[str, ...]
+Item = Pod | Node | CustomObject
+API_VERSIONS = {
+    "core": "scheduling.k8s.io/v1beta1",
+    "coscheduling": "scheduling.x-k8s.io/v1alpha1",
+}
+
+
+class Stream:
+    """What one watch has delivered, and what is on its way."""
+
+    def __init__(
+        self,
+        kind: str,
+        timeline: Timeline,
+        *,
+        delay_s: Callable[[], float],
+        sink: Callable[[ev.Event], None],
+        store: Callable[[], Iterable[tuple[Key, Item]]],
+    ) -> None:
+        self.kind = kind
+        self._timeline = timeline
+        self._delay_s = delay_s
+        self._sink = sink
+        self._store = store
+        self._known: dict[Key, Item] = {}
+        self._connection = 0
+        self._up = False
+        self._last_s = 0.0
+        self.n_on_the_way = 0
+
+    def tell(self, key: Key, item: Item, *, deleted: bool = False) -> None:
+        """Something changed in the store; a watch that is down never hears of it."""
+        if not self._up:
+            return
+        self._last_s = max(self._last_s, self._timeline.now_s + self._delay_s())
+        connection = self._connection
+        self.n_on_the_way += 1
+
+        def deliver() -> None:
+            if connection == self._connection:
+                self.n_on_the_way -= 1
+                self._deliver(key, item, deleted=deleted)
+
+        self._timeline.at(self._last_s, deliver)
+
+    def cut(self, down_s: float) -> None:
+        """The watch breaks: what was on its way is lost, and after a while everything is listed again."""
+        self._hang_up()
+        connection = self._connection
+        self._timeline.after(down_s, lambda: self._listed(connection))
+
+    def reconnect(self, down_s: float) -> None:
+        """A new process: it knows nothing and lists everything."""
+        self._known.clear()
+        self.cut(down_s)
+
+    def _hang_up(self) -> None:
+        self._connection += 1
+        self._up = False
+        self.n_on_the_way = 1  # the list to come
+
+    def _listed(self, connection: int) -> None:
+        if connection != self._connection:
+            return
+        self._up = True
+        self.n_on_the_way = 0
+        self._last_s = self._timeline.now_s
+        now = dict(self._store())
+        for key, item in list(self._known.items()):
+            other = now.get(key)
+            if other is None or other.metadata.uid != item.metadata.uid:
+                self._deliver(key, item, deleted=True)
+        for key, item in now.items():
+            self._deliver(key, item)
+        self._sink(ev.KindSynced(self.kind))
+
+    def _deliver(self, key: Key, item: Item, *, deleted: bool = False) -> None:
+        is_new = key not in self._known
+        if deleted:
+            self._known.pop(key, None)
+        else:
+            self._known[key] = item
+        self._sink(_event(self.kind, item, is_new=is_new, deleted=deleted))
+
+
+def _event(kind: str, item: Item, *, is_new: bool, deleted: bool) -> ev.Event:
+    if isinstance(item, Pod):
+        return ev.PodDeleted(item) if deleted else ev.PodAdded(item) if is_new else ev.PodUpdated(item)
+    if isinstance(item, Node):
+        return ev.NodeDeleted(item) if deleted else ev.NodeAdded(item) if is_new else ev.NodeUpdated(item)
+    dialect = kind.partition(".")[2]
+    version = API_VERSIONS[dialect]
+    if deleted:
+        return ev.PodGroupDeleted(dialect, version, item)
+    made = ev.PodGroupAdded if is_new else ev.PodGroupUpdated
+    return made(dialect, version, item)

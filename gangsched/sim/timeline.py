@@ -1,0 +1,39 @@
+"""Timeline: virtual time as a heap of things to happen. No clock is read anywhere in sim.
+
+Everything in a simulation that takes time is a call on this heap; equal times run in the order they were
+asked for, so one seed gives one history.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+
+class Timeline:
+    """Virtual seconds, and what happens when."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._heap: list[tuple[float, int, Callable[[], object]]] = []
+        self._serial = 0
+
+    def at(self, when_s: float, call: Callable[[], object]) -> None:
+        """Runs `call` then; the past is now."""
+        self._serial += 1
+        heapq.heappush(self._heap, (max(when_s, self.now_s), self._serial, call))
+
+    def after(self, delay_s: float, call: Callable[[], object]) -> None:
+        self.at(self.now_s + delay_s, call)
+
+    def next_s(self) -> float | None:
+        """When something happens next; None: never."""
+        return self._heap[0][0] if self._heap else None
+
+    def advance_to(self, when_s: float) -> None:
+        """Moves time on, running what is due on the way, also what that asks for."""
+        while self._heap and self._heap[0][0] <= when_s:
+            at_s, _, call = heapq.heappop(self._heap)
+            self.now_s = at_s
+            call()
+        self.now_s = max(self.now_s, when_s)

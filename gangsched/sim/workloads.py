@@ -1,0 +1,173 @@
+"""Workloads: clusters and what is submitted to them, drawn from a seed.
+
+A workload is a list of arrivals in time, so that a failing one can be cut to its shortest failing prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from random import Random
+
+import msgspec
+from msgspec.structs import replace
+
+from gangsched.model.objects import CustomObject, Node, Pod, SchedulingGroup
+from gangsched.model.pod_group import (
+    COSCHEDULING_LABEL,
+    GROUPS_KEY,
+    TIMEOUT_KEY,
+    TOTAL_MEMBERS_KEY,
+)
+from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
+from gangsched.sim.api import SimApi
+from gangsched.sim.objects import at, make_node, make_pod, make_pod_group
+from gangsched.sim.timeline import Timeline
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """Pods (and their group's object) that come at a time, one after the other, `gap_s` apart."""
+
+    at_s: float
+    pods: tuple[Pod, ...]
+    group: CustomObject | None = None
+    dialect: str = ""
+    gap_s: float = 0.0
+    ungate_s: float = 0.0
+
+    def happen(self, api: SimApi, timeline: Timeline) -> None:
+        for k, pod in enumerate(self.pods):
+            timeline.after(k * self.gap_s, partial(_create, api, timeline, pod))
+            if pod.spec.scheduling_gates:
+                timeline.after(k * self.gap_s + self.ungate_s, partial(_ungate, api, pod))
+        if self.group is not None:
+            api.put_group(self.dialect, self.group)
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """A cluster and what comes to it."""
+
+    nodes: tuple[Node, ...]
+    arrivals: tuple[Arrival, ...]
+
+    def prefix(self, n: int) -> Workload:
+        """The first n arrivals only."""
+        return replace(self, arrivals=self.arrivals[:n])
+
+
+def _create(api: SimApi, timeline: Timeline, pod: Pod) -> None:
+    stamped = replace(pod.metadata, creation_timestamp=at(timeline.now_s))
+    api.create_pod(replace(pod, metadata=stamped))
+
+
+def _ungate(api: SimApi, pod: Pod) -> None:
+    now = api.pods.get((pod.metadata.namespace, pod.metadata.name))
+    if now is not None and now.spec.scheduling_gates:
+        api.update_pod(now, spec=replace(now.spec, scheduling_gates=None))
+
+
+def random_workload(seed: int, *, n_arrivals: int = 12, over_s: float = 20.0) -> Workload:
+    """A small cluster, mostly full, of gangs of all kinds."""
+    rng = Random(f"{seed}-workload")
+    nodes = tuple(
+        make_node(f"n{i}", gpus=8, rack=f"r{i // 2}", listed=rng.random() < 0.85)
+        for i in range(rng.randint(2, 6))
+    )
+    arrivals: list[Arrival] = []
+    while len(arrivals) < n_arrivals:
+        at_s = over_s * len(arrivals) / n_arrivals * rng.uniform(0.8, 1.2)
+        serial = len(arrivals)
+        arrivals += _together(rng, serial, at_s) if rng.random() < 0.2 else [_one(rng, serial, at_s)]
+    return Workload(nodes, tuple(arrivals))
+
+
+def _one(rng: Random, serial: int, at_s: float) -> Arrival:
+    kind = rng.choices(("gang", "lone", "total", "core", "coscheduling", "mixed"), (8, 3, 2, 2, 2, 3))[0]
+    name, n, gpus = f"g{serial}", rng.randint(2, 6), rng.choice((0, 1, 2, 2, 4, 8))
+    priority = rng.choice((0, 0, 0, 10))
+    own = _habits(rng)
+    gap_s = rng.choice((0.0, 0.0, 0.01, 0.3))
+    if kind == "lone":
+        return Arrival(at_s, (make_pod(name, gpus=gpus, priority=priority, annotations=own),))
+    if kind == "core":
+        pods = _members(name, n, gpus=gpus, priority=priority, own=own)
+        pods = tuple(replace(p, spec=replace(p.spec, scheduling_group=SchedulingGroup(name))) for p in pods)
+        item = make_pod_group(name, spec={"schedulingPolicy": {"gang": {"minCount": n}}})
+        return Arrival(at_s, pods, item, "core", gap_s)
+    if kind == "coscheduling":
+        pods = _members(name, n, gpus=gpus, priority=priority, own=own, labels={COSCHEDULING_LABEL: name})
+        item = make_pod_group(name, spec={"minMember": n})
+        return Arrival(at_s, pods, item, "coscheduling", gap_s)
+    if kind == "total":
+        own |= {TOTAL_MEMBERS_KEY: str(n), TIMEOUT_KEY: f"{rng.randint(2, 20)}s"}
+        return Arrival(at_s, _ours(name, n, rng.randint(1, n), gpus, priority, own), gap_s=gap_s)
+    gated = rng.random() < 0.15
+    min_members = n if rng.random() < 0.7 else rng.randint(1, n)
+    pods = _ours(name, n, min_members, gpus, priority, own, gated=gated)
+    if kind == "mixed":
+        other = make_pod("x", gpus=rng.choice((0, 1, 2, 4)), cpu="3").spec.containers
+        pods = (*pods[1:], replace(pods[0], spec=replace(pods[0].spec, containers=other)))
+    return Arrival(at_s, pods, gap_s=gap_s, ungate_s=rng.uniform(0.1, 5.0))
+
+
+def _together(rng: Random, serial: int, at_s: float) -> list[Arrival]:
+    """Two to four groups that start together: all name all, or each its neighbours in a chain or a ring."""
+    k = rng.randint(2, 4)
+    names = [f"g{serial}-{i}" for i in range(k)]
+    shape = rng.choice(("all", "chain", "ring"))
+    arrivals = []
+    for i, name in enumerate(names):
+        near = {(i - 1) % k, (i + 1) % k} if shape == "ring" else {j for j in (i - 1, i + 1) if 0 <= j < k}
+        listed = names if shape == "all" else [names[j] for j in sorted(near | {i})]
+        own = _habits(rng) | {GROUPS_KEY: msgspec.json.encode(listed).decode()}
+        n = rng.randint(1, 3)
+        pods = _ours(name, n, n, rng.choice((1, 2, 4)), 0, own)
+        arrivals.append(Arrival(at_s + rng.uniform(0.0, 6.0), pods))
+    return arrivals
+
+
+def _habits(rng: Random) -> dict[str, str]:
+    """Nearly every pod is replaced when it is lost, and about half end by themselves."""
+    own = {CONTROLLED_KEY: "true"} if rng.random() < 0.8 else {}
+    if rng.random() < 0.6:
+        own[RUN_KEY] = f"{rng.uniform(1.0, 25.0):.2f}"
+    return own
+
+
+def _ours(
+    name: str,
+    n: int,
+    min_members: int,
+    gpus: int,
+    priority: int,
+    own: Mapping[str, str],
+    *,
+    gated: bool = False,
+) -> tuple[Pod, ...]:
+    return tuple(
+        make_pod(
+            f"{name}-{k}",
+            group=name,
+            min_members=min_members,
+            gpus=gpus,
+            priority=priority,
+            gated=gated,
+            annotations=own,
+        )
+        for k in range(n)
+    )
+
+
+def _members(
+    name: str,
+    n: int,
+    *,
+    gpus: int,
+    priority: int,
+    own: Mapping[str, str],
+    labels: Mapping[str, str] | None = None,
+) -> tuple[Pod, ...]:
+    return tuple(
+        make_pod(f"{name}-{k}", gpus=gpus, priority=priority, annotations=own, labels=labels)
+        for k in range(n)
+    )
