@@ -204,6 +204,7 @@ class Binder:
                 group, f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}"
             )
             self.half_bound(group)
+        world.stir_siblings(group)
 
     def half_bound(self, group: Group) -> None:
         """By policy: unwound at once, or first in line until half of settle_s is over and then unwound.
@@ -271,6 +272,7 @@ class Binder:
         for info in list(group.in_state(MemberState.DONE)):
             group.move(info, MemberState.LEAVING)
         self._world.queue.back_off(group, self._world.now_s)
+        self._world.stir_siblings(group)
 
     def evict_again(self, group: Group) -> None:
         """Evictions that did not take effect are asked again until they do."""

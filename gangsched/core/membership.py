@@ -142,6 +142,11 @@ class Membership:
             self.remove_pod(info.pod)
             self._join(pod)
             return
+        if info.state is MemberState.BOUND and not pod.spec.node_name:
+            # The bind's answer overtook the watch: this version is from before the bind, and nodeName is
+            # never taken away from a pod, so nothing that it holds may be given back for it.
+            info.pod = pod
+            return
         if _identity(pod) != info.identity and info.bind is BindState.NONE:
             # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
             self.remove_pod(info.pod)

@@ -87,17 +87,35 @@ class World:
         self.queue.hear(changes, self.cache.view, self.now_s)
 
     def siblings(self, group: Group) -> dict[str, Group]:
-        """The other groups of its start_together that exist and list it too, by "namespace/name"."""
+        """The other groups of its set that exist, by "namespace/name".
+
+        A set is what start_together connects, directly or through others, where both sides name each
+        other: whoever waits for a group that waits for a third waits for the third, and they are placed as
+        one. Were a chain's ends tried apart, one end could hold the room that the other's neighbour needs.
+        """
         found: dict[str, Group] = {}
-        me = str(group.key)
-        for name in group.start_together:
-            if name == me:
-                continue
-            namespace, _, short = name.partition("/")
-            other = self.groups.get(GroupKey(group.key.dialect, namespace, short))
-            if other is not None and me in other.start_together:
-                found[name] = other
+        if not group.start_together:
+            return found
+        me, todo = str(group.key), [group]
+        while todo:
+            one = todo.pop()
+            for name in one.start_together:
+                if name == me or name in found:
+                    continue
+                namespace, _, short = name.partition("/")
+                other = self.groups.get(GroupKey(one.key.dialect, namespace, short))
+                if other is not None and str(one.key) in other.start_together:
+                    found[name] = other
+                    todo.append(other)
         return found
+
+    def stir_siblings(self, group: Group) -> None:
+        """The group has come to rest, one way or the other: those that start with it are tried again."""
+        for other in self.siblings(group).values():
+            if other.state is GroupState.WAITING:
+                self.queue.activate(other)
+            else:
+                self.queue.wake(other, self.now_s)
 
     def retry_bind_at(self, when_s: float, info: PodInfo) -> None:
         """Sends the member's bind again then."""
