@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 
 import msgspec
-from rich.console import Console
 
 from gangsched.bench import contenders
 from gangsched.bench.progress import Progress
@@ -77,12 +76,12 @@ def _main_job(args: argparse.Namespace, progress: Progress) -> int:
     if args.output == "json":
         _print_json(done)
     else:
-        tables.print_report(done, Console())
+        tables.print_report(done, tables.console())
     return main_job.exit_code(done)
 
 
 def _latency(args: argparse.Namespace, progress: Progress) -> int:
-    from gangsched.bench import latency
+    from gangsched.bench import latency, tables
 
     args.gangs = 60 if args.gangs is None else args.gangs
     done = latency.run(
@@ -91,18 +90,18 @@ def _latency(args: argparse.Namespace, progress: Progress) -> int:
     if args.output == "json":
         _print_json(done)
     else:
-        latency.print_report(done, Console())
+        latency.print_report(done, tables.console())
     return 0
 
 
 def _core(args: argparse.Namespace, progress: Progress) -> int:
-    from gangsched.bench import core_speed
+    from gangsched.bench import core_speed, tables
 
     done = core_speed.run(args.rounds, progress)
     if args.output == "json":
         _print_json(done)
     else:
-        core_speed.print_report(done, Console())
+        core_speed.print_report(done, tables.console())
     return 0
 
 

@@ -128,7 +128,7 @@ def _in_own_process(shape: Shape, n_rounds: int) -> CoreSize:
 
 
 def measure(shape: Shape, n_rounds: int) -> CoreSize:
-    """One size, in this process: load the nodes, then rounds of submitting, deciding, confirming, deleting."""
+    """One size, in this process: the nodes, then rounds of hearing, deciding, confirming, deleting."""
     scheduler, load_s = _loaded(shape)
     rounds = []
     for number in range(n_rounds + 1):
@@ -210,7 +210,7 @@ def print_report(done: CoreReport, console: Console) -> None:
         "decision",
         "confirmation",
         "gangs/s",
-        "nodes loaded, s",
+        "load, s",
         "MiB",
     ):
         table.add_column(column, justify="right" if column else "left")

@@ -116,13 +116,15 @@ def judge(rounds: Sequence[Round], ratios: dict[str, dict[str, Spread]], shape: 
         nothing_wrong("every check of every gangsched round", problems if own else None),
         at_most("API writes a pod", 1 + 2 / shape.gang_size, figures.get("API writes/pod")),
         at_least(
-            "of the null binder, start to last bind", 0.7, ratio(contenders.NULL, SPEED_FROM_START), "x"
+            "speed / null binder, start to last bind", 0.7, ratio(contenders.NULL, SPEED_FROM_START), "x"
         ),
-        at_least("of the null binder, first to last bind", 0.7, ratio(contenders.NULL, SPEED), "x"),
-        at_least("kube-scheduler, start to last bind", 4, ratio(contenders.KUBE, SPEED_FROM_START), "x"),
-        at_least("kube-scheduler, first to last bind", 4, ratio(contenders.KUBE, SPEED), "x"),
+        at_least("speed / null binder, first to last bind", 0.7, ratio(contenders.NULL, SPEED), "x"),
         at_least(
-            "kube-scheduler's gang scheduling, start to last bind",
+            "speed / kube-scheduler, start to last bind", 4, ratio(contenders.KUBE, SPEED_FROM_START), "x"
+        ),
+        at_least("speed / kube-scheduler, first to last bind", 4, ratio(contenders.KUBE, SPEED), "x"),
+        at_least(
+            "speed / kube-scheduler's gang scheduling, start to last bind",
             10,
             ratio(contenders.KUBE_GANG, SPEED_FROM_START),
             "x",

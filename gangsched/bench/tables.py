@@ -11,6 +11,14 @@ from gangsched.bench.figures import Spread
 from gangsched.bench.report import Report, Summary
 from gangsched.bench.targets import Target, verdict
 
+PIPE_COLUMNS = 150
+
+
+def console() -> Console:
+    """Standard output; into a file or a pipe wide enough that no cell is cut."""
+    out = Console()
+    return out if out.is_terminal else Console(width=PIPE_COLUMNS)
+
 
 def text(value: float) -> str:
     """Three significant digits, without an exponent."""
@@ -33,11 +41,11 @@ def print_report(report: Report, console: Console) -> None:
     """Everything but the single rounds, which were told as they ended."""
     print_conditions(report.conditions, console)
     console.print(_figures("median (min..max) of all rounds", report.summaries, disturbed=True))
-    if any(summary.n_disturbed for summary in report.summaries.values()):
+    if any(0 < summary.n_disturbed < summary.n_rounds for summary in report.summaries.values()):
         console.print(_figures("without disturbed rounds", report.summaries, disturbed=False))
     if report.ratios:
         console.print(_ratios("gangsched / other, by round", report.ratios))
-        if report.ratios_undisturbed != report.ratios:
+        if report.ratios_undisturbed and report.ratios_undisturbed != report.ratios:
             console.print(_ratios("gangsched / other, without disturbed rounds", report.ratios_undisturbed))
     _writes(report, console)
     print_targets(report.targets, console)

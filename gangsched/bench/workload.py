@@ -44,9 +44,7 @@ class Shape(msgspec.Struct, frozen=True):
             if value < 1:
                 raise ConfigError(f"--{name.removeprefix('n_').replace('_', '-')} {value} is less than 1")
         if self.gpus > CPUS_PER_NODE:
-            raise ConfigError(
-                f"--gpus {self.gpus}: nodes have {CPUS_PER_NODE} CPUs, and a pod needs one each"
-            )
+            raise ConfigError(f"--gpus {self.gpus}: a pod needs a CPU too, and nodes have {CPUS_PER_NODE}")
         if self.n_pods > self.n_nodes * self.gpus:
             raise ConfigError(
                 f"{self.n_pods} pods of one GPU do not fit on {self.n_nodes} nodes of {self.gpus} GPUs"

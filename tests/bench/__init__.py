@@ -1,0 +1,1 @@
+"""The bench's own arithmetic and checks, and one small run of it on a real control plane."""

@@ -1,0 +1,34 @@
+"""`bench --core` on a small cluster: it places everything, again and again, and its report adds up."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from gangsched.bench import core_speed
+from gangsched.bench.workload import Shape
+
+
+def test_rounds_place_every_pod_and_leave_the_core_as_it_was() -> None:
+    size = core_speed.measure(Shape(n_nodes=6, n_gangs=5, gang_size=8, gpus=8), 2)
+    assert len(size.rounds) == 2
+    assert all(min(r.ingest_us, r.decide_us, r.confirm_us) > 0 for r in size.rounds)
+    assert size.peak_memory_mib > 1
+
+
+def test_the_report_is_computed_from_the_sizes() -> None:
+    def size(total_us: float, mib: float) -> core_speed.CoreSize:
+        parts = core_speed.CoreRound(total_us / 4, total_us / 2, total_us / 4)
+        return core_speed.CoreSize(core_speed.SIZES[0][1], [parts], 0.1, mib)
+
+    sizes = dict(
+        zip(core_speed.NAMES, (size(200, 1), size(400, 1), size(900, 5000), size(8000, 1)), strict=True)
+    )
+    done = core_speed.assemble(sizes)
+    assert done.ten_times_the_nodes == 2.0
+    assert [target.met for target in done.targets] == [True, True, False, True]
+    assert [target.measured for target in done.targets] == [5000.0, 2.0, 5000.0, 4.0]
+    out = io.StringIO()
+    core_speed.print_report(done, Console(file=out, width=150))
+    assert "100,000 nodes" in out.getvalue()
