@@ -113,6 +113,20 @@ def _block(bench: Bench, scheduler: str, number: int) -> Block:
     prefix = f"l{number}-{scheduler}"
     _, version = bench.cluster.pods()
     watcher = WatchProcess(bench.cp, bench.folder, version)
+    try:
+        created, others = _submit(bench, scheduler, prefix, watcher)
+        binds = first_binds(watcher.finish())
+    finally:
+        watcher.kill()
+    times = {uid: seen.at_ns for uid, seen in binds.items()}
+    gangs = [_latency(made, times) for gang, made in created.items() if gang >= N_WARM_UP]
+    return Block(number, scheduler, gangs, others, meters.is_disturbed(others))
+
+
+def _submit(
+    bench: Bench, scheduler: str, prefix: str, watcher: WatchProcess
+) -> tuple[dict[int, list[Created]], float]:
+    """Gang after gang; when each was created, and the cores that others used meanwhile."""
     started = contenders.start(scheduler, bench.cp, bench.folder)
     created: dict[int, list[Created]] = {}
     try:
@@ -128,11 +142,7 @@ def _block(bench: Bench, scheduler: str, number: int) -> Block:
         after = meters.sample(pids)
     finally:
         contenders.stop(started, bench.cp)
-    binds = first_binds(watcher.finish())
-    times = {uid: seen.at_ns for uid, seen in binds.items()}
-    gangs = [_latency(made, times) for gang, made in created.items() if gang >= N_WARM_UP]
-    others = meters.others_cores(before, after)
-    return Block(number, scheduler, gangs, others, meters.is_disturbed(others))
+    return created, meters.others_cores(before, after)
 
 
 def _one_gang(bench: Bench, scheduler: str, prefix: str, gang: int) -> list[Created]:

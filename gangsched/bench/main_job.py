@@ -26,7 +26,7 @@ SPEED_FROM_START = "pods/s, start to last bind"
 # Rounds leave some 100 MB of history each behind, and etcd's default quota is 2 GiB.
 ETCD_FLAGS = (f"--quota-backend-bytes={8 << 30}",)
 # Only between rounds, but a round of the default size has 7,000 pods to delete.
-APISERVER_FLAGS = ("--delete-collection-workers=4",)
+APISERVER_FLAGS = ("--delete-collection-workers=8",)
 
 
 def control_plane(args: argparse.Namespace, schedulers: Sequence[str]) -> ControlPlane:

@@ -93,7 +93,10 @@ def peak_memory_bytes(pid: int) -> int:
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
-    return int(psutil.Process(pid).memory_info().rss)
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:  # it has ended just now: the round says so
+        return 0
 
 
 def count_writes(metrics: str) -> dict[str, int]:

@@ -56,6 +56,19 @@ class Round(msgspec.Struct, kw_only=True):
     log_tail: str = ""
 
 
+class _Seen(NamedTuple):
+    """What was read while the scheduler ran."""
+
+    start_ns: int
+    before: meters.Sample
+    after: meters.Sample
+    rested: bool
+    peak_memory_bytes: int
+    writes: dict[str, int]
+    problems: tuple[str, ...]
+    log_tail: str
+
+
 class Bench:
     """A control plane with the nodes on it, and all that rounds have in common."""
 
@@ -110,25 +123,11 @@ class Bench:
         at = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         _, version = self.cluster.pods()
         watcher = WatchProcess(self.cp, self.folder, version)
-        writes_before = meters.count_writes(self.cluster.metrics())
-        servers = self.pids() | {"watcher": watcher.daemon.pid}
-        meters.wait_quiet(servers, timeout_s=BEFORE_QUIET_S)
-        before = meters.sample(servers)
-        started = contenders.start(scheduler, self.cp, self.folder, plan)
         try:
-            self._wait_bound(watcher, started)
-            pids = servers | {"scheduler": started.daemon.pid}
-            running = started.daemon.running
-            if not running:
-                pids.pop("scheduler")
-            rested = meters.wait_quiet(pids, timeout_s=AFTER_QUIET_S)
-            after = meters.sample(pids)
-            memory_bytes = meters.peak_memory_bytes(started.daemon.pid) if running else 0
-            writes = meters.new_writes(writes_before, meters.count_writes(self.cluster.metrics()))
-            tail = "" if running else started.daemon.tail()
+            seen = self._observe(scheduler, plan, watcher)
+            log = watcher.finish()
         finally:
-            contenders.stop(started, self.cp)
-        log = watcher.finish()
+            watcher.kill()
         final, _ = self.cluster.pods()
         findings = checks.check(
             log,
@@ -138,32 +137,62 @@ class Bench:
             inventories=self.inventories if scheduler in contenders.WRITES_DEVICES else None,
             gang_by_gang=scheduler == contenders.GANGSCHED,
         )
-        times = _times(findings, started.at_ns)
-        real_writes = {key: n for key, n in writes.items() if not meters.is_lease(key)}
-        others = meters.others_cores(before, after)
+        n = self.shape.n_pods
+        problems = [*findings.problems, *seen.problems]
+        if len(final) != n:
+            problems.append(f"{len(final)} pods are there, {n} were created")
+        times = _times(findings, seen.start_ns)
+        real_writes = {key: count for key, count in seen.writes.items() if not meters.is_lease(key)}
+        others = meters.others_cores(seen.before, seen.after)
         return Round(
             number=number,
             scheduler=scheduler,
             warm_up=warm_up,
             at=at,
-            n_pods=len(final),
+            n_pods=n,
             n_bound=findings.n_bound,
             first_bind_s=times.first_s,
             last_bind_s=times.last_s,
             pods_per_s=times.pods_per_s,
             pods_per_s_from_start=times.pods_per_s_from_start,
-            writes_per_pod=sum(real_writes.values()) / max(len(final), 1),
+            cpu_us_per_pod=_cpu_us_per_pod(seen.before, seen.after, n),
+            writes_per_pod=sum(real_writes.values()) / n,
             writes=real_writes,
-            lease_writes={key: n for key, n in writes.items() if meters.is_lease(key)},
-            cpu_us_per_pod=_cpu_us_per_pod(before, after, len(final)),
-            peak_memory_mib=memory_bytes / 2**20,
+            lease_writes={key: count for key, count in seen.writes.items() if meters.is_lease(key)},
+            peak_memory_mib=seen.peak_memory_bytes / 2**20,
             others_cores=others,
             disturbed=meters.is_disturbed(others),
-            rested=rested,
+            rested=seen.rested,
             gangs=findings.gangs,
-            problems=findings.problems + ([] if running else [f"{scheduler} ended during the round"]),
-            log_tail=tail or (started.daemon.tail() if findings.problems else ""),
+            problems=problems,
+            log_tail=seen.log_tail if problems else "",
         )
+
+    def _observe(self, scheduler: str, plan: Path, watcher: WatchProcess) -> _Seen:
+        """Starts the scheduler, reads the meters once it rests, and stops it."""
+        writes_before = meters.count_writes(self.cluster.metrics())
+        servers = self.pids() | {"watcher": watcher.daemon.pid}
+        meters.wait_quiet(servers, timeout_s=BEFORE_QUIET_S)
+        before = meters.sample(servers)
+        started = contenders.start(scheduler, self.cp, self.folder, plan)
+        try:
+            self._wait_bound(watcher, started)
+            running = started.daemon.running
+            pids = servers | ({"scheduler": started.daemon.pid} if running else {})
+            rested = meters.wait_quiet(pids, timeout_s=AFTER_QUIET_S)
+            after = meters.sample(pids)
+            return _Seen(
+                start_ns=started.at_ns,
+                before=before,
+                after=after,
+                rested=rested,
+                peak_memory_bytes=meters.peak_memory_bytes(started.daemon.pid) if running else 0,
+                writes=meters.new_writes(writes_before, meters.count_writes(self.cluster.metrics())),
+                problems=() if running else (f"{scheduler} ended during the round",),
+                log_tail=started.daemon.tail(),
+            )
+        finally:
+            contenders.stop(started, self.cp)
 
     def _wait_bound(self, watcher: WatchProcess, started: contenders.Started) -> None:
         """Returns when all are bound, nothing was for a long time, or the scheduler has ended."""

@@ -86,7 +86,11 @@ class WatchProcess:
         where = ["127.0.0.1", str(cp.port), str(cp.ca_file)]
         command = [*module, str(board_path), str(self._output), str(request), *where]
         self.daemon = Daemon("watcher", command, log=folder / "watcher.out", env=os.environ)
-        self.daemon.wait_ready(lambda: BOARD.unpack(self._board[:])[0] == 1, timeout_s=OPEN_S)
+        try:
+            self.daemon.wait_ready(lambda: BOARD.unpack(self._board[:])[0] == 1, timeout_s=OPEN_S)
+        except BaseException:
+            self.kill()
+            raise
 
     @property
     def n_bound(self) -> int:
@@ -106,9 +110,8 @@ class WatchProcess:
         return parse_log(self._output.read_bytes())
 
     def kill(self) -> None:
-        """Ends it whatever it does; its log may be lost."""
+        """Ends it whatever it does, its log may be lost; nothing if it has ended."""
         self.daemon.kill()
-        self._board.close()
 
 
 def _request(cp: ControlPlane, resource_version: str) -> bytes:
