@@ -149,11 +149,12 @@ def _place_batches(
             n_left -= len(members) - n_placed
             if shortage is None:
                 shortage = _Shortage(demand, template, n_placed, len(members), trial, [t for t, _ in batches])
-            if n_left < demand.n_needed:
-                for row, count in chosen:
-                    trial.place(row, template, count)  # so that the reasons count what siblings take
-                return shortage
         listed = [(r, n) for r, n in template.requests.items() if trial.device_free(r) is not None]
+        if n_left < demand.n_needed and shortage is not None:
+            for row, count in chosen:  # so that the reasons count what siblings take
+                _reserve_devices(trial, row, template, listed, count)
+                trial.place(row, template, count)
+            return shortage
         waiting = iter(members)
         for row, count in chosen:
             allocations = _reserve_devices(trial, row, template, listed, count)
@@ -354,7 +355,8 @@ def _explain(shortage: _Shortage, state: CycleState) -> FitError:
         member = unplaced.pod.metadata.name
         sentence = f"gang {group.key}: {fit} of {wanted} fit; member {member}: {sentence}"
     # Room that helps only a sibling may let that one move away: any of the templates may be the cure.
-    rejected = tuple((plugin, each) for plugin in plugins for each in shortage.templates) or ((GANG, None),)
+    rejected = tuple((plugin, each) for plugin in plugins for each in shortage.templates)
+    rejected = rejected or (("", None),)  # whom nobody names as the reason, any change may help
     return FitError(group, sentence, rejected)
 
 
