@@ -33,9 +33,9 @@ from anyio.abc import TaskGroup
 
 from gangsched.errors import ApiError
 from gangsched.kube.backoff import Backoff
-from gangsched.kube.client import USER_AGENT, keep_alive, segment
+from gangsched.kube.connection import Connection, address_of
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.http1 import Answer, ProtocolError
+from gangsched.kube.http1 import USER_AGENT, Answer, ProtocolError, segment
 from gangsched.kube.status import api_error
 from gangsched.kube.writes import binding_body
 from gangsched.model.effects import BindPod
@@ -60,33 +60,28 @@ class _Entry:
         self.deadline_s = 0.0
 
 
-class _Connection(asyncio.Protocol):
+class _Connection(Connection):
     """One connection, at most one request at a time."""
 
-    __slots__ = ("_answer", "_lane", "entry", "transport")
+    __slots__ = ("_answer", "_lane", "entry")
 
     def __init__(self, lane: BindingLane) -> None:
+        super().__init__()
         self._lane = lane
         self._answer = Answer()
         self.entry: _Entry | None = None
-        self.transport: asyncio.WriteTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        keep_alive(transport.get_extra_info("socket"))
-        self.transport = transport
 
     def send(self, entry: _Entry, request: bytes) -> None:
         """Write the request; from here on its outcome is the server's word or unknown."""
-        assert self.transport is not None
         self.entry = entry
         self._answer = Answer()
-        self.transport.write(request)
+        self.write(request)
 
-    def data_received(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         if self.entry is None:
             # An answer to nothing (Go's 408 on an idle connection): the connection has had its day.
             self.close()
+            self.lost("an answer to nothing")
             return
         answer = self._answer
         try:
@@ -101,15 +96,8 @@ class _Connection(asyncio.Protocol):
                 self.close()
             self._lane._answered(self, entry, answer)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.transport = None
-        self._lane._lost(self, f"connection lost: {exc or 'closed by the server'}")
-
-    def close(self) -> None:
-        """Give the connection up; asked again it does nothing."""
-        transport, self.transport = self.transport, None
-        if transport is not None:
-            transport.abort()
+    def lost(self, why: str) -> None:
+        self._lane._lost(self, f"connection lost: {why}")
 
 
 class BindingLane:
@@ -142,7 +130,7 @@ class BindingLane:
         self._renewing = False
         self._said = ""
         self._group: TaskGroup | None = None
-        self._address = _address(credentials.server)
+        self._address = address_of(credentials)
         self._prefix = b""
         self._suffix = b""
         self._authorization: str | None = None
@@ -221,7 +209,7 @@ class BindingLane:
             return  # _resume() is on its way
         while self._waiting and self._idle:
             connection = self._idle.pop()
-            if connection.transport is None or connection.transport.is_closing():
+            if not connection.is_open:
                 continue
             entry = self._waiting.popleft()
             entry.deadline_s = loop.time() + self._timeout_s
@@ -268,23 +256,15 @@ class BindingLane:
             self._group.start_soon(self._open)
 
     async def _open(self) -> None:
-        host, port = self._address
-        ssl_context = self._credentials.ssl_context
-        connection: _Connection | None = None
+        connection = _Connection(self)
         try:
             with anyio.fail_after(CONNECT_TIMEOUT_S):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: _Connection(self),
-                    host,
-                    port,
-                    ssl=ssl_context,
-                    server_hostname=(self._credentials.server_hostname or host) if ssl_context else None,
-                )
+                await connection.open(self._address)
         except OSError as error:  # TimeoutError and SSLError are OSErrors
             self._pause(None, f"no connection to the API server: {str(error) or 'no answer in time'}")
         finally:
             self._n_connecting -= 1
-        if connection is not None and connection.transport is not None:
+        if connection.is_open:
             self._idle.append(connection)
         self._pump()
 
@@ -301,7 +281,7 @@ class BindingLane:
 
     def _answered(self, connection: _Connection, entry: _Entry, answer: Answer) -> None:
         self._busy.discard(connection)
-        if connection.transport is not None and answer.keep_alive:
+        if connection.is_open:
             self._idle.append(connection)
         if 200 <= answer.status < 300:
             if self._said:
@@ -384,8 +364,3 @@ class BindingLane:
                 if entry is not None and entry.deadline_s <= now_s:
                     connection.close()
                     self._lost(connection, f"no answer in {self._timeout_s:g} s")
-
-
-def _address(server: str) -> tuple[str, int]:
-    parts = urlsplit(server)
-    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

@@ -1,36 +1,31 @@
 """Requests to the API server over aiohttp: bytes out, bytes in, every failure an ApiError.
 
-Lives here: one connection pool, error mapping, discovery. Not here: binds, which have their own connections
-(kube.binding_lane), and what to do about an error (the callers: kube.watch, kube.dispatcher). Each lane has
-a pool of its own (`pool()`), so that a flood of events can never keep a lease or a read waiting.
+Lives here: one connection pool for lists and discovery, error mapping. Not here: what happens for each pod,
+which goes over leaner connections (binds: kube.binding_lane, watches: kube.stream, status writes and events:
+kube.pool), and what to do about an error (the callers).
 """
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import aiohttp
-import anyio
 import msgspec
 from yarl import URL
 
 from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials
+from gangsched.kube.http1 import USER_AGENT
+from gangsched.kube.pool import JSON, MERGE_PATCH
 from gangsched.kube.status import api_error
 
-USER_AGENT = "gangsched"
-# Objects go to 1.5 MiB in etcd; several of them may share a chunk of a watch.
+# Pages of a list are megabytes.
 READ_BUFFER_BYTES = 4 * 2**20
 CONNECT_TIMEOUT_S = 5.0
 MAX_REFUSAL_BYTES = 65536
 REQUEST_TIMEOUT_S = 30.0
-
-JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 
 class _ApiResource(msgspec.Struct, gc=False):
@@ -42,11 +37,6 @@ class _ApiResourceList(msgspec.Struct, gc=False):
 
 
 _decode_resources = msgspec.json.Decoder(_ApiResourceList).decode
-
-
-def segment(name: str) -> str:
-    """A name as one segment of a path, whatever characters it has."""
-    return quote(name, safe="")
 
 
 class ApiClient:
@@ -120,22 +110,6 @@ class ApiClient:
                 raise _silence(error) from error
 
     @asynccontextmanager
-    async def stream(
-        self, path: str, params: Mapping[str, str], *, open_timeout_s: float = REQUEST_TIMEOUT_S
-    ) -> AsyncIterator[aiohttp.StreamReader]:
-        """An answer without end (a watch), as a stream of bytes. Raises: ApiError.
-
-        Only opening it has a deadline: whether a silent stream is dead is the caller's to find out. The
-        kernel's keepalive finds a peer that is gone in about 25 s.
-        """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
-        async with self._send("GET", path, params, None, JSON, timeout, open_timeout_s) as response:
-            connection = response.connection
-            if connection is not None and connection.transport is not None:
-                keep_alive(connection.transport.get_extra_info("socket"))
-            yield response.content
-
-    @asynccontextmanager
     async def _send(
         self,
         method: str,
@@ -144,7 +118,6 @@ class ApiClient:
         body: bytes | None,
         content_type: str,
         timeout: aiohttp.ClientTimeout,
-        open_timeout_s: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         query = f"?{urlencode(params)}" if params else ""
         url = URL(f"{self.credentials.server}{path}{query}", encoded=True)
@@ -153,7 +126,7 @@ class ApiClient:
             refused = headers.get("Authorization", "")
             if body is not None:
                 headers["Content-Type"] = content_type
-            response = await self._open(method, url, headers, body, timeout, open_timeout_s)
+            response = await self._open(method, url, headers, body, timeout)
             try:
                 if response.status == 401 and not last and await self.credentials.refresh(refused=refused):
                     continue  # refused before anything was done: safe to say again with new credentials
@@ -171,20 +144,18 @@ class ApiClient:
         headers: dict[str, str],
         body: bytes | None,
         timeout: aiohttp.ClientTimeout,
-        open_timeout_s: float | None,
     ) -> aiohttp.ClientResponse:
         self.n_requests += 1
         try:
-            with anyio.fail_after(open_timeout_s):
-                return await self._open_session().request(
-                    method,
-                    url,
-                    data=body,
-                    headers=headers,
-                    timeout=timeout,
-                    allow_redirects=False,
-                    server_hostname=self.credentials.server_hostname,
-                )
+            return await self._open_session().request(
+                method,
+                url,
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                server_hostname=self.credentials.server_hostname,
+            )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _silence(error) from error
 
@@ -217,16 +188,6 @@ async def _refusal(response: aiohttp.ClientResponse) -> ApiError:
 
 def _silence(error: BaseException) -> ApiError:
     return ApiError(str(error) or type(error).__name__)
-
-
-def keep_alive(sock: socket.socket | None) -> None:
-    """Let the kernel find out, in about 25 s, that the peer of an idle connection is gone."""
-    if sock is None:
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 async def offers(client: ApiClient, group: str, version: str, resource: str) -> bool:

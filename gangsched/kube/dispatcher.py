@@ -25,6 +25,7 @@ import msgspec
 from gangsched.kube.binding_lane import BindingLane
 from gangsched.kube.client import ApiClient
 from gangsched.kube.lanes import EventLane, EvictionLane, ReadLane, StatusLane
+from gangsched.kube.pool import RequestPool
 from gangsched.model.effects import (
     BindPod,
     CancelBinds,
@@ -81,16 +82,31 @@ class Dispatcher:
             client.credentials, emit_nowait=emit_nowait, rng=rng, size=n_binds, timeout_s=bind_timeout_s
         )
         self._reads = ReadLane(
-            client.pool(limit=4), emit_nowait, rng=rng, binds=self.binds, n_workers=4, limit=MAX_WAITING
+            RequestPool(client.credentials),
+            emit_nowait,
+            rng=rng,
+            binds=self.binds,
+            n_workers=4,
+            limit=MAX_WAITING,
         )
         self._evictions = EvictionLane(
-            client.pool(limit=2), emit_nowait, rng=rng, binds=self.binds, n_workers=2, limit=MAX_WAITING
+            RequestPool(client.credentials),
+            emit_nowait,
+            rng=rng,
+            binds=self.binds,
+            n_workers=2,
+            limit=MAX_WAITING,
         )
         self._status = StatusLane(
-            client.pool(limit=2), emit_nowait, rng=rng, binds=self.binds, n_workers=2, limit=MAX_WAITING
+            RequestPool(client.credentials),
+            emit_nowait,
+            rng=rng,
+            binds=self.binds,
+            n_workers=2,
+            limit=MAX_WAITING,
         )
         self._events = EventLane(
-            client.pool(limit=1),
+            RequestPool(client.credentials),
             emit_nowait,
             rng=rng,
             binds=self.binds,

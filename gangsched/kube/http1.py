@@ -1,17 +1,21 @@
-"""Just enough HTTP/1.1 to read the answers of an API server, one at a time, from bytes cut anywhere.
+"""Just enough HTTP/1.1 to talk to an API server: requests as bytes, answers from bytes cut anywhere.
 
-Not a general parser: it serves kube.binding_lane, which sends one request at a time on a connection and
-trusts its peer to be a kube-apiserver or the proxy before it. What it does not understand is an error, and
-an error there means that the connection is given up and the bind's outcome is unknown.
+Not a general parser: it serves kube.binding_lane, kube.pool and kube.stream, which send one request at a
+time on a connection and trust their peer to be a kube-apiserver or the proxy before it. What it does not
+understand is an error, and an error means that the connection is given up and the outcome is unknown.
 """
 
 from __future__ import annotations
 
 import re
+from urllib.parse import quote, urlsplit
+
+USER_AGENT = "gangsched"
 
 # Statuses are small; whoever sends more is not an API server.
 MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 4 * 2**20
+MAX_CHUNK_LINE_BYTES = 1024
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*\r\n", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n", re.IGNORECASE)
@@ -24,20 +28,109 @@ class ProtocolError(Exception):
     """The peer does not speak as expected."""
 
 
-class Answer:
-    """One response; `whole` once all of it is there. `feed` may be given bytes until then."""
+def segment(name: str) -> str:
+    """A name as one segment of a path, whatever characters it has."""
+    return quote(name, safe="")
 
-    __slots__ = ("_chunked", "_data", "_needed", "body", "keep_alive", "retry_after", "status", "whole")
+
+def request_bytes(
+    method: str, server: str, target: str, *, authorization: str, body: bytes = b"", content_type: str = ""
+) -> bytes:
+    """A whole request; `target` is a path, quoted as it must be, with its query."""
+    parts = urlsplit(server)
+    lines = [
+        f"{method} {parts.path}{target} HTTP/1.1",
+        f"Host: {parts.netloc}",
+        f"User-Agent: {USER_AGENT}",
+        "Accept: application/json",
+    ]
+    if authorization:
+        lines.append(f"Authorization: {authorization}")
+    if content_type:
+        lines.append(f"Content-Type: {content_type}")
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+class Chunks:
+    """The chunked transfer coding taken off, as far as bytes have come; `whole` after the last chunk."""
+
+    __slots__ = ("_ending", "_left", "_line", "whole")
 
     def __init__(self) -> None:
+        self.whole = False
+        self._ending = False
+        self._left = 0  # of this chunk, with the line end after it
+        self._line = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take in bytes; the part of the body that is in them. Raises: ProtocolError."""
+        if self._line:
+            data, self._line = self._line + data, b""
+        at, n_bytes = 0, len(data)
+        parts: list[bytes] = []
+        while at < n_bytes and not self.whole:
+            if self._left:
+                parts.append(data[at : at + max(self._left - 2, 0)])
+                n_taken = min(self._left, n_bytes - at)
+                self._left -= n_taken
+                at += n_taken
+                continue
+            end = data.find(b"\r\n", at)
+            if end < 0:
+                self._line = data[at:]
+                if len(self._line) > MAX_CHUNK_LINE_BYTES:
+                    raise ProtocolError("a chunk's head does not end")
+                break
+            self._size_line(data[at:end])
+            at = end + 2
+        return b"".join(parts)
+
+    def _size_line(self, line: bytes) -> None:
+        if self._ending:
+            self.whole = True
+            return
+        try:
+            size = int(line.split(b";", 1)[0], 16)
+        except ValueError:
+            size = -1
+        if size < 0:
+            raise ProtocolError("a chunk without a size")
+        self._left = size + 2 if size else 0
+        self._ending = not size
+
+
+class Answer:
+    """One response; `whole` once all of it is there. `feed` may be given bytes until then.
+
+    With `stream` the body of a success may be of any length: once `status` is known, `take()` gives what
+    has come of it.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_data",
+        "_needed",
+        "_parts",
+        "_stream",
+        "body",
+        "keep_alive",
+        "retry_after",
+        "status",
+        "whole",
+    )
+
+    def __init__(self, *, stream: bool = False) -> None:
         self.status = 0
         self.body = b""
         self.retry_after: str | None = None
         self.keep_alive = True
         self.whole = False
+        self._stream = stream
         self._data = b""
+        self._parts: list[bytes] = []
         self._needed = -1
-        self._chunked = False
+        self._chunks: Chunks | None = None
 
     def feed(self, data: bytes) -> None:
         """Take in bytes. Raises: ProtocolError."""
@@ -45,13 +138,25 @@ class Answer:
         while not self.status:
             if not self._head():
                 return
-        if self._chunked:
-            self._unchunk()
+        if self._stream and self.status < 300:
+            self._flow()
+        elif self._chunks is not None:
+            self._unchunk(self._chunks)
         elif len(self._data) >= self._needed:
             if len(self._data) > self._needed:
                 raise ProtocolError("more bytes than one answer has")
             self.body = self._data
             self.whole = True
+
+    @property
+    def is_untouched(self) -> bool:
+        """Not a byte has come."""
+        return not self.status and not self._data
+
+    def take(self) -> bytes:
+        """What has come of a stream's body since the last time."""
+        parts, self._parts = self._parts, []
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _head(self) -> bool:
         end = self._data.find(b"\r\n\r\n")
@@ -73,39 +178,35 @@ class Answer:
         self.retry_after = None if retry is None else retry[1].decode()
         length = _LENGTH.search(head)
         if _CHUNKED.search(head):
-            self._chunked = True
+            self._chunks = Chunks()
         elif length is not None:
             self._needed = int(length[1])
             if self._needed > MAX_BODY_BYTES:
                 raise ProtocolError("the answer is too long")
         elif status == 204:
             self._needed = 0
-        else:
+        elif not self._stream:
             raise ProtocolError("an answer of unknown length")
         return True
 
-    def _unchunk(self) -> None:
-        """Look from the start whether all chunks are there: the few answers that have them are short."""
-        data, at = self._data, 0
-        parts: list[bytes] = []
-        if len(data) > MAX_BODY_BYTES:
+    def _unchunk(self, chunks: Chunks) -> None:
+        self._parts.append(chunks.feed(self._data))
+        self._data = b""
+        if sum(map(len, self._parts)) > MAX_BODY_BYTES:
             raise ProtocolError("the answer is too long")
-        while True:
-            end = data.find(b"\r\n", at)
-            if end < 0:
-                return
-            try:
-                size = int(data[at:end].split(b";", 1)[0], 16)
-            except ValueError:
-                raise ProtocolError("a chunk without a size") from None
-            at = end + 2
-            if size == 0:
-                if data.find(b"\r\n", at) < 0:
-                    return
-                self.body = b"".join(parts)
-                self.whole = True
-                return
-            parts.append(data[at : at + size])
-            at += size + 2
-            if at > len(data):
-                return
+        if chunks.whole:
+            self.body = b"".join(self._parts)
+            self.whole = True
+
+    def _flow(self) -> None:
+        """Pass on what has come: chunks, as much as was announced, or all until the end."""
+        data, self._data = self._data, b""
+        if self._chunks is not None:
+            data = self._chunks.feed(data)
+            self.whole = self._chunks.whole
+        elif self._needed >= 0:
+            data = data[: self._needed]
+            self._needed -= len(data)
+            self.whole = not self._needed
+        if data:
+            self._parts.append(data)

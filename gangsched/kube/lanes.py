@@ -15,12 +15,12 @@ from typing import Generic, Protocol, TypeVar
 
 import anyio
 import msgspec
-import structlog
 
 from gangsched.errors import ApiError
 from gangsched.kube.backoff import Backoff
-from gangsched.kube.client import STRATEGIC_MERGE_PATCH, ApiClient
+from gangsched.kube.complaints import Complaints
 from gangsched.kube.decode import read_pod_leniently
+from gangsched.kube.pool import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, RequestPool
 from gangsched.kube.writes import (
     condition_body,
     event_body,
@@ -35,7 +35,6 @@ from gangsched.model.effects import EvictPod, GetPod, RecordEvent, WritePodCondi
 from gangsched.model.events import Event, EvictionFailed, EvictionSucceeded, PodRead
 from gangsched.model.objects import Pod
 
-_log = structlog.get_logger(__name__)
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
 StatusWrite = WritePodCondition | WritePodGroupStatus
@@ -66,7 +65,7 @@ class _Lane(Generic[ItemT]):
 
     def __init__(
         self,
-        client: ApiClient,
+        client: RequestPool,
         emit_nowait: Callable[[Event], None],
         *,
         rng: Random,
@@ -84,7 +83,7 @@ class _Lane(Generic[ItemT]):
         self._backoff_s = backoff_s
         self._waiting: OrderedDict[Hashable, ItemT] = OrderedDict()
         self._wake = anyio.Event()
-        self._said = ""
+        self._complaints = Complaints()
         self.n_active = 0
         self.n_sent = 0
         self.n_dropped = 0
@@ -136,13 +135,12 @@ class _Lane(Generic[ItemT]):
             except ApiError as error:
                 if not self._again(item, error, n_tries):
                     return
-                self._say(f"{self.name}: {error}")
+                self._complaints.say(self.name, error)
                 await anyio.sleep(backoff.next_s(error.retry_after_s))
                 if self._is_superseded(key):
                     return
             else:
                 backoff.reset()
-                self._said = ""
                 return
 
     async def _yield_to_binds(self) -> None:
@@ -151,12 +149,6 @@ class _Lane(Generic[ItemT]):
             if self.hurry or not self._binds.n_waiting:
                 return
             await anyio.sleep(YIELD_STEP_S)
-
-    def _say(self, text: str) -> None:
-        """Log a failure once, not once a try."""
-        if text != self._said:
-            self._said = text
-            _log.warning("the API server refuses or is not reached", err=text)
 
     def _is_superseded(self, key: Hashable) -> bool:
         return False
@@ -187,7 +179,7 @@ class ReadLane(_Lane[GetPod]):
         self.put(effect.uid, effect)
 
     async def _send(self, item: GetPod) -> None:
-        body = await self._client.get(pod_path(item), timeout_s=10.0)
+        body = await self._client.request("GET", pod_path(item), timeout_s=10.0)
         try:
             pod = _decode_pod(body)
         except msgspec.MsgspecError:
@@ -209,7 +201,9 @@ class EvictionLane(_Lane[EvictPod]):
     name = "evict a pod"
 
     async def _send(self, item: EvictPod) -> None:
-        await self._client.post(pod_path(item, "eviction"), eviction_body(item))
+        await self._client.request(
+            "POST", pod_path(item, "eviction"), body=eviction_body(item), content_type=JSON
+        )
         self._emit(EvictionSucceeded(item.uid))
 
     def _again(self, item: EvictPod, error: ApiError, n_tries: int) -> bool:
@@ -239,20 +233,18 @@ class StatusLane(_Lane[StatusWrite]):
 
     async def _send(self, item: StatusWrite) -> None:
         if isinstance(item, WritePodCondition):
-            await self._client.patch(
-                pod_path(item, "status"),
-                condition_body(item, time.time()),
-                content_type=STRATEGIC_MERGE_PATCH,
-            )
+            path, body = pod_path(item, "status"), condition_body(item, time.time())
+            await self._client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
         else:
-            await self._client.patch(group_status_path(item), group_status_body(item))
+            path, body = group_status_path(item), group_status_body(item, time.time())
+            await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
 
     def _again(self, item: StatusWrite, error: ApiError, n_tries: int) -> bool:
         if may_pass(error) and n_tries < STATUS_TRIES:
             return True
         self.n_dropped += 1
         if error.code not in (404, 409):  # the object is gone, or another one of that name: nobody to tell
-            self._say(f"{self.name} of {item.namespace}/{item.name}: {error}")
+            self._complaints.say(self.name, error, about=f"{item.namespace}/{item.name}")
         return False
 
 
@@ -264,7 +256,7 @@ class EventLane(_Lane[RecordEvent]):
 
     def __init__(
         self,
-        client: ApiClient,
+        client: RequestPool,
         emit_nowait: Callable[[Event], None],
         *,
         rng: Random,
@@ -306,12 +298,12 @@ class EventLane(_Lane[RecordEvent]):
             wall_s=self._wall(),
             serial=self._serial,
         )
-        await self._client.post(events_path(item), body)
+        await self._client.request("POST", events_path(item), body=body, content_type=JSON)
 
     def _again(self, item: RecordEvent, error: ApiError, n_tries: int) -> bool:
         if may_pass(error) and n_tries < EVENT_TRIES:
             return True
         self.n_dropped += 1
         if error.code not in (404, 409):
-            self._say(f"{self.name}: {error}")
+            self._complaints.say(self.name, error)
         return False

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from gangsched.kube.client import segment
+from gangsched.kube.http1 import segment
 from gangsched.model.effects import (
     BindPod,
     EvictPod,
@@ -94,9 +94,17 @@ def condition_body(effect: WritePodCondition, wall_s: float) -> bytes:
     return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition]}})
 
 
-def group_status_body(effect: WritePodGroupStatus) -> bytes:
-    """A merge patch, as custom resources know no strategic one: lists in `status` are replaced whole."""
-    return _encode({"metadata": {"uid": effect.uid}, "status": effect.status})
+def group_status_body(effect: WritePodGroupStatus, wall_s: float) -> bytes:
+    """A merge patch, as custom resources know no strategic one: lists in `status` are replaced whole.
+
+    A condition without a lastTransitionTime changed just now: the core knows no time of day.
+    """
+    status = dict(effect.status)
+    conditions = status.get("conditions")
+    if conditions:
+        now = {"lastTransitionTime": _rfc3339(wall_s, "seconds")}
+        status["conditions"] = [now | condition for condition in conditions]
+    return _encode({"metadata": {"uid": effect.uid}, "status": status})
 
 
 def event_body(effect: RecordEvent, *, controller: str, instance: str, wall_s: float, serial: int) -> bytes:

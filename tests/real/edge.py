@@ -113,6 +113,7 @@ async def edge_on(proxy: Proxy, cluster: ControlPlane, directory: Path) -> Async
             group.start_soon(reflector.run)
         group.start_soon(edge.dispatcher.run)
         await until(lambda: "pods" in {event.kind for event in edge.heard(KindSynced)})
+        await until(lambda: edge.reflectors["pods"].watching)
         yield edge
         group.cancel_scope.cancel()
 

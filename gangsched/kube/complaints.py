@@ -1,0 +1,41 @@
+"""Saying what goes wrong without saying it a thousand times. Called by kube.lanes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from gangsched.errors import ApiError
+
+_log = structlog.get_logger(__name__)
+
+AGAIN_S = 10.0
+MAX_KINDS = 64
+
+
+class Complaints:
+    """Failures by what is done, code and reason: the first is logged, the like of it are counted.
+
+    A systematic refusal is one line every AGAIN_S with how many there were, not one an object.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._said: dict[tuple[str, int, str], tuple[float, int]] = {}
+
+    def say(self, what: str, error: ApiError, *, about: str = "") -> None:
+        """Log or count one failure of `what`; `about` is the object in question."""
+        key = (what, error.code, error.reason)
+        now_s = self._clock()
+        said_s, n_more = self._said.get(key, (None, 0))
+        if said_s is not None and now_s - said_s < AGAIN_S:
+            self._said[key] = (said_s, n_more + 1)
+            return
+        self._said[key] = (now_s, 0)
+        if len(self._said) > MAX_KINDS:  # reasons are the server's words: not for ever
+            del self._said[next(iter(self._said))]
+        more = {"n_more_like_it": n_more} if n_more else {}
+        text = f"{what} of {about}: {error}" if about else f"{what}: {error}"
+        _log.warning("the API server refuses or is not reached", err=text, **more)

@@ -1,0 +1,270 @@
+"""One connection to an API server: a socket, TLS or not, read and written without a transport in between.
+
+Lives here: connecting, the handshake, bytes in and out, the end. Not here: what the bytes mean (kube.http1)
+and who sends what (kube.binding_lane, kube.pool, kube.stream, which subclass it).
+
+asyncio's TLS transport costs more than the scheduler's own work on a pod: protocol layers, flow control and
+two reads for each record. Here one recv takes all that the kernel has, OpenSSL decrypts it from memory, and
+a write goes out at once, with a buffer only for the rare rest that a full socket does not take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import anyio
+
+from gangsched.kube.credentials import Credentials
+
+# One TLS record holds at most this much.
+_RECORD_BYTES = 16384
+_HANDSHAKE_BYTES = 65536
+# When a name has several addresses, one that does not answer must not use up the time of the others.
+ADDRESS_TIMEOUT_S = 3.0
+
+
+class Address(NamedTuple):
+    """Where the API server is, and how to know that it is the one."""
+
+    host: str
+    port: int
+    ssl_context: ssl.SSLContext | None
+    server_hostname: str | None
+
+
+def address_of(credentials: Credentials) -> Address:
+    """The server's address; the TLS context in it lives on when certificates are renewed."""
+    parts = urlsplit(credentials.server)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return Address(host, port, credentials.ssl_context, credentials.server_hostname or host)
+
+
+def keep_alive(sock: socket.socket | None) -> None:
+    """Let the kernel find out, in about 25 s, that the peer of an idle connection is gone."""
+    if sock is None:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+class Connection:
+    """Subclasses say in `received` and `lost` what they do with bytes and with the end.
+
+    After `close()` neither is called any more. `lost` is never called from within `write`.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_incoming",
+        "_is_reading",
+        "_loop",
+        "_outgoing",
+        "_sock",
+        "_tls",
+        "_unsent",
+        "is_open",
+    )
+
+    def __init__(self, *, read_bytes: int = _RECORD_BYTES) -> None:
+        self.is_open = False
+        self._buffer = memoryview(bytearray(read_bytes))
+        self._is_reading = False
+        self._unsent = b""
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls: ssl.SSLObject | None = None
+        self._sock: socket.socket
+        self._loop: asyncio.AbstractEventLoop
+
+    def received(self, data: bytes) -> None:
+        """Bytes have come, never none."""
+        raise NotImplementedError
+
+    def lost(self, why: str) -> None:
+        """The connection is over, not by our own `close()`."""
+        raise NotImplementedError
+
+    async def open(self, address: Address) -> None:
+        """Connect and shake hands. Raises: OSError, which TimeoutError and ssl.SSLError are."""
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock = await _connected(self._loop, address)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(sock)
+            if address.ssl_context is not None:
+                self._tls = address.ssl_context.wrap_bio(
+                    self._incoming, self._outgoing, server_hostname=address.server_hostname
+                )
+                await self._shake_hands(self._tls)
+            self.is_open = True
+            self.resume()
+        except BaseException:
+            self.is_open = False
+            sock.close()
+            raise
+
+    async def _shake_hands(self, tls: ssl.SSLObject) -> None:
+        while True:
+            try:
+                tls.do_handshake()
+                done = True
+            except ssl.SSLWantReadError:
+                done = False
+            if self._outgoing.pending:
+                await self._loop.sock_sendall(self._sock, self._outgoing.read())
+            if done:
+                return
+            data = await self._loop.sock_recv(self._sock, _HANDSHAKE_BYTES)
+            if not data:
+                raise ConnectionResetError("closed by the server during the TLS handshake")
+            self._incoming.write(data)
+
+    def close(self) -> None:
+        """Give the connection up; asked again it does nothing."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self.pause()
+        if self._unsent:
+            self._unsent = b""
+            self._loop.remove_writer(self._sock)
+        self._sock.close()
+
+    # Reading
+
+    def pause(self) -> None:
+        """Leave what comes in the kernel."""
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._sock)
+
+    def resume(self) -> None:
+        """Be called when bytes have come."""
+        if self.is_open and not self._is_reading:
+            self._is_reading = True
+            self._loop.add_reader(self._sock, self.read_now)
+
+    def read_now(self) -> None:
+        """Take all that the kernel has."""
+        if not self.is_open:
+            return
+        parts: list[bytes] = []
+        why = ""
+        try:
+            if self._receive_plain(parts) if self._tls is None else self._receive_tls(self._tls, parts):
+                why = "closed by the server"
+        except OSError as error:
+            why = str(error) or type(error).__name__
+        if parts:
+            self.received(parts[0] if len(parts) == 1 else b"".join(parts))
+        if why:
+            self._end(why)
+
+    def _receive_plain(self, parts: list[bytes]) -> bool:
+        """Read a plain socket until it has no more; true at its end."""
+        while True:
+            try:
+                n_bytes = self._sock.recv_into(self._buffer)
+            except (BlockingIOError, InterruptedError):
+                return False
+            if not n_bytes:
+                return True
+            parts.append(bytes(self._buffer[:n_bytes]))
+            if n_bytes < len(self._buffer):
+                return False
+
+    def _receive_tls(self, tls: ssl.SSLObject, parts: list[bytes]) -> bool:
+        """The same through TLS; what is an incomplete record yet stays in OpenSSL's memory."""
+        incoming, buffer = self._incoming, self._buffer
+        while True:
+            try:
+                n_bytes = self._sock.recv_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                return False
+            if not n_bytes:
+                return True
+            incoming.write(buffer[:n_bytes])
+            # A record leaves OpenSSL in one piece, so with nothing left to decrypt there is nothing to ask.
+            while incoming.pending or tls.pending():
+                try:
+                    data = tls.read(_RECORD_BYTES)
+                except ssl.SSLWantReadError:
+                    break
+                if not data:
+                    return True
+                parts.append(data)
+            if self._outgoing.pending:
+                self._send(self._outgoing.read())  # an answer of TLS itself, to a key update
+            if n_bytes < len(buffer):
+                return False
+
+    # Writing
+
+    def write(self, data: bytes) -> None:
+        """Send now what the socket takes, the rest when it takes more."""
+        if not self.is_open:
+            return
+        try:
+            if self._tls is not None:
+                self._tls.write(data)
+                data = self._outgoing.read()
+            self._send(data)
+        except OSError as error:
+            self._loop.call_soon(self._end, str(error) or type(error).__name__)
+
+    def _send(self, data: bytes) -> None:
+        if self._unsent:
+            self._unsent += data
+            return
+        try:
+            n_bytes = self._sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            n_bytes = 0
+        if n_bytes < len(data):
+            self._unsent = data[n_bytes:]
+            self._loop.add_writer(self._sock, self._send_rest)
+
+    def _send_rest(self) -> None:
+        data, self._unsent = self._unsent, b""
+        self._loop.remove_writer(self._sock)
+        try:
+            self._send(data)
+        except OSError as error:
+            self._end(str(error) or type(error).__name__)
+
+    def _end(self, why: str) -> None:
+        if self.is_open:
+            self.close()
+            self.lost(why)
+
+
+async def _connected(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
+    """A connected, non-blocking socket; the addresses of a name are tried in their order."""
+    try:  # an address needs no resolver, and no thread to ask it in
+        found = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )
+    except socket.gaierror:
+        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    failure: OSError = OSError(f"{address.host} has no address")
+    for family, kind, protocol, _, where in found:
+        sock = socket.socket(family, kind, protocol)
+        sock.setblocking(False)
+        try:
+            with anyio.fail_after(ADDRESS_TIMEOUT_S if len(found) > 1 else None):
+                await loop.sock_connect(sock, where)
+            return sock
+        except OSError as error:
+            failure = error
+            sock.close()
+        except BaseException:
+            sock.close()
+            raise
+    raise failure

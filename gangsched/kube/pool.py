@@ -1,0 +1,163 @@
+"""Small requests over warm connections: what the slower lanes use for their writes and reads.
+
+Lives here: one request and its whole answer, deadlines, connections kept for the next one, error mapping.
+Not here: lists, which are megabytes (kube.client), binds (kube.binding_lane), watches (kube.stream). A
+general client costs about 200 us of CPU a request; two status writes a gang would cost more than its binds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+
+from gangsched.errors import ApiError
+from gangsched.kube.connection import Connection, address_of
+from gangsched.kube.credentials import Credentials
+from gangsched.kube.http1 import Answer, ProtocolError, request_bytes
+from gangsched.kube.status import api_error
+
+CONNECT_TIMEOUT_S = 5.0
+REQUEST_TIMEOUT_S = 30.0
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+
+class _Exchange(Connection):
+    """One connection, at most one request at a time, its answer as a future."""
+
+    __slots__ = ("_answer", "_done", "n_answers")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answer = Answer()
+        self._done: asyncio.Future[Answer] | None = None
+        self.n_answers = 0
+
+    async def ask(self, request: bytes, *, timeout_s: float) -> Answer:
+        """Send and wait. Raises: ApiError with code 0, and the connection is closed."""
+        loop = asyncio.get_running_loop()
+        self._answer = Answer()
+        self._done = loop.create_future()
+        # A timer and no cancel scope: it is nearly always taken back, and then costs next to nothing.
+        timer = loop.call_later(timeout_s, self._give_up, f"no answer in {timeout_s:g} s")
+        try:
+            self.write(request)
+            return await self._done
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            timer.cancel()
+            self._done = None
+
+    @property
+    def is_untouched(self) -> bool:
+        """Not a byte of the answer has come."""
+        return self._answer.is_untouched
+
+    def received(self, data: bytes) -> None:
+        if self._done is None or self._done.done():
+            self.close()  # an answer to nothing: not to be trusted with the next request
+            return
+        try:
+            self._answer.feed(data)
+        except ProtocolError as error:
+            self._give_up(f"the answer makes no sense: {error}")
+            return
+        if self._answer.whole:
+            self.n_answers += 1
+            if not self._answer.keep_alive:
+                self.close()
+            self._done.set_result(self._answer)
+
+    def lost(self, why: str) -> None:
+        self._give_up(f"connection lost: {why}")
+
+    def _give_up(self, why: str) -> None:
+        self.close()
+        if self._done is not None and not self._done.done():
+            self._done.set_exception(ApiError(why))
+
+
+class RequestPool:
+    """Warm connections for small requests, as many as there are requests at once: the callers bound that.
+
+    Use as an async context manager, or call `aclose`.
+    """
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._address = address_of(credentials)
+        self._idle: list[_Exchange] = []
+
+    async def __aenter__(self) -> RequestPool:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.aclose()
+
+    def aclose(self) -> None:
+        """Close the connections that are not in use."""
+        while self._idle:
+            self._idle.pop().close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes = b"",
+        content_type: str = "",
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> bytes:
+        """One request and its whole answer. Raises: ApiError, with code 0 if nothing certain was heard."""
+        for last in (False, True):
+            await self._credentials.headers()
+            authorization = self._credentials.authorization
+            data = request_bytes(
+                method,
+                self._credentials.server,
+                path,
+                authorization=authorization,
+                body=body,
+                content_type=content_type,
+            )
+            answer = await self._answer(data, timeout_s, twice=method == "GET")
+            if answer.status == 401 and not last and await self._credentials.refresh(refused=authorization):
+                continue  # refused before anything was done: safe to say again with new credentials
+            break
+        if answer.status >= 300:
+            raise api_error(answer.status, answer.retry_after, answer.body)
+        return answer.body
+
+    async def _answer(self, data: bytes, timeout_s: float, *, twice: bool) -> Answer:
+        """Ask over a warm connection, or a new one; a read that met a closed one is asked `twice`."""
+        while self._idle:
+            exchange = self._idle.pop()
+            if not exchange.is_open:
+                continue
+            try:
+                return await self._ask(exchange, data, timeout_s)
+            except ApiError:
+                if not twice or not exchange.is_untouched:
+                    raise
+                break
+        return await self._ask(await self._connected(), data, timeout_s)
+
+    async def _ask(self, exchange: _Exchange, data: bytes, timeout_s: float) -> Answer:
+        answer = await exchange.ask(data, timeout_s=timeout_s)
+        if exchange.is_open:
+            self._idle.append(exchange)
+        return answer
+
+    async def _connected(self) -> _Exchange:
+        exchange = _Exchange()
+        try:
+            with anyio.fail_after(CONNECT_TIMEOUT_S):
+                await exchange.open(self._address)
+        except OSError as error:  # TimeoutError and SSLError are OSErrors
+            raise ApiError(str(error) or "no connection in time") from error
+        return exchange
