@@ -166,24 +166,23 @@ class Cache:
 
         Raises: InvariantError when a pod is promised already or a device is not free.
         """
-        counts: dict[tuple[int, int], int] = {}
-        templates: dict[int, PodTemplate] = {}
+        runs: dict[tuple[int, int], list[PodInfo]] = {}
         for info, row, allocation in promises:
             if info.node_name:
                 raise InvariantError(f"{info.pod.key} is promised twice: {info.node_name} and row {row}")
             info.allocation = allocation
             info.ids = _ids(allocation)
-            info.node_name = name = self.nodes.names[row]
-            self.by_node.setdefault(name, {})[info.uid] = info
-            for resource, ids in info.ids.items():
-                self.ledger.hold(row, info.uid, resource, ids, exclusive=True)
             info.row = row
-            serial = info.template.serial
-            templates[serial] = info.template
-            counts[row, serial] = counts.get((row, serial), 0) + 1
-        for (row, serial), n_pods in counts.items():
-            template = templates[serial]
-            self.nodes.use(row, template.columns, template.amounts, n_pods)
+            runs.setdefault((row, info.template.serial), []).append(info)
+        for (row, _), infos in runs.items():
+            name, template = self.nodes.names[row], infos[0].template
+            on_node = self.by_node.setdefault(name, {})
+            for info in infos:
+                info.node_name = name
+                on_node[info.uid] = info
+            for resource in infos[0].ids:
+                self.ledger.promise(row, resource, [(info.uid, info.ids[resource]) for info in infos])
+            self.nodes.use(row, template.columns, template.amounts, len(infos))
             if template.host_ports:  # at most one such pod a node: its ports exclude a second
                 self.nodes.use_ports(row, template.host_ports, 1)
 
@@ -221,6 +220,24 @@ class Cache:
                 return f"node {info.node_name} has too little {self.table.names[column]} by now"
         return ""
 
+    def promise_overtaken(self, info: PodInfo) -> bool:
+        """Whether a promise of which nothing was sent is worth less by now than a new one.
+
+        Broken; or another live pod has come to hold one of its devices; or the node has come to list
+        devices and the promise names none. Not asked for a bind that may be on its way: that is repeated
+        as it is.
+        """
+        if self.promise_broken(info):
+            return True
+        for resource, ids in info.ids.items():
+            holders = self.ledger.holders(info.row, resource)
+            if any(len(holders.get(device_id, ())) > 1 for device_id in ids):
+                return True
+        return any(
+            resource not in info.ids and self.ledger.inventory(info.row, resource) is not None
+            for resource in info.template.requests
+        )
+
     def _enter(self, info: PodInfo, node_name: str) -> None:
         info.node_name = node_name
         self.by_node.setdefault(node_name, {})[info.uid] = info
@@ -239,7 +256,7 @@ class Cache:
 
     def _count(self, info: PodInfo, row: int) -> None:
         for resource, ids in info.ids.items():
-            clashes = self.ledger.hold(row, info.uid, resource, ids, exclusive=False)
+            clashes = self.ledger.hold(row, info.uid, resource, ids)
             self.clashes += [(info.uid, info.node_name, device_id) for device_id in clashes]
         template = info.template
         self.nodes.use(row, template.columns, template.amounts, 1)

@@ -355,9 +355,9 @@ def _explain(shortage: _Shortage, state: CycleState) -> FitError:
         member = unplaced.pod.metadata.name
         sentence = f"gang {group.key}: {fit} of {wanted} fit; member {member}: {sentence}"
     # Room that helps only a sibling may let that one move away: any of the templates may be the cure.
-    rejected = tuple((plugin, each) for plugin in plugins for each in shortage.templates)
-    rejected = rejected or (("", None),)  # whom nobody names as the reason, any change may help
-    return FitError(group, sentence, rejected)
+    rejected: list[tuple[str, PodTemplate | None]] = [(p, t) for p in plugins for t in shortage.templates]
+    # Where nobody is named as the reason, any change may help.
+    return FitError(group, sentence, tuple(rejected) or (("", None),))
 
 
 def _n_fit(shortage: _Shortage) -> int:

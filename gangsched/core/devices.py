@@ -91,20 +91,14 @@ class DeviceLedger:
                 gained.add(resource)
         return frozenset(gained)
 
-    def hold(self, row: int, uid: str, resource: str, ids: Iterable[str], *, exclusive: bool) -> list[str]:
-        """Notes that the pod holds these devices; answers with those that another pod holds too.
-
-        `exclusive` is for our own promises: they were checked before, so a clash is our bug.
-        Raises: InvariantError (exclusive and taken, unknown or unhealthy).
-        """
+    def hold(self, row: int, uid: str, resource: str, ids: Iterable[str]) -> list[str]:
+        """The API says that the pod holds these devices; answers with those that another pod holds too."""
         column = self._column(resource)
         node = column.at.setdefault(row, _NodeDevices())
         clashes = []
         for device_id in ids:
             holders = node.held.get(device_id, ())
             index = node.inventory.index.get(device_id) if node.inventory else None
-            if exclusive and (index is None or not node.free >> index & 1):
-                raise InvariantError(f"device {device_id} of {resource} promised to {uid}, held by {holders}")
             if uid in holders:
                 continue
             if holders:
@@ -114,6 +108,28 @@ class DeviceLedger:
                 node.free &= ~(1 << index)
         self._publish(column, row, node)
         return clashes
+
+    def promise(self, row: int, resource: str, pods: Iterable[tuple[str, tuple[str, ...]]]) -> None:
+        """Our own promises of one cycle, (UID, IDs) each: checked before, so a clash is our bug.
+
+        Raises: InvariantError (taken, unknown or unhealthy).
+        """
+        column = self._column(resource)
+        node = column.at.get(row)
+        if node is None or node.inventory is None:
+            raise InvariantError(f"devices of {resource} promised on row {row}, which has no inventory")
+        index, held = node.inventory.index, node.held
+        for uid, ids in pods:
+            for device_id in ids:
+                bit = 1 << index[device_id] if device_id in index else 0
+                if not node.free & bit:
+                    holders = held.get(device_id, ())
+                    raise InvariantError(
+                        f"device {device_id} of {resource} promised to {uid}, held by {holders}"
+                    )
+                held[device_id] = (uid,)
+                node.free &= ~bit
+        self._publish(column, row, node)
 
     def release(self, row: int, uid: str, resource: str, ids: Iterable[str]) -> bool:
         """The pod holds these no longer; True when a device became free by it."""

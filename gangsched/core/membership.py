@@ -37,7 +37,6 @@ from gangsched.model.pod_group import (
 )
 
 _STATED_KEYS = (MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, TIMEOUT_KEY, GROUPS_KEY, PARTIAL_BIND_KEY)
-_NOTHING_STATED = (None,) * len(_STATED_KEYS)
 
 
 class Membership:
@@ -344,12 +343,10 @@ def _identity(pod: Pod) -> tuple[object, ...]:
 
 
 def _stated_raw(pod: Pod) -> tuple[str | None, ...]:
-    annotations = pod.metadata.annotations
+    """The lightweight label, then _STATED_KEYS in order; as long for a pod without any annotation."""
     labels = pod.metadata.labels
-    low = labels.get(LIGHTWEIGHT_MIN) if labels else None
-    if not annotations:
-        return (low, *_NOTHING_STATED)  # as long as the other: a pod is given annotations when it is bound
-    return (low, *(annotations.get(key) for key in _STATED_KEYS))
+    get = (pod.metadata.annotations or {}).get
+    return (labels.get(LIGHTWEIGHT_MIN) if labels else None, *[get(key) for key in _STATED_KEYS])
 
 
 def _stated(key: GroupKey, pod: Pod) -> tuple[object, ...]:
@@ -357,10 +354,9 @@ def _stated(key: GroupKey, pod: Pod) -> tuple[object, ...]:
     spec = pod.spec
     if needs_object(key) or key.dialect == POD:
         return (spec.scheduler_name, spec.priority or 0)
-    if key.dialect == LIGHTWEIGHT:
-        return (spec.scheduler_name, spec.priority or 0, (pod.metadata.labels or {}).get(LIGHTWEIGHT_MIN))
-    annotations = pod.metadata.annotations or {}
-    return (spec.scheduler_name, spec.priority or 0, *(annotations.get(name) for name in _STATED_KEYS))
+    raw = _stated_raw(pod)
+    numbers = raw[:1] if key.dialect == LIGHTWEIGHT else raw[1:]
+    return (spec.scheduler_name, spec.priority or 0, *numbers)
 
 
 def _stated_names(key: GroupKey) -> tuple[str, ...]:

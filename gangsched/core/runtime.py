@@ -67,12 +67,13 @@ class _Kept:
 
 
 class _KeptScores:
-    """Scores of one template by one plugin, right up to `mark` of the journal."""
+    """Scores of one template by one plugin, but for `stale` rows right up to `mark` of the journal."""
 
-    __slots__ = ("mark", "values")
+    __slots__ = ("mark", "stale", "values")
 
-    def __init__(self, values: FloatArray, mark: int) -> None:
-        self.values = values
+    def __init__(self, n_rows: int, mark: int) -> None:
+        self.values: FloatArray = np.zeros(n_rows, dtype=np.float64)
+        self.stale: BoolArray = np.ones(n_rows, dtype=np.bool_)
         self.mark = mark
 
 
@@ -130,7 +131,7 @@ class Profile:
         for plugin in self.filters:
             own = _guarded(plugin.name, "Filter", plugin.filter, state, template, view)
             if own is not None:
-                _check_shape(plugin.name, "Filter", own, mask.shape, np.bool_)
+                _check_shape(plugin.name, "Filter", own, mask.shape, "b")
                 mask &= own
         if len(self._masks) > _n_kept(view.n_rows):
             self._masks.clear()
@@ -175,7 +176,7 @@ class Profile:
         for plugin in self.capacities:
             own = _guarded(plugin.name, "Filter", plugin.capacity, state, template, view, rows)
             if own is not None:
-                _check_shape(plugin.name, "Filter", own, feasible.shape, np.integer)
+                _check_shape(plugin.name, "Filter", own, feasible.shape, "iu")
                 total = own if total is None else np.minimum(total, own)
         if total is None:
             total = np.full(feasible.shape, NO_LIMIT, dtype=np.int64)
@@ -192,7 +193,7 @@ class Profile:
         total: FloatArray | None = None
         for plugin, weight in self.scores:
             if getattr(plugin, "score_by_row", False) and len(rows) > _FEW_ROWS:
-                own: FloatArray | None = self._kept_scores(plugin, state, template, view)[rows]
+                own: FloatArray | None = self._kept_scores(plugin, state, template, view, rows)
             else:
                 own = self._ask_score(plugin, state, template, view, rows)
             if own is not None:
@@ -200,37 +201,35 @@ class Profile:
         return total
 
     def _kept_scores(
-        self, plugin: ScorePlugin, state: CycleState, template: PodTemplate, view: ClusterView
+        self, plugin: ScorePlugin, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray:
         key = (plugin.name, template.serial)
         kept = self._scores.get(key)
-        base = view.base() if isinstance(view, Trial) else view
         mark = view.journal_end
         changed = view.changed_since(kept.mark) if kept is not None else None
-        if (
-            kept is None
-            or changed is None
-            or len(kept.values) != view.n_rows
-            or len(changed) * 4 > view.n_rows
-        ):
-            everywhere = np.arange(view.n_rows)
-            values = self._ask_score(plugin, state, template, base, everywhere)
-            kept = _KeptScores(np.zeros(view.n_rows) if values is None else values, mark)
+        if kept is None or changed is None or len(kept.values) != view.n_rows:
             if len(self._scores) > _n_kept(view.n_rows):
                 self._scores.clear()
-            self._scores[key] = kept
-        elif len(changed):
-            values = self._ask_score(plugin, state, template, base, changed)
-            kept.values[changed] = 0.0 if values is None else values
+            kept = self._scores[key] = _KeptScores(view.n_rows, mark)
+        else:
+            kept.stale[changed] = True
             kept.mark = mark
-        return kept.values
+        stale = kept.stale[rows]
+        if stale.any():
+            # Rows that filled up since are not among those asked about, and are not scored for nothing.
+            asked = rows[stale]
+            base = view.base() if isinstance(view, Trial) else view
+            values = self._ask_score(plugin, state, template, base, asked)
+            kept.values[asked] = 0.0 if values is None else values
+            kept.stale[asked] = False
+        return kept.values[rows]
 
     def _ask_score(
         self, plugin: ScorePlugin, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
         own = _guarded(plugin.name, "Score", plugin.score, state, template, view, rows)
         if own is not None:
-            _check_shape(plugin.name, "Score", own, rows.shape, np.floating)
+            _check_shape(plugin.name, "Score", own, rows.shape, "f")
             if len(own) and not (own.min() >= 0.0 and own.max() <= MAX_SCORE):  # NaN fails both
                 raise PluginError(plugin.name, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
         return own
@@ -302,7 +301,10 @@ def _guarded(plugin: str, point: str, call: Callable[P, T], *args: P.args, **kwa
         raise PluginError(plugin, point, f"{type(error).__name__}: {error}") from error
 
 
-def _check_shape(plugin: str, point: str, own: Any, shape: tuple[int, ...], kind: type) -> None:
-    if getattr(own, "shape", None) != shape or not np.issubdtype(own.dtype, kind):
+def _check_shape(plugin: str, point: str, own: Any, shape: tuple[int, ...], kinds: str) -> None:
+    """`kinds` are NumPy's letters: b bool, i and u integers, f floats."""
+    if getattr(own, "shape", None) != shape or own.dtype.kind not in kinds:
         got = f"{getattr(own, 'dtype', type(own).__name__)}{getattr(own, 'shape', '')}"
-        raise PluginError(plugin, point, f"answered {got}, expected {kind.__name__}{shape}")
+        raise PluginError(
+            plugin, point, f"answered {got}, expected an array of kind {kinds!r} and shape {shape}"
+        )

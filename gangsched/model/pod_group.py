@@ -39,6 +39,13 @@ CORE = "core"
 COSCHEDULING = "coscheduling"
 LIGHTWEIGHT = "lightweight"
 
+_GROUP_LABELS = (
+    (GROUP_LABEL, OURS),
+    (COSCHEDULING_LABEL, COSCHEDULING),
+    (COSCHEDULING_OLD_LABEL, COSCHEDULING),
+    (LIGHTWEIGHT_NAME, LIGHTWEIGHT),
+)
+
 MAX_MEMBERS = 100_000
 MAX_START_TOGETHER = 64
 # Nine digits a part: a number that no float holds must not get as far as arithmetic.
@@ -87,19 +94,16 @@ def group_key(pod: Pod) -> GroupKey:
     named: list[tuple[str, str, str]] = []
     labels = pod.metadata.labels
     if labels:
-        for label, dialect in (
-            (GROUP_LABEL, OURS),
-            (COSCHEDULING_LABEL, COSCHEDULING),
-            (COSCHEDULING_OLD_LABEL, COSCHEDULING),
-            (LIGHTWEIGHT_NAME, LIGHTWEIGHT),
-        ):
+        for label, dialect in _GROUP_LABELS:
             name = labels.get(label)
             if name:
-                named.append((dialect, name, f"label {label}"))
+                named.append((dialect, name, label))
     if pod.spec.scheduling_group is not None and pod.spec.scheduling_group.pod_group_name:
         named.append((CORE, pod.spec.scheduling_group.pod_group_name, "spec.schedulingGroup.podGroupName"))
     if not named:
         return GroupKey(POD, namespace, pod.metadata.name, pod.metadata.uid)
+    if len(named) == 1:
+        return GroupKey(named[0][0], namespace, named[0][1])
     if len({name for _, name, _ in named}) > 1:
         said = ", ".join(f"{where} names {name!r}" for _, name, where in named)
         raise ParseError(f"the pod names different groups: {said}; keep one")
