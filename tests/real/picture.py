@@ -1,0 +1,185 @@
+"""What an independent watch saw of the pods, and what must hold for all of it.
+
+Lives here: the raw watch in a thread of its own (none of the product's code reads it), waiting for what it
+shows, and the checkers. Not here: making anything happen (cluster.py).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from gangsched.controlplane.processes import ControlPlane
+from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
+from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
+
+GPU = "nvidia.com/gpu"
+OURS = "gangsched"
+PATIENCE_S = 30.0
+"""How long anything may take on a machine that does much else; nothing is ever this slow on an idle one."""
+
+Json = dict[str, Any]
+
+
+class Sight(NamedTuple):
+    """One event of the watch, and when it came (monotonic)."""
+
+    type: str
+    pod: Json
+    at_s: float
+
+
+class Picture:
+    """All pods as an independent watch shows them, and every event of it since `start`."""
+
+    def __init__(self, plane: ControlPlane, *, alive: Callable[[], str]) -> None:
+        self._plane = plane
+        self._alive = alive
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="picture", daemon=True)
+        self.pods: dict[str, Json] = {}
+        """By name; the tests use one namespace."""
+        self.sights: list[Sight] = []
+        self.trouble = ""
+
+    def start(self) -> None:
+        listed = self._plane.request("GET", "/api/v1/namespaces/default/pods")
+        self.pods = {pod["metadata"]["name"]: pod for pod in listed["items"]}
+        self._version = listed["metadata"]["resourceVersion"]
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(5)
+
+    def until(self, seen: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S) -> None:
+        """Returns when the picture is as wanted; looked at after every event."""
+        deadline_s = time.monotonic() + timeout_s
+        with self._changed:
+            while not seen():
+                trouble = self.trouble or self._alive()
+                assert not trouble, trouble
+                left_s = deadline_s - time.monotonic()
+                assert left_s > 0, f"not after {timeout_s:.0f} s: {what}; pods are {self.summary()}"
+                self._changed.wait(min(left_s, 0.2))
+
+    def summary(self) -> dict[str, str]:
+        return {name: node_of(pod) or reason_of(pod) or "-" for name, pod in sorted(self.pods.items())}
+
+    def _follow(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._watch()
+        except Exception as error:
+            self.trouble = f"the independent watch ended: {error!r}"
+
+    def _watch(self) -> None:
+        where = urlsplit(self._plane.base_url)
+        context = ssl.create_default_context(cafile=str(self._plane.ca_file))
+        connection = http.client.HTTPSConnection(where.netloc, timeout=3, context=context)
+        path = f"/api/v1/namespaces/default/pods?watch=1&timeoutSeconds=2&resourceVersion={self._version}"
+        try:
+            headers = {"Authorization": f"Bearer {self._plane.token}"}
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            assert answer.status == 200, answer.read()
+            while line := answer.readline():
+                self._see(json.loads(line))
+        finally:
+            connection.close()
+
+    def _see(self, event: Json) -> None:
+        assert event["type"] != "ERROR", event
+        pod = event["object"]
+        with self._changed:
+            self._version = pod["metadata"]["resourceVersion"]
+            self.sights.append(Sight(event["type"], pod, time.monotonic()))
+            if event["type"] == "DELETED":
+                self.pods.pop(pod["metadata"]["name"], None)
+            else:
+                self.pods[pod["metadata"]["name"]] = pod
+            self._changed.notify_all()
+
+
+def node_of(pod: Json) -> str:
+    node: str = pod["spec"].get("nodeName", "")
+    return node
+
+
+def annotation(pod: Json, key: str) -> str:
+    value: str = pod["metadata"].get("annotations", {}).get(key, "")
+    return value
+
+
+def condition_of(pod: Json) -> Json:
+    """Its PodScheduled, or nothing."""
+    conditions = pod["status"].get("conditions", [])
+    return next((c for c in conditions if c["type"] == "PodScheduled"), {})
+
+
+def reason_of(pod: Json) -> str:
+    """Why it is not scheduled, in the scheduler's words."""
+    message: str = condition_of(pod).get("message", "")
+    return message
+
+
+def is_live(pod: Json) -> bool:
+    return pod["status"].get("phase") not in ("Succeeded", "Failed")
+
+
+def ids_of(pod: Json) -> list[str]:
+    """The GPUs that the pod's annotation gives it."""
+    text = annotation(pod, ALLOCATED_KEY)
+    return [i for of in (json.loads(text) if text else {}).values() for i in of.get(GPU, [])]
+
+
+def gpus_of(pod: Json) -> int:
+    return sum(int(c["resources"].get("limits", {}).get(GPU, 0)) for c in pod["spec"]["containers"])
+
+
+def check(sights: list[Sight], inventory: dict[str, set[str]]) -> None:
+    """What must hold for every history, faults or not. `inventory`: healthy IDs by node.
+
+    One owner for each device; node, IDs, gang, rank and attempt in one event; IDs of that node, as many as
+    asked for; nobody else's pod written to; never more of ours on a node than it has room for.
+    """
+    owner: dict[tuple[str, str], str] = {}
+    before: dict[str, Json] = {}
+    for type_, pod, _ in sights:
+        if pod["spec"].get("schedulerName") != OURS:
+            written = [key for key in pod["metadata"].get("annotations", {}) if key == GANG_KEY]
+            assert not written, f"{pod['metadata']['name']} is another scheduler's"
+            continue
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        known = before.get(uid, {"spec": {}})
+        if not node_of(pod):
+            assert not annotation(pod, ATTEMPT_KEY), f"{name} has our annotations and no node"
+        elif not node_of(known) and type_ == "MODIFIED":
+            _check_bound(pod, inventory)
+        held = {(node_of(pod), i) for i in ids_of(pod)} if type_ != "DELETED" and is_live(pod) else set()
+        for key in [key for key, of in owner.items() if of == uid and key not in held]:
+            del owner[key]
+        for key in held:
+            assert owner.setdefault(key, uid) == uid, f"{key} is given to {name} and to another live pod"
+        before[uid] = pod
+
+
+def _check_bound(pod: Json, inventory: dict[str, set[str]]) -> None:
+    name, node = pod["metadata"]["name"], node_of(pod)
+    for key in (GANG_KEY, RANK_KEY, ATTEMPT_KEY):
+        assert annotation(pod, key), f"{name} got its node without {key}"
+    condition = condition_of(pod)
+    assert condition.get("status") == "True", f"{name} is bound, PodScheduled is {condition}"
+    ids = ids_of(pod)
+    if node in inventory:
+        assert len(ids) == len(set(ids)) == gpus_of(pod), f"{name} asked for {gpus_of(pod)}, got {ids}"
+        assert set(ids) <= inventory[node], f"{name} has IDs that {node} does not offer: {ids}"
+        assert annotation(pod, VISIBLE_KEY) == ",".join(ids)

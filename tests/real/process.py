@@ -1,0 +1,146 @@
+"""The scheduler as a user runs it: a process with a config file and the rights of deploy/rbac.yaml.
+
+Lives here: its start, its ends, its log; and the proxy that holds Bindings back. Not here: pods and nodes
+(cluster.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import ssl
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gangsched.controlplane.daemon import Daemon
+from gangsched.controlplane.processes import ControlPlane
+from tests.proxy import Proxy, Rule, self_signed
+
+SERVICE_ACCOUNT = ("gangsched-system", "gangsched")
+STOP_S = 15.0
+_BIND = re.compile(r"POST /api/v1/namespaces/default/pods/([^/]+)/binding")
+
+
+def service_account(
+    plane: ControlPlane, path: Path, *, server: str = "", ca_file: Path | None = None
+) -> Path:
+    """A kubeconfig with a token of the service account that deploy/rbac.yaml makes."""
+    namespace, name = SERVICE_ACCOUNT
+    token = plane.kubectl("create", "token", name, f"--namespace={namespace}").strip()
+    cluster = {"server": server or plane.base_url, "certificate-authority": str(ca_file or plane.ca_file)}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "clusters": [{"name": "here", "cluster": cluster}],
+        "users": [{"name": name, "user": {"token": token}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": name}}],
+    }
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def write_config(path: Path, **settings: Any) -> Path:
+    """A configuration file with one profile, `gangsched`; `settings` are GangschedConfiguration's fields."""
+    kube = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "podMaxBackoffSeconds": 2,
+        "profiles": [{"schedulerName": "gangsched"}],
+    }
+    ours = {"apiVersion": "gangsched.io/v1", "kind": "GangschedConfiguration", **settings}
+    path.write_text(yaml.safe_dump_all([kube, ours]))
+    return path
+
+
+class Scheduler(Daemon):
+    """`gangsched scheduler` with its log in a file."""
+
+    def __init__(self, config: Path, kubeconfig: Path, log: Path) -> None:
+        command = [sys.executable, "-m", "gangsched.cli", "scheduler"]
+        command += [f"--config={config}", f"--kubeconfig={kubeconfig}"]
+        super().__init__("gangsched", command, log=log, env={**os.environ, "NO_PROXY": "*"})
+
+    @property
+    def said(self) -> str:
+        """Its log so far."""
+        return self.log.read_text(errors="replace")
+
+    def stop_cleanly(self) -> None:
+        """SIGTERM; it must end by itself with code 0, and must never have printed a traceback."""
+        self.stop(timeout_s=STOP_S)
+        assert self.process.returncode == 0, f"ended with {self.process.returncode}:\n{self.said}"
+        self.never_broke()
+
+    def never_broke(self) -> None:
+        assert "Traceback" not in self.said, self.said
+
+
+class BindingGate:
+    """A proxy before the API server that lets some Bindings through and holds the rest, until it opens."""
+
+    def __init__(self, port: int, lets_through: Callable[[str, int], bool]) -> None:
+        self._lets_through = lets_through
+        self._open = False
+        self.passed: list[str] = []
+        self.held: list[str] = []
+        self.evictions: list[str] = []
+        self.port = port
+
+    def holds(self, request: str) -> bool:
+        """The proxy's rule: asked for each request, in the order of their coming."""
+        if request.endswith("/eviction"):
+            self.evictions.append(request)
+            return not self._open and not self._lets_through("eviction", len(self.evictions))
+        match = _BIND.match(request)
+        if match is None or self._open:
+            return False
+        name = match[1]
+        if self._lets_through(name, len(self.passed)):
+            self.passed.append(name)
+            return False
+        self.held.append(name)
+        return True
+
+    def open(self) -> None:
+        """Hold nothing more; what is held stays unanswered."""
+        self._open = True
+
+
+@contextmanager
+def binding_gate(
+    plane: ControlPlane, directory: Path, lets_through: Callable[[str, int], bool]
+) -> Iterator[tuple[BindingGate, Path]]:
+    """The gate, and a kubeconfig that leads through it. `lets_through(pod name, how many have passed)`."""
+    server_ssl, certificate = self_signed(directory)
+    upstream_ssl = ssl.create_default_context(cafile=str(plane.ca_file))
+    gate = BindingGate(0, lets_through)
+    listening, done = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        proxy = Proxy("127.0.0.1", plane.port, server_ssl=server_ssl, upstream_ssl=upstream_ssl)
+        # An empty answer is none: the request goes no further and its sender waits.
+        proxy.rule(Rule(gate.holds, times=sys.maxsize, answer=b""))
+        async with proxy:
+            gate.port = proxy.port
+            listening.set()
+            await asyncio.to_thread(done.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), name="binding-gate")
+    thread.start()
+    try:
+        assert listening.wait(10)
+        server = f"https://127.0.0.1:{gate.port}"
+        yield gate, service_account(plane, directory / "gate.yaml", server=server, ca_file=certificate)
+    finally:
+        done.set()
+        thread.join(10)
