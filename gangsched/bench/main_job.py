@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from gangsched.bench import contenders, report, targets
+from gangsched.bench import contenders, report
 from gangsched.bench.cluster import Cluster
 from gangsched.bench.figures import Spread
 from gangsched.bench.progress import Progress
@@ -23,6 +23,7 @@ from gangsched.controlplane.processes import ControlPlane
 
 SPEED = "pods/s, first to last bind"
 SPEED_FROM_START = "pods/s, start to last bind"
+TARGET_SHAPE = (1000, 875, 8, 8)
 # Rounds leave some 100 MB of history each behind, and etcd's default quota is 2 GiB.
 ETCD_FLAGS = (f"--quota-backend-bytes={8 << 30}",)
 # Only between rounds, but a round of the default size has 7,000 pods to delete.
@@ -47,6 +48,8 @@ def run(args: argparse.Namespace, schedulers: Sequence[str], progress: Progress)
     turns += [(number, name, False) for number in range(1, args.rounds + 1) for name in schedulers]
     order = [f"{name} (warm-up)" if warm_up else f"{number} {name}" for number, name, warm_up in turns]
     conditions = report.conditions(shape, gogc=args.gogc, fsync=True, order=order)
+    if (shape.n_nodes, shape.n_gangs, shape.gang_size, shape.gpus) != TARGET_SHAPE:
+        conditions["targets"] = "given for 875 gangs of 8 on 1,000 nodes of 8 GPUs; this run has another size"
     rounds: list[Round] = []
     with control_plane(args, schedulers) as cp, Cluster(cp) as cluster, _folder() as folder:
         bench = Bench(cp, cluster, shape, Path(folder), progress)
@@ -142,6 +145,3 @@ def exit_code(done: Report) -> int:
 
 def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="gangsched-bench-")
-
-
-__all__ = ["assemble", "control_plane", "describe", "exit_code", "judge", "run", "targets"]
