@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -44,6 +45,9 @@ class SimApi:
         self.eviction_grace_s = 1.0
         self.checks_bind_uid = True
         """Off: a server that ignores the precondition, as with bindings that carry none."""
+        self.late_after_crash = False
+        self._on_the_way: dict[int, ef.BindPod] = {}
+        self._n_sent = 0
         self._session = 0
         self._n_binding = 0
         self._n_asked = 0
@@ -77,8 +81,15 @@ class SimApi:
     def connect(self, *, down_s: Callable[[], float]) -> None:
         """A new process lists everything; nothing of the old one is answered any more.
 
-        Requests that had left the old process still take effect; those in its queue never left.
+        Of the binds that had left the old process each is committed now or never; those in its queue never
+        left. That one is committed only after the new process has listed the pod as unbound needs a fence
+        (the gang's placement record) to be harmless: see `late_after_crash`.
         """
+        for bind in self._on_the_way.values():
+            if self._weather.coin() and not self.late_after_crash:
+                self._commit(bind)
+        if not self.late_after_crash:
+            self._on_the_way.clear()
         self._session += 1
         self._n_binding = self._n_asked = 0
         self._binds.clear()
@@ -97,10 +108,10 @@ class SimApi:
                 self._later(ev.BindCancelled(bind.uid, bind.attempt), 0.0)
         elif isinstance(effect, ef.GetPod):
             self._n_asked += 1
-            self._timeline.after(self._weather.latency_s(), lambda: self._get(effect))
+            self._timeline.after(self._weather.latency_s(), partial(self._get, effect, self._session))
         elif isinstance(effect, ef.EvictPod):
             self._n_asked += 1
-            self._timeline.after(self._weather.latency_s(), lambda: self._evict(effect))
+            self._timeline.after(self._weather.latency_s(), partial(self._evict, effect, self._session))
         elif isinstance(effect, ef.WritePodCondition):
             self._timeline.after(self._weather.latency_s(), lambda: self._patch_condition(effect))
         elif isinstance(effect, ef.WritePodGroupStatus):
@@ -133,17 +144,23 @@ class SimApi:
     def _send(self, bind: ef.BindPod) -> None:
         """One POST on its way: when it is committed, and what the client hears."""
         fate, there_s = self._weather.bind_fate(), self._weather.latency_s()
+        self._n_sent += 1
+        ticket, session = self._n_sent, self._session
         if fate in (BindFate.LOST_BEFORE, BindFate.LOST_AFTER, BindFate.LATE):
             timeout_s = self._weather.timeout_s()
             if fate is not BindFate.LOST_BEFORE:
+                self._on_the_way[ticket] = bind
                 delay_s = min(there_s, timeout_s) if fate is BindFate.LOST_AFTER else timeout_s + there_s
-                self._timeline.after(delay_s, lambda: self._commit(bind))
+                self._timeline.after(delay_s, partial(self._reach, ticket))
             self._later(ev.BindUnknown(bind.uid, bind.attempt, fate.value), timeout_s, ends_bind=True)
             return
-        session = self._session
+        self._on_the_way[ticket] = bind
 
         def arrive() -> None:
-            code, message = _REFUSALS.get(fate) or self._commit(bind)
+            refusal = _REFUSALS.get(fate)
+            if refusal is not None:
+                self._on_the_way.pop(ticket, None)
+            code, message = refusal or self._reach(ticket)
             if session != self._session:
                 return
             answer: ev.Event = ev.BindSucceeded(bind.uid, bind.attempt)
@@ -154,6 +171,11 @@ class SimApi:
             self._later(answer, self._weather.latency_s(), ends_bind=True)
 
         self._timeline.after(there_s, arrive)
+
+    def _reach(self, ticket: int) -> tuple[int, str]:
+        """The server gets to a request, unless its process died first."""
+        bind = self._on_the_way.pop(ticket, None)
+        return self._commit(bind) if bind is not None else (0, "")
 
     def _commit(self, bind: ef.BindPod) -> tuple[int, str]:
         """kube-apiserver's BindingREST: (0, "") when bound, else the code it answers with."""
@@ -172,12 +194,14 @@ class SimApi:
         self._bind(key, pod, bind.node, dict(bind.annotations))
         return 0, ""
 
-    def _get(self, effect: ef.GetPod) -> None:
+    def _get(self, effect: ef.GetPod, session: int) -> None:
+        if session != self._session:
+            return
         pod = self.pods.get((effect.namespace, effect.name))
         found = pod if pod is not None and pod.metadata.uid == effect.uid else None
         self._later(ev.PodRead(effect.uid, found), self._weather.latency_s(), asked=True)
 
-    def _evict(self, effect: ef.EvictPod) -> None:
+    def _evict(self, effect: ef.EvictPod, session: int) -> None:
         pod = self.pods.get((effect.namespace, effect.name))
         answer: ev.Event = ev.EvictionSucceeded(effect.uid)
         if pod is None or pod.metadata.uid != effect.uid:
@@ -186,7 +210,8 @@ class SimApi:
             answer = ev.EvictionFailed(effect.uid, 429, "would violate the pod's disruption budget")
         else:
             self.delete_pod(pod, grace_s=self.eviction_grace_s)
-        self._later(answer, self._weather.latency_s(), asked=True)
+        if session == self._session:
+            self._later(answer, self._weather.latency_s(), asked=True)
 
     def _patch_condition(self, effect: ef.WritePodCondition) -> None:
         pod = self.pods.get((effect.namespace, effect.name))

@@ -14,7 +14,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ParseError
 from gangsched.model import effects as ef
 from gangsched.model.devices import ALLOCATED_KEY, parse_allocation
-from gangsched.model.objects import Pod
+from gangsched.model.objects import Condition, Pod
 from gangsched.model.pod_group import (
     GANG_KEY,
     GroupKey,
@@ -25,11 +25,15 @@ from gangsched.model.pod_group import (
 )
 from gangsched.model.resources import container_requests
 from gangsched.sim.api import SimApi
+from gangsched.sim.objects import at
 from gangsched.sim.told import Told, allocatable, healthy_ids, ids_in
 
 
-def bind_is_sound(bind: ef.BindPod, told: Told) -> Iterator[str]:
-    """2, 10: a bind, when decided, fits what was known, with free healthy IDs that match the pod."""
+def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) -> Iterator[str]:
+    """2, 10: a bind, when decided, fits what was known, with free healthy IDs that match the pod.
+
+    A repetition must be the same bind again, so it may lack the IDs of an inventory that came in between.
+    """
     pod, node = told.pods.get(bind.uid), told.nodes.get(bind.node)
     if pod is None or node is None:
         yield f"2: {bind.name} is bound to {bind.node}, one of which nobody has told of"
@@ -50,7 +54,8 @@ def bind_is_sound(bind: ef.BindPod, told: Told) -> Iterator[str]:
         if any(resource.count("/") for resource in mine.requests):
             yield f"10: {bind.name} goes to {bind.node}, whose inventory does not parse"
         return
-    yield from _ids_match(bind, pod, healthy)
+    if not (is_repetition and ALLOCATED_KEY not in bind.annotations):
+        yield from _ids_match(bind, pod, healthy)
 
 
 def _ids_match(bind: ef.BindPod, pod: Pod, healthy: dict[str, frozenset[str]]) -> Iterator[str]:
@@ -155,6 +160,22 @@ def nothing_leaks(scheduler: Scheduler) -> Iterator[str]:
         yield f"4: nominations of {sorted(strange)}, who do not exist"
 
 
+def waits_for_user(scheduler: Scheduler) -> bool:
+    """Whether some group is held up by what nobody has created, and so will try and wait for ever."""
+    groups = {str(group.key): group for group in scheduler.world.groups.values()}
+    for group in groups.values():
+        numbers = group.definition
+        if numbers is None or group.satisfied:
+            continue
+        if group.n_existing < numbers.total_count:
+            return True
+        for name in numbers.start_together:
+            other = groups.get(name)
+            if other is None or not (other.satisfied or other.is_complete):
+                return True
+    return False
+
+
 def gangs_in_store(api: SimApi) -> dict[GroupKey, tuple[PodGroup, list[Pod]]]:
     """Our gangs as the store shows them, with their numbers and pods."""
     members: dict[GroupKey, list[Pod]] = {}
@@ -176,6 +197,13 @@ def gangs_in_store(api: SimApi) -> dict[GroupKey, tuple[PodGroup, list[Pod]]]:
         except ParseError:
             continue
     return found
+
+
+_NEVER = at(0.0)
+
+
+def _binding_of(pod: Pod) -> list[Condition]:
+    return [c for c in pod.status.conditions or () if c.type == "PodScheduled" and c.status == "True"]
 
 
 class HalfBound:
@@ -202,6 +230,20 @@ class HalfBound:
             del self.since_s[key]
         self._whole &= set(seen)
 
+    def excuse(self, api: SimApi) -> None:
+        """A process that starts now cannot tell these from gangs that were whole and lost members.
+
+        Too few of their members exist, or some were created after the last bind. What would tell them apart
+        is a record of the gang's placement, which is not there yet.
+        """
+        for key, (numbers, pods) in gangs_in_store(api).items():
+            bound = [pod for pod in pods if pod.spec.node_name]
+            times = [c.last_transition_time or _NEVER for pod in bound for c in _binding_of(pod)]
+            last = max(times, default=_NEVER)
+            then = [p for p in pods if p in bound or (p.metadata.creation_timestamp or _NEVER) <= last]
+            if bound and len(then) < numbers.min_count:
+                self._whole.add(key)
+
     def too_long(self, now_s: float, limit_s: float, *, calm_since_s: float) -> Iterator[str]:
         """3: after faults stop no gang stays half bound for longer than the settle limit."""
         for key, since_s in self.since_s.items():
@@ -212,12 +254,16 @@ class HalfBound:
 def nothing_starves(api: SimApi, scheduler: Scheduler, fresh: Scheduler, now_s: float) -> Iterator[str]:
     """7: at rest a fresh process, shown the same store, finds nothing to bind that this one has left.
 
-    `fresh` has been told the store. What it would bind first fits on the cluster as it is.
+    `fresh` has been told the store. What it would bind first fits on the cluster as it is. Nothing is said
+    while a group waits for its user and holds room that the fresh process has not given out, nor of a gang
+    that was unwound around members that had ended: to a fresh process those still count as started.
     """
+    if any(group.n_assumed for group in scheduler.world.groups.values()):
+        return
     left = {info.uid: g for g in scheduler.world.groups.values() for info in g.in_state(MemberState.PENDING)}
     while (effects := fresh.schedule_next(now_s)) is not None:
         for effect in effects:
             if isinstance(effect, ef.BindPod):
-                if effect.uid in left:
+                if effect.uid in left and not left[effect.uid].counts[MemberState.LEAVING]:
                     yield f"7: {left[effect.uid]!r} fits ({effect.name} on {effect.node}) and is not bound"
                 return

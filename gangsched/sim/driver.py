@@ -112,7 +112,8 @@ class Simulation:
         self.calm_since_s = self.timeline.now_s
         self.run_for(self.settings.settle_s + 20.0)
         for _ in range(60):
-            if self.api.is_quiet and not self.inbox and self.timeline.now_s - self._news_s > REST_S:
+            rested = self.timeline.now_s - self._news_s > REST_S
+            if self._is_quiet and (rested or checkers.waits_for_user(self.scheduler)):
                 break
             self.run_for(5.0)
         else:
@@ -122,6 +123,10 @@ class Simulation:
         self._judge(checkers.nothing_leaks(self.scheduler))
         self._judge(self._too_long_half_bound())
         self._judge(checkers.nothing_starves(self.api, self.scheduler, self._fresh(), self.timeline.now_s))
+
+    @property
+    def _is_quiet(self) -> bool:
+        return self.api.is_quiet and not self.inbox and self.scheduler.is_synced
 
     def die_after(self, n_effects: int) -> None:
         """kill -9 after so many more effects have left the process."""
@@ -159,6 +164,8 @@ class Simulation:
     def _turn(self) -> None:
         now_s, scheduler = self.timeline.now_s, self.scheduler
         self._wake_s = None
+        if not scheduler.is_synced:
+            self.half_bound.excuse(self.api)
         if self.inbox:
             n = self._rng.randint(1, len(self.inbox))
             batch, self.inbox = self.inbox[:n], self.inbox[n:]
@@ -177,7 +184,7 @@ class Simulation:
         self._judge(checkers.bound_as_sent(self.api, self.sent))
         if self.calm_since_s:
             self._judge(self._too_long_half_bound())
-        if not self.inbox and self.api.is_quiet and self.scheduler.is_synced:
+        if self._is_quiet:
             self._judge(checkers.nothing_lost(self.api, self.scheduler))
             self._judge(checkers.cache_is_store(self.api, self.scheduler))
         for watcher in self.watchers:
@@ -208,9 +215,10 @@ class Simulation:
         self._news_s = self.timeline.now_s
         self._note(lambda: "does " + _brief(effect))
         if isinstance(effect, ef.BindPod):
-            self._judge(checkers.bind_is_sound(effect, self.told))
+            before = self.sent.setdefault(effect.uid, [])
+            self._judge(checkers.bind_is_sound(effect, self.told, is_repetition=effect in before))
             self.told.promise(effect)
-            self.sent.setdefault(effect.uid, []).append(effect)
+            before.append(effect)
         self.api.carry_out(effect)
 
     def _too_long_half_bound(self) -> Iterable[str]:

@@ -37,6 +37,7 @@ class Rates(msgspec.Struct, frozen=True):
     eviction_refused: float = 0.0
     mischief_per_s: float = 0.0
     watch_delay_s: float = 0.02
+    longest_timeout_s: float = 10.0
 
 
 CALM = Rates()
@@ -81,6 +82,9 @@ class Weather:
             drawn -= rate
         return BindFate.ARRIVES
 
+    def coin(self) -> bool:
+        return self._rng.random() < 0.5
+
     def latency_s(self) -> float:
         """One way of one request."""
         if self._rng.random() < self.rates.slow:
@@ -89,7 +93,7 @@ class Weather:
 
     def timeout_s(self) -> float:
         """How long a client waits for an answer that does not come."""
-        return self._rng.uniform(0.2, 10.0)
+        return self._rng.uniform(0.2, self.rates.longest_timeout_s)
 
     def watch_delay_s(self) -> float:
         if self._rng.random() < self.rates.slow:

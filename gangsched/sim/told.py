@@ -54,7 +54,8 @@ class Told:
                 self.promised.pop(event.uid, None)
             elif isinstance(event, ev.PodRead):
                 if event.pod is not None and event.pod.spec.node_name:
-                    self._see(event.pod)
+                    if event.uid in self.pods:  # else it is gone by now, and the answer is old
+                        self._see(event.pod)
                 else:
                     self.promised.pop(event.uid, None)
 

@@ -1,0 +1,1 @@
+"""The scheduler in virtual time: properties over seeds, and mistakes put back on purpose."""

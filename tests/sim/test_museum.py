@@ -1,0 +1,152 @@
+"""The bug museum: mistakes that other schedulers made, put back one at a time. The checkers must see each.
+
+Every exhibit has a seeded hunt (it must be caught within a bound of seeds) and the same hunt with the
+unbroken scheduler, which must find nothing. The mistakes live here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pytest
+
+from gangsched.config import Settings
+from gangsched.core.group import BindState, Group, MemberState
+from gangsched.core.scheduler import Scheduler
+from gangsched.model import events as ev
+from gangsched.model.effects import Effect
+from gangsched.sim.driver import Broken, Simulation, make_scheduler
+from gangsched.sim.faults import STORM, Rates
+from gangsched.sim.workloads import random_workload
+
+MAX_SEEDS = 40
+Make = Callable[[Settings], Scheduler]
+
+
+class AssumedPodsExpire:
+    """M1: 30 s after it was sent, a bind without an answer is taken for dead and its room given away."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._inner, self._since_s = scheduler, dict[str, float]()
+        self._advance = scheduler.handle
+
+    def handle(self, events: Sequence[ev.Event], now_s: float) -> list[Effect]:
+        world = self._inner.world
+        effects = self._advance(events, now_s)
+        for info in list(world.cache.pods.values()):
+            if info.state is not MemberState.ASSUMED or info.bind is BindState.NONE:
+                self._since_s.pop(info.uid, None)
+            elif now_s - self._since_s.setdefault(info.uid, now_s) > 30.0:
+                self._inner.binder._lost(info, "expired", MemberState.PENDING)
+        return [*effects, *self._advance([], now_s)]
+
+
+def m1_assumed_pods_expire(settings: Settings) -> Scheduler:
+    scheduler = make_scheduler(settings)
+    scheduler.handle = AssumedPodsExpire(scheduler).handle  # type: ignore[method-assign]
+    return scheduler
+
+
+def m2_unknown_means_no(settings: Settings) -> Scheduler:
+    """M2: a bind that timed out is a failed bind: the reservation is dropped, nobody asks the server."""
+    scheduler = make_scheduler(settings)
+
+    def dropped(event: ev.BindUnknown) -> None:
+        scheduler.binder.failed(ev.BindFailed(event.uid, event.attempt, 504, "Timeout", event.message))
+
+    scheduler._on_event[ev.BindUnknown] = dropped
+    return scheduler
+
+
+def m7_terminal_pods_are_not_watched(settings: Settings) -> Scheduler:
+    """M7: a watch with a field selector shows a pod that has ended as deleted."""
+    scheduler = make_scheduler(settings)
+    handle = scheduler.handle
+
+    def filtered(events: Sequence[ev.Event], now_s: float) -> list[Effect]:
+        seen: list[ev.Event] = []
+        for event in events:
+            if isinstance(event, ev.PodAdded | ev.PodUpdated) and event.pod.is_terminal:
+                event = ev.PodDeleted(event.pod)
+            seen.append(event)
+        return handle(seen, now_s)
+
+    scheduler.handle = filtered  # type: ignore[method-assign]
+    return scheduler
+
+
+def m8_half_bound_is_no_state(settings: Settings) -> Scheduler:
+    """M8: a partly bound gang is taken for a started one, and what did not fit waits like any pod."""
+    scheduler = make_scheduler(settings)
+
+    def ignored(group: Group) -> None:
+        group.satisfied = True
+
+    scheduler.table.recover = ignored  # type: ignore[method-assign]
+    scheduler.binder.half_bound = ignored  # type: ignore[method-assign]
+    return scheduler
+
+
+def m9_keyed_by_name(settings: Settings) -> Scheduler:
+    """M9: a pod recreated under its name inherits what was known of its predecessor."""
+    scheduler = make_scheduler(settings)
+    put, remove = scheduler.membership.put_pod, scheduler.membership.remove_pod
+
+    def by_name(event: ev.PodAdded | ev.PodUpdated) -> None:
+        known = next((i for i in scheduler.world.cache.pods.values() if i.pod.key == event.pod.key), None)
+        if known is None or known.uid == event.pod.metadata.uid:
+            put(event.pod)
+        else:
+            known.pod = event.pod
+
+    def remove_by_name(event: ev.PodDeleted) -> None:
+        known = next((i for i in scheduler.world.cache.pods.values() if i.pod.key == event.pod.key), None)
+        if known is None or known.pod.metadata.uid == event.pod.metadata.uid:
+            remove(event.pod)
+
+    scheduler._on_event[ev.PodAdded] = by_name
+    scheduler._on_event[ev.PodUpdated] = by_name
+    scheduler._on_event[ev.PodDeleted] = remove_by_name
+    return scheduler
+
+
+def caught(seed: int, make: Make, *, checks_bind_uid: bool = True, rates: Rates = STORM) -> str:
+    """What the checkers say of one seed; nothing when all is well."""
+    sim = Simulation(seed, random_workload(seed), rates=rates, make=make)
+    sim.api.checks_bind_uid = checks_bind_uid
+    try:
+        sim.run_for(40.0)
+        sim.weather.clear()
+        sim.run_for(rates.longest_timeout_s)
+        sim.settle()
+    except Broken as broken:
+        return broken.problem
+    return ""
+
+
+# A server that stalls for a minute, as etcd does when its disk is full: what M1 takes for dead comes late.
+STALLING = msgspec.structs.replace(STORM, late=0.15, longest_timeout_s=60.0, mischief_per_s=0.4)
+EXHIBITS: dict[str, tuple[Make, bool, str]] = {
+    "M1 assumed pods expire": (m1_assumed_pods_expire, True, "123456"),
+    "M2 reservation dropped when a bind times out": (m2_unknown_means_no, True, "123"),
+    "M3 bind without a UID precondition": (make_scheduler, False, "3"),
+    "M7 terminal pods filtered out": (m7_terminal_pods_are_not_watched, True, "357"),
+    "M8 a partly bound gang is ignored": (m8_half_bound_is_no_state, True, "3"),
+    "M9 state keyed by name": (m9_keyed_by_name, True, "123456"),
+}
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS)
+def test_the_mistake_is_caught(exhibit: str) -> None:
+    make, checks_bind_uid, invariants = EXHIBITS[exhibit]
+    rates = STALLING if exhibit.startswith("M1") else STORM
+    for seed in range(MAX_SEEDS):
+        problem = caught(seed, make, checks_bind_uid=checks_bind_uid, rates=rates)
+        if problem:
+            assert problem.split(" s: ")[1][0] in invariants, f"{exhibit}, seed {seed}: {problem}"
+            assert not caught(seed, make_scheduler, rates=rates), (
+                f"seed {seed} is broken without the mistake too"
+            )
+            return
+    pytest.fail(f"{exhibit}: not caught in {MAX_SEEDS} seeds")
