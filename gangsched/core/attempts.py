@@ -61,8 +61,8 @@ class Attempts:
         cache = self._world.cache
         held = (info for group in unit for info in group.in_state(MemberState.ASSUMED))
         if any(cache.promise_overtaken(info) for info in held):
-            for group in unit:  # another scheduler's pod has landed on what was held
-                self._world.forget_all(group)
+            for each in unit:  # another scheduler's pod has landed on what was held
+                self._world.forget_all(each)
         answer = self._place(unit)
         if isinstance(answer, FitError) and sum(self._world.forget_all(g) for g in unit) > 0:
             self._world.flush_changes()
