@@ -36,6 +36,7 @@ from gangsched.kube.backoff import Backoff
 from gangsched.kube.connection import Connection, address_of
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import USER_AGENT, Answer, ProtocolError, segment
+from gangsched.kube.readers import Readers
 from gangsched.kube.status import api_error
 from gangsched.kube.writes import binding_body
 from gangsched.model.effects import BindPod
@@ -66,7 +67,7 @@ class _Connection(Connection):
     __slots__ = ("_answer", "_lane", "entry")
 
     def __init__(self, lane: BindingLane) -> None:
-        super().__init__()
+        super().__init__(readers=lane._readers)
         self._lane = lane
         self._answer = Answer()
         self.entry: _Entry | None = None
@@ -122,6 +123,7 @@ class BindingLane:
         self._timeout_s = timeout_s
         self._backoff = Backoff(rng, first_s=backoff_s[0], max_s=backoff_s[1])
         self._waiting: deque[_Entry] = deque()
+        self._readers = Readers()
         self._idle: list[_Connection] = []
         self._busy: set[_Connection] = set()
         self._n_connecting = 0
@@ -197,6 +199,7 @@ class BindingLane:
             for connection in [*self._idle, *self._busy]:
                 connection.close()
                 self._lost(connection, "the scheduler is stopping")
+            self._readers.close()
 
     # Sending
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from gangsched.kube.credentials import Credentials
+from gangsched.kube.readers import Readers
 
 # One TLS record holds at most this much.
 _RECORD_BYTES = 16384
@@ -66,14 +67,16 @@ class Connection:
         "_is_reading",
         "_loop",
         "_outgoing",
+        "_readers",
         "_sock",
         "_tls",
         "_unsent",
         "is_open",
     )
 
-    def __init__(self, *, read_bytes: int = _RECORD_BYTES) -> None:
+    def __init__(self, *, read_bytes: int = _RECORD_BYTES, readers: Readers | None = None) -> None:
         self.is_open = False
+        self._readers = readers
         self._buffer = memoryview(bytearray(read_bytes))
         self._is_reading = False
         self._unsent = b""
@@ -143,13 +146,13 @@ class Connection:
         """Leave what comes in the kernel."""
         if self._is_reading:
             self._is_reading = False
-            self._loop.remove_reader(self._sock)
+            (self._readers or self._loop).remove_reader(self._sock)
 
     def resume(self) -> None:
         """Be called when bytes have come."""
         if self.is_open and not self._is_reading:
             self._is_reading = True
-            self._loop.add_reader(self._sock, self.read_now)
+            (self._readers or self._loop).add_reader(self._sock, self.read_now)
 
     def read_now(self) -> None:
         """Take all that the kernel has."""

@@ -45,7 +45,7 @@ EVENT_TRIES = 3
 # The same words about the same object are said again only after this long.
 EVENT_REPEAT_S = 600.0
 MAX_REMEMBERED_EVENTS = 4096
-YIELD_STEP_S = 0.02
+YIELD_STEP_S = 0.05
 
 
 class BusyLane(Protocol):

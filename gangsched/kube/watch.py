@@ -20,11 +20,15 @@ from gangsched.errors import ApiError
 from gangsched.kube.backoff import Backoff
 from gangsched.kube.client import ApiClient, offers
 from gangsched.kube.decode import Kind
+from gangsched.kube.pace import Pace
 from gangsched.kube.stream import Stream, open_stream
 from gangsched.kube.watch_state import ListPage, WatchState
 from gangsched.model.events import Event, KindMissing
 
 _log = structlog.get_logger(__name__)
+
+# A wake-up costs as much as decoding several events; while thousands come they are read together.
+HOLD_S = 0.004
 
 Emit = Callable[[list[Event]], Awaitable[None]]
 
@@ -48,28 +52,6 @@ class WatchTiming(msgspec.Struct, frozen=True, gc=False):
     worked_s: float = 10.0
 
 
-class Pace:
-    """How long to let events gather, from how many have come: a quiet watch is heard at once.
-
-    `_n` is what has come lately, forgotten evenly over RECENT_S. A gang of 8, bound and echoed, is far below
-    MANY; thousands being bound are far above.
-    """
-
-    RECENT_S = 0.05
-    MANY = 30
-    HOLD_S = 0.004
-
-    def __init__(self) -> None:
-        self._n = 0.0
-        self._at_s = -math.inf
-
-    def hold_s(self, n_events: int, now_s: float) -> float:
-        """Seconds to wait before the next reading, after one that brought `n_events`."""
-        self._n = self._n * max(0.0, 1.0 - (now_s - self._at_s) / self.RECENT_S) + n_events
-        self._at_s = now_s
-        return self.HOLD_S if self._n > self.MANY else 0.0
-
-
 class Reflector:
     """One kind, from the API server's word to `emit`; awaiting `emit` is the back-pressure.
 
@@ -87,7 +69,7 @@ class Reflector:
         self._backoff = Backoff(rng, first_s=self._timing.backoff_s[0], max_s=self._timing.backoff_s[1])
         self._version = "" if kind.versions else "v1"
         self._said = ""
-        self._pace = Pace()
+        self._pace = Pace(HOLD_S)
         self._emitting = False
         self._dead = False
         self._missing = False

@@ -13,8 +13,8 @@ import pytest
 from gangsched.errors import ApiError
 from gangsched.kube.connection import Address, Connection
 from gangsched.kube.http1 import Answer, Chunks, ProtocolError
+from gangsched.kube.pace import Pace
 from gangsched.kube.stream import Stream, open_stream
-from gangsched.kube.watch import Pace
 from tests.kube.scripted import ScriptedServer, credentials, status, until, within
 from tests.proxy import self_signed
 
@@ -164,14 +164,14 @@ async def test_server_that_is_not_the_one_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_gang_on_an_idle_cluster_is_never_held_back() -> None:
-    pace, now_s = Pace(), 0.0
+    pace, now_s = Pace(0.004), 0.0
     for n_events in (8, 1, 1, 8, 8, 1):  # created, conditions, bound, a status: all within milliseconds
         assert pace.hold_s(n_events, now_s) == 0
         now_s += 0.005
 
 
 def test_thousands_of_events_are_held_back_until_they_are_over() -> None:
-    pace, now_s = Pace(), 0.0
+    pace, now_s = Pace(0.004), 0.0
     held = []
     for _ in range(50):
         held.append(pace.hold_s(8, now_s))

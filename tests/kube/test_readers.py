@@ -1,0 +1,64 @@
+"""Sockets looked at together: everything is heard, in a crowd as when it is quiet, until the end."""
+
+from __future__ import annotations
+
+import socket
+
+from gangsched.kube.pace import Pace
+from gangsched.kube.readers import HOLD_S, Readers
+from tests.kube.scripted import until
+
+
+async def test_everything_is_heard_when_quiet_and_in_a_crowd() -> None:
+    readers = Readers()
+    pairs = [socket.socketpair() for _ in range(3)]
+    heard = [0, 0, 0]
+
+    def listen(n: int) -> None:
+        near = pairs[n][1]
+        near.setblocking(False)
+
+        def take() -> None:
+            heard[n] += len(near.recv(1))
+
+        readers.add_reader(near, take)
+
+    for n in range(3):
+        listen(n)
+    for round_ in range(1, 101):  # far above what is many: also the last of them is heard
+        for far, _ in pairs:
+            far.send(b"x")
+        await until(lambda: heard == [round_] * 3)  # noqa: B023
+    readers.remove_reader(pairs[0][1])
+    for far, _ in pairs:
+        far.send(b"x")
+    await until(lambda: heard == [100, 101, 101])
+    readers.close()
+    for pair in pairs:
+        for end in pair:
+            end.close()
+
+
+async def test_who_raises_does_not_make_the_others_deaf() -> None:
+    readers = Readers()
+    (bad_far, bad), (good_far, good) = socket.socketpair(), socket.socketpair()
+    heard: list[bytes] = []
+
+    def fail() -> None:
+        bad.recv(1)
+        raise ValueError("a bug")
+
+    readers.add_reader(bad, fail)
+    readers.add_reader(good, lambda: heard.append(good.recv(1)))
+    bad_far.send(b"x")
+    good_far.send(b"y")
+    await until(lambda: heard == [b"y"])
+    readers.close()
+    for end in (bad_far, bad, good_far, good):
+        end.close()
+
+
+def test_answers_to_one_gang_are_never_held_back() -> None:
+    pace = Pace(HOLD_S)
+    assert [pace.hold_s(1, n * 0.001) for n in range(16)] == [0.0] * 16
+    assert pace.hold_s(30, 0.02) == HOLD_S
