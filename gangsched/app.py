@@ -1,8 +1,16 @@
-"""The assembly: reflectors, the async queue, the core and the dispatcher around one loop.
+"""The assembly: reflectors, the async queue, the core, the dispatcher and the lease around one loop.
 
 The one direction: reflectors and dispatcher put events into the inbox; the queue hands them to the core in
 batches between cycles and gives out the group whose turn it is; its effects go to the dispatcher. Nothing
 here decides anything. Called by cli.py; the bench and end-to-end tests start it as a process.
+
+| with leader election | the core | what leaves the process | then |
+|---|---|---|---|
+| following | hears everything, decides nothing | nothing | |
+| the lease is gained | as above | reads: what had been bound by then? | heard all: LeadershipGained |
+| leading | decides | its effects | |
+| the lease is lost, or has run out unnoticed | is not asked any more | nothing | exit code 1 |
+| SIGTERM | no new binds; those in flight are answered | then the lease is released | exit code 0 |
 """
 
 from __future__ import annotations
@@ -11,21 +19,27 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import anyio
 import structlog
+from anyio.abc import TaskGroup
 
 from gangsched.config import SchedulerConfig
 from gangsched.core.group import Group
-from gangsched.core.scheduler import Scheduler
+from gangsched.core.scheduler import KINDS, Scheduler
+from gangsched.errors import ApiError
+from gangsched.kube.backoff import Backoff
+from gangsched.kube.catch_up import CatchUp
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.decode import all_kinds
 from gangsched.kube.dispatcher import Dispatcher
+from gangsched.kube.elector import LeaderElector
 from gangsched.kube.watch import Reflector
-from gangsched.model.events import Event
+from gangsched.model.effects import Effect
+from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGained
 from gangsched.plugins import build_profiles
 
 _log = structlog.get_logger(__name__)
@@ -40,6 +54,12 @@ _BINDS_AHEAD = 64
 _OUTCOMES_DELAY_S = 0.004
 # The longest the loop works without letting the sockets have a turn.
 _MAX_TURN_S = 0.005
+# The collector finds next to nothing here: what is made for each pod holds no cycles. At the default of 700
+# it would look a hundred times for every gang's worth of JSON.
+_GC_YOUNG = 50_000
+# How often a new leader looks whether its watch has come as far as its predecessor's last bind.
+_CATCH_UP_STEP_S = 0.02
+_CATCH_UP_SAY_S = 5.0
 
 
 class Inbox:
@@ -54,7 +74,8 @@ class Inbox:
     async def put(self, events: Sequence[Event]) -> None:
         """For reflectors: waits while the inbox is full."""
         while len(self._events) >= _INBOX_LIMIT:
-            self._drained = anyio.Event()
+            if self._drained.is_set():  # one event for all who wait
+                self._drained = anyio.Event()
             await self._drained.wait()
         self._events += events
         self._wake.set()
@@ -89,10 +110,21 @@ class Inbox:
 class GroupQueue:
     """The async queue of pod groups: `await pop()` sleeps until a group may be tried."""
 
-    def __init__(self, scheduler: Scheduler, inbox: Inbox, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        inbox: Inbox,
+        *,
+        submit: Callable[[Sequence[Effect]], None],
+        heard: Callable[[Sequence[Event]], None],
+        n_binds_waiting: Callable[[], int],
+    ) -> None:
+        """`submit` gets each turn's effects, `heard` the events of a turn after the core has had them."""
         self._scheduler = scheduler
         self._inbox = inbox
-        self._dispatcher = dispatcher
+        self._submit = submit
+        self._heard = heard
+        self._n_binds_waiting = n_binds_waiting
         self._yield_at_s = 0.0
 
     async def pop(self) -> Group:
@@ -105,12 +137,13 @@ class GroupQueue:
                 self._yield_at_s = now_s + _MAX_TURN_S
             events = self._inbox.take()
             if events:
-                self._dispatcher.submit(self._scheduler.handle(events, now_s))
+                self._submit(self._scheduler.handle(events, now_s))
+                self._heard(events)
             deadline_s = self._scheduler.next_deadline_s()
             if deadline_s is not None and deadline_s <= now_s:
-                self._dispatcher.submit(self._scheduler.advance(now_s))
+                self._submit(self._scheduler.advance(now_s))
                 continue
-            if self._dispatcher.n_binds_waiting < _BINDS_AHEAD:
+            if self._n_binds_waiting() < _BINDS_AHEAD:
                 group = self._scheduler.pop()
                 if group is not None:
                     return group
@@ -123,60 +156,163 @@ class SchedulerApp:
 
     def __init__(self, config: SchedulerConfig, credentials: Credentials, *, seed: int | None = None) -> None:
         rng = Random(seed)
+        election = config.leader_election
+        instance = os.uname().nodename
         self._client = ApiClient(credentials)
+        self._rng = rng
         self.inbox = Inbox()
-        self.scheduler = Scheduler(build_profiles(config), config.settings)
+        self.scheduler = Scheduler(build_profiles(config), config.settings, leading=not election.leader_elect)
         self.dispatcher = Dispatcher(
             self._client,
             emit_nowait=self._outcome,
             rng=rng,
             controller=config.settings.reporting_controller,
-            instance=os.uname().nodename,
+            instance=instance,
             n_binds=config.settings.parallelism,
         )
-        self.queue = GroupQueue(self.scheduler, self.inbox, self.dispatcher)
-        self._reflectors = [
-            Reflector(self._client.pool(limit=4), kind, self.inbox.put, rng=rng) for kind in all_kinds()
-        ]
+        self.queue = GroupQueue(
+            self.scheduler,
+            self.inbox,
+            submit=self._submit,
+            heard=self._heard,
+            n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
+        )
+        self._reflectors = {
+            kind.name: Reflector(self._client.pool(limit=4), kind, self.inbox.put, rng=rng)
+            for kind in all_kinds()
+        }
+        # Unlike any other process's, also that of another container on a host of the same name.
+        identity = f"{instance}_{os.urandom(8).hex()}"
+        self._elector = (
+            LeaderElector(self._client, election, identity=identity, rng=rng)
+            if election.leader_elect
+            else None
+        )
+        self._unheard = set(KINDS)
         self._stopping = False
+        self._lost = False
+        self._everything: TaskGroup | None = None
 
-    async def run(self, *, grace_s: float = 10.0) -> None:
-        """Schedules until SIGTERM or SIGINT, then finishes what is in flight within `grace_s`."""
+    async def run(self, *, grace_s: float = 10.0) -> int:
+        """Schedules until SIGTERM or SIGINT, then finishes what is in flight within `grace_s`.
+
+        Answers with the exit code: 1 when the lease was lost, as kube-scheduler does; a fresh start is the
+        one way to follow again that is exercised every day.
+        """
+        gc.set_threshold(_GC_YOUNG, *gc.get_threshold()[1:])
         async with anyio.create_task_group() as everything:
-            everything.start_soon(self._stop_on_signal, everything.cancel_scope, grace_s)
-            for reflector in self._reflectors:
+            self._everything = everything
+            everything.start_soon(self._stop_on_signal, grace_s)
+            for reflector in self._reflectors.values():
                 everything.start_soon(reflector.run)
             everything.start_soon(self.dispatcher.run)
-            self.dispatcher.warm()
+            if self._elector is None:
+                self.dispatcher.warm()
+            else:
+                everything.start_soon(self._elect, self._elector)
             everything.start_soon(self._schedule)
         await self._client.aclose()
+        return 1 if self._lost else 0
 
     async def _schedule(self) -> None:
-        synced = False
         while True:
             group = await self.queue.pop()
-            if not synced:
-                synced = True
-                # What was listed at the start lives long: the collector need not look at it again.
-                gc.collect()
-                gc.freeze()
-                _log.info("synced, scheduling", **_sizes(self.scheduler))
             if self._stopping:
                 return
-            self.dispatcher.submit(self.scheduler.schedule(group, time.monotonic()))
+            self._submit(self.scheduler.schedule(group, time.monotonic()))
 
-    async def _stop_on_signal(self, scope: anyio.CancelScope, grace_s: float) -> None:
+    async def _stop_on_signal(self, grace_s: float) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for number in signals:
                 _log.info("stopping", signal=signal.Signals(number).name, grace_s=grace_s)
                 break
         self._stopping = True
         done = await self.dispatcher.drain(grace_s)
+        # With a bind unanswered the lease runs out by itself: that one may land until then.
+        if self._elector is not None and done and not self._lost:
+            released = await self._elector.release()
+            _log.info("the lease is released" if released else "the lease could not be released")
         _log.info("stopped", everything_answered=done)
-        scope.cancel()
+        self._cancel()
+
+    # -- what goes in and out --------------------------------------------------------------------------
+
+    def _submit(self, effects: Sequence[Effect]) -> None:
+        """Effects leave only while we may act; a follower's complaints are its leader's to make."""
+        if self._elector is not None and effects:
+            if self._elector.has_lost:
+                self._lose("its time ran out while we were busy or asleep")
+            if not self._elector.holds:
+                return
+        self.dispatcher.submit(effects)
 
     def _outcome(self, event: Event) -> None:
+        # Binds wait in the lane for a free connection, and an answer frees one: the lane asks here first.
+        # After a pause of the whole process answers come before the lease's own task has its turn.
+        if self._elector is not None and self._elector.has_lost:
+            self._lose("its time ran out while we were busy or asleep")
         self.inbox.put_nowait(event)
+
+    def _heard(self, events: Sequence[Event]) -> None:
+        """Says when the first lists are in; what they brought lives long."""
+        if not self._unheard:
+            return
+        for event in events:
+            if isinstance(event, KindSynced | KindMissing):
+                self._unheard.discard(event.kind)
+        if self._unheard:
+            return
+        # The collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        decides = self.scheduler.is_synced
+        _log.info("synced, scheduling" if decides else "synced, following", **_sizes(self.scheduler))
+
+    # -- leading ---------------------------------------------------------------------------------------
+
+    async def _elect(self, elector: LeaderElector) -> None:
+        await elector.run(self._gained)
+        if elector.has_lost:
+            self._lose("it could not be renewed in time, or another holds it")
+
+    def _gained(self) -> None:
+        if self._everything is not None and not self._stopping:
+            self.dispatcher.warm()
+            self._everything.start_soon(self._take_over)
+
+    async def _take_over(self) -> None:
+        """Leads once the watch has shown what was bound before the lease was ours."""
+        catch_up = CatchUp(self._reflectors["pods"].state)
+        backoff = Backoff(self._rng, first_s=0.1, max_s=2.0)
+        while True:
+            try:
+                await catch_up.ask(self._client)
+                break
+            except ApiError as error:
+                _log.warning("the bound pods cannot be listed; not leading yet", err=str(error))
+                await anyio.sleep(backoff.next_s(error.retry_after_s))
+        say_at_s = time.monotonic() + _CATCH_UP_SAY_S
+        # Once in a process's life, and mostly not at all; a signal would cost every event something.
+        while n_missing := catch_up.n_missing():
+            if time.monotonic() >= say_at_s:
+                _log.warning("the watch of pods is behind; not leading yet", n_missing=n_missing)
+                say_at_s = time.monotonic() + _CATCH_UP_SAY_S
+            await anyio.sleep(_CATCH_UP_STEP_S)
+        await self.inbox.put([LeadershipGained()])
+        _log.info("leading", **_sizes(self.scheduler))
+
+    def _lose(self, why: str) -> None:
+        """No bind leaves the process from here on, nor anything else."""
+        if self._lost:
+            return
+        self._lost = True
+        self.dispatcher.binds.cancel_all()
+        _log.error("the lease is lost, stopping", why=why)
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._everything is not None:
+            self._everything.cancel_scope.cancel()
 
 
 def _sizes(scheduler: Scheduler) -> dict[str, int]:

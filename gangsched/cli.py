@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gangsched import __version__
 from gangsched.errors import ApiError, ConfigError
+
+if TYPE_CHECKING:
+    from gangsched.config import SchedulerConfig
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,6 +55,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     scheduler.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
     scheduler.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+    _add_election_flags(scheduler)
     scheduler.add_argument("--logging-format", choices=("text", "json"), default="text")
     scheduler.add_argument(
         "-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug"
@@ -70,6 +75,48 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
+_ELECTION_FLAGS = {
+    "lease-duration": ("DURATION", "how long the others wait for a leader that is silent (15s)"),
+    "renew-deadline": ("DURATION", "how long the leader goes on without renewing (10s)"),
+    "retry-period": ("DURATION", "how often the lease is renewed, or asked about (2s)"),
+    "resource-lock": ("KIND", "leases, and nothing else"),
+    "resource-name": ("NAME", "the Lease's name (gangsched)"),
+    "resource-namespace": ("NAME", "the Lease's namespace (kube-system)"),
+}
+
+
+def _add_election_flags(parser: argparse.ArgumentParser) -> None:
+    """kube-scheduler's flags; each overrides the file's leaderElection."""
+    parser.add_argument(
+        "--leader-elect",
+        metavar="true|false",
+        nargs="?",
+        const=True,
+        type=_bool,
+        help="lead or follow by a Lease: for more than one replica (default: as the file says, or false)",
+    )
+    for name, (metavar, help_) in _ELECTION_FLAGS.items():
+        parser.add_argument(f"--leader-elect-{name}", metavar=metavar, help=help_)
+
+
+def _bool(text: str) -> bool:
+    """As Go's flags read it."""
+    if text in ("1", "t", "T", "true", "TRUE", "True"):
+        return True
+    if text in ("0", "f", "F", "false", "FALSE", "False"):
+        return False
+    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+
+
+def _election_flags(args: argparse.Namespace) -> dict[str, str | bool]:
+    """Those that were given, by the names of the file's section."""
+    names = {"leader_elect": "leader_elect"}
+    for name in _ELECTION_FLAGS:
+        field = name.replace("-", "_")
+        names[field] = f"leader_elect_{field}"
+    return {name: value for name, flag in names.items() if (value := getattr(args, flag)) is not None}
+
+
 def _run_scheduler(args: argparse.Namespace) -> int:
     import anyio
 
@@ -80,21 +127,24 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     from gangsched.plugins import IN_TREE
 
     set_up_logs(args.logging_format, debug=args.v >= 4)
-    config = _read_config(args.config) if args.config else default_config(IN_TREE)
+    flags = _election_flags(args)
+    if args.config:
+        config = _read_config(args.config, flags)
+    else:
+        config = default_config(IN_TREE, election_flags=flags)
     for note in config.notes:
         print(f"gangsched: note: {note}", file=sys.stderr)
 
-    async def run() -> None:
+    async def run() -> int:
         kubeconfig = args.kubeconfig or config.client_connection.kubeconfig
         credentials = await load_credentials(kubeconfig=kubeconfig, context=args.context, master=args.master)
-        await SchedulerApp(config, credentials).run()
+        return await SchedulerApp(config, credentials).run()
 
-    anyio.run(run)
-    return 0
+    return anyio.run(run)
 
 
 def _run_check_config(args: argparse.Namespace) -> int:
-    config = _read_config(args.file)
+    config = _read_config(args.file, {})
     for note in config.notes:
         print(f"note: {note}")
     for profile in config.profiles:
@@ -105,7 +155,7 @@ def _run_check_config(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read_config(path: str):  # type: ignore[no-untyped-def]
+def _read_config(path: str, election_flags: Mapping[str, str | bool]) -> SchedulerConfig:
     from gangsched.config import parse_config
     from gangsched.plugins import IN_TREE
 
@@ -115,7 +165,7 @@ def _read_config(path: str):  # type: ignore[no-untyped-def]
         raise ConfigError(
             f"cannot be read: {getattr(error, 'strerror', None) or error}", source=path
         ) from None
-    return parse_config(text, source=path, plugins=IN_TREE)
+    return parse_config(text, source=path, plugins=IN_TREE, election_flags=election_flags)
 
 
 if __name__ == "__main__":

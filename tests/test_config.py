@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.config import PluginInfo, SchedulerConfig, Settings, default_config, parse_config
+from gangsched.cli import _election_flags, _parser
+from gangsched.config import (
+    LeaderElectionSettings,
+    PluginInfo,
+    SchedulerConfig,
+    Settings,
+    default_config,
+    parse_config,
+)
 from gangsched.errors import ConfigError
 from gangsched.plugins import IN_TREE
 from gangsched.plugins.node_resources_fit import Args as FitArgs
@@ -106,6 +114,61 @@ def test_what_does_nothing_here_is_noted() -> None:
     )
 
 
+# -- leader election -----------------------------------------------------------------------------------
+
+SHORT = "leaderElection: {leaderElect: true, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 0.5s}"
+
+
+def test_leader_election_is_read() -> None:
+    assert parse().leader_election == LeaderElectionSettings(
+        False, 15.0, 10.0, 2.0, "gangsched", "kube-system"
+    )
+    body = SHORT.replace("}", ", resourceName: g.2, resourceNamespace: apps}")
+    assert parse(body).leader_election == LeaderElectionSettings(True, 3.0, 2.0, 0.5, "g.2", "apps")
+    delayed = parse(SHORT + "\ndelayCacheUntilActive: true\n")
+    assert "delayCacheUntilActive: a replica that does not lead follows everything" in delayed.notes
+
+
+def test_an_order_that_does_not_matter_is_not_checked() -> None:
+    assert not parse("leaderElection: {leaderElect: false, leaseDuration: 1s}").leader_election.leader_elect
+
+
+def test_flags_override_the_file_before_anything_is_checked() -> None:
+    wrong = HEAD + SHORT.replace("leaseDuration: 3s", "leaseDuration: 1s")
+    flags: dict[str, str | bool] = {"lease_duration": "1m1.5s", "retry_period": "100ms", "resource_name": "x"}
+    found = parse_config(wrong, source="f.yaml", plugins=IN_TREE, election_flags=flags).leader_election
+    assert found == LeaderElectionSettings(True, 61.5, 2.0, 0.1, "x", "kube-system")
+    assert default_config(IN_TREE, election_flags={"leader_elect": True}).leader_election.leader_elect
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"renew_deadline": "soon"},
+         "--leader-elect-renew-deadline: 'soon' is not a duration; examples: 15s, 1m30s"),
+        ({"lease_duration": "2s"},
+         "--leader-elect-lease-duration: 2s is not greater than renewDeadline, 2s"),
+        ({"retry_period": "5s"},
+         "f.yaml: leaderElection.renewDeadline: 2s is not greater than 1.2 times retryPeriod, 5s"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_flags(flags: dict[str, str | bool], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(HEAD + SHORT, source="f.yaml", plugins=IN_TREE, election_flags=flags)
+    assert str(caught.value) == message
+
+
+def test_the_command_line_gives_the_flags() -> None:
+    line = ["scheduler", "--leader-elect", "--leader-elect-lease-duration=3s"]
+    assert _election_flags(_parser(line).parse_args(line)) == {"leader_elect": True, "lease_duration": "3s"}
+    line = ["scheduler", "--leader-elect=false", "--leader-elect-resource-namespace", "apps"]
+    expected = {"leader_elect": False, "resource_namespace": "apps"}
+    assert _election_flags(_parser(line).parse_args(line)) == expected
+    assert _election_flags(_parser(["scheduler"]).parse_args(["scheduler"])) == {}
+    with pytest.raises(SystemExit):
+        _parser(line).parse_args(["scheduler", "--leader-elect=perhaps"])
+
+
 # -- plugins -----------------------------------------------------------------------------------------
 
 
@@ -169,8 +232,6 @@ def test_args_are_decoded_with_defaults() -> None:
 
 # -- errors ------------------------------------------------------------------------------------------
 
-LEADER = "leader election is not there yet: run one replica and set leaderElect: false"
-
 
 @pytest.mark.parametrize(
     ("body", "path", "message"),
@@ -182,11 +243,22 @@ LEADER = "leader election is not there yet: run one replica and set leaderElect:
         ("podInitialBackoffSeconds: 0", "podInitialBackoffSeconds", "0 is not greater than 0"),
         ("podMaxBackoffSeconds: 0", "podMaxBackoffSeconds", "0 is less than podInitialBackoffSeconds, 1"),
         ("percentageOfNodesToScore: 101", "percentageOfNodesToScore", "101 is not within 0..100"),
-        ("leaderElection: {leaderElect: true}", "leaderElection.leaderElect", LEADER),
         ("leaderElection: {leaderElekt: true}", "leaderElection.leaderElekt",
          "unknown field; did you mean leaderElect?"),
         ("leaderElection: {leaseDuration: soon}", "leaderElection.leaseDuration",
          "'soon' is not a duration; examples: 15s, 1m30s"),
+        ("leaderElection: {leaderElect: true, leaseDuration: 10s}", "leaderElection.leaseDuration",
+         "10s is not greater than renewDeadline, 10s"),
+        ("leaderElection: {leaderElect: true, renewDeadline: 2400ms}", "leaderElection.renewDeadline",
+         "2400ms is not greater than 1.2 times retryPeriod, 2s"),
+        ("leaderElection: {leaderElect: true, retryPeriod: 0s}", "leaderElection.retryPeriod",
+         "0s is not greater than 0"),
+        ("leaderElection: {resourceLock: endpointsleases}", "leaderElection.resourceLock",
+         "'endpointsleases' is not there; only leases is"),
+        ("leaderElection: {resourceName: a/b}", "leaderElection.resourceName",
+         "'a/b' is not an object's name"),
+        ("leaderElection: {resourceNamespace: ''}", "leaderElection.resourceNamespace",
+         "'' is not a namespace's name"),
         ("extenders: [{urlPrefix: x}]", "extenders", "extenders are not there yet; leave them out"),
         ("profiles: {}", "profiles", "expected array, got object"),
         ("profiles: [{schedulerName: 1}]", "profiles[0].schedulerName", "expected str | null, got int"),

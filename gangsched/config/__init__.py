@@ -20,10 +20,10 @@ from gangsched.config.documents import (
     OUR_KIND,
     ClientConnection,
     KubeDocument,
-    LeaderElection,
     OurDocument,
     Profile,
 )
+from gangsched.config.election import LeaderElectionSettings, resolve_election
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
 from gangsched.config.strict import decode, nearest, read_documents
 from gangsched.errors import ConfigError
@@ -35,7 +35,7 @@ _KUBE_DEFAULT_NAME = "default-scheduler"
 # kube-scheduler caps the wait of a Permit plugin here too (framework/runtime, maxTimeout).
 _MAX_PERMIT_WAIT_S = 900.0
 _MAX_SECONDS = 86_400.0
-_GO_DURATION = re.compile(r"0|(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
+_NO_FLAGS: Mapping[str, str | bool] = {}
 _LABEL_KEY = re.compile(
     r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
@@ -69,29 +69,41 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
 
     profiles: tuple[ProfileConfig, ...]
     settings: Settings
-    leader_election: LeaderElection
+    leader_election: LeaderElectionSettings
     client_connection: ClientConnection
     notes: tuple[str, ...] = ()
     source: str = ""
 
 
-def default_config(plugins: Mapping[str, PluginInfo]) -> SchedulerConfig:
-    """What runs without a file: one profile, `gangsched`, with all default plugins."""
+def default_config(
+    plugins: Mapping[str, PluginInfo], *, election_flags: Mapping[str, str | bool] = _NO_FLAGS
+) -> SchedulerConfig:
+    """What runs without a file: one profile, `gangsched`, with all default plugins. Raises: ConfigError."""
     kube = KubeDocument(profiles=(Profile(scheduler_name=DEFAULT_SCHEDULER_NAME),))
-    return _assemble(kube, OurDocument(), plugins, [], source="")
+    return _assemble(kube, OurDocument(), plugins, [], election_flags, source="")
 
 
-def parse_config(text: str, *, source: str, plugins: Mapping[str, PluginInfo]) -> SchedulerConfig:
+def parse_config(
+    text: str,
+    *,
+    source: str,
+    plugins: Mapping[str, PluginInfo],
+    election_flags: Mapping[str, str | bool] = _NO_FLAGS,
+) -> SchedulerConfig:
     """Reads a configuration file's text. `plugins` are all there are, in their default order.
 
+    `election_flags` override leaderElection's fields (by LeaderElection's names) before anything is checked.
     Raises: ConfigError, carrying `source` (the file's name, for the message).
     """
     try:
         kube, ours = _by_kind(read_documents(text))
         notes: list[str] = []
         kube_document = decode(KubeDocument, kube, "")
-        return _assemble(kube_document, decode(OurDocument, ours, ""), plugins, notes, source=source)
+        our_document = decode(OurDocument, ours, "")
+        return _assemble(kube_document, our_document, plugins, notes, election_flags, source=source)
     except ConfigError as error:
+        if error.path.startswith("--"):
+            raise  # not the file's mistake
         raise ConfigError(error.message, path=error.path, source=source) from None
 
 
@@ -116,9 +128,16 @@ def _by_kind(documents: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str,
 
 
 def _assemble(
-    kube: KubeDocument, ours: OurDocument, plugins: Mapping[str, PluginInfo], notes: list[str], *, source: str
+    kube: KubeDocument,
+    ours: OurDocument,
+    plugins: Mapping[str, PluginInfo],
+    notes: list[str],
+    election_flags: Mapping[str, str | bool],
+    *,
+    source: str,
 ) -> SchedulerConfig:
-    _check_kube(kube, notes)
+    election = resolve_election(kube.leader_election, election_flags)
+    _check_kube(kube, election, notes)
     _check_ours(ours)
     settings = Settings(
         on_partial_bind=ours.on_partial_bind,
@@ -134,9 +153,7 @@ def _assemble(
         parallelism=kube.parallelism,
     )
     profiles = _profiles(kube, plugins, notes)
-    return SchedulerConfig(
-        profiles, settings, kube.leader_election, kube.client_connection, tuple(notes), source
-    )
+    return SchedulerConfig(profiles, settings, election, kube.client_connection, tuple(notes), source)
 
 
 def _profiles(
@@ -164,7 +181,7 @@ def _profiles(
     return tuple(resolved)
 
 
-def _check_kube(kube: KubeDocument, notes: list[str]) -> None:
+def _check_kube(kube: KubeDocument, election: LeaderElectionSettings, notes: list[str]) -> None:
     """Rules of kube-scheduler's validation, and what is not there yet."""
     if kube.parallelism <= 0:
         raise ConfigError(f"{kube.parallelism} is not greater than 0", path="parallelism")
@@ -181,14 +198,18 @@ def _check_kube(kube: KubeDocument, notes: list[str]) -> None:
     _check_percentage(kube.percentage_of_nodes_to_score, "", notes)
     if kube.extenders:
         raise ConfigError("extenders are not there yet; leave them out", path="extenders")
-    _check_leader_election(kube.leader_election)
     connection = kube.client_connection
     if "json" not in connection.content_type or "json" not in (connection.accept_content_types or "json"):
         notes.append(f"clientConnection.contentType {connection.content_type}: JSON is spoken")
     if kube.enable_profiling or kube.enable_contention_profiling:
         notes.append("enableProfiling, enableContentionProfiling: there are no profiling endpoints")
     if kube.delay_cache_until_active:
-        notes.append("delayCacheUntilActive: without leader election the only replica is always active")
+        why = (
+            "a replica that does not lead follows everything"
+            if election.leader_elect
+            else ("without leader election the only replica is always active")
+        )
+        notes.append(f"delayCacheUntilActive: {why}")
 
 
 def _check_percentage(percentage: int | None, path: str, notes: list[str]) -> None:
@@ -198,23 +219,6 @@ def _check_percentage(percentage: int | None, path: str, notes: list[str]) -> No
     if not 0 <= percentage <= 100:
         raise ConfigError(f"{percentage} is not within 0..100", path=full)
     notes.append(f"{full} {percentage}: all nodes are always scored")
-
-
-def _check_leader_election(election: LeaderElection) -> None:
-    if election.leader_elect:
-        raise ConfigError(
-            "leader election is not there yet: run one replica and set leaderElect: false",
-            path="leaderElection.leaderElect",
-        )
-    for name, text in (
-        ("leaseDuration", election.lease_duration),
-        ("renewDeadline", election.renew_deadline),
-        ("retryPeriod", election.retry_period),
-    ):
-        if not _GO_DURATION.fullmatch(text):
-            raise ConfigError(
-                f"{text!r} is not a duration; examples: 15s, 1m30s", path=f"leaderElection.{name}"
-            )
 
 
 def _check_ours(ours: OurDocument) -> None:
@@ -233,6 +237,7 @@ def _check_ours(ours: OurDocument) -> None:
 
 __all__ = [
     "DEFAULT_SCHEDULER_NAME",
+    "LeaderElectionSettings",
     "PluginInfo",
     "ProfileConfig",
     "SchedulerConfig",

@@ -1,0 +1,101 @@
+"""Leader election's fields and flags as numbers, checked together.
+
+Lives here: Go's durations, and the rules between them. Not here: the election (kube.lease). Called by config.
+Sources: k8s.io/component-base `config/validation`, client-go `tools/leaderelection` (NewLeaderElector).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from gangsched.config.documents import LeaderElection
+from gangsched.errors import ConfigError
+
+# client-go's JitterFactor: a retry may come this much later than its period says.
+_JITTER = 1.2
+_GO_DURATION = re.compile(r"0|(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
+_GO_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_NAMESPACE = re.compile(_LABEL)
+_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
+
+
+class LeaderElectionSettings(msgspec.Struct, frozen=True):
+    """Who may lead and how long without renewing; meanings as in KubeSchedulerConfiguration."""
+
+    leader_elect: bool = False
+    lease_duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_period_s: float = 2.0
+    resource_name: str = "gangsched"
+    resource_namespace: str = "kube-system"
+
+
+def resolve_election(document: LeaderElection, flags: Mapping[str, str | bool]) -> LeaderElectionSettings:
+    """The file's section with the flags over it. `flags` by the section's field names, as written.
+
+    Raises: ConfigError, whose path is the flag where a flag gave the value.
+    """
+    given = msgspec.structs.replace(document, **flags)
+
+    def where(name: str) -> str:
+        return (
+            f"--leader-elect-{name.replace('_', '-')}" if name in flags else f"leaderElection.{_camel(name)}"
+        )
+
+    seconds = {
+        name: _duration_s(getattr(given, name), where(name))
+        for name in ("lease_duration", "renew_deadline", "retry_period")
+    }
+    if given.resource_lock != "leases":
+        raise ConfigError(
+            f"{given.resource_lock!r} is not there; only leases is", path=where("resource_lock")
+        )
+    if not _NAME.fullmatch(given.resource_name):
+        raise ConfigError(f"{given.resource_name!r} is not an object's name", path=where("resource_name"))
+    if not _NAMESPACE.fullmatch(given.resource_namespace):
+        raise ConfigError(
+            f"{given.resource_namespace!r} is not a namespace's name", path=where("resource_namespace")
+        )
+    if given.leader_elect:
+        _check_order(given, seconds, where("lease_duration"), where("renew_deadline"), where("retry_period"))
+    return LeaderElectionSettings(
+        given.leader_elect,
+        seconds["lease_duration"],
+        seconds["renew_deadline"],
+        seconds["retry_period"],
+        given.resource_name,
+        given.resource_namespace,
+    )
+
+
+def _check_order(
+    given: LeaderElection, seconds: Mapping[str, float], lease: str, renew: str, retry: str
+) -> None:
+    """Who leads must have stopped before others may start, and must have had more than one try."""
+    if seconds["retry_period"] <= 0:
+        raise ConfigError(f"{given.retry_period} is not greater than 0", path=retry)
+    if seconds["renew_deadline"] <= seconds["retry_period"] * _JITTER:
+        raise ConfigError(
+            f"{given.renew_deadline} is not greater than {_JITTER} times retryPeriod, {given.retry_period}",
+            path=renew,
+        )
+    if seconds["lease_duration"] <= seconds["renew_deadline"]:
+        raise ConfigError(
+            f"{given.lease_duration} is not greater than renewDeadline, {given.renew_deadline}", path=lease
+        )
+
+
+def _duration_s(text: str, path: str) -> float:
+    if not _GO_DURATION.fullmatch(text):
+        raise ConfigError(f"{text!r} is not a duration; examples: 15s, 1m30s", path=path)
+    return sum(float(number) * _SECONDS[unit] for number, unit in _GO_PART.findall(text))
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,87 @@
+"""Whether a new leader has heard of everything that its predecessor bound.
+
+Lives here: one consistent list of the bound pods, and the comparison of what is followed with it. Not here:
+following (kube.watch), and who leads (kube.lease). Called by the assembly between gaining the lease and the
+first decision: a watch may be seconds behind, or dead and not found out yet, and a device that looks free
+through it may be taken (a standby that decided on what it knew gave GPUs out twice: Koordinator 1289).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.errors import ApiError
+from gangsched.kube.client import ApiClient
+from gangsched.kube.decode import ListMeta
+from gangsched.kube.watch_state import WatchState
+
+PAGE_LIMIT = 2000
+# Bound pods only: the others hold nothing. Without a resourceVersion, so no lagging cache answers.
+_SELECTOR = "spec.nodeName!="
+
+
+class _Metadata(msgspec.Struct, gc=False, rename="camel"):
+    name: str
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Item(msgspec.Struct, gc=False):
+    metadata: _Metadata
+
+
+class _Page(msgspec.Struct, gc=False):
+    metadata: ListMeta
+    items: list[_Item] | None = None
+
+
+_decode_page = msgspec.json.Decoder(_Page).decode
+
+
+class CatchUp:
+    """What a watch must have shown; the list is taken by `ask`, once."""
+
+    def __init__(self, state: WatchState) -> None:
+        self._state = state
+        self._missing: dict[str, int] = {}
+        self._version = -1
+
+    async def ask(self, client: ApiClient) -> None:
+        """Reads which pods are bound now. Raises: ApiError."""
+        self._missing.clear()
+        token = ""
+        while True:
+            params = {"limit": str(PAGE_LIMIT), "fieldSelector": _SELECTOR}
+            if token:
+                params["continue"] = token
+            try:
+                page = _decode_page(await client.get("/api/v1/pods", params))
+            except msgspec.MsgspecError as error:
+                raise ApiError(f"the list of bound pods is not readable: {error}") from None
+            for item in page.items or ():
+                meta = item.metadata
+                self._missing[f"{meta.namespace}/{meta.name}"] = _number(meta.resource_version)
+            self._version = _number(page.metadata.resource_version)
+            token = page.metadata.continue_
+            if not token:
+                return
+
+    def n_missing(self) -> int:
+        """Pods that the watch has not shown as the list did; 0: it is as new as the list."""
+        if not self._missing:
+            return 0
+        # Deleted meanwhile, or not readable for us: then the watch's own progress says that it came by.
+        if _number(self._state.resource_version) >= self._version:
+            self._missing.clear()
+            return 0
+        known = self._state.known
+        for key in list(self._missing):
+            item = known.get(key)
+            if item is not None and _number(item.metadata.resource_version) >= self._missing[key]:
+                del self._missing[key]
+        return len(self._missing)
+
+
+def _number(resource_version: str) -> int:
+    """Comparable as integers (KEP-5504)."""
+    return int(resource_version) if resource_version.isdecimal() else -1

@@ -1,0 +1,163 @@
+"""Two replicas on a real kube-apiserver: one binds, the other takes over; every gang whole, no device twice.
+
+The leader is killed, paused beyond its lease, or asked to end, each time in the middle of binding; that the
+devices are right is checked over the whole history when the test ends (the fixture's check).
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.real.cluster import Cluster
+from tests.real.picture import node_of
+from tests.real.process import Scheduler, binding_gate, service_account, write_config
+
+pytestmark = pytest.mark.real
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/gangsched-system/leases/gangsched"
+SHORT = {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
+LONG = {"leaseDuration": "60s", "renewDeadline": "40s", "retryPeriod": "500ms"}
+N_GANGS = 40
+N_BEFORE = 80
+"""So many pods are bound when the leader is disturbed."""
+
+
+def replica(
+    cluster: Cluster, name: str, timing: dict[str, str], *, kubeconfig: Path | None = None
+) -> Scheduler:
+    """A scheduler with leader election, under the rights of deploy/rbac.yaml."""
+    path = write_config(cluster.directory / f"{name}.yaml")
+    documents: list[dict[str, Any]] = list(yaml.safe_load_all(path.read_text()))
+    documents[0]["leaderElection"] = {
+        "leaderElect": True,
+        "resourceNamespace": "gangsched-system",
+        **timing,
+    }
+    path.write_text(yaml.safe_dump_all(documents))
+    account = kubeconfig or service_account(cluster.plane, cluster.directory / f"{name}-account.yaml")
+    made = Scheduler(path, account, cluster.directory / f"{name}.log")
+    cluster.schedulers.append(made)
+    return made
+
+
+def says(cluster: Cluster, scheduler: Scheduler, words: str) -> None:
+    cluster.eventually(lambda: words in scheduler.said, f"{scheduler.log.name} says {words!r}")
+
+
+def two_replicas(
+    cluster: Cluster, timing: dict[str, str], kubeconfig: Path
+) -> tuple[Scheduler, Scheduler, list[str]]:
+    """A leader that reaches the server through `kubeconfig`, a warm follower, and names of gangs."""
+    cluster.plane.kubectl("delete", "lease", "gangsched", "-n", "gangsched-system", "--ignore-not-found")
+    cluster.nodes(N_GANGS, gpus=8, racks=4)
+    leader = replica(cluster, "first", timing, kubeconfig=kubeconfig)
+    says(cluster, leader, " leading ")
+    follower = replica(cluster, "second", timing)
+    says(cluster, follower, "synced, following")
+    return leader, follower, [f"g{i}" for i in range(N_GANGS)]
+
+
+def submit(cluster: Cluster, names: list[str]) -> None:
+    for name in names:
+        cluster.gang(name, pods=8, gpus=1)
+
+
+class Disturbance:
+    """Sends a signal to the leader at the moment when its N_BEFOREth Binding passes the proxy."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self._number = number
+        self.leader: Scheduler | None = None
+        self.at_s = 0.0
+
+    def __call__(self, _: str, n_passed: int) -> bool:
+        if n_passed == N_BEFORE and self.leader is not None:
+            self.at_s = time.monotonic()
+            self.leader.process.send_signal(self._number)
+        return True
+
+
+def longest_silence_s(cluster: Cluster, since_s: float) -> float:
+    """The longest time without a bind from then on, until the last one."""
+    seen: dict[str, float] = {}
+    for _, pod, at_s in cluster.picture.sights:
+        if node_of(pod):
+            seen.setdefault(pod["metadata"]["uid"], at_s)
+    times = [since_s, *sorted(at_s for at_s in seen.values() if at_s > since_s)]
+    return max(b - a for a, b in itertools.pairwise(times))
+
+
+def transitions(cluster: Cluster) -> int:
+    n: int = cluster.plane.request("GET", LEASE)["spec"]["leaseTransitions"]
+    return n
+
+
+def test_leader_is_killed(cluster: Cluster) -> None:
+    kill = Disturbance(signal.SIGKILL)
+    with binding_gate(cluster.plane, cluster.directory, kill) as (_, kubeconfig):
+        kill.leader, follower, names = two_replicas(cluster, SHORT, kubeconfig)
+        submit(cluster, names)
+        cluster.whole(*names)
+        assert kill.leader.process.wait(20) == -signal.SIGKILL
+    silence_s = longest_silence_s(cluster, kill.at_s)
+    print(f"killed: {silence_s:.2f} s without a leader, of a lease of 3 s")
+    assert " leading " in follower.said
+    assert transitions(cluster) == 1
+
+
+def test_leader_wakes_up_with_binds_on_the_way_while_the_next_one_binds(cluster: Cluster) -> None:
+    # From the N_BEFOREth on the leader's Bindings are held: it has them in flight, and more waiting.
+    through = binding_gate(cluster.plane, cluster.directory, lambda _, n: n < N_BEFORE)
+    with through as (gate, kubeconfig):
+        leader, follower, names = two_replicas(cluster, SHORT, kubeconfig)
+        submit(cluster, names)
+        cluster.eventually(lambda: bool(gate.held), "the leader waits for answers")
+        leader.process.send_signal(signal.SIGSTOP)
+        at_s = time.monotonic()
+        says(cluster, follower, " leading ")
+        n_sent = len(gate.passed) + len(gate.held)
+        leader.process.send_signal(signal.SIGCONT)
+        assert leader.process.wait(20) == 1, leader.said
+        assert len(gate.passed) + len(gate.held) == n_sent, "it woke up and went on"
+        assert "the lease is lost" in leader.said
+        cluster.whole(*names)
+    print(f"paused: {longest_silence_s(cluster, at_s):.2f} s without a leader, of a lease of 3 s")
+    assert transitions(cluster) == 1
+
+
+def test_leader_paused_at_full_speed_wakes_up_to_its_answers(cluster: Cluster) -> None:
+    pause = Disturbance(signal.SIGSTOP)
+    with binding_gate(cluster.plane, cluster.directory, pause) as (gate, kubeconfig):
+        pause.leader, _, names = two_replicas(cluster, SHORT, kubeconfig)
+        submit(cluster, names)
+        cluster.whole(*names)  # by the other one
+        n_sent = len(gate.passed)
+        assert n_sent < N_GANGS * 8
+        pause.leader.process.send_signal(signal.SIGCONT)
+        assert pause.leader.process.wait(20) == 1, pause.leader.said
+        # It may have been stopped between the last look at its lease and the write of one bind: that one is
+        # refused by the server, its pod is bound.
+        assert len(gate.passed) <= n_sent + 1
+        assert "the lease is lost" in pause.leader.said
+    assert transitions(cluster) == 1
+
+
+def test_leader_that_ends_in_order_hands_over_at_once(cluster: Cluster) -> None:
+    stop = Disturbance(signal.SIGTERM)
+    with binding_gate(cluster.plane, cluster.directory, stop) as (_, kubeconfig):
+        stop.leader, follower, names = two_replicas(cluster, LONG, kubeconfig)
+        submit(cluster, names)
+        assert stop.leader.process.wait(30) == 0, stop.leader.said
+        assert "the lease is released" in stop.leader.said
+        cluster.whole(*names)  # within half of the lease's duration, so it cannot have run out
+    silence_s = longest_silence_s(cluster, stop.at_s)
+    print(f"SIGTERM: {silence_s:.2f} s without a bind, of a lease of 60 s")
+    assert " leading " in follower.said
+    assert transitions(cluster) == 1
