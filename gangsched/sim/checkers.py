@@ -207,7 +207,7 @@ def _binding_of(pod: Pod) -> list[Condition]:
 
 
 class HalfBound:
-    """3: how long each gang of the store has been bound in part without ever having been whole."""
+    """3: how long each gang of the store has run in part without ever having been whole."""
 
     def __init__(self) -> None:
         self.since_s: dict[GroupKey, float] = {}
@@ -222,7 +222,8 @@ class HalfBound:
                 self._whole.add(key)
             elif not n_bound:
                 self._whole.discard(key)
-            if 0 < n_bound < numbers.min_count and key not in self._whole:
+            runs = any(pod.spec.node_name and not pod.is_terminal for pod in pods)
+            if runs and n_bound < numbers.min_count and key not in self._whole:
                 self.since_s.setdefault(key, now_s)
             else:
                 self.since_s.pop(key, None)
