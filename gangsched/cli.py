@@ -118,15 +118,17 @@ def _election_flags(args: argparse.Namespace) -> dict[str, str | bool]:
 
 
 def _run_scheduler(args: argparse.Namespace) -> int:
+    from gangsched.logs import set_up_logs
+
+    set_up_logs(args.logging_format, debug=args.v >= 4)  # first: it sees to it that structlog loads fast
+
     import anyio
 
     from gangsched.app import SchedulerApp
     from gangsched.config import default_config
     from gangsched.kube.credentials import load_credentials
-    from gangsched.logs import set_up_logs
     from gangsched.plugins import IN_TREE
 
-    set_up_logs(args.logging_format, debug=args.v >= 4)
     flags = _election_flags(args)
     if args.config:
         config = _read_config(args.config, flags)
