@@ -199,7 +199,7 @@ class SchedulerApp:
         Answers with the exit code: 1 when the lease was lost, as kube-scheduler does; a fresh start is the
         one way to follow again that is exercised every day.
         """
-        # Modules live for ever too; the one collection before the first bind need not walk them (15 of 25 ms).
+        # Modules live for ever too; the collection before the first bind need not walk them (15 of 25 ms).
         gc.freeze()
         gc.set_threshold(_GC_YOUNG, *gc.get_threshold()[1:])
         async with anyio.create_task_group() as everything:
