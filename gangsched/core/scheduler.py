@@ -29,6 +29,8 @@ from gangsched.model.pod_group import GroupKey
 # The kinds that must have been listed whole before the first decision; PodGroup kinds may be missing.
 KINDS = ("pods", "nodes", "podgroups.core", "podgroups.coscheduling")
 _LEADERSHIP = "leadership"
+# Devices claimed twice that a follower remembers to speak of when it leads.
+_MAX_CLASHES = 1000
 
 
 class Scheduler:
@@ -258,6 +260,10 @@ class Scheduler:
                     self.reporter.pod_event(info.pod, "Warning", "DeviceMismatch", "Scheduling", message)
                     world.count("device_clashes")
             world.cache.clashes.clear()
+        else:
+            # Nobody waits for a cure yet; a follower hears changes for weeks.
+            world.changes.clear()
+            del world.cache.clashes[:-_MAX_CLASHES]
         effects, world.effects = world.effects, []
         return effects
 
