@@ -218,12 +218,18 @@ class Binder:
         if policy == UNWIND:
             self.unwind(group)
             return
-        group.recovering = True
         world.settle_by_s.setdefault(group.key, world.now_s + world.settings.settle_s / 2)
-        if group.n_pending:
-            world.queue.activate(group)
+        self._complete(group)
+
+    def _complete(self, group: Group) -> None:
+        """First in line, at once; when that has failed before, after its backoff."""
+        again, group.recovering = group.recovering, True
+        if not group.n_pending:
+            self._world.queue.park(group, GroupState.GATHERING)
+        elif again:
+            self._world.queue.back_off(group, self._world.now_s)
         else:
-            world.queue.park(group, GroupState.GATHERING)
+            self._world.queue.activate(group)
 
     def unwind(self, group: Group) -> None:
         """Gives a half-bound gang back: its bound members are evicted, its reservations forgotten."""
@@ -236,8 +242,9 @@ class Binder:
                 f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}) and cannot be "
                 "given back: allowEviction is off",
             )
-            group.recovering = True
             world.settle_by_s[group.key] = world.now_s + world.settings.settle_s
+            if group.state not in (GroupState.ACTIVE, GroupState.BACKOFF, GroupState.UNSCHEDULABLE):
+                self._complete(group)
             return
         world.forget_all(group)
         world.count("groups_unwound")

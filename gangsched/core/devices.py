@@ -83,11 +83,11 @@ class DeviceLedger:
         for resource in sorted({*inventories, *(r for r, c in self.columns.items() if row in c.at)}):
             column = self._column(resource)
             node = column.at.setdefault(row, _NodeDevices())
-            before = node.free.bit_count()
+            before, was_listed = node.free.bit_count(), node.inventory is not None
             node.inventory = inventories.get(resource)
             node.recount()
             self._publish(column, row, node)
-            if node.free.bit_count() > before or (before and node.inventory is None):
+            if node.free.bit_count() > before or (was_listed and node.inventory is None):
                 gained.add(resource)
         return frozenset(gained)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gangsched.core.cache import allocation_of
-from gangsched.core.group import BindState, Group, MemberState, PodInfo
+from gangsched.core.group import BindState, Group, GroupState, MemberState, PodInfo
 from gangsched.core.reporter import Reporter
 from gangsched.core.world import World
 from gangsched.errors import ParseError
@@ -131,7 +131,8 @@ class Membership:
         group.add(info)
         info.stated = _stated(group.key, pod)
         group.stated[info.stated] += 1
-        group.own_problem = problem or group.own_problem
+        if problem or key.dialect == POD:
+            group.own_problem = problem
         world.touch(group)
 
     def _update(self, info: PodInfo, pod: Pod) -> None:
@@ -169,6 +170,7 @@ class Membership:
             self._world.touch(group)
         if old.status.phase != pod.status.phase and needs_object(group.key):
             self._world.touch(group)
+            self._reporter.progressed(group)
 
     def _update_assumed(self, info: PodInfo, pod: Pod, target: MemberState) -> None:
         world, group = self._world, info.group
@@ -284,8 +286,14 @@ class Membership:
         if key in self._world.groups:
             self._world.touch(self._world.groups[key])
 
-    def refuse_object(self, key: GroupKey, message: str) -> None:
-        """The object does not parse at all; what was known of it before stands no longer."""
+    def refuse_object(self, key: GroupKey, uid: str, message: str) -> None:
+        """The object does not parse at all; what was known of it before stands no longer.
+
+        Known under another UID it is another dialect's object of the same name, and none of this.
+        """
+        known = self._objects.get(key)
+        if isinstance(known, PodGroup) and known.uid != uid:
+            return
         self._objects[key] = message
         if key in self._world.groups:
             self._world.touch(self._world.groups[key])
@@ -293,11 +301,14 @@ class Membership:
     def resolve(self, group: Group) -> None:
         """Works out the group's numbers, or what is wrong with them, from its members and its object."""
         group.definition, group.problem = self._numbers(group)
+        before = group.priority
         info = group.first()
         if info is not None:
             group.priority = info.pod.spec.priority or 0
         if group.definition is not None and group.definition.priority is not None:
             group.priority = group.definition.priority
+        if group.priority != before and group.active_token:
+            self._world.queue.activate(group)  # in line already: its place is another by now
         strangers = self._strangers.get(group.key)
         if strangers and not group.problem and not group.satisfied:
             said = ", ".join(sorted({*strangers, group.scheduler_name}))
@@ -313,6 +324,8 @@ class Membership:
             return group.definition, _disagreement(group)
         if needs_object(group.key):
             known = self._objects.get(group.key)
+            if known is None and (group.n_bound or group.state is GroupState.BINDING):
+                return group.definition, ""  # what it was started with stands until it has ended
             return (None, known) if isinstance(known, str) else (known, "")
         info = group.first()
         if info is None:

@@ -69,6 +69,16 @@ class Reporter:
                 message = f"Successfully assigned {info.pod.key} to {info.node_name}"
                 self.event(group, "Normal", "Scheduled", "Binding", message)
 
+    def progressed(self, group: Group) -> None:
+        """A started gang's phase as its object tells it, written when it is another by now.
+
+        Counts alone are not news: a write for each pod that starts would cost as much as binding it.
+        """
+        if group.satisfied and group.key.dialect == COSCHEDULING:
+            status = _coscheduling_status(group)
+            if status is not None and status["phase"] != (group.status_written or {}).get("phase"):
+                self.status(group, scheduled=True, reason="Scheduled", message="")
+
     def aborted(self, group: Group, message: str) -> None:
         """A gang that was bound in part, or held, is given back."""
         self.event(group, "Warning", "GangAborted", "Scheduling", clean(message))

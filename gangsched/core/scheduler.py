@@ -216,7 +216,7 @@ class Scheduler:
         if event.kind == "PodGroup":
             for dialect in ("core", "coscheduling"):
                 key = GroupKey(dialect, event.namespace, event.name)
-                self.membership.refuse_object(key, f"PodGroup {key}: {event.message}")
+                self.membership.refuse_object(key, event.uid, f"PodGroup {key}: {event.message}")
         if event.kind != "Pod" or event.scheduler_name in self.world.profiles:
             self.reporter.refused(event.kind, event.namespace, event.name, event.uid, event.message)
 

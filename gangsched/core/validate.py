@@ -21,12 +21,14 @@ def _one_owner(world: World) -> list[str]:
     broken = []
     holders: dict[tuple[str, str, str], str] = {}
     for info in world.cache.pods.values():
+        if info.group is None:
+            continue  # what a stranger's annotation claims is told as a clash and is no promise of ours
         for resource, ids in info.ids.items():
             for device_id in ids:
                 place = (info.node_name, resource, device_id)
-                other = holders.setdefault(place, info.pod.key)
-                if other != info.pod.key:
-                    broken.append(f"1: device {place} is held by {other} and {info.pod.key}")
+                other = holders.setdefault(place, info.uid)
+                if other != info.uid:
+                    broken.append(f"1: device {place} is held by {other} and {info.uid}, {info.pod.key}")
     return broken
 
 

@@ -150,3 +150,17 @@ def test_the_mistake_is_caught(exhibit: str) -> None:
             )
             return
     pytest.fail(f"{exhibit}: not caught in {MAX_SEEDS} seeds")
+
+
+@pytest.mark.xfail(
+    strict=True, reason="needs the gang's placement record: a bind of a dead process has no fence"
+)
+def test_a_bind_that_outlives_its_process_is_harmless() -> None:
+    """The server gets to a dead process's Binding after its successor has listed the pod as unbound."""
+    for seed in range(MAX_SEEDS):
+        sim = Simulation(seed, random_workload(seed), rates=STALLING)
+        sim.api.late_after_crash = True
+        try:
+            sim.run_for(40.0)
+        except Broken as broken:
+            pytest.fail(broken.problem, pytrace=False)

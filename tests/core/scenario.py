@@ -1,0 +1,268 @@
+"""cluster(nodes=4, gpus=8).submit(gang("a", pods=4, gpus=8)).run(): a scenario's language.
+
+A Cluster is one Scheduler and a server that answers at once and as told; every step ends with validate()
+and with the book-keeping checks of gangsched.sim. Virtual time passes only by `tick` and `wait`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.core.group import Group
+from gangsched.core.scheduler import Scheduler
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import CustomObject, Node, Pod
+from gangsched.sim import checkers
+from gangsched.sim.driver import make_scheduler
+from gangsched.sim.objects import at, make_node, make_pod
+from gangsched.sim.streams import API_VERSIONS
+from gangsched.sim.told import Told, ids_in
+
+E = TypeVar("E")
+
+
+class Cluster:
+    """The world of one scenario."""
+
+    def __init__(self, settings: Settings | None = None, *, synced: bool = True) -> None:
+        self.settings = settings or Settings()
+        self.now_s = 1.0
+        self._version = 0
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.objects: dict[tuple[str, str], CustomObject] = {}
+        self.effects: list[ef.Effect] = []
+        self.answer: Callable[[ef.BindPod], str] = lambda bind: "ok"
+        self.evictions = "ok"
+        self.held_binds: list[ef.BindPod] = []
+        self.scheduler: Scheduler = make_scheduler(self.settings)
+        self.told = Told()
+        if synced:
+            self.tell(
+                *(
+                    ev.KindSynced(kind)
+                    for kind in ("nodes", "pods", "podgroups.core", "podgroups.coscheduling")
+                )
+            )
+
+    # -- what happens ----------------------------------------------------------------------------------
+
+    def tell(self, *events: ev.Event) -> Cluster:
+        """The scheduler hears events, all in one batch."""
+        self.told.hear(events)
+        self._done(self.scheduler.handle(list(events), self.now_s))
+        return self
+
+    def node(self, node: Node) -> Cluster:
+        node = replace(node, metadata=replace(node.metadata, resource_version=self._next()))
+        self.nodes[node.metadata.name] = node
+        return self.tell(ev.NodeUpdated(node))
+
+    def drop_node(self, name: str) -> Cluster:
+        return self.tell(ev.NodeDeleted(self.nodes.pop(name)))
+
+    def submit(self, *pods: Pod | list[Pod]) -> Cluster:
+        """Creates pods, told one by one."""
+        for one in pods:
+            for pod in one if isinstance(one, list) else [one]:
+                stamped = replace(pod.metadata, creation_timestamp=at(self.now_s))
+                self.update(replace(pod, metadata=stamped))
+        return self
+
+    def update(self, pod: Pod, **changes: Any) -> Cluster:
+        """A pod's new version, from its latest with `changes`, as the watch tells it."""
+        return self.tell(ev.PodUpdated(self.store(pod, **changes)))
+
+    def store(self, pod: Pod, **changes: Any) -> Pod:
+        """A pod's new version that the watch has not told yet."""
+        now = replace(pod, **changes)
+        now = replace(now, metadata=replace(now.metadata, resource_version=self._next()))
+        self.pods[now.metadata.uid] = now
+        return now
+
+    def delete(self, *names: str) -> Cluster:
+        for name in names:
+            self.tell(ev.PodDeleted(self.pods.pop(self.pod(name).metadata.uid)))
+        return self
+
+    def leave(self, name: str) -> Cluster:
+        """deletionTimestamp is set; the pod is still there."""
+        pod = self.pod(name)
+        return self.update(pod, metadata=replace(pod.metadata, deletion_timestamp=at(self.now_s)))
+
+    def phase(self, name: str, phase: str) -> Cluster:
+        pod = self.pod(name)
+        return self.update(pod, status=replace(pod.status, phase=phase))
+
+    def object(self, dialect: str, item: CustomObject) -> Cluster:
+        item = replace(item, metadata=replace(item.metadata, resource_version=self._next()))
+        self.objects[dialect, item.metadata.name] = item
+        return self.tell(ev.PodGroupUpdated(dialect, API_VERSIONS[dialect], item))
+
+    def drop_object(self, dialect: str, name: str) -> Cluster:
+        return self.tell(
+            ev.PodGroupDeleted(dialect, API_VERSIONS[dialect], self.objects.pop((dialect, name)))
+        )
+
+    def run(self) -> Cluster:
+        """Lets every group have its turn until nobody is in line."""
+        for _ in range(200):
+            effects = self.scheduler.schedule_next(self.now_s)
+            if effects is None:
+                return self
+            self._done(effects)
+        raise AssertionError("groups stay in line for ever")
+
+    def wait(self, seconds: float) -> Cluster:
+        """Time passes, deadline by deadline, with everybody's turns."""
+        until_s = self.now_s + seconds
+        while (due_s := self.scheduler.next_deadline_s()) is not None and due_s <= until_s:
+            self.now_s = max(self.now_s, due_s)
+            self._done(self.scheduler.advance(self.now_s))
+            self.run()
+        self.now_s = until_s
+        return self
+
+    def restart(self) -> Cluster:
+        """Another process, from a plain list."""
+        self.scheduler, self.told = make_scheduler(self.settings), Told()
+        self.held_binds.clear()
+        events: list[ev.Event] = [ev.PodAdded(pod) for pod in self.pods.values()]
+        events += [ev.NodeAdded(node) for node in self.nodes.values()]
+        events += [ev.PodGroupAdded(d, API_VERSIONS[d], item) for (d, _), item in self.objects.items()]
+        kinds = ("pods", "nodes", "podgroups.core", "podgroups.coscheduling")
+        return self.tell(*events, *(ev.KindSynced(kind) for kind in kinds))
+
+    def commit(self, bind: ef.BindPod) -> Pod:
+        """The server binds; the watch has not told it yet."""
+        pod = self.pods[bind.uid]
+        merged = {**(pod.metadata.annotations or {}), **bind.annotations}
+        return self.store(
+            pod,
+            metadata=replace(pod.metadata, annotations=merged),
+            spec=replace(pod.spec, node_name=bind.node),
+        )
+
+    # -- the server's answers --------------------------------------------------------------------------
+
+    def _done(self, effects: list[ef.Effect]) -> None:
+        self.scheduler.validate()
+        self.effects += effects
+        for effect in effects:
+            if isinstance(effect, ef.BindPod):
+                broken = list(checkers.bind_is_sound(effect, self.told))
+                assert not broken, broken
+                self.told.promise(effect)
+                self._bind(effect)
+            elif isinstance(effect, ef.EvictPod) and self.evictions == "ok":
+                uid = effect.uid
+                self.tell(ev.EvictionSucceeded(uid), ev.PodDeleted(self.pods.pop(uid)))
+            elif isinstance(effect, ef.EvictPod) and self.evictions != "silent":
+                self.tell(ev.EvictionFailed(effect.uid, int(self.evictions), "refused"))
+
+    def _bind(self, bind: ef.BindPod) -> None:
+        """`answer` says ok, hold (no answer yet), unknown, or a code."""
+        said = self.answer(bind)
+        if said == "ok":
+            pod = self.commit(bind)
+            self.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(pod))
+        elif said == "hold":
+            self.held_binds.append(bind)
+        elif said == "unknown":
+            self.held_binds.append(bind)
+            self.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out"))
+        else:
+            self.tell(ev.BindFailed(bind.uid, bind.attempt, int(said), "Refused", "no"))
+
+    # -- what can be seen ------------------------------------------------------------------------------
+
+    def pod(self, name: str) -> Pod:
+        return next(pod for pod in self.pods.values() if pod.metadata.name == name)
+
+    def group(self, name: str) -> Group:
+        return next(group for key, group in self.scheduler.world.groups.items() if key.name == name)
+
+    def state(self, name: str) -> str:
+        return self.group(name).state.value
+
+    def placed(self, group: str, *, on: int | None = None) -> bool:
+        """Every pod whose name starts with the group's is bound; to so many nodes."""
+        pods = [pod for pod in self.pods.values() if pod.metadata.name.startswith(f"{group}-")]
+        nodes = {pod.spec.node_name for pod in pods}
+        return bool(pods) and "" not in nodes and (on is None or len(nodes) == on)
+
+    def untouched(self, group: str) -> bool:
+        return not any(
+            pod.spec.node_name for pod in self.pods.values() if pod.metadata.name.startswith(f"{group}-")
+        )
+
+    def ids(self, name: str) -> set[str]:
+        """All device IDs of a bound pod."""
+        found = ids_in(self.pod(name).metadata.annotations or {})
+        return {device_id for some in found.values() for device_id in some}
+
+    def all(self, kind: type[E]) -> list[E]:
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    def clear(self) -> Cluster:
+        """Forgets the effects so far."""
+        self.effects.clear()
+        return self
+
+    def reasons(self) -> list[str]:
+        return [event.reason for event in self.all(ef.RecordEvent)]
+
+    def said(self, pod: str) -> str:
+        """The last condition written on a pod."""
+        return [c.message for c in self.all(ef.WritePodCondition) if c.name == pod][-1]
+
+    def bind_order(self) -> list[str]:
+        """Groups in the order in which they started."""
+        return list(dict.fromkeys(bind.group.partition("/")[2] for bind in self.all(ef.BindPod)))
+
+    def five_more_turns_change_nothing(self) -> Cluster:
+        seen = [len(self.all(kind)) for kind in (ef.BindPod, ef.EvictPod, ef.GetPod)]
+        for _ in range(5):
+            self.tell()
+            self.wait(0.1).run()
+        assert seen == [len(self.all(kind)) for kind in (ef.BindPod, ef.EvictPod, ef.GetPod)]
+        return self
+
+    def _next(self) -> str:
+        self._version += 1
+        return str(self._version)
+
+
+def cluster(
+    *, nodes: int = 4, gpus: int = 8, racks: int = 0, listed: bool = True, settings: Settings | None = None
+) -> Cluster:
+    """n0, n1, … of `gpus` devices each; with racks, n0 in r0, n1 in r1 and round again."""
+    made = Cluster(settings)
+    for i in range(nodes):
+        made.node(make_node(f"n{i}", gpus=gpus, rack=f"r{i % racks}" if racks else "", listed=listed))
+    return made
+
+
+def gang(
+    name: str, *, pods: int, gpus: int = 1, min_members: int | None = None, first: int = 0, **more: Any
+) -> list[Pod]:
+    """Members name-0, name-1, …; all of them are needed unless min_members says otherwise."""
+    wanted = pods if min_members is None else min_members
+    return [
+        make_pod(f"{name}-{k}", group=name, min_members=wanted, gpus=gpus, **more)
+        for k in range(first, first + pods)
+    ]
+
+
+def with_annotations(pods: list[Pod], annotations: Mapping[str, str]) -> list[Pod]:
+    return [
+        replace(
+            p, metadata=replace(p.metadata, annotations={**(p.metadata.annotations or {}), **annotations})
+        )
+        for p in pods
+    ]

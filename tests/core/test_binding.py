@@ -1,0 +1,283 @@
+"""After the plan: every kind of answer to a bind, half-bound gangs, restarts, evictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.pod_group import ATTEMPT_KEY, COSCHEDULING_LABEL, GANG_KEY, RANK_KEY
+from gangsched.sim.objects import STRANGER, inventory, make_pod, make_pod_group
+from tests.core.scenario import Cluster, cluster, gang, with_annotations
+
+
+def answers(c: Cluster, **by_pod: str) -> Callable[[ef.BindPod], str]:
+    """Pods named here (a_1 for a-1) are answered so, once; everybody else is bound."""
+    left = {name.replace("_", "-"): said for name, said in by_pod.items()}
+    return lambda bind: left.pop(bind.name, "ok")
+
+
+def test_one_write_carries_node_devices_gang_rank_and_attempt() -> None:
+    c = cluster().submit(gang("a", pods=3, gpus=8)).run()
+    binds = c.all(ef.BindPod)
+    assert [bind.annotations[RANK_KEY] for bind in binds] == ["0", "1", "2"]
+    assert {bind.annotations[GANG_KEY] for bind in binds} == {"d/a"}
+    assert {bind.annotations[ATTEMPT_KEY] for bind in binds} == {"1"}
+    assert all(bind.uid == c.pod(bind.name).metadata.uid for bind in binds)
+    assert len(c.effects) == 4  # three Bindings and one event: nothing else is written
+
+
+@pytest.mark.parametrize("code", ["403", "422", "404"])
+def test_a_refused_bind_with_nothing_bound_goes_to_backoff(code: str) -> None:
+    c = cluster(nodes=1)
+    c.answer = answers(c, a=code)
+    c.submit(make_pod("a")).run()
+    assert c.scheduler.statistics()["reservations"] == 0
+    if code == "404":
+        assert c.state("a") in ("gathering", "backoff")
+        return
+    assert c.state("a") == "backoff"
+    assert f"{code} no" in c.said("a")
+    assert ("verb create on pods/binding" in c.said("a")) == (code == "403")
+    assert c.wait(1.5).pod("a").spec.node_name
+
+
+def test_a_failed_member_is_planned_anew_first_in_line() -> None:
+    c = cluster(nodes=2)
+    c.answer = answers(c, a_1="422")
+    c.submit(gang("a", pods=2, gpus=8)).run()
+    assert c.placed("a", on=2)
+    assert "GangAborted" in c.reasons()
+    assert not c.all(ef.EvictPod)
+    c.five_more_turns_change_nothing()
+
+
+def test_by_policy_a_half_bound_gang_is_unwound_at_once() -> None:
+    c = cluster(nodes=2, settings=Settings(on_partial_bind="unwind"))
+    c.answer = answers(c, a_1="422")
+    c.submit(gang("a", pods=2, gpus=8)).run()
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
+    assert c.scheduler.statistics()["reservations"] == 0
+
+
+def test_the_gangs_own_policy_wins() -> None:
+    c = cluster(nodes=2)
+    c.answer = answers(c, a_1="422")
+    c.submit(with_annotations(gang("a", pods=2, gpus=8), {"gangsched.io/on-partial-bind": "unwind"})).run()
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
+
+
+def test_without_the_right_to_evict_unwinding_gives_way_to_completing() -> None:
+    c = cluster(nodes=2, settings=Settings(on_partial_bind="unwind", allow_eviction=False))
+    c.answer = answers(c, a_1="422")
+    c.submit(gang("a", pods=2, gpus=8)).run().wait(5.0)
+    assert not c.all(ef.EvictPod)
+    assert c.placed("a")
+
+
+def test_what_is_not_sent_yet_is_taken_back_when_one_fails() -> None:
+    c = cluster(nodes=4)
+    c.answer = lambda bind: "422" if bind.name == "a-0" else "hold"
+    c.submit(gang("a", pods=4, gpus=8)).run()
+    assert len(c.all(ef.CancelBinds)) == 1
+    c.tell(*(ev.BindCancelled(bind.uid, bind.attempt) for bind in c.held_binds))
+    assert c.state("a") == "backoff"
+    assert c.scheduler.statistics()["reservations"] == 0
+
+
+@pytest.mark.parametrize("truth", ["bound", "unbound", "gone", "elsewhere", "leaving"])
+def test_an_unknown_bind_is_decided_by_a_read(truth: str) -> None:
+    c = cluster(nodes=2)
+    c.answer = lambda bind: "unknown"
+    c.submit(gang("a", pods=1, gpus=8)).run()
+    assert [e.uid for e in c.all(ef.GetPod)] == [c.pod("a-0").metadata.uid]
+    assert c.scheduler.statistics()["reservations"] == 1
+    c.wait(3600.0)
+    assert c.scheduler.statistics()["reservations"] == 1, "a promise never expires"
+    bind, pod = c.held_binds[0], c.pod("a-0")
+    c.answer = lambda bind: "ok"
+    if truth == "bound":
+        c.tell(ev.PodRead(bind.uid, c.commit(bind)))
+    elif truth == "elsewhere":
+        other = "n1" if bind.node == "n0" else "n0"
+        c.tell(ev.PodRead(bind.uid, c.store(pod, spec=replace(pod.spec, node_name=other))))
+    elif truth == "unbound":
+        c.tell(ev.PodRead(bind.uid, pod))
+        c.wait(0.2)
+    elif truth == "leaving":
+        c.leave("a-0").tell(ev.PodRead(bind.uid, c.pod("a-0")))
+    else:
+        c.tell(ev.PodRead(bind.uid, None)).delete("a-0")
+    assert c.scheduler.statistics()["reservations"] == 0
+    sent = c.all(ef.BindPod)
+    assert len(sent) == (2 if truth == "unbound" else 1)
+    assert all(one == bind for one in sent), "a repetition is the same bind"
+    if truth in ("bound", "unbound", "elsewhere"):
+        assert c.state("a") == "bound"
+
+
+def test_an_answer_that_overtakes_the_watch_is_not_taken_back_by_it() -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "hold"
+    c.submit(gang("a", pods=1, gpus=8)).run()
+    bind, before = c.held_binds[0], c.store(c.pod("a-0"))
+    bound = c.commit(bind)
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(before))
+    c.five_more_turns_change_nothing()
+    c.tell(ev.PodUpdated(bound)).submit(make_pod("b", gpus=1)).run()
+    assert not c.pod("b").spec.node_name
+
+
+def test_doubled_and_late_answers_change_nothing() -> None:
+    c = cluster(nodes=1).submit(gang("a", pods=2)).run()
+    bind = c.all(ef.BindPod)[0]
+    c.clear().tell(
+        ev.BindSucceeded(bind.uid, bind.attempt),
+        ev.BindUnknown(bind.uid, bind.attempt, "late"),
+        ev.BindFailed(bind.uid, bind.attempt, 409, "Conflict", "late"),
+        ev.PodRead(bind.uid, None),
+        ev.BindCancelled(bind.uid, bind.attempt),
+    )
+    assert not c.effects
+    assert c.state("a") == "bound"
+
+
+@pytest.mark.parametrize("what", ["deleted", "cordoned", "shrunk", "device"])
+def test_a_promise_that_breaks_while_binding_is_not_sent_again(what: str) -> None:
+    c = cluster(nodes=2)
+    c.answer = lambda bind: "unknown" if bind.name == "a-1" else "ok"
+    c.submit(gang("a", pods=2, gpus=8)).run()
+    bind = c.held_binds[0]
+    node = c.nodes[bind.node]
+    if what == "deleted":
+        c.drop_node(bind.node)
+    elif what == "cordoned":
+        c.node(replace(node, spec=replace(node.spec, unschedulable=True)))
+    elif what == "shrunk":
+        c.node(
+            replace(node, status=replace(node.status, allocatable={"cpu": 64, "memory": "1Gi", "pods": 9}))
+        )
+    else:
+        bad = inventory(bind.node, 8, unhealthy=range(8))
+        c.node(replace(node, metadata=replace(node.metadata, annotations={INVENTORY_KEY: bad})))
+    assert len(c.all(ef.CancelBinds)) == 1
+    c.answer = lambda bind: "ok"
+    c.tell(ev.PodRead(bind.uid, c.pod("a-1"))).wait(1.0)
+    assert [one.name for one in c.all(ef.BindPod)].count("a-1") == 1
+    assert c.scheduler.statistics()["reservations"] == 0
+    c.wait(20.0)
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"], "nowhere to go: given back within the limit"
+
+
+def half_bound(c: Cluster) -> Cluster:
+    """Killed after one of two members was bound."""
+    c.answer = lambda bind: "ok" if bind.name == "a-0" else "hold"
+    c.submit(gang("a", pods=2, gpus=8)).run()
+    c.answer = lambda bind: "ok"
+    return c
+
+
+def test_after_a_restart_a_half_bound_gang_is_completed_ahead_of_everybody() -> None:
+    c = half_bound(cluster(nodes=2)).submit(gang("rich", pods=1, gpus=8, priority=1000))
+    c.restart().run()
+    assert c.placed("a")
+    assert c.untouched("rich")
+
+
+def test_after_a_restart_a_gang_that_cannot_be_completed_is_given_back_in_time() -> None:
+    c = half_bound(cluster(nodes=2))
+    free = ({"n0", "n1"} - {c.pod("a-0").spec.node_name}).pop()
+    taken = make_pod("other", gpus=8, scheduler=STRANGER)
+    c.submit(replace(taken, spec=replace(taken.spec, node_name=free))).restart().run()
+    assert not c.all(ef.EvictPod)
+    c.wait(c.settings.settle_s)
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
+    assert c.scheduler.statistics()["partial_gangs"] == 0
+
+
+def test_an_object_that_is_found_late_after_a_restart_still_finds_the_gang_half_bound() -> None:
+    c = cluster(nodes=1)
+    mark = {COSCHEDULING_LABEL: "a"}
+    bound = make_pod("a-0", gpus=8, labels=mark)
+    c.submit(replace(bound, spec=replace(bound.spec, node_name="n0")), make_pod("a-1", gpus=8, labels=mark))
+    c.restart().object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
+    c.wait(c.settings.settle_s + 5.0)
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
+
+
+def test_a_refused_eviction_is_asked_again() -> None:
+    c = cluster(nodes=2, settings=Settings(on_partial_bind="unwind"))
+    c.evictions = "429"
+    c.answer = answers(c, a_1="422")
+    c.submit(gang("a", pods=2, gpus=8)).run().wait(5.0)
+    assert len(c.all(ef.EvictPod)) > 1
+    assert c.state("a") == "unwinding"
+    c.evictions = "ok"
+    c.wait(4.0)
+    assert c.state("a") == "gathering"
+    c.submit(gang("a", pods=1, min_members=2, gpus=8, first=5)).run().wait(5.0)
+    assert c.placed("a")
+
+
+@pytest.mark.parametrize("state", ["gathering", "unschedulable", "binding", "bound"])
+def test_a_member_deleted_in_any_state_leaves_nothing_behind(state: str) -> None:
+    c = cluster(nodes=2)
+    if state == "binding":
+        c.answer = lambda bind: "hold"
+    n = {"gathering": 1, "unschedulable": 3, "binding": 2, "bound": 2}[state]
+    c.submit(gang("a", pods=n, gpus=8, min_members=2 if state == "gathering" else n)).run()
+    assert c.state("a") == state
+    for k in range(n):
+        c.delete(f"a-{k}").run()
+    statistics = c.scheduler.statistics()
+    assert statistics["pods"] == statistics["reservations"] == 0
+    assert not c.scheduler.world.groups
+    c.answer = lambda bind: "ok"
+    assert c.submit(gang("b", pods=2, gpus=8)).run().placed("b")
+
+
+def test_a_pod_relabelled_while_its_bind_is_on_the_way_keeps_its_room() -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "unknown"
+    c.submit(gang("a", pods=1, gpus=8)).run()
+    pod = c.pod("a-0")
+    c.update(pod, metadata=replace(pod.metadata, labels={**(pod.metadata.labels or {}), "x": "y"}))
+    c.submit(gang("b", pods=1, gpus=1)).run()
+    assert c.untouched("b")
+
+
+def test_a_pod_recreated_under_its_name_starts_anew() -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "hold"
+    c.submit(gang("a", pods=1, gpus=8)).run()
+    old = c.held_binds[0]
+    c.delete("a-0").submit(make_pod("a-0", uid="new", group="a", min_members=1, gpus=8))
+    c.answer = lambda bind: "ok"
+    c.tell(ev.BindSucceeded(old.uid, old.attempt)).run()
+    assert [bind.uid for bind in c.all(ef.BindPod)] == [old.uid, "new"]
+
+
+def test_a_deleted_object_does_not_make_a_half_bound_gang_whole() -> None:
+    c = cluster(nodes=2).object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
+    c.answer = lambda bind: "ok" if bind.name == "a-0" else "hold"
+    mark = {COSCHEDULING_LABEL: "a"}
+    c.submit(make_pod("a-0", gpus=8, labels=mark), make_pod("a-1", gpus=8, labels=mark)).run()
+    c.drop_object("coscheduling", "a")
+    bind = c.held_binds[0]
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no"))
+    c.wait(c.settings.settle_s + 5.0)
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
+
+
+def test_a_bind_that_is_always_refused_is_not_hammered() -> None:
+    c = cluster(nodes=2)
+    c.answer = lambda bind: "403" if bind.name == "a-1" else "ok"
+    c.submit(gang("a", pods=2, gpus=8)).run().wait(14.0)
+    assert len(c.all(ef.BindPod)) < 10
+    c.wait(16.0)
+    assert "a-0" in [e.name for e in c.all(ef.EvictPod)]
