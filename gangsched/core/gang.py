@@ -84,21 +84,19 @@ class GangTable:
     def recover(self, group: Group) -> None:
         """A group found half bound is completed first or unwound, by policy: after a restart, mostly.
 
-        A gang that was whole and lost a member looks the same but for time: its pending members were
-        created after the last bind, those of a half-bound gang existed before it. Both times are the API
-        server's own, to the second; a tie counts as half bound.
+        A gang that was whole and lost members looks the same but for time: its pending members were created
+        after the last bind. A pending member that existed before it was left out of a gang that never was
+        whole, however many of the others are gone by now: their eviction may have been under way. Both times
+        are the API server's own, to the second; a tie counts as half bound.
         """
         bound_at = [t for info in group.in_state(MemberState.BOUND) if (t := _bound_at(info.pod))]
         last = max(bound_at, default=None)
-        n_then = group.n_bound
         for info in group.in_state(MemberState.PENDING):
             created = info.pod.metadata.creation_timestamp
             if last is None or created is None or created <= last:
-                n_then += 1
-        if n_then < group.start_count:
-            group.satisfied = True
-        else:
-            self._binder.half_bound(group)
+                self._binder.half_bound(group)
+                return
+        group.satisfied = True
 
     def _look_waiting(self, group: Group) -> None:
         if group.problem or group.definition is None or not group.is_complete:
@@ -114,8 +112,8 @@ class GangTable:
             if group.state is not GroupState.UNSCHEDULABLE or group.message != group.problem:
                 group.rejected_by = (("GangScheduling", None),)
                 queue.reject(group, now_s)
-                self._reporter.rejected(group, group.problem)
-                group.message = group.problem
+            self._reporter.rejected(group, group.problem)  # also to members that have come since
+            group.message = group.problem
             return
         if group.recovering and not group.n_pending:
             return
