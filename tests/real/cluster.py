@@ -104,13 +104,14 @@ class Cluster:
         if members is None:
             self.group_object(name, n, dialect, group_spec, annotations)
         labels, own = words(dialect, name, n)
+        if dialect == "core":
+            spec["schedulingGroup"] = {"podGroupName": name}
         for k in range(pods) if members is None else members:
             self.pod(
                 f"{name}-{k}",
                 gpus=gpus,
                 labels=labels,
                 annotations={**own, **(annotations or {})},
-                **({"schedulingGroup": {"podGroupName": name}} if dialect == "core" else {}),
                 **spec,
             )
 

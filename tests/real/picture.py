@@ -6,8 +6,10 @@ shows, and the checkers. Not here: making anything happen (cluster.py).
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import socket
 import ssl
 import threading
 import time
@@ -48,6 +50,7 @@ class Picture:
         """By name; the tests use one namespace."""
         self.sights: list[Sight] = []
         self.trouble = ""
+        self._connection: http.client.HTTPSConnection | None = None
 
     def start(self) -> None:
         listed = self._plane.request("GET", "/api/v1/namespaces/default/pods")
@@ -58,6 +61,10 @@ class Picture:
     def stop(self) -> None:
         self._stop.set()
         if self._thread.ident is not None:
+            connection = self._connection
+            if connection is not None and connection.sock is not None:
+                with contextlib.suppress(OSError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)
             self._thread.join(5)
 
     def until(self, seen: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S) -> None:
@@ -79,12 +86,14 @@ class Picture:
             while not self._stop.is_set():
                 self._watch()
         except Exception as error:
+            if self._stop.is_set():
+                return
             self.trouble = f"the independent watch ended: {error!r}"
 
     def _watch(self) -> None:
         where = urlsplit(self._plane.base_url)
         context = ssl.create_default_context(cafile=str(self._plane.ca_file))
-        connection = http.client.HTTPSConnection(where.netloc, timeout=3, context=context)
+        self._connection = connection = http.client.HTTPSConnection(where.netloc, timeout=3, context=context)
         path = f"/api/v1/namespaces/default/pods?watch=1&timeoutSeconds=2&resourceVersion={self._version}"
         try:
             headers = {"Authorization": f"Bearer {self._plane.token}"}

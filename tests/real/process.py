@@ -86,23 +86,22 @@ class Scheduler(Daemon):
 
 
 class BindingGate:
-    """A proxy before the API server that lets some Bindings through and holds the rest, until it opens."""
+    """Which Bindings and evictions a proxy before the API server lets through; the others it holds."""
 
-    def __init__(self, port: int, lets_through: Callable[[str, int], bool]) -> None:
+    def __init__(self, lets_through: Callable[[str, int], bool]) -> None:
         self._lets_through = lets_through
-        self._open = False
         self.passed: list[str] = []
         self.held: list[str] = []
         self.evictions: list[str] = []
-        self.port = port
+        self.port = 0
 
     def holds(self, request: str) -> bool:
         """The proxy's rule: asked for each request, in the order of their coming."""
         if request.endswith("/eviction"):
             self.evictions.append(request)
-            return not self._open and not self._lets_through("eviction", len(self.evictions))
+            return not self._lets_through("eviction", len(self.evictions))
         match = _BIND.match(request)
-        if match is None or self._open:
+        if match is None:
             return False
         name = match[1]
         if self._lets_through(name, len(self.passed)):
@@ -111,25 +110,26 @@ class BindingGate:
         self.held.append(name)
         return True
 
-    def open(self) -> None:
-        """Hold nothing more; what is held stays unanswered."""
-        self._open = True
-
 
 @contextmanager
 def binding_gate(
-    plane: ControlPlane, directory: Path, lets_through: Callable[[str, int], bool]
+    plane: ControlPlane, directory: Path, lets_through: Callable[[str, int], bool], *, delay_s: float = 0.0
 ) -> Iterator[tuple[BindingGate, Path]]:
-    """The gate, and a kubeconfig that leads through it. `lets_through(pod name, how many have passed)`."""
+    """The gate, and a kubeconfig that leads through it.
+
+    `lets_through` is given the pod's name and how many have passed; for an eviction, "eviction" and how many
+    have come with it.
+    """
     server_ssl, certificate = self_signed(directory)
     upstream_ssl = ssl.create_default_context(cafile=str(plane.ca_file))
-    gate = BindingGate(0, lets_through)
+    gate = BindingGate(lets_through)
     listening, done = threading.Event(), threading.Event()
 
     async def serve() -> None:
         proxy = Proxy("127.0.0.1", plane.port, server_ssl=server_ssl, upstream_ssl=upstream_ssl)
         # An empty answer is none: the request goes no further and its sender waits.
         proxy.rule(Rule(gate.holds, times=sys.maxsize, answer=b""))
+        proxy.delay_s = delay_s
         async with proxy:
             gate.port = proxy.port
             listening.set()

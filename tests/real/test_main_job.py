@@ -11,13 +11,12 @@ from tests.real.cluster import (
     COSCHEDULING_GROUPS,
     CRD,
     DIALECTS,
-    GPU,
     MERGE,
     PODS,
     Cluster,
     together,
 )
-from tests.real.picture import annotation, condition_of, ids_of, node_of, reason_of
+from tests.real.picture import GPU, annotation, condition_of, ids_of, node_of, reason_of
 
 pytestmark = pytest.mark.real
 

@@ -1,0 +1,64 @@
+"""What is shipped as YAML is taken by a real server, strictly, and does what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gangsched.controlplane.processes import KubectlFailed
+from gangsched.errors import ApiError
+from tests.real.cluster import CRD, PODS, REPO, Cluster
+from tests.real.picture import GPU
+
+pytestmark = pytest.mark.real
+
+SAMPLES = sorted((REPO / "config" / "samples").glob("*.yaml"))
+
+
+@pytest.fixture
+def applied(cluster: Cluster, sample: Path) -> Iterator[list[dict[str, Any]]]:
+    cluster.plane.kubectl("apply", "--validate=strict", "-f", str(sample))
+    yield list(yaml.safe_load_all(sample.read_text()))
+    cluster.plane.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", str(sample))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_sample_is_accepted_and_bound(cluster: Cluster, applied: list[dict[str, Any]]) -> None:
+    cluster.nodes(5)
+    cluster.schedule()
+    names = [document["metadata"]["name"] for document in applied if document["kind"] == "Pod"]
+    for job in (document for document in applied if document["kind"] == "Job"):
+        # As the Job's controller would, which nobody runs here.
+        for k in range(job["spec"]["completions"]):
+            names.append(f"{job['metadata']['name']}-{k}")
+            template = job["spec"]["template"]
+            metadata = {**template["metadata"], "name": names[-1]}
+            cluster.plane.request("POST", PODS, {"metadata": metadata, "spec": template["spec"]})
+    assert names
+    cluster.whole(*names)
+
+
+def test_crd_is_accepted_and_refuses_what_makes_no_sense(cluster: Cluster) -> None:
+    read = yaml.safe_load(cluster.plane.kubectl("get", "-f", str(CRD), "-o", "yaml"))
+    conditions = {c["type"]: c["status"] for c in read["status"]["conditions"]}
+    assert conditions["Established"] == "True"
+    assert conditions.get("NonStructuralSchema", "False") == "False"
+    assert conditions.get("KubernetesAPIApprovalPolicyConformant", "True") == "True"
+    for wrong in ({"minMember": 0}, {"minMember": 1, "minResources": {GPU: "eight"}}, {"minMember": "two"}):
+        with pytest.raises(ApiError, match="is invalid"):
+            cluster.group_object("wrong", 1, "coscheduling", wrong)
+    cluster.group_object("right", 2, "coscheduling", {"minResources": {GPU: 16, "memory": "1Gi"}})
+    assert "MINMEMBER" in cluster.plane.kubectl("get", "podgroups.scheduling.x-k8s.io")
+
+
+def test_everything_in_deploy_is_accepted(cluster: Cluster) -> None:
+    cluster.plane.kubectl("apply", "--validate=strict", "-k", str(REPO / "deploy"))
+    may = "auth", "can-i", "--as=system:serviceaccount:gangsched-system:gangsched"
+    assert "yes" in cluster.plane.kubectl(*may, "create", "pods", "--subresource=binding")
+    for verb, what in (("patch", "nodes"), ("get", "secrets"), ("update", "pods"), ("create", "configmaps")):
+        with pytest.raises(KubectlFailed, match=f"can-i.*{verb} {what}"):
+            cluster.plane.kubectl(*may, verb, what)
