@@ -116,13 +116,14 @@ def test_gang_that_cannot_be_completed_is_given_back(cluster: Cluster, n_binds: 
 
 
 def test_sigterm_while_binding_ends_in_order(cluster: Cluster) -> None:
-    cluster.nodes(4, gpus=8)
-    with binding_gate(cluster.plane, cluster.directory, lambda *_: True, delay_s=0.3) as (gate, kubeconfig):
+    cluster.nodes(4)
+    with binding_gate(cluster.plane, cluster.directory, lambda *_: True, delay_s=0.4) as (gate, kubeconfig):
         scheduler = cluster.schedule(kubeconfig=kubeconfig)
-        cluster.gang("a", pods=32, gpus=1)
+        cluster.gang("a", pods=64, gpus=0)
         cluster.picture.until(lambda: gate.passed, "a bind is on its way")
         scheduler.stop_cleanly()
         assert "everything_answered=True" in scheduler.said
         assert len(gate.passed) == cluster.n_bound("a") > 0, "each bind that was sent was waited for"
     cluster.schedule()
-    cluster.whole("a")
+    cluster.pod("other")
+    cluster.whole("a", "other")
