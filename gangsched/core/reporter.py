@@ -36,7 +36,8 @@ class Reporter:
         """The group cannot start now: every unbound member says so, one event tells it."""
         message = clean(message)
         for info in group.members.values():
-            if info.state in (MemberState.PENDING, MemberState.GATED, MemberState.ASSUMED):
+            # A gated member says so itself (SchedulingGated, from the API server), and that stays true.
+            if info.state in (MemberState.PENDING, MemberState.ASSUMED):
                 self._condition(info, UNSCHEDULABLE, message)
         if group.said != message:
             group.said = message

@@ -1,8 +1,8 @@
 """Scheduler: the core's face. handle, advance and schedule_next answer with effects.
 
 Synchronous and deterministic: the same calls with the same arguments give the same effects. Called by
-app.py live and by sim/ in virtual time. Rooms behind it: membership (who), gang (the table), attempts (a
-turn), binding (after the plan), reporter (words); they share one World.
+app.py live and by sim/ in virtual time. Rooms behind it: membership (who), numbers (how many), gang (the
+table), attempts (a turn), binding (after the plan), reporter (words); they share one World.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from gangsched.core.binding import Binder
 from gangsched.core.gang import GangTable
 from gangsched.core.group import Group, GroupState, MemberState
 from gangsched.core.membership import Membership
+from gangsched.core.numbers import Numbers
 from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import Profile
 from gangsched.core.validate import find_broken
@@ -47,7 +48,8 @@ class Scheduler:
         """With `leading` False it follows everything and decides nothing until LeadershipGained."""
         self.world = World(profiles, settings, node_capacity=node_capacity)
         self.reporter = Reporter(self.world)
-        self.membership = Membership(self.world, self.reporter)
+        self.numbers = Numbers(self.world)
+        self.membership = Membership(self.world, self.reporter, self.numbers)
         self.binder = Binder(self.world, self.reporter)
         self.attempts = Attempts(self.world, self.reporter, self.binder)
         self.table = GangTable(self.world, self.reporter, self.binder, self.attempts)
@@ -59,9 +61,9 @@ class Scheduler:
             ev.NodeAdded: lambda e: self._put_node(e.node),
             ev.NodeUpdated: lambda e: self._put_node(e.node),
             ev.NodeDeleted: lambda e: self._remove_node(e.node),
-            ev.PodGroupAdded: self.membership.put_object,
-            ev.PodGroupUpdated: self.membership.put_object,
-            ev.PodGroupDeleted: self.membership.remove_object,
+            ev.PodGroupAdded: self.numbers.put_object,
+            ev.PodGroupUpdated: self.numbers.put_object,
+            ev.PodGroupDeleted: self.numbers.remove_object,
             ev.ObjectRefused: self._refused,
             ev.KindSynced: lambda e: self._synced(e.kind),
             ev.KindMissing: lambda e: self._synced(e.kind),
@@ -216,7 +218,7 @@ class Scheduler:
         if event.kind == "PodGroup":
             for dialect in ("core", "coscheduling"):
                 key = GroupKey(dialect, event.namespace, event.name)
-                self.membership.refuse_object(key, event.uid, f"PodGroup {key}: {event.message}")
+                self.numbers.refuse_object(key, event.uid, f"PodGroup {key}: {event.message}")
         if event.kind != "Pod" or event.scheduler_name in self.world.profiles:
             self.reporter.refused(event.kind, event.namespace, event.name, event.uid, event.message)
 
@@ -250,7 +252,7 @@ class Scheduler:
             while world.touched:
                 touched, world.touched = world.touched, {}
                 for group in touched.values():
-                    self.membership.resolve(group)
+                    self.numbers.resolve(group)
                     self.table.look(group)
             world.flush_changes()
             for uid, node_name, device_id in world.cache.clashes:

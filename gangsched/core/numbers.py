@@ -1,0 +1,202 @@
+"""Numbers: what a group asks for, worked out from its object, its members, and members that are not ours.
+
+Held here: PodGroup objects as read, and who else names a group of ours. A mistake becomes the group's
+`problem` and is told to its members; it never raises. Called by core.membership and core.scheduler.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gangsched.core.group import Group, GroupState
+from gangsched.core.world import World
+from gangsched.errors import ParseError
+from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import (
+    GROUPS_KEY,
+    LIGHTWEIGHT,
+    LIGHTWEIGHT_MIN,
+    MIN_MEMBERS_KEY,
+    PARTIAL_BIND_KEY,
+    POD,
+    TIMEOUT_KEY,
+    TOTAL_MEMBERS_KEY,
+    GroupKey,
+    PodGroup,
+    group_from_object,
+    group_from_pod,
+    group_key,
+    needs_object,
+)
+
+_STATED_KEYS = (MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, TIMEOUT_KEY, GROUPS_KEY, PARTIAL_BIND_KEY)
+
+
+class Numbers:
+    """Applies PodGroup objects and strangers to the world's groups, and resolves a group's numbers."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._objects: dict[GroupKey, PodGroup | str] = {}
+        """PodGroup objects as read, or what is wrong with one."""
+        self._strangers: dict[GroupKey, Counter[str]] = {}
+        """Members that name another scheduler, by its name."""
+        self._stranger_of: dict[str, tuple[GroupKey, str]] = {}
+
+    def put_object(self, event: PodGroupAdded | PodGroupUpdated) -> None:
+        """A PodGroup object as it is now."""
+        meta = event.item.metadata
+        key = GroupKey(event.dialect, meta.namespace, meta.name)
+        read: PodGroup | str
+        try:
+            read = group_from_object(event.dialect, event.api_version, event.item)
+        except ParseError as error:
+            read = f"PodGroup {meta.namespace}/{meta.name}: {error}"
+        known = self._objects.get(key)
+        self._objects[key] = read
+        group = self._world.groups.get(key)
+        if group is not None and not _same_numbers(known, read):
+            self._world.touch(group)
+        elif group is not None and isinstance(read, PodGroup):
+            group.definition = read
+
+    def remove_object(self, event: PodGroupDeleted) -> None:
+        """The object is gone; a group that was never whole gathers again."""
+        meta = event.item.metadata
+        key = GroupKey(event.dialect, meta.namespace, meta.name)
+        self._objects.pop(key, None)
+        if key in self._world.groups:
+            self._world.touch(self._world.groups[key])
+
+    def refuse_object(self, key: GroupKey, uid: str, message: str) -> None:
+        """The object does not parse at all; what was known of it before stands no longer.
+
+        Known under another UID it is another dialect's object of the same name, and none of this.
+        """
+        known = self._objects.get(key)
+        if isinstance(known, PodGroup) and known.uid != uid:
+            return
+        self._objects[key] = message
+        if key in self._world.groups:
+            self._world.touch(self._world.groups[key])
+
+    def resolve(self, group: Group) -> None:
+        """Works out the group's numbers, or what is wrong with them, from its members and its object."""
+        group.definition, group.problem = self._numbers(group)
+        before = group.priority
+        info = group.first()
+        if info is not None:
+            group.priority = info.pod.spec.priority or 0
+        if group.definition is not None and group.definition.priority is not None:
+            group.priority = group.definition.priority
+        if group.priority != before and group.active_token:
+            self._world.queue.activate(group)  # in line already: its place is another by now
+        strangers = self._strangers.get(group.key)
+        if strangers and not group.problem and not group.satisfied:
+            said = ", ".join(sorted({*strangers, group.scheduler_name}))
+            group.problem = (
+                f"gang {group.key}: members name different schedulers ({said}); "
+                "a gang can only start whole if one scheduler places all of it"
+            )
+
+    def _numbers(self, group: Group) -> tuple[PodGroup | None, str]:
+        if group.own_problem:
+            return None, group.own_problem
+        if len(group.stated) > 1 and not group.satisfied:
+            return group.definition, _disagreement(group)
+        if needs_object(group.key):
+            known = self._objects.get(group.key)
+            if known is None and (group.n_bound or group.state is GroupState.BINDING):
+                return group.definition, ""  # what it was started with stands until it has ended
+            return (None, known) if isinstance(known, str) else (known, "")
+        info = group.first()
+        if info is None:
+            return group.definition, ""
+        try:
+            return group_from_pod(group.key, info.pod), ""
+        except ParseError as error:
+            return None, f"gang {group.key}: {error}" if group.is_gang else str(error)
+
+    def note_stranger(self, pod: Pod) -> None:
+        """A pod of another scheduler; counts if it names a group."""
+        uid = pod.metadata.uid
+        if uid in self._stranger_of:
+            return
+        try:
+            key = group_key(pod)
+        except ParseError:
+            return
+        if key.dialect != POD and not pod.is_terminal:
+            self._stranger_of[uid] = (key, pod.spec.scheduler_name)
+            self._strangers.setdefault(key, Counter())[pod.spec.scheduler_name] += 1
+            if key in self._world.groups:
+                self._world.touch(self._world.groups[key])
+
+    def forget_stranger(self, uid: str) -> None:
+        """That pod is gone."""
+        known = self._stranger_of.pop(uid, None)
+        if known is not None:
+            key, name = known
+            names = self._strangers[key]
+            names[name] -= 1
+            if names[name] <= 0:
+                del names[name]
+            if not names:
+                del self._strangers[key]
+            if key in self._world.groups:
+                self._world.touch(self._world.groups[key])
+
+
+def stated_raw(pod: Pod) -> tuple[str | None, ...]:
+    """The lightweight label, then _STATED_KEYS in order; as long for a pod without any annotation."""
+    labels = pod.metadata.labels
+    get = (pod.metadata.annotations or {}).get
+    return (labels.get(LIGHTWEIGHT_MIN) if labels else None, *[get(key) for key in _STATED_KEYS])
+
+
+def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
+    """What a member says of its group, as written, in the order of _stated_names."""
+    spec = pod.spec
+    if needs_object(key) or key.dialect == POD:
+        return (spec.scheduler_name, spec.priority or 0)
+    raw = stated_raw(pod)
+    numbers = raw[:1] if key.dialect == LIGHTWEIGHT else raw[1:]
+    return (spec.scheduler_name, spec.priority or 0, *numbers)
+
+
+def _stated_names(key: GroupKey) -> tuple[str, ...]:
+    common = ("spec.schedulerName", "spec.priority")
+    if needs_object(key) or key.dialect == POD:
+        return common
+    return (*common, LIGHTWEIGHT_MIN) if key.dialect == LIGHTWEIGHT else (*common, *_STATED_KEYS)
+
+
+def _disagreement(group: Group) -> str:
+    for i, name in enumerate(_stated_names(group.key)):
+        by_value: dict[object, str] = {}
+        for info in group.members.values():
+            by_value.setdefault(stated_by(group.key, info.pod)[i], info.pod.metadata.name)
+        if len(by_value) > 1:
+            said = ", ".join(f"{value!r} ({pod})" for value, pod in list(by_value.items())[:4])
+            return f"gang {group.key}: members disagree on {name}: {said}; give all the same"
+    return f"gang {group.key}: members disagree on the group's numbers"
+
+
+def _same_numbers(known: PodGroup | str | None, read: PodGroup | str) -> bool:
+    if not isinstance(known, PodGroup) or not isinstance(read, PodGroup):
+        return known == read
+
+    def numbers(group: PodGroup) -> tuple[object, ...]:
+        return (
+            group.min_count,
+            group.total_count,
+            group.schedule_timeout_s,
+            dict(group.min_resources),
+            group.start_together,
+            group.on_partial_bind,
+            group.priority,
+            group.uid,
+        )
+
+    return numbers(known) == numbers(read)
