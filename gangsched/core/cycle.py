@@ -81,7 +81,7 @@ def run_cycle(
     """
     placements: list[Placement] = []
     trial = Trial(view)
-    if nominated:
+    if nominated and demands:
         _reserve_nominated(trial, min(demand.group.priority for demand in demands), nominated)
     for demand in demands:
         placed = _place_group(demand, trial, topology_key)

@@ -159,7 +159,10 @@ class SimApi:
         def arrive() -> None:
             refusal = _REFUSALS.get(fate)
             if refusal is not None:
-                self._on_the_way.pop(ticket, None)
+                # Nor does an earlier one of this pod come late: a refusal that says nothing about what went
+                # before is harmless only behind the fence that `late_after_crash` misses too.
+                left = {t: b for t, b in self._on_the_way.items() if b.uid != bind.uid}
+                self._on_the_way = left
             code, message = refusal or self._reach(ticket)
             if session != self._session:
                 return

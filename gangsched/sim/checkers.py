@@ -49,13 +49,14 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
         for claim in others:
             if both := ids & claim.ids.get(resource, frozenset()):
                 yield f"1: {bind.name} is given {sorted(both)} on {bind.node}, held by {claim.uid}"
+    if is_repetition and ALLOCATED_KEY not in bind.annotations:
+        return
     healthy = healthy_ids(node)
     if healthy is None:
         if any(resource.count("/") for resource in mine.requests):
             yield f"10: {bind.name} goes to {bind.node}, whose inventory does not parse"
         return
-    if not (is_repetition and ALLOCATED_KEY not in bind.annotations):
-        yield from _ids_match(bind, pod, healthy)
+    yield from _ids_match(bind, pod, healthy)
 
 
 def _ids_match(bind: ef.BindPod, pod: Pod, healthy: dict[str, frozenset[str]]) -> Iterator[str]:

@@ -104,6 +104,8 @@ class Simulation:
             self.timeline.advance_to(max(soonest, self.timeline.now_s))
             self._turn()
         self.timeline.advance_to(until_s)
+        if self.calm_since_s:
+            self._judge(self._too_long_half_bound())
 
     def settle(self) -> None:
         """Faults stop, the cluster is mended; runs until nothing moves any more. Raises: Broken."""

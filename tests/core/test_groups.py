@@ -209,3 +209,13 @@ def test_a_forged_device_annotation_is_told_and_its_devices_are_not_given_again(
     forged = make_pod("forged", gpus=4, scheduler=STRANGER, annotations={ALLOCATED_KEY: mine})
     c.submit(replace(forged, spec=replace(forged.spec, node_name="n0")))
     assert "DeviceMismatch" in c.reasons()
+
+
+def test_a_waiting_gang_is_looked_at_again_beside_a_nominated_pod() -> None:
+    pods = with_annotations(gang("a", pods=2, min_members=1), {"gangsched.io/groups": '["a","b"]'})
+    c = cluster().submit(pods).run()
+    other = make_pod("other", scheduler=STRANGER)
+    c.submit(replace(other, status=replace(other.status, nominated_node_name="n3")))
+    c.leave("a-1").run()
+    assert c.state("a") == "waiting"
+    assert c.scheduler.statistics()["reservations"] == 1
