@@ -12,7 +12,7 @@ from __future__ import annotations
 from gangsched.core.group import BindState, Group, GroupState, MemberState, PodInfo
 from gangsched.core.reporter import Reporter
 from gangsched.core.world import World
-from gangsched.model.devices import allocation_annotations
+from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations
 from gangsched.model.effects import BindPod, CancelBinds, EvictPod, GetPod
 from gangsched.model.events import (
     BindCancelled,
@@ -66,6 +66,7 @@ class Binder:
         info.bind_tries += 1
         key = str(group.key)
         annotations = allocation_annotations(info.allocation)
+        info.allocated = annotations.get(ALLOCATED_KEY)
         annotations[GANG_KEY] = key
         annotations[RANK_KEY] = str(info.rank)
         annotations[ATTEMPT_KEY] = str(info.attempt)

@@ -65,11 +65,13 @@ class PodInfo:
     """A pod as the cache holds it: ours (with a group) or another scheduler's (without).
 
     row: the node row it is counted on, NO_ROW if none; node_name: where the API or our promise says it is;
-    allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger. identity: what
-    put it into its group, to notice when that is edited; stated: what it says of the group's numbers.
+    allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger; allocated: the
+    annotation that says so, as sent or seen. identity: what put it into its group, to notice when that is
+    edited; stated: what it says of the group's numbers.
     """
 
     __slots__ = (
+        "allocated",
         "allocation",
         "attempt",
         "bind",
@@ -101,6 +103,7 @@ class PodInfo:
         self.node_name = ""
         self.row = NO_ROW
         self.allocation: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
+        self.allocated: str | None = None
         self.ids: dict[str, tuple[str, ...]] = {}
         self.rank = -1
         self.attempt = 0

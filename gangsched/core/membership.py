@@ -152,10 +152,8 @@ class Membership:
         if target in (MemberState.PENDING, MemberState.GATED):
             return  # the promise stands: only the outcome of its bind, or its group, can end it
         if target in (MemberState.BOUND, MemberState.DONE):
-            node_name = pod.spec.node_name
-            allocation, _ = allocation_of(pod)
-            if node_name != info.node_name or allocation != info.allocation:
-                world.cache.place(info, node_name, allocation)
+            if info.bind is BindState.NONE or (info.node_name, info.allocated) != _allocated(pod):
+                self._place(info, pod)
             info.bind = BindState.NONE
             group.move(info, MemberState.BOUND)
             if target is MemberState.DONE:
@@ -182,13 +180,14 @@ class Membership:
                         world.changes.append(change)
                 if info.group is not None:
                     world.touch(info.group)
-        if info.state is MemberState.BOUND and _allocated(pod) != _allocated(old):
+        if info.state is MemberState.BOUND and (info.node_name, info.allocated) != _allocated(pod):
             self._place(info, pod)
 
     def _place(self, info: PodInfo, pod: Pod) -> None:
         allocation, problem = allocation_of(pod)
         if problem:
             self._reporter.pod_event(pod, "Warning", "DeviceMismatch", "Scheduling", problem)
+        info.allocated = _allocated(pod)[1]
         self._world.cache.place(info, pod.spec.node_name, allocation)
 
     def _state_of(self, info: PodInfo, pod: Pod) -> MemberState:

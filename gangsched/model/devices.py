@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import combinations
 from math import comb
 
@@ -196,6 +197,7 @@ def _topology(devices: list[_WireDevice], index: Mapping[str, int]) -> DeviceTop
     return found
 
 
+@lru_cache(maxsize=256)
 def link_weight(kind: str) -> int:
     """How near two devices are: NV18 above NV4 above PIX above SYS; an unknown name counts as SYS."""
     match = _NVLINK.fullmatch(kind)
