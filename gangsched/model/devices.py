@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from itertools import combinations
 from math import comb
 
@@ -47,7 +46,7 @@ class _WireDevice(msgspec.Struct, rename="camel", gc=False):
 
 
 class DeviceTopology:
-    """How n devices are linked, by index; equal ones are one object, so that choices can be remembered.
+    """How n devices are linked, by index; nodes of one type share one, so that choices can be remembered.
 
     Shapes: weight int[n][n], symmetric, larger is nearer; numa int[n], -1 unknown.
     """
@@ -107,7 +106,8 @@ class DeviceTopology:
         return tuple(sorted(chosen))
 
 
-_topologies: dict[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]], DeviceTopology] = {}
+_Wiring = tuple[tuple[int, tuple[tuple[int, str], ...]], ...]
+_topologies: dict[_Wiring, DeviceTopology] = {}
 
 
 class DeviceInventory:
@@ -176,28 +176,35 @@ def _inventory(resource: str, devices: list[_WireDevice]) -> DeviceInventory:
 
 
 def _topology(devices: list[_WireDevice], index: Mapping[str, int]) -> DeviceTopology:
-    n = len(devices)
-    numa = tuple(device.numa for device in devices)
-    weight = [[_SAME_NUMA_WEIGHT if a == b and a >= 0 else 0 for b in numa] for a in numa]
-    for i, device in enumerate(devices):
-        for peer, kind in (device.links or {}).items():
-            j = index.get(peer)
-            if j is not None and j != i:
-                w = link_weight(kind)
-                weight[i][j] = max(weight[i][j], w)
-                weight[j][i] = max(weight[j][i], w)
-    for i in range(n):
-        weight[i][i] = 0
-    key = (tuple(map(tuple, weight)), numa)
-    found = _topologies.get(key)
+    """Nodes of one type write the same wiring but for the IDs; it is worked out once for all of them."""
+    place = index.get
+    wiring: _Wiring = tuple(
+        [
+            (device.numa, tuple([(place(peer, -1), kind) for peer, kind in (device.links or {}).items()]))
+            for device in devices
+        ]
+    )
+    found = _topologies.get(wiring)
     if found is None:
         if len(_topologies) > 10_000:  # a cluster has a handful of node types; forged ones must not pile up
             _topologies.clear()
-        found = _topologies[key] = DeviceTopology(*key)
+        found = _topologies[wiring] = DeviceTopology(
+            _weights(wiring), tuple(device.numa for device in devices)
+        )
     return found
 
 
-@lru_cache(maxsize=256)
+def _weights(wiring: _Wiring) -> tuple[tuple[int, ...], ...]:
+    weight = [[_SAME_NUMA_WEIGHT if a == b and a >= 0 else 0 for b, _ in wiring] for a, _ in wiring]
+    for i, (_, links) in enumerate(wiring):
+        for j, kind in links:
+            if j >= 0:
+                weight[i][j] = weight[j][i] = max(weight[i][j], weight[j][i], link_weight(kind))
+    for i in range(len(wiring)):
+        weight[i][i] = 0
+    return tuple(map(tuple, weight))
+
+
 def link_weight(kind: str) -> int:
     """How near two devices are: NV18 above NV4 above PIX above SYS; an unknown name counts as SYS."""
     match = _NVLINK.fullmatch(kind)
