@@ -55,7 +55,7 @@ def _wipe(control_plane: ControlPlane) -> None:
     """Deletes them all and waits until they are gone; finalizers are taken off, nobody acts on them here."""
     deadline_s = time.monotonic() + CLEAN_S
     resources = ("/api/v1/pods", *POD_GROUP_RESOURCES, "/api/v1/nodes")
-    while left := [item for resource in resources for item in _list(control_plane, resource)]:
+    while left := [item for resource in resources for item in _list(control_plane, resource, deadline_s)]:
         assert time.monotonic() < deadline_s, f"not gone after {CLEAN_S:.0f} s: {left}"
         for collection in sorted({collection for collection, _ in left}):
             control_plane.request("DELETE", collection, AT_ONCE)
@@ -64,14 +64,21 @@ def _wipe(control_plane: ControlPlane) -> None:
                 _release(control_plane, f"{collection}/{item['metadata']['name']}")
 
 
-def _list(control_plane: ControlPlane, resource: str) -> list[tuple[str, dict[str, Any]]]:
-    """Each object with the path of the collection it is in; none where the API is not served."""
-    try:
-        items = control_plane.request("GET", resource)["items"]
-    except ApiError as error:
-        if error.code == 404:
-            return []
-        raise
+def _list(control_plane: ControlPlane, resource: str, deadline_s: float) -> list[tuple[str, dict[str, Any]]]:
+    """Each object with the path of the collection it is in; none where the API is not served.
+
+    A server that has just started answers 429 for a custom resource until its storage is there.
+    """
+    while True:
+        try:
+            items = control_plane.request("GET", resource)["items"]
+            break
+        except ApiError as error:
+            if error.code == 404:
+                return []
+            if error.code != 429 or time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.2)
     root, plural = resource.rsplit("/", 1)
     return [
         (

@@ -71,10 +71,9 @@ class Attempts:
             self.reject(unit, answer.message, answer=answer)
             return
         self._world.cache.assume((p.info, p.row, p.allocation) for p in answer.placements)
-        for placement in answer.placements:
-            group = placement.info.group
-            assert group is not None
-            group.move(placement.info, MemberState.ASSUMED)
+        for group in unit:
+            mine = [p.info for p in answer.placements if p.info.group is group]
+            group.move_all(mine, MemberState.PENDING, MemberState.ASSUMED)
         self._permit(unit)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:

@@ -9,6 +9,8 @@ A gang bound in part is a state of its own: completed first in line or unwound b
 
 from __future__ import annotations
 
+from itertools import count
+
 from gangsched.core.group import BindState, Group, GroupState, MemberState, PodInfo
 from gangsched.core.reporter import Reporter
 from gangsched.core.world import World
@@ -47,31 +49,38 @@ class Binder:
         group.failed_binds.clear()
         self._assign_ranks(group)
         members = list(group.in_state(MemberState.ASSUMED))
+        key = str(group.key)
         for info in members:
             info.attempt = group.attempts
             info.bind_tries = 0
-            self._send(info, group)
+            self._send(info, group, key)
         self._world.count("binds_sent", len(members))
 
     def _assign_ranks(self, group: Group) -> None:
-        """Ranks are given once, in the natural order of names ("w-2" before "w-10"), and never reused."""
-        unranked = [info for info in group.in_state(MemberState.ASSUMED) if info.rank < 0]
-        unranked.sort(key=lambda info: (len(info.pod.metadata.name), info.pod.metadata.name))
-        for info in unranked:
-            info.rank = group.next_rank
-            group.next_rank += 1
+        """The lowest free ranks, in the natural order of names ("w-2" before "w-10").
 
-    def _send(self, info: PodInfo, group: Group) -> None:
+        A pod keeps its rank; who takes the place of one that is gone gets that rank, so that a gang of n
+        has the ranks 0 to n - 1, also when it was bound in part by a process that died.
+        """
+        unranked = [info for info in group.in_state(MemberState.ASSUMED) if info.rank < 0]
+        if not unranked:
+            return
+        unranked.sort(key=lambda info: (len(info.pod.metadata.name), info.pod.metadata.name))
+        taken = {info.rank for info in group.members.values() if info.state is not MemberState.LEAVING}
+        free = (rank for rank in count() if rank not in taken)
+        for info in unranked:
+            info.rank = next(free)
+
+    def _send(self, info: PodInfo, group: Group, key: str) -> None:
         info.bind = BindState.SENT
         info.bind_tries += 1
-        key = str(group.key)
         annotations = allocation_annotations(info.allocation)
         info.allocated = annotations.get(ALLOCATED_KEY)
         annotations[GANG_KEY] = key
         annotations[RANK_KEY] = str(info.rank)
         annotations[ATTEMPT_KEY] = str(info.attempt)
         meta = info.pod.metadata
-        self._world.emit(
+        self._world.effects.append(
             BindPod(
                 info.uid,
                 meta.namespace,
@@ -145,7 +154,7 @@ class Binder:
             self._lost(info, broken, MemberState.PENDING)
         else:
             self._world.count("binds_sent")
-            self._send(info, info.group)
+            self._send(info, info.group, str(info.group.key))
 
     def _expected(self, uid: str, attempt: int, bind: BindState) -> PodInfo | None:
         """The member an answer is about, unless it has been answered, replaced or decided since."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gangsched.core.template import PodTemplate
 from gangsched.model.objects import Pod
@@ -136,7 +136,6 @@ class Group:
         "key",
         "members",
         "message",
-        "next_rank",
         "own_problem",
         "partial_since_s",
         "priority",
@@ -176,7 +175,6 @@ class Group:
         self.recovering = False
         self.partial_since_s = NEVER_S
         self.allowed = False
-        self.next_rank = 0
         self.active_token = 0
         self.status_written: Mapping[str, object] | None = None
 
@@ -262,6 +260,13 @@ class Group:
         self.counts[info.state] -= 1
         info.state = state
         self.counts[state] += 1
+
+    def move_all(self, infos: Sequence[PodInfo], old: MemberState, new: MemberState) -> None:
+        """As move, for members that are all in one state."""
+        for info in infos:
+            info.state = new
+        self.counts[old] -= len(infos)
+        self.counts[new] += len(infos)
 
     def in_state(self, state: MemberState) -> Iterator[PodInfo]:
         """Members in one state, in the order they were seen."""

@@ -99,10 +99,10 @@ class Membership:
             info.rank = _number(annotations.get(RANK_KEY), -1)
             info.attempt = _number(annotations.get(ATTEMPT_KEY), 0)
             group.attempts = max(group.attempts, info.attempt)
-            group.next_rank = max(group.next_rank, info.rank + 1)
-        info.identity = _identity(pod)
+        raw = stated_raw(pod)
+        info.identity = _identity(pod, raw)
         group.add(info)
-        info.stated = stated_by(group.key, pod)
+        info.stated = stated_by(group.key, pod, raw)
         group.stated[info.stated] += 1
         if problem or key.dialect == POD:
             group.own_problem = problem
@@ -120,7 +120,7 @@ class Membership:
             # never taken away from a pod, so nothing that it holds may be given back for it.
             info.pod = pod
             return
-        if _identity(pod) != info.identity and info.bind is BindState.NONE:
+        if _identity(pod, stated_raw(pod)) != info.identity and info.bind is BindState.NONE:
             # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
             self.remove_pod(info.pod)
             self._join(pod)
@@ -217,9 +217,9 @@ def _newer(pod: Pod, known: Pod) -> bool:
     return new != old
 
 
-def _identity(pod: Pod) -> tuple[object, ...]:
+def _identity(pod: Pod, raw: tuple[str | None, ...]) -> tuple[object, ...]:
     """What decides which group a pod is in and what it says of it; labels can be edited."""
-    return (pod.metadata.labels, pod.spec.scheduling_group, stated_raw(pod), pod.spec.priority)
+    return (pod.metadata.labels, pod.spec.scheduling_group, raw, pod.spec.priority)
 
 
 def _allocated(pod: Pod) -> tuple[str, str | None]:

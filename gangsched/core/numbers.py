@@ -155,12 +155,11 @@ def stated_raw(pod: Pod) -> tuple[str | None, ...]:
     return (labels.get(LIGHTWEIGHT_MIN) if labels else None, *[get(key) for key in _STATED_KEYS])
 
 
-def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
-    """What a member says of its group, as written, in the order of _stated_names."""
+def stated_by(key: GroupKey, pod: Pod, raw: tuple[str | None, ...]) -> tuple[object, ...]:
+    """What a member says of its group, as written, in the order of _stated_names; raw: stated_raw(pod)."""
     spec = pod.spec
     if needs_object(key) or key.dialect == POD:
         return (spec.scheduler_name, spec.priority or 0)
-    raw = stated_raw(pod)
     numbers = raw[:1] if key.dialect == LIGHTWEIGHT else raw[1:]
     return (spec.scheduler_name, spec.priority or 0, *numbers)
 
@@ -176,7 +175,7 @@ def _disagreement(group: Group) -> str:
     for i, name in enumerate(_stated_names(group.key)):
         by_value: dict[object, str] = {}
         for info in group.members.values():
-            by_value.setdefault(stated_by(group.key, info.pod)[i], info.pod.metadata.name)
+            by_value.setdefault(info.stated[i], info.pod.metadata.name)
         if len(by_value) > 1:
             said = ", ".join(f"{value!r} ({pod})" for value, pod in list(by_value.items())[:4])
             return f"gang {group.key}: members disagree on {name}: {said}; give all the same"

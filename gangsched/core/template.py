@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+import numpy as np
 
+from gangsched.core.framework import IntArray
 from gangsched.errors import ParseError
 from gangsched.model.devices import device_demand
 from gangsched.model.objects import Affinity, Container, Pod, PodSpec, ResourceRequirements, Toleration
@@ -60,13 +62,16 @@ class PodTemplate:
     """What plugins see of a pod.
 
     requests: the non-zero requests by name. names/columns/amounts: those of them that some node has had, as
-    parallel lists into the resource columns. missing: the others; columns are made for what nodes offer,
+    parallel lists into the resource columns; column_array int64[k] and amount_array int64[k, 1]: the same as
+    arrays. missing: the others; columns are made for what nodes offer,
     never for what pods ask, so that nobody can fill the table with invented names.
     """
 
     __slots__ = (
         "_demand",
+        "amount_array",
         "amounts",
+        "column_array",
         "columns",
         "host_ports",
         "missing",
@@ -98,6 +103,8 @@ class PodTemplate:
         self.names: list[str] = [name for name in self.requests if name in table]
         self.columns: list[int] = [table.column(name) for name in self.names]
         self.amounts: list[int] = [self.requests[name] for name in self.names]
+        self.column_array: IntArray = np.array(self.columns, dtype=np.int64)
+        self.amount_array: IntArray = np.array(self.amounts, dtype=np.int64).reshape(-1, 1)
         self.missing: tuple[str, ...] = tuple(name for name in self.requests if name not in table)
 
     def demand(self, resource: str) -> tuple[tuple[str, int, bool], ...]:

@@ -228,7 +228,10 @@ def allocation_annotations(allocation: Allocation) -> dict[str, str]:
     """The annotations that carry an allocation in the Binding; empty when there is nothing to say."""
     if not allocation:
         return {}
-    first = next(iter(next(iter(allocation.values()))))
+    sets = next(iter(allocation.values()))
+    first = next(iter(sets))
+    if len(allocation) == 1:  # the usual pod has one container with devices
+        return {ALLOCATED_KEY: _encode(allocation).decode(), VISIBLE_KEY: ",".join(sets[first])}
     visible: dict[str, None] = {}
     for sets in allocation.values():
         visible.update(dict.fromkeys(sets.get(first, ())))
