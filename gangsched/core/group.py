@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from gangsched.core.template import PodTemplate
@@ -154,9 +153,9 @@ class Group:
         self.key = key
         self.scheduler_name = scheduler_name
         self.members: dict[str, PodInfo] = {}
-        self.counts: Counter[MemberState] = Counter()
+        self.counts: dict[MemberState, int] = dict.fromkeys(MemberState, 0)
         self.definition: PodGroup | None = None
-        self.stated: Counter[tuple[object, ...]] = Counter()
+        self.stated: dict[tuple[object, ...], int] = {}
         self.problem = ""
         self.own_problem = ""
         self.priority = 0

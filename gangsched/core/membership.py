@@ -103,7 +103,7 @@ class Membership:
         info.identity = _identity(pod, raw)
         group.add(info)
         info.stated = stated_by(group.key, pod, raw)
-        group.stated[info.stated] += 1
+        group.stated[info.stated] = group.stated.get(info.stated, 0) + 1
         if problem or key.dialect == POD:
             group.own_problem = problem
         world.touch(group)
