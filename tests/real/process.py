@@ -113,12 +113,17 @@ class BindingGate:
 
 @contextmanager
 def binding_gate(
-    plane: ControlPlane, directory: Path, lets_through: Callable[[str, int], bool], *, delay_s: float = 0.0
+    plane: ControlPlane,
+    directory: Path,
+    lets_through: Callable[[str, int], bool],
+    *,
+    delay_s: float = 0.0,
+    answer: bytes = b"",
 ) -> Iterator[tuple[BindingGate, Path]]:
     """The gate, and a kubeconfig that leads through it.
 
     `lets_through` is given the pod's name and how many have passed; for an eviction, "eviction" and how many
-    have come with it.
+    have come with it. `answer` is what the others get instead; an empty one leaves their sender waiting.
     """
     server_ssl, certificate = self_signed(directory)
     upstream_ssl = ssl.create_default_context(cafile=str(plane.ca_file))
@@ -127,8 +132,7 @@ def binding_gate(
 
     async def serve() -> None:
         proxy = Proxy("127.0.0.1", plane.port, server_ssl=server_ssl, upstream_ssl=upstream_ssl)
-        # An empty answer is none: the request goes no further and its sender waits.
-        proxy.rule(Rule(gate.holds, times=sys.maxsize, answer=b""))
+        proxy.rule(Rule(gate.holds, times=sys.maxsize, answer=answer))
         proxy.delay_s = delay_s
         async with proxy:
             gate.port = proxy.port
