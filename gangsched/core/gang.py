@@ -33,7 +33,7 @@ does not exist yet: a pod or a group that its user has still to create. When tha
 beside what is held, all the set's holds are given back in the same turn before it is tried again as one
 piece (Attempts.decide), and groups of a set leave Waiting together. Hence no edge "waits for" ever points
 from a group that holds to a group that holds: there is no cycle to be in, and the deadline is for users
-who never come, not for deadlocks. tests/core/test_no_deadlock.py draws that graph after every turn.
+who never come, not for deadlocks. tests/sim/test_no_deadlock.py draws that graph after every turn.
 """
 
 from __future__ import annotations
