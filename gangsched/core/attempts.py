@@ -15,7 +15,7 @@ from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import PluginError
 from gangsched.core.world import World
 
-# A group is tried again soon while a sibling finishes what it is doing; siblings wake each other anyway.
+# While a sibling is in one of these its set is not tried; it stirs the set when it has come to rest.
 _BUSY = (GroupState.BINDING, GroupState.UNWINDING)
 _TRIABLE = (GroupState.ACTIVE, GroupState.BACKOFF, GroupState.UNSCHEDULABLE, GroupState.WAITING)
 

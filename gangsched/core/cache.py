@@ -153,7 +153,7 @@ class Cache:
     def place(
         self, info: PodInfo, node_name: str, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]
     ) -> None:
-        """The API says that the pod is on this node with these devices (or was nominated no longer)."""
+        """The API says that the pod is on this node with these devices."""
         self._leave(info)
         info.allocation = allocation
         info.ids = _ids(allocation)

@@ -122,7 +122,6 @@ class Group:
 
     __slots__ = (
         "active_token",
-        "allowed",
         "attempts",
         "backoff_until_s",
         "cause_id",
@@ -136,7 +135,6 @@ class Group:
         "members",
         "message",
         "own_problem",
-        "partial_since_s",
         "priority",
         "problem",
         "recovering",
@@ -172,8 +170,6 @@ class Group:
         self.said = ""
         self.satisfied = False
         self.recovering = False
-        self.partial_since_s = NEVER_S
-        self.allowed = False
         self.active_token = 0
         self.status_written: Mapping[str, object] | None = None
 

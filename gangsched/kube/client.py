@@ -56,7 +56,6 @@ class ApiClient:
         self._limit = limit
         self._user_agent = user_agent
         self._session: aiohttp.ClientSession | None = None
-        self.n_requests = 0
 
     def pool(self, *, limit: int) -> ApiClient:
         """Another pool with the same credentials; the caller closes it."""
@@ -154,7 +153,6 @@ class ApiClient:
         body: bytes | None,
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        self.n_requests += 1
         try:
             return await self._open_session().request(
                 method,

@@ -81,29 +81,15 @@ class Dispatcher:
         self.binds = BindingLane(
             client.credentials, emit_nowait=emit_nowait, rng=rng, size=n_binds, timeout_s=bind_timeout_s
         )
+        credentials, binds = client.credentials, self.binds
         self._reads = ReadLane(
-            RequestPool(client.credentials),
-            emit_nowait,
-            rng=rng,
-            binds=self.binds,
-            n_workers=4,
-            limit=MAX_WAITING,
+            RequestPool(credentials), emit_nowait, rng=rng, binds=binds, n_workers=4, limit=MAX_WAITING
         )
         self._evictions = EvictionLane(
-            RequestPool(client.credentials),
-            emit_nowait,
-            rng=rng,
-            binds=self.binds,
-            n_workers=2,
-            limit=MAX_WAITING,
+            RequestPool(credentials), emit_nowait, rng=rng, binds=binds, n_workers=2, limit=MAX_WAITING
         )
         self._status = StatusLane(
-            RequestPool(client.credentials),
-            emit_nowait,
-            rng=rng,
-            binds=self.binds,
-            n_workers=2,
-            limit=MAX_WAITING,
+            RequestPool(credentials), emit_nowait, rng=rng, binds=binds, n_workers=2, limit=MAX_WAITING
         )
         self._events = EventLane(
             RequestPool(client.credentials),

@@ -28,13 +28,12 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 class _Exchange(Connection):
     """One connection, at most one request at a time, its answer as a future."""
 
-    __slots__ = ("_answer", "_done", "n_answers")
+    __slots__ = ("_answer", "_done")
 
     def __init__(self) -> None:
         super().__init__()
         self._answer = Answer()
         self._done: asyncio.Future[Answer] | None = None
-        self.n_answers = 0
 
     async def ask(self, request: bytes, *, timeout_s: float) -> Answer:
         """Send and wait. Raises: ApiError with code 0, and the connection is closed."""
@@ -68,7 +67,6 @@ class _Exchange(Connection):
             self._give_up(f"the answer makes no sense: {error}")
             return
         if self._answer.whole:
-            self.n_answers += 1
             if not self._answer.keep_alive:
                 self.close()
             self._done.set_result(self._answer)
