@@ -1,7 +1,7 @@
 """What the server says when it says no: Kubernetes' Status objects, with the real server's words.
 
-Lives here: the exception that carries one, its constructors, and the problems of single fields. Not here: when
-to say them. Raised everywhere in apiserver/, turned into a response by the HTTP face.
+Lives here: the exception that carries one, its constructors, the problems of single fields. Not here: when to
+say them. Raised everywhere in apiserver/, turned into a response by the HTTP face.
 Source: k8s.io/apimachinery pkg/api/errors/errors.go, pkg/util/validation/field/errors.go.
 """
 
@@ -46,7 +46,7 @@ class FieldProblem(NamedTuple):
 
 
 def field_problem(kind: str, field: str, detail: str = "", value: Any = None) -> FieldProblem:
-    """A problem of one of the kinds above; `value` is what was found in the field, where the kind prints it."""
+    """A problem of one of the kinds above; `value` is what was found there, where the kind prints it."""
     message = kind if kind in _WITHOUT_VALUE else f"{kind}: {_printed(value)}"
     return FieldProblem(field, _CAUSES[kind], f"{message}: {detail}" if detail else message)
 
@@ -98,8 +98,8 @@ class Cause(NamedTuple):
 class StatusError(Exception):
     """A request refused, with the Status object that says so.
 
-    `resource` and `group` are what `details` names (its `kind` is a resource's plural for most reasons, a kind
-    for Invalid).
+    `name`, `group` and `kind` are what `details` names; `kind` is a resource's plural, but a kind where
+    the reason is Invalid.
     """
 
     def __init__(
