@@ -117,7 +117,8 @@ class Group:
 
     first_complete_s: when min_count members first existed, kept through failed attempts (QueueSort reads
     it). satisfied: the gang was bound whole once, so a member that comes or goes now stands alone.
-    recovering: bound in part and to be completed first. deadline_s: when the present state ends by itself.
+    recovering: bound in part and to be completed first. since_s: when the present state began; deadline_s:
+    when it ends by itself.
     """
 
     __slots__ = (
@@ -142,12 +143,13 @@ class Group:
         "said",
         "satisfied",
         "scheduler_name",
+        "since_s",
         "state",
         "stated",
         "status_written",
     )
 
-    def __init__(self, key: GroupKey, scheduler_name: str) -> None:
+    def __init__(self, key: GroupKey, scheduler_name: str, *, now_s: float = 0.0) -> None:
         self.key = key
         self.scheduler_name = scheduler_name
         self.members: dict[str, PodInfo] = {}
@@ -158,6 +160,7 @@ class Group:
         self.own_problem = ""
         self.priority = 0
         self.state = GroupState.GATHERING
+        self.since_s = now_s
         self.first_complete_s = NEVER_S
         self.attempts = 0
         self.failure = 0

@@ -93,7 +93,7 @@ class Membership:
             self._place(info, pod)
         group = world.groups.get(key)
         if group is None:
-            group = world.groups[key] = Group(key, pod.spec.scheduler_name)
+            group = world.groups[key] = Group(key, pod.spec.scheduler_name, now_s=world.now_s)
         annotations = pod.metadata.annotations or {}
         if pod.spec.node_name:
             info.rank = _number(annotations.get(RANK_KEY), -1)

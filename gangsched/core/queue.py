@@ -34,10 +34,13 @@ class SchedulingQueue:
         *,
         sort_key: SortKey,
         cures: Cures,
+        clock: Callable[[], float],
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
         flush_s: float = 300.0,
     ) -> None:
+        """`clock`: the turn's time. When a state began is told to people and decides nothing."""
+        self._clock = clock
         self._sort_key = sort_key
         self._cures = cures
         self._initial_backoff_s = initial_backoff_s
@@ -65,7 +68,7 @@ class SchedulingQueue:
         self._serial += 1
         group.active_token = self._serial
         if group.state is not GroupState.WAITING:
-            group.state = GroupState.ACTIVE
+            self._enter(group, GroupState.ACTIVE)
             group.deadline_s = NEVER_S
         key = (not group.recovering, self._sort_key(group), group.key, self._serial, group)
         heapq.heappush(self._active, key)
@@ -90,7 +93,7 @@ class SchedulingQueue:
     def park(self, group: Group, state: GroupState, deadline_s: float = NEVER_S) -> None:
         """Puts a group out of line in a state that may end by itself at `deadline_s`."""
         self.leave_line(group)
-        group.state = state
+        self._enter(group, state)
         self.set_deadline(group, deadline_s)
 
     def reject(self, group: Group, now_s: float) -> None:
@@ -159,6 +162,11 @@ class SchedulingQueue:
     def forget(self, group: Group) -> None:
         """The group no longer exists."""
         self.park(group, GroupState.DELETED)
+
+    def _enter(self, group: Group, state: GroupState) -> None:
+        if group.state is not state:
+            group.state = state
+            group.since_s = self._clock()
 
     def _leave_unschedulable(self, group: Group) -> None:
         self._unschedulable.pop(group.key, None)

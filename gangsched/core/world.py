@@ -44,6 +44,7 @@ class World:
         self.queue = SchedulingQueue(
             sort_key=sort.sort_key,
             cures=self._cures,
+            clock=lambda: self.now_s,
             initial_backoff_s=settings.pod_initial_backoff_s,
             max_backoff_s=settings.pod_max_backoff_s,
             flush_s=settings.unschedulable_flush_s,
@@ -142,7 +143,6 @@ class World:
     def drop_group(self, group: Group) -> None:
         """The last member is gone."""
         self.queue.forget(group)
-        group.state = GroupState.DELETED
         self.groups.pop(group.key, None)
         self.settle_by_s.pop(group.key, None)
         self.touched.pop(group.key, None)
