@@ -78,7 +78,7 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class Resources:
-    """The resources served now; `revision` rises with every change, so that documents made of it are cached."""
+    """The resources served now; `revision` rises with every change: documents made of it are cached by it."""
 
     def __init__(self, resources: tuple[Resource, ...] = ()) -> None:
         self._by_path: dict[tuple[str, str, str], Resource] = {}
