@@ -204,7 +204,7 @@ class SchedulerApp:
             n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
         )
         self._reflectors = {
-            kind.name: Reflector(self._client.pool(limit=4), kind, self.inbox.put, rng=rng)
+            kind.name: Reflector(self._client, kind, self.inbox.put, rng=rng)
             for kind in all_kinds()
         }
         # Unlike any other process's, also that of another container on a host of the same name.
@@ -239,7 +239,7 @@ class SchedulerApp:
             else:
                 everything.start_soon(self._elect, self._elector)
             everything.start_soon(self._schedule)
-        await self._client.aclose()
+        self._client.close()
         return 1 if self._lost else 0
 
     async def _schedule(self) -> None:

@@ -81,7 +81,7 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._runner.run(self._client.aclose())
+        self._client.close()
         self._runner.close()
 
     def create_nodes(self, shape: Shape, advance: Advance) -> None:
@@ -177,7 +177,7 @@ class Cluster:
 
 
 async def _client(cp: ControlPlane) -> ApiClient:
-    return ApiClient(await load_credentials(kubeconfig=str(cp.kubeconfig)), limit=N_CONNECTIONS)
+    return ApiClient(await load_credentials(kubeconfig=str(cp.kubeconfig)))
 
 
 async def _each(do: Callable[[T], Awaitable[R]], things: Iterable[T]) -> None:

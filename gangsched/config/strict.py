@@ -6,7 +6,6 @@ type before msgspec checks the values. Not here: what any field means. Called by
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 from collections.abc import Iterable
@@ -98,6 +97,8 @@ def join(path: str, more: str) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean x?`, or "" when nothing is near."""
     by_lower = {one.lower(): one for one in known}
+    import difflib  # for a mistake only: a scheduler that starts pays for every import
+
     close = difflib.get_close_matches(name.lower(), sorted(by_lower), n=1, cutoff=0.6)
     return f"; did you mean {by_lower[close[0]]}?" if close else ""
 

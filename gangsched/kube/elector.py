@@ -69,7 +69,7 @@ class LeaderElector:
         clock_s: Callable[[], float] = suspend_aware_clock_s,
     ) -> None:
         self.election = Election(identity, settings, rng=rng)
-        self._client = client.pool(limit=1)
+        self._client = client.another()
         self._settings = settings
         self._clock_s = clock_s
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{settings.resource_namespace}/leases"
@@ -157,7 +157,7 @@ class LeaderElector:
     async def _complain(self, step: Get | Create | Update, error: Exception) -> None:
         code = error.code if isinstance(error, ApiError) else 0
         if code == 0:
-            await self._client.aclose()  # the connection may be as dead as it looks
+            self._client.close()  # the connection may be as dead as it looks
         if code == 409:
             return  # another one was faster: the next GET says who
         text = str(error) or "no answer in time"

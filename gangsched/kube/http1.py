@@ -110,6 +110,8 @@ class Answer:
     __slots__ = (
         "_chunks",
         "_data",
+        "_max_body_bytes",
+        "_n_bytes",
         "_needed",
         "_parts",
         "_stream",
@@ -120,15 +122,17 @@ class Answer:
         "whole",
     )
 
-    def __init__(self, *, stream: bool = False) -> None:
+    def __init__(self, *, stream: bool = False, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self.status = 0
         self.body = b""
         self.retry_after: str | None = None
         self.keep_alive = True
         self.whole = False
         self._stream = stream
+        self._max_body_bytes = max_body_bytes
         self._data = b""
         self._parts: list[bytes] = []
+        self._n_bytes = 0
         self._needed = -1
         self._chunks: Chunks | None = None
 
@@ -140,13 +144,8 @@ class Answer:
                 return
         if self._stream and self.status < 300:
             self._flow()
-        elif self._chunks is not None:
-            self._unchunk(self._chunks)
-        elif len(self._data) >= self._needed:
-            if len(self._data) > self._needed:
-                raise ProtocolError("more bytes than one answer has")
-            self.body = self._data
-            self.whole = True
+        else:
+            self._gather()
 
     @property
     def is_untouched(self) -> bool:
@@ -181,7 +180,7 @@ class Answer:
             self._chunks = Chunks()
         elif length is not None:
             self._needed = int(length[1])
-            if self._needed > MAX_BODY_BYTES:
+            if self._needed > self._max_body_bytes:
                 raise ProtocolError("the answer is too long")
         elif status == 204:
             self._needed = 0
@@ -189,14 +188,23 @@ class Answer:
             raise ProtocolError("an answer of unknown length")
         return True
 
-    def _unchunk(self, chunks: Chunks) -> None:
-        self._parts.append(chunks.feed(self._data))
-        self._data = b""
-        if sum(map(len, self._parts)) > MAX_BODY_BYTES:
-            raise ProtocolError("the answer is too long")
-        if chunks.whole:
-            self.body = b"".join(self._parts)
-            self.whole = True
+    def _gather(self) -> None:
+        """Keep what has come until it is the whole body; a page of a list comes in hundreds of pieces."""
+        data, self._data = self._data, b""
+        if self._chunks is not None:
+            data = self._chunks.feed(data)
+        self._parts.append(data)
+        self._n_bytes += len(data)
+        if self._chunks is not None:
+            self.whole = self._chunks.whole
+            if self._n_bytes > self._max_body_bytes:
+                raise ProtocolError("the answer is too long")
+        elif self._n_bytes > self._needed:
+            raise ProtocolError("more bytes than one answer has")
+        else:
+            self.whole = self._n_bytes == self._needed
+        if self.whole:
+            self.body = self.take()
 
     def _flow(self) -> None:
         """Pass on what has come: chunks, as much as was announced, or all until the end."""

@@ -1,8 +1,8 @@
-"""Small requests over warm connections: what the slower lanes use for their writes and reads.
+"""Requests over warm connections: one request and its whole answer.
 
-Lives here: one request and its whole answer, deadlines, connections kept for the next one, error mapping.
-Not here: lists, which are megabytes (kube.client), binds (kube.binding_lane), watches (kube.stream). A
-general client costs about 200 us of CPU a request; two status writes a gang would cost more than its binds.
+Lives here: deadlines, connections kept for the next one, error mapping. Not here: queries and lists
+(kube.client, which asks through a pool), binds (kube.binding_lane), watches (kube.stream). A general client
+costs about 200 us of CPU a request; two status writes a gang would cost more than its binds.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import anyio
 from gangsched.errors import ApiError
 from gangsched.kube.connection import Connection, address_of
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.http1 import Answer, ProtocolError, request_bytes
+from gangsched.kube.http1 import MAX_BODY_BYTES, Answer, ProtocolError, request_bytes
 from gangsched.kube.status import api_error
 
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 30.0
+READ_BYTES = 16 * 1024
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -28,17 +29,18 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 class _Exchange(Connection):
     """One connection, at most one request at a time, its answer as a future."""
 
-    __slots__ = ("_answer", "_done")
+    __slots__ = ("_answer", "_done", "_max_body_bytes")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, read_bytes: int, max_body_bytes: int) -> None:
+        super().__init__(read_bytes=read_bytes)
+        self._max_body_bytes = max_body_bytes
         self._answer = Answer()
         self._done: asyncio.Future[Answer] | None = None
 
     async def ask(self, request: bytes, *, timeout_s: float) -> Answer:
         """Send and wait. Raises: ApiError with code 0, and the connection is closed."""
         loop = asyncio.get_running_loop()
-        self._answer = Answer()
+        self._answer = Answer(max_body_bytes=self._max_body_bytes)
         self._done = loop.create_future()
         # A timer and no cancel scope: it is nearly always taken back, and then costs next to nothing.
         timer = loop.call_later(timeout_s, self._give_up, f"no answer in {timeout_s:g} s")
@@ -81,13 +83,18 @@ class _Exchange(Connection):
 
 
 class RequestPool:
-    """Warm connections for small requests, as many as there are requests at once: the callers bound that.
+    """Warm connections, as many as there are requests at once: the callers bound that.
 
-    Use as an async context manager, or call `aclose`.
+    Use as an async context manager, or call `close`.
     """
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(
+        self, credentials: Credentials, *, read_bytes: int = READ_BYTES, max_body_bytes: int = MAX_BODY_BYTES
+    ) -> None:
+        """`read_bytes` are taken from the kernel at a time; a longer answer is an error."""
         self._credentials = credentials
+        self._read_bytes = read_bytes
+        self._max_body_bytes = max_body_bytes
         self._address = address_of(credentials)
         self._idle: list[_Exchange] = []
 
@@ -95,9 +102,9 @@ class RequestPool:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.aclose()
+        self.close()
 
-    def aclose(self) -> None:
+    def close(self) -> None:
         """Close the connections that are not in use."""
         while self._idle:
             self._idle.pop().close()
@@ -152,7 +159,7 @@ class RequestPool:
         return answer
 
     async def _connected(self) -> _Exchange:
-        exchange = _Exchange()
+        exchange = _Exchange(read_bytes=self._read_bytes, max_body_bytes=self._max_body_bytes)
         try:
             with anyio.fail_after(CONNECT_TIMEOUT_S):
                 await exchange.open(self._address)

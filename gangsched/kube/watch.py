@@ -62,7 +62,7 @@ class Reflector:
         self, client: ApiClient, kind: Kind, emit: Emit, *, rng: Random, timing: WatchTiming | None = None
     ) -> None:
         # Its own few connections: when one is dead all are dropped, and no other kind's watch with them.
-        self._client = client.pool(limit=4)
+        self._client = client.another()
         self._emit = emit
         self._rng = rng
         self._timing = timing or WatchTiming()
@@ -157,7 +157,7 @@ class Reflector:
             raise failure
         if self._dead:
             self._dead = False
-            await self._client.aclose()  # idle connections to the same place may be as dead
+            self._client.close()  # idle connections to the same place may be as dead
         worked = self.state.resource_version != resource_version
         if worked or time.monotonic() - started_s >= self._timing.worked_s:
             self._backoff.reset()
@@ -261,7 +261,7 @@ class Reflector:
             self._said = str(error)
             _log.warning("cannot follow", kind=self.kind.name, err=str(error))
         if error.code == 0:
-            await self._client.aclose()
+            self._client.close()
         await anyio.sleep(self._backoff.next_s(error.retry_after_s))
 
     def _recovered(self) -> None:
