@@ -219,8 +219,8 @@ class SchedulerApp:
         self._lost = False
         self._everything: TaskGroup | None = None
 
-    async def run(self, *, grace_s: float = 10.0) -> int:
-        """Schedules until SIGTERM or SIGINT, then finishes what is in flight within `grace_s`.
+    async def run(self, *, grace_s: float = 10.0, on_signals: bool = True) -> int:
+        """Schedules until SIGTERM or SIGINT, then stops within `grace_s`; until `stop` without `on_signals`.
 
         Answers with the exit code: 1 when the lease was lost, as kube-scheduler does; a fresh start is the
         one way to follow again that is exercised every day.
@@ -230,7 +230,8 @@ class SchedulerApp:
         gc.set_threshold(_GC_YOUNG, *gc.get_threshold()[1:])
         async with anyio.create_task_group() as everything:
             self._everything = everything
-            everything.start_soon(self._stop_on_signal, grace_s)
+            if on_signals:
+                everything.start_soon(self._stop_on_signal, grace_s)
             for reflector in self._reflectors.values():
                 everything.start_soon(reflector.run)
             everything.start_soon(self.dispatcher.run)
@@ -254,6 +255,10 @@ class SchedulerApp:
             async for number in signals:
                 _log.info("stopping", signal=signal.Signals(number).name, grace_s=grace_s)
                 break
+        await self.stop(grace_s)
+
+    async def stop(self, grace_s: float) -> None:
+        """No further decisions; what is in flight is answered, or given up after `grace_s`; then run ends."""
         self._stopping = True
         done = await self.dispatcher.drain(grace_s)
         # With a bind unanswered the lease runs out by itself: that one may land until then.
