@@ -50,6 +50,8 @@ class Attempts:
             each.cause_id = f"{each.key}#{each.attempts}"
             self._world.queue.leave_line(each)
         self._world.count("attempts", len(unit))
+        if self._world.observer is not None:
+            self._world.observer.attempt_began(unit)
         try:
             self.decide(unit)
         except PluginError as error:
@@ -61,19 +63,18 @@ class Attempts:
         cache = self._world.cache
         held = (info for group in unit for info in group.in_state(MemberState.ASSUMED))
         if any(cache.promise_overtaken(info) for info in held):
-            for each in unit:  # another scheduler's pod has landed on what was held
-                self._world.forget_all(each)
+            for each in unit:
+                self._world.forget_all(each, "another scheduler's pod has landed on what was held")
         answer = self._place(unit)
-        if isinstance(answer, FitError) and sum(self._world.forget_all(g) for g in unit) > 0:
-            self._world.flush_changes()
-            answer = self._place(unit)
+        if isinstance(answer, FitError):
+            why = f"the rest does not fit beside what was held: {answer.message}"
+            if sum(self._world.forget_all(each, why) for each in unit) > 0:
+                self._world.flush_changes()
+                answer = self._place(unit)
         if isinstance(answer, FitError):
             self.reject(unit, answer.message, answer=answer)
             return
-        self._world.cache.assume((p.info, p.row, p.allocation) for p in answer.placements)
-        for group in unit:
-            mine = [p.info for p in answer.placements if p.info.group is group]
-            group.move_all(mine, MemberState.PENDING, MemberState.ASSUMED)
+        self._reserve(unit, answer)
         self._permit(unit)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
@@ -89,6 +90,17 @@ class Attempts:
         return run_cycle(
             demands, world.cache.view, topology_key=world.settings.topology_key, nominated=nominated
         )
+
+    def _reserve(self, unit: list[Group], plan: Plan) -> None:
+        observer = self._world.observer
+        if observer is not None:
+            observer.point_began("Reserve")
+        self._world.cache.assume((p.info, p.row, p.allocation) for p in plan.placements)
+        for group in unit:
+            mine = [p.info for p in plan.placements if p.info.group is group]
+            group.move_all(mine, MemberState.PENDING, MemberState.ASSUMED)
+        if observer is not None:
+            observer.point_ended("Reserve")
 
     def _permit(self, unit: list[Group]) -> None:
         world = self._world
@@ -123,7 +135,7 @@ class Attempts:
     ) -> None:
         """Nobody of the unit starts now; what any of them held is given back."""
         for group in unit:
-            self._world.forget_all(group)
+            self._world.forget_all(group, message)
         self._world.flush_changes()
         for group in unit:
             group.rejected_by = answer.rejected_by if answer is not None else ((plugin, None),)
@@ -141,7 +153,7 @@ class Attempts:
         world = self._world
         together = [group, *(g for g in world.siblings(group).values() if g.state is GroupState.WAITING)]
         for each in together:
-            world.forget_all(each)
+            world.forget_all(each, why)
             world.queue.back_off(each, world.now_s)
             self._reporter.aborted(each, f"gang {each.key} gives its reservations back: {why}")
             self._reporter.rejected(each, f"gang {each.key} gave its reservations back: {why}")

@@ -256,7 +256,7 @@ class Binder:
             if group.state not in (GroupState.ACTIVE, GroupState.BACKOFF, GroupState.UNSCHEDULABLE):
                 self._complete(group)
             return
-        world.forget_all(group)
+        world.forget_all(group, "the gang is bound in part and unwound")
         world.count("groups_unwound")
         group.attempts += 1
         group.cause_id = f"{group.key}#{group.attempts}"

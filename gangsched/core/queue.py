@@ -15,6 +15,7 @@ from typing import Any
 
 from gangsched.core.framework import ClusterChange
 from gangsched.core.group import NEVER_S, Group, GroupState
+from gangsched.core.observer import Observer
 from gangsched.core.snapshot import ClusterView
 from gangsched.model.pod_group import GroupKey
 
@@ -38,9 +39,11 @@ class SchedulingQueue:
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
         flush_s: float = 300.0,
+        observer: Observer | None = None,
     ) -> None:
         """`clock`: the turn's time. When a state began is told to people and decides nothing."""
         self._clock = clock
+        self._observer = observer
         self._sort_key = sort_key
         self._cures = cures
         self._initial_backoff_s = initial_backoff_s
@@ -164,9 +167,12 @@ class SchedulingQueue:
         self.park(group, GroupState.DELETED)
 
     def _enter(self, group: Group, state: GroupState) -> None:
-        if group.state is not state:
+        before = group.state
+        if before is not state:
             group.state = state
             group.since_s = self._clock()
+        if self._observer is not None:
+            self._observer.moved(group, before)
 
     def _leave_unschedulable(self, group: Group) -> None:
         self._unschedulable.pop(group.key, None)

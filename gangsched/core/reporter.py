@@ -35,6 +35,7 @@ class Reporter:
     def rejected(self, group: Group, message: str, *, reason: str = "FailedScheduling") -> None:
         """The group cannot start now: every unbound member says so, one event tells it."""
         message = clean(message)
+        self._tell(group, message)
         for info in group.members.values():
             # A gated member says so itself (SchedulingGated, from the API server), and that stays true.
             if info.state in (MemberState.PENDING, MemberState.ASSUMED):
@@ -47,6 +48,7 @@ class Reporter:
 
     def waiting(self, group: Group, message: str) -> None:
         """The group holds its reservations and waits in Permit."""
+        self._tell(group, clean(message))
         message = clean(f"gang {group.key} is reserved and waits: {message}")
         group.message = message
         for info in group.in_state(MemberState.ASSUMED):
@@ -82,7 +84,9 @@ class Reporter:
 
     def aborted(self, group: Group, message: str) -> None:
         """A gang that was bound in part, or held, is given back."""
-        self.event(group, "Warning", "GangAborted", "Scheduling", clean(message))
+        message = clean(message)
+        self._tell(group, message)
+        self.event(group, "Warning", "GangAborted", "Scheduling", message)
 
     def event(self, group: Group, kind: str, reason: str, action: str, message: str) -> None:
         """One event on the group's object, or on its first pod where it has none."""
@@ -143,6 +147,10 @@ class Reporter:
                 cause_id=group.cause_id,
             )
         )
+
+    def _tell(self, group: Group, message: str) -> None:
+        if self._world.observer is not None:
+            self._world.observer.told(group, message)
 
     def _condition(self, info: PodInfo, reason: str, message: str) -> None:
         if info.said == message:

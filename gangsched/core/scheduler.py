@@ -17,6 +17,7 @@ from gangsched.core.gang import GangTable
 from gangsched.core.group import Group, GroupState, MemberState
 from gangsched.core.membership import Membership
 from gangsched.core.numbers import Numbers
+from gangsched.core.observer import ObservedProfile, Observer
 from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import Profile
 from gangsched.core.validate import find_broken
@@ -44,9 +45,12 @@ class Scheduler:
         *,
         node_capacity: int = 64,
         leading: bool = True,
+        observer: Observer | None = None,
     ) -> None:
         """With `leading` False it follows everything and decides nothing until LeadershipGained."""
-        self.world = World(profiles, settings, node_capacity=node_capacity)
+        if observer is not None:
+            profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
+        self.world = World(profiles, settings, node_capacity=node_capacity, observer=observer)
         self.reporter = Reporter(self.world)
         self.numbers = Numbers(self.world)
         self.membership = Membership(self.world, self.reporter, self.numbers)

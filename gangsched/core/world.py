@@ -14,6 +14,7 @@ from gangsched.config import Settings
 from gangsched.core.cache import Cache
 from gangsched.core.framework import Change, ClusterChange
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState, PodInfo
+from gangsched.core.observer import Observer
 from gangsched.core.queue import SchedulingQueue
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView
@@ -25,10 +26,16 @@ class World:
     """Shared state and this turn's output."""
 
     def __init__(
-        self, profiles: Mapping[str, Profile], settings: Settings, *, node_capacity: int = 64
+        self,
+        profiles: Mapping[str, Profile],
+        settings: Settings,
+        *,
+        node_capacity: int = 64,
+        observer: Observer | None = None,
     ) -> None:
         self.profiles = profiles
         self.settings = settings
+        self.observer = observer
         self.cache = Cache(node_capacity=node_capacity, invalid_inventory=settings.invalid_inventory)
         self.groups: dict[GroupKey, Group] = {}
         self.now_s = 0.0
@@ -48,6 +55,7 @@ class World:
             initial_backoff_s=settings.pod_initial_backoff_s,
             max_backoff_s=settings.pod_max_backoff_s,
             flush_s=settings.unschedulable_flush_s,
+            observer=observer,
         )
 
     def emit(self, effect: Effect) -> None:
@@ -75,11 +83,13 @@ class World:
         else:
             info.state = state
 
-    def forget_all(self, group: Group) -> int:
+    def forget_all(self, group: Group, why: str) -> int:
         """Gives back every reservation of a group that has not sent a bind; answers how many."""
         held = list(group.in_state(MemberState.ASSUMED))
         for info in held:
             self.forget(info, MemberState.PENDING)
+        if held and self.observer is not None:
+            self.observer.gave_back(group, len(held), why)
         return len(held)
 
     def flush_changes(self) -> None:

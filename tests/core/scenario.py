@@ -29,8 +29,15 @@ E = TypeVar("E")
 class Cluster:
     """The world of one scenario."""
 
-    def __init__(self, settings: Settings | None = None, *, synced: bool = True) -> None:
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        synced: bool = True,
+        make: Callable[[Settings], Scheduler] = make_scheduler,
+    ) -> None:
         self.settings = settings or Settings()
+        self.make = make
         self.now_s = 1.0
         self._version = 0
         self.nodes: dict[str, Node] = {}
@@ -40,7 +47,7 @@ class Cluster:
         self.answer: Callable[[ef.BindPod], str] = lambda bind: "ok"
         self.evictions = "ok"
         self.held_binds: list[ef.BindPod] = []
-        self.scheduler: Scheduler = make_scheduler(self.settings)
+        self.scheduler: Scheduler = make(self.settings)
         self.told = Told()
         if synced:
             self.tell(
@@ -130,7 +137,7 @@ class Cluster:
 
     def restart(self) -> Cluster:
         """Another process, from a plain list."""
-        self.scheduler, self.told = make_scheduler(self.settings), Told()
+        self.scheduler, self.told = self.make(self.settings), Told()
         self.held_binds.clear()
         events: list[ev.Event] = [ev.PodAdded(pod) for pod in self.pods.values()]
         events += [ev.NodeAdded(node) for node in self.nodes.values()]

@@ -1,0 +1,91 @@
+"""Observer: who is told what the core does and its effects do not say.
+
+For traces and metrics, made outside: an Observer reads a clock of its own, which the core has not, and
+answers nothing, so that what is decided is the same with and without one. Without one (the default) nothing
+of this is called. Given to core.scheduler; called by core.queue, core.attempts, core.world, core.reporter
+and, for the extension points, by ObservedProfile here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec, Protocol, TypeVar
+
+from gangsched.core.framework import BoolArray, CycleState, FloatArray, IntArray, Status
+from gangsched.core.group import Group, GroupState
+from gangsched.core.runtime import Profile
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Observer(Protocol):
+    """Called in the middle of a turn: the group's fields are what they are by then. Must not raise."""
+
+    def moved(self, group: Group, before: GroupState) -> None:
+        """The group was put into its state, which may be the one that it was in (`before`)."""
+        ...
+
+    def attempt_began(self, unit: Sequence[Group]) -> None:
+        """These groups are tried as one piece; each is moved before anything else is tried."""
+        ...
+
+    def point_began(self, point: str) -> None:
+        """An extension point of the attempt under way; several times an attempt where templates differ."""
+        ...
+
+    def point_ended(self, point: str) -> None: ...
+
+    def gave_back(self, group: Group, n_members: int, why: str) -> None:
+        """Reservations that were held while nothing had been sent for them."""
+        ...
+
+    def told(self, group: Group, message: str) -> None:
+        """What people are told about the group, or what it waits for; may repeat what was told before."""
+        ...
+
+
+class ObservedProfile(Profile):
+    """A profile that tells when its extension points begin and end."""
+
+    def __init__(self, profile: Profile, observer: Observer) -> None:
+        super().__init__(
+            profile.scheduler_name,
+            queue_sort=profile.queue_sort,
+            pre_enqueue=profile.pre_enqueue,
+            pre_filter=profile.pre_filter,
+            filters=profile.filters,
+            capacities=profile.capacities,
+            scores=profile.scores,
+            permits=profile.permits,
+        )
+        self._observer = observer
+
+    def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+        return self._told("PreFilter", super().run_pre_filter, state, template, view)
+
+    def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
+        return self._told("Filter", super().capacity, state, template, view)
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> list[tuple[str, str, BoolArray]]:
+        """Filter's other half: why not."""
+        return self._told("Filter", super().reasons, state, template, view)
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        return self._told("Score", super().score, state, template, view, rows)
+
+    def run_permit(self, group: Group, siblings: Mapping[str, Group]) -> Status:
+        return self._told("Permit", super().run_permit, group, siblings)
+
+    def _told(self, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self._observer.point_began(point)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            self._observer.point_ended(point)

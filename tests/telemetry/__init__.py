@@ -1,0 +1,1 @@
+"""Tests of gangsched.telemetry: traces in memory, exporters, the terminal's waterfall."""
