@@ -7,6 +7,7 @@ answers mean (kube.watch_state). Started by the assembly, one `Reflector.run()` 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -15,6 +16,7 @@ from random import Random
 import anyio
 import msgspec
 import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from gangsched.errors import ApiError
 from gangsched.kube.backoff import Backoff
@@ -31,6 +33,16 @@ _log = structlog.get_logger(__name__)
 HOLD_S = 0.004
 
 Emit = Callable[[list[Event]], Awaitable[None]]
+
+# kube-apiserver writes a list's metadata before its items; elsewhere the token is found by decoding the page.
+_CONTINUE = re.compile(rb'"continue":"([\w.=+/-]+)"')
+_HEAD_BYTES = 4096
+
+
+def continue_of(page: bytes) -> str:
+    """The token of the next page as far as it can be read without decoding this one; "" if it cannot."""
+    found = _CONTINUE.search(page[:_HEAD_BYTES].split(b'"items"', 1)[0])
+    return found[1].decode() if found else ""
 
 
 class WatchTiming(msgspec.Struct, frozen=True, gc=False):
@@ -119,20 +131,56 @@ class Reflector:
         else:
             await self._watch(request.resource_version)
 
-    async def _list(self, request: ListPage) -> None:
-        params = {"limit": str(self._timing.page_limit)}
-        if request.token:
-            params["continue"] = request.token
-        else:
+    async def _list(self, first: ListPage) -> None:
+        """Read the list to its end; the next page is on its way while one is taken in. Raises: ApiError."""
+        if not first.token:
             self.n_lists += 1
-        body = await self._client.get(self.kind.path(self._version), params, timeout_s=60.0)
-        self.last_heard_s = time.monotonic()
-        events = self.state.page(body)
-        del body  # a page of pods is megabytes: not kept while the core catches up
-        if events:
-            await self._emit(events)
-        if not isinstance(self.state.next_request(), ListPage):
-            self._recovered()
+        send, receive = anyio.create_memory_object_stream[bytes | ApiError](0)
+        async with receive, anyio.create_task_group() as group:
+            group.start_soon(self._fetch, first.token, send)
+            failure = await self._take_in(receive)
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _fetch(self, token: str, pages: MemoryObjectSendStream[bytes | ApiError]) -> None:
+        params = {"limit": str(self._timing.page_limit)}
+        async with pages:
+            while True:
+                if token:
+                    params["continue"] = token
+                try:
+                    body = await self._client.get(self.kind.path(self._version), params, timeout_s=60.0)
+                except ApiError as error:
+                    await pages.send(error)
+                    return
+                token = continue_of(body)
+                await pages.send(body)
+                del body  # megabytes
+                if not token:
+                    return
+
+    async def _take_in(self, pages: MemoryObjectReceiveStream[bytes | ApiError]) -> ApiError | None:
+        """Hand on what the pages tell, until the list is whole or what is on its way is not the next page."""
+        async for page in pages:
+            if isinstance(page, ApiError):
+                return page
+            self.last_heard_s = time.monotonic()
+            token = continue_of(page)
+            try:
+                events = self.state.page(page)
+            except ApiError as error:
+                return error
+            del page  # not kept while the core catches up
+            if events:
+                await self._emit(events)
+            request = self.state.next_request()
+            if not isinstance(request, ListPage):
+                self._recovered()
+                return None
+            if request.token != token:
+                return None
+        return None
 
     async def _watch(self, resource_version: str) -> None:
         """One watch, from its opening to its end, however it ends. Raises: ApiError."""

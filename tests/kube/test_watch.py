@@ -10,7 +10,7 @@ import anyio
 
 from gangsched.kube.client import ApiClient
 from gangsched.kube.decode import Kind, pod_groups, pods
-from gangsched.kube.watch import Reflector, WatchTiming
+from gangsched.kube.watch import Reflector, WatchTiming, continue_of
 from gangsched.model.events import Event, KindMissing, KindSynced, PodAdded
 from tests.kube.scripted import Request, ScriptedServer, created, credentials, status, until
 from tests.kube.test_watch_state import line, page, pod
@@ -101,3 +101,50 @@ async def test_newest_version_that_is_served_is_used() -> None:
         reflector = await follow(server, kind, emit, lambda: said)
         assert server.requests[2].line.startswith("GET /apis/g/v1alpha2/podgroups?limit=")
     assert reflector.state.api_version == "g/v1alpha2"
+
+
+async def test_the_next_page_is_asked_for_before_this_one_is_handed_on() -> None:
+    said: list[Event] = []
+    asked: list[str] = []
+    asked_when_first_was_told: list[int] = []
+
+    def answer(request: Request) -> bytes:
+        if "watch=1" in request.line:
+            return STREAM
+        asked.append(request.line)
+        if "continue=" in request.line:
+            return created(page(pod("b", 3), rv=5))
+        return created(page(pod("a", 2), rv=5, token="more").replace(b": ", b":"))  # as Go writes it
+
+    async def emit(events: list[Event]) -> None:
+        if not said:
+            await until(lambda: len(asked) == 2)
+            asked_when_first_was_told.append(len(asked))
+        said.extend(events)
+
+    async with ScriptedServer(default=answer) as server:
+        reflector = await follow(server, pods(), emit, lambda: len(said) == 3)
+    assert asked_when_first_was_told == [2]
+    assert [e.pod.metadata.name for e in said if isinstance(e, PodAdded)] == ["a", "b"]
+    assert (reflector.n_lists, len(asked)) == (1, 2)
+
+
+async def test_a_token_that_cannot_be_read_ahead_is_used_all_the_same() -> None:
+    said: list[Event] = []
+
+    def answer(request: Request) -> bytes:
+        if "watch=1" in request.line:
+            return STREAM
+        if "continue=" in request.line:
+            return created(page(pod("b", 3), rv=5))
+        body = page(pod("a", 2), rv=5, token="more")
+        assert continue_of(body) == ""
+        return created(body)
+
+    async def emit(events: list[Event]) -> None:
+        said.extend(events)
+
+    async with ScriptedServer(default=answer) as server:
+        reflector = await follow(server, pods(), emit, lambda: len(said) == 3)
+    assert [e.pod.metadata.name for e in said if isinstance(e, PodAdded)] == ["a", "b"]
+    assert reflector.n_lists == 1
