@@ -1,0 +1,121 @@
+"""Deleting: preconditions, grace, finalizers and what propagation asks for, for every kind.
+
+Lives here: DELETE of one object. Not here: how long a kind's grace is (its strategy), the collection of
+dependents (the simulated controllers). Called by the registry. Source: k8s.io/apiserver
+pkg/registry/rest/delete.go (BeforeDelete) and pkg/registry/generic/registry/store.go (Delete).
+
+| the object | and | then |
+|---|---|---|
+| has a grace to wait | | deletionTimestamp = now + grace |
+| is waiting already | a shorter grace is asked for | the deletionTimestamp moves forward |
+| is waiting already | else | nothing |
+| has finalizers, or is given one by propagation | no grace | deletionTimestamp = now, grace 0 |
+| | | gone |
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from gangsched.apiserver.status import conflict
+from gangsched.apiserver.store import Item
+from gangsched.apiserver.strategy import Context, Object, timestamp
+
+if TYPE_CHECKING:
+    from gangsched.apiserver.registry import Registry
+
+
+class DeleteOptions(msgspec.Struct, frozen=True):
+    """What a DELETE may say; `propagation` is Orphan, Background or Foreground."""
+
+    grace_s: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    propagation: str | None = None
+
+
+class Deletion(NamedTuple):
+    """What became of it: `left` is the object that stays for now; `item` is the last state either way."""
+
+    item: Item
+    left: Item | None
+
+
+class Deletions:
+    """Deletes in the registry's store."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def delete(self, existing: Item, options: DeleteOptions, context: Context) -> Deletion:
+        """Raises: StatusError."""
+        self._check_preconditions(existing, options, context)
+        strategy = self._registry.strategy(context.resource)
+        old, new = existing.decode(), existing.decode()
+        strategy.before_delete(new, context)
+        meta = new["metadata"]
+        if self._is_pending(new, options, context):
+            return Deletion(existing, existing)
+        meta["finalizers"] = strategy.finalizers(new, options.propagation)
+        if not meta["finalizers"]:
+            del meta["finalizers"]
+        if meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds"):
+            _mark(meta, context.now, 0)
+        if not meta.get("deletionTimestamp") or (
+            not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
+        ):
+            if strategy.is_gone(new):
+                last = new if new != old else None
+                return Deletion(self._registry.remove(existing, context, last), None)
+            _mark(meta, context.now, 0)
+        item = self._registry.write(existing, old, new, context)
+        return Deletion(item, item)
+
+    def _check_preconditions(self, existing: Item, options: DeleteOptions, context: Context) -> None:
+        resource = context.resource
+        why = ""
+        if options.uid is not None and options.uid != existing.uid:
+            why = (
+                f"the UID in the precondition ({options.uid}) does not match the UID in record "
+                f"({existing.uid}). The object might have been deleted and then recreated"
+            )
+        elif options.resource_version is not None and options.resource_version != str(existing.revision):
+            why = (
+                f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
+                f"ResourceVersion in record ({existing.revision}). The object might have been modified"
+            )
+        if why:
+            raise conflict(resource.plural, existing.name, why, group=resource.group)
+
+    def _is_pending(self, new: Object, options: DeleteOptions, context: Context) -> bool:
+        """Mark the object with its grace, in place; True if a deletion is under way and this one changes
+        nothing."""
+        meta = new["metadata"]
+        strategy = self._registry.strategy(context.resource)
+        if not meta.get("deletionTimestamp"):
+            grace_s = strategy.grace_s(new, options.grace_s, context)
+            if grace_s:
+                _mark(meta, context.now, grace_s)
+            return False
+        waiting_s = meta.get("deletionGracePeriodSeconds")
+        if waiting_s is None:
+            return False
+        if options.grace_s is None or options.grace_s >= waiting_s:
+            # Without finalizers somebody must still confirm; with them, propagation may yet be changed.
+            return bool(waiting_s or meta.get("finalizers"))
+        due = datetime.strptime(meta["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        meta["deletionTimestamp"] = timestamp(due - timedelta(seconds=waiting_s - options.grace_s))
+        meta["deletionGracePeriodSeconds"] = options.grace_s
+        return False
+
+
+def _mark(meta: Object, now: datetime, grace_s: int) -> None:
+    """Set the deletionTimestamp, and the generation that goes with it."""
+    if not meta.get("deletionTimestamp"):
+        if meta.get("generation"):
+            meta["generation"] += 1
+        meta["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace_s))
+    meta["deletionGracePeriodSeconds"] = grace_s

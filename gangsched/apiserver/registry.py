@@ -1,0 +1,352 @@
+"""Reading and writing objects by Kubernetes' rules, whatever their kind.
+
+Lives here: create, update, the in-process short cuts, and the one place where a change becomes a stored item.
+Not here: what differs by kind (strategy.py, kinds/), deletion (deletion.py), lists with pages (lists.py),
+HTTP. Called by the HTTP face, by the strategies, and by the simulated cluster in process. Source of the order
+of checks: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/registry/rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from gangsched.apiserver import codec, metadata
+from gangsched.apiserver.deletion import DeleteOptions, Deletions
+from gangsched.apiserver.resources import Resource, Resources, builtin_resources
+from gangsched.apiserver.status import (
+    Cause,
+    FieldProblem,
+    StatusError,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    invalid_value,
+    not_found,
+)
+from gangsched.apiserver.store import Item, Store
+from gangsched.apiserver.strategy import Context, Object, Strategy
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+# A generated name that is taken is generated anew so often.
+MAX_NAME_TRIES = 8
+_ANY = Strategy()
+
+Change = Callable[[Object], Object]
+
+
+class Registry:
+    """All that is served, behind one set of rules; every call is synchronous and takes effect at once.
+
+    `now` and `rng` are where times, UIDs and generated names come from.
+    """
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], datetime],
+        rng: Random,
+        strategies: Mapping[str, Strategy] | None = None,
+        resources: Resources | None = None,
+        store: Store | None = None,
+    ) -> None:
+        self.store = store or Store()
+        self.resources = resources or builtin_resources()
+        self.now = now
+        self.rng = rng
+        self._strategies = dict(strategies or {})
+        self._deletions = Deletions(self)
+        self._gone: list[Callable[[str], None]] = []
+
+    # What strategies may ask: strategy.Cluster.
+
+    def resource(self, name: str) -> Resource:
+        return self.resources.get(name)
+
+    def strategy(self, resource: Resource) -> Strategy:
+        return self._strategies.get(resource.key, _ANY)
+
+    def serve(self, resource: Resource, strategy: Strategy) -> None:
+        self._strategies[resource.key] = strategy
+        self.resources.add(resource)
+
+    def unserve(self, key: str) -> None:
+        self.resources.remove(key)
+        self._strategies.pop(key, None)
+        for item in self.store.items(key):
+            self._remove(key, item)
+        for listener in tuple(self._gone):
+            listener(key)
+
+    def on_unserved(self, listener: Callable[[str], None]) -> None:
+        """Called with a resource's key once it is served no longer."""
+        self._gone.append(listener)
+
+    def context(self, resource: Resource, namespace: str = "", name: str = "") -> Context:
+        """A request of nobody in particular, for what is done in process."""
+        return Context(self, resource, resource.version, namespace, name, self.now())
+
+    def find(self, resource: Resource, namespace: str, name: str) -> Item | None:
+        return self.store.get(resource.storage_key, namespace, name)
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Item:
+        """Raises: StatusError (404)."""
+        item = self.store.get(resource.storage_key, namespace, name)
+        if item is None:
+            raise not_found(resource.plural, name, group=resource.group)
+        return item
+
+    def list(self, resource: Resource, namespace: str = "") -> list[Item]:
+        return self.store.items(resource.storage_key, namespace)
+
+    # Writing.
+
+    def create(
+        self, resource: Resource, obj: Object, *, namespace: str = "", context: Context | None = None
+    ) -> Item:
+        """Store a new object; `obj` is the registry's from now on. Raises: StatusError."""
+        context = context or self.context(resource, namespace)
+        strategy = self.strategy(resource)
+        meta = obj.setdefault("metadata", {})
+        self._in_namespace(resource, meta, context)
+        if meta.get("resourceVersion") not in (None, "", "0"):
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        self._admit_to_namespace(resource, meta, context)
+        tries = MAX_NAME_TRIES if not meta.get("name") and meta.get("generateName") else 1
+        for last in (*[False] * (tries - 1), True):
+            if tries > 1:
+                meta["name"] = metadata.generated_name(meta["generateName"], self.rng)
+            if last or self.find(resource, meta.get("namespace", ""), meta["name"]) is None:
+                break
+        context.name = meta.get("name") or ""
+        meta["uid"] = self.new_uid()
+        meta["creationTimestamp"] = context.timestamp()
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
+            meta.pop(key, None)
+        if strategy.has_generation:
+            meta["generation"] = 1
+        if resource.has_status:
+            obj.pop("status", None)
+        strategy.prepare_for_create(obj, context)
+        self._validate(obj, None, [], strategy, context)
+        if self.find(resource, meta.get("namespace", ""), meta["name"]) is not None:
+            raise already_exists(resource.plural, meta["name"], group=resource.group)
+        item = self._put(obj, strategy, context)
+        if not context.dry_run:
+            strategy.after_create(item, context)
+        return item
+
+    def update(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Change,
+        *,
+        context: Context | None = None,
+        create: Callable[[], Object] | None = None,
+    ) -> tuple[Item, bool]:
+        """Write what `change` makes of the object; answers with the item and whether it was created.
+
+        `change` gets a copy that it may change, and answers with the whole new object. With `create` an
+        object that does not exist is made of what that answers. Raises: StatusError.
+        """
+        context = context or self.context(resource, namespace, name)
+        existing = self.find(resource, namespace, name)
+        if existing is None:
+            if create is None:
+                raise not_found(resource.plural, name, group=resource.group)
+            return self.create(resource, create(), namespace=namespace, context=context), True
+        old = existing.decode()
+        new = change(existing.decode())
+        strategy = self.strategy(resource)
+        self._check_identity(new, existing, strategy, context)
+        meta_problems = metadata.carry_over(new["metadata"], old["metadata"])
+        strategy.prepare_for_update(new, old, context)
+        if strategy.has_generation and not context.subresource:
+            self._count_generation(new, old, strategy)
+        self._validate(new, old, meta_problems, strategy, context)
+        return self.write(existing, old, new, context), False
+
+    def modify(self, resource: Resource, namespace: str, name: str, change: Callable[[Object], None]) -> Item:
+        """Read, change in place, write, with no rule in between. Raises: StatusError (404)."""
+        existing = self.get(resource, namespace, name)
+        new = existing.decode()
+        change(new)
+        return self.write(existing, existing.decode(), new, self.context(resource, namespace, name))
+
+    # For whoever reports a state (kubelets, controllers): the same, by the name that says so.
+    update_status = modify
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        grace_s: int | None = None,
+        uid: str | None = None,
+        propagation: str | None = None,
+        options: DeleteOptions | None = None,
+        context: Context | None = None,
+    ) -> Item | None:
+        """Delete the object or begin to; answers with what is left of it, None if it is gone. Raises:
+        StatusError."""
+        context = context or self.context(resource, namespace, name)
+        options = options or DeleteOptions(grace_s=grace_s, uid=uid, propagation=propagation)
+        return self._deletions.delete(self.get(resource, namespace, name), options, context).left
+
+    @property
+    def deletions(self) -> Deletions:
+        return self._deletions
+
+    # What all writes end in.
+
+    def write(self, existing: Item, old: Object, new: Object, context: Context) -> Item:
+        """Put `new` in the place of `existing`; nothing if they are equal; removed if only that was waited
+        for."""
+        if new == old:
+            return existing
+        strategy = self.strategy(context.resource)
+        if _may_go(new) and strategy.is_gone(new):
+            return self.remove(existing, context, new)
+        item = self._put(new, strategy, context)
+        if not context.dry_run:
+            strategy.after_update(item, existing, context)
+        return item
+
+    def remove(self, existing: Item, context: Context, last: Object | None = None) -> Item:
+        """Take the object out for good; `last` is its last state where it differs."""
+        strategy = self.strategy(context.resource)
+        if context.dry_run:
+            return existing
+        if last is None:
+            item = self._remove(context.resource.storage_key, existing)
+        else:
+            item = codec.as_item(context.resource, last, self.store.revision + 1, strategy.fields(last))
+            self.store.remove(context.resource.storage_key, item)
+        strategy.after_delete(item, context)
+        return item
+
+    def _remove(self, collection: str, existing: Item) -> Item:
+        item = codec.at_revision(existing, self.store.revision + 1)
+        self.store.remove(collection, item)
+        return item
+
+    def _put(self, obj: Object, strategy: Strategy, context: Context) -> Item:
+        resource = context.resource
+        fields = strategy.fields(obj)
+        if context.dry_run:
+            return codec.as_item(resource, obj, 0, fields)
+        item = codec.as_item(resource, obj, self.store.revision + 1, fields)
+        self.store.put(resource.storage_key, item)
+        return item
+
+    def new_uid(self) -> str:
+        return str(UUID(int=self.rng.getrandbits(128), version=4))
+
+    def _in_namespace(self, resource: Resource, meta: dict[str, Any], context: Context) -> None:
+        if not resource.namespaced:
+            if meta.pop("namespace", None):
+                raise bad_request("namespace is not allowed on this type")
+            return
+        meta["namespace"] = meta.get("namespace") or context.namespace
+        if meta["namespace"] != context.namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+
+    def _admit_to_namespace(self, resource: Resource, meta: dict[str, Any], context: Context) -> None:
+        """As the NamespaceLifecycle admission plugin does."""
+        if not resource.namespaced:
+            return
+        name = meta["namespace"]
+        namespace = self.store.get("/namespaces", "", name)
+        if namespace is None:
+            raise not_found("namespaces", name)
+        if namespace.fields.get("status.phase") == "Terminating":
+            raise forbidden(
+                resource.plural,
+                meta.get("name") or "",
+                f"unable to create new content in namespace {name} because it is being terminated",
+                group=resource.group,
+                causes=[
+                    Cause(
+                        "NamespaceTerminating", f"namespace {name} is being terminated", "metadata.namespace"
+                    )
+                ],
+            )
+
+    def _check_identity(self, new: Object, existing: Item, strategy: Strategy, context: Context) -> None:
+        """The preconditions that an update brings along in its own metadata, and what it must not rename."""
+        resource, meta = context.resource, new.setdefault("metadata", {})
+        meta["name"] = meta.get("name") or existing.name
+        if resource.namespaced:
+            meta["namespace"] = meta.get("namespace") or existing.namespace
+        else:
+            meta.pop("namespace", None)
+        if meta.get("uid") and meta["uid"] != existing.uid:
+            raise self.uid_conflict(resource, existing, meta["uid"])
+        version = meta.get("resourceVersion") or ""
+        if version in ("", "0"):
+            if not strategy.allows_unconditional_update and not context.subresource:
+                problem = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+                raise invalid(resource.kind, existing.name, [problem], group=resource.group)
+        elif version != str(existing.revision):
+            raise conflict(resource.plural, existing.name, MODIFIED, group=resource.group)
+        meta["resourceVersion"] = str(existing.revision)
+
+    def uid_conflict(self, resource: Resource, existing: Item, uid: str) -> StatusError:
+        """As etcd3's storage says it, with the key it would have there."""
+        where = f"/registry/{resource.group + '/' if resource.custom else ''}{resource.plural}/{existing.key}"
+        return conflict(
+            resource.plural,
+            existing.name,
+            f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
+            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {existing.uid}",
+            group=resource.group,
+        )
+
+    def _count_generation(self, new: Object, old: Object, strategy: Strategy) -> None:
+        if strategy.changes_generation(new, old):
+            new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
+
+    def _validate(
+        self,
+        new: Object,
+        old: Object | None,
+        meta_problems: Sequence[FieldProblem],
+        strategy: Strategy,
+        context: Context,
+    ) -> None:
+        resource, meta = context.resource, new["metadata"]
+        found = list(meta_problems)
+        if old is None or _changed(meta, old["metadata"]):
+            found += metadata.problems(meta, namespaced=resource.namespaced, name_rule=strategy.name_rule)
+        found += strategy.validate(new, old, context)
+        if found:
+            raise invalid(resource.kind, meta.get("name") or "", found, group=resource.group)
+
+
+def _changed(meta: dict[str, Any], before: dict[str, Any]) -> bool:
+    keys = ("name", "labels", "annotations", "ownerReferences", "finalizers")
+    return any(meta.get(key) != before.get(key) for key in keys)
+
+
+def _may_go(obj: Object) -> bool:
+    """Marked for deletion, and nothing is left to wait for."""
+    meta = obj["metadata"]
+    return bool(
+        meta.get("deletionTimestamp")
+        and not meta.get("finalizers")
+        and not meta.get("deletionGracePeriodSeconds")
+    )
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
