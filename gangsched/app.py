@@ -295,8 +295,7 @@ class SchedulerApp:
                 self._unheard.discard(event.kind)
         if self._unheard:
             return
-        # The collector need not look at it again.
-        gc.collect()
+        # The collector need not look at it again, nor now: a collection here would hold up the first bind.
         gc.freeze()
         decides = self.scheduler.is_synced
         _log.info("synced, scheduling" if decides else "synced, following", **_sizes(self.scheduler))

@@ -5,6 +5,7 @@ Each is started as a process of its own and stopped again; nothing here measures
 
 from __future__ import annotations
 
+import compileall
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+import gangsched
 from gangsched.bench.null_binder import write_plan
 from gangsched.bench.workload import NAMESPACE
 from gangsched.controlplane.daemon import Daemon
@@ -65,6 +67,8 @@ def start(name: str, cp: ControlPlane, folder: Path, plan: Path | None = None) -
         config = folder / "gangsched.yaml"
         config.write_text(_CONFIG)
         arguments = ["scheduler", "--config", str(config), "--kubeconfig", str(cp.kubeconfig)]
+        # As an installed package is; a source tree may be forbidden to keep what Python compiles.
+        compileall.compile_dir(Path(gangsched.__file__).parent, quiet=2)
         at_ns = time.monotonic_ns()
         return Started(_python("gangsched.cli", arguments, folder / "gangsched.log"), at_ns)
     daemon = cp.start_kube_scheduler(gang=name == KUBE_GANG, config={"clientConnection": KUBE_CLIENT})
