@@ -38,6 +38,7 @@ from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import USER_AGENT, Answer, ProtocolError, segment
 from gangsched.kube.readers import Readers
 from gangsched.kube.status import api_error
+from gangsched.kube.tally import SILENCE
 from gangsched.kube.writes import binding_body
 from gangsched.model.effects import BindPod
 from gangsched.model.events import BindCancelled, BindFailed, BindSucceeded, BindUnknown, Event
@@ -277,6 +278,7 @@ class BindingLane:
         self._busy.discard(connection)
         entry, connection.entry = connection.entry, None
         if entry is not None:
+            self._credentials.answers.count("POST", SILENCE)
             self._unknown(entry.bind, why)
         self._pump()
 
@@ -286,6 +288,7 @@ class BindingLane:
         self._busy.discard(connection)
         if connection.is_open:
             self._idle.append(connection)
+        self._credentials.answers.count("POST", answer.status)
         if 200 <= answer.status < 300:
             if self._said:
                 self._recovered()

@@ -21,6 +21,7 @@ import anyio
 import structlog
 
 from gangsched.errors import ConfigError
+from gangsched.kube.tally import Answers
 
 _log = structlog.get_logger(__name__)
 
@@ -99,6 +100,7 @@ def _blank() -> _Loaded:
 class Credentials:
     """The server's address, how to trust it, and the current Authorization header.
 
+    What all who speak to this server share, so the count of its answers too.
     `last_error` is what went wrong at the last renewal, empty when all is well: for readiness.
     """
 
@@ -113,6 +115,7 @@ class Credentials:
         self.server_hostname: str | None = loaded.tls_server_name
         self.ssl_context: ssl.SSLContext | None = None
         self.authorization = ""
+        self.answers = Answers()
         self.last_error = ""
         self._due_s: float | None = None
         if self.server.startswith("https:"):

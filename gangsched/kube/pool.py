@@ -16,6 +16,7 @@ from gangsched.kube.connection import Connection, address_of
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import MAX_BODY_BYTES, Answer, ProtocolError, request_bytes
 from gangsched.kube.status import api_error
+from gangsched.kube.tally import SILENCE
 
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 30.0
@@ -130,13 +131,22 @@ class RequestPool:
                 body=body,
                 content_type=content_type,
             )
-            answer = await self._answer(data, timeout_s, twice=method == "GET")
+            answer = await self._counted(method, data, timeout_s)
             if answer.status == 401 and not last and await self._credentials.refresh(refused=authorization):
                 continue  # refused before anything was done: safe to say again with new credentials
             break
         if answer.status >= 300:
             raise api_error(answer.status, answer.retry_after, answer.body)
         return answer.body
+
+    async def _counted(self, method: str, data: bytes, timeout_s: float) -> Answer:
+        status = SILENCE
+        try:
+            answer = await self._answer(data, timeout_s, twice=method == "GET")
+            status = answer.status
+        finally:
+            self._credentials.answers.count(method, status)
+        return answer
 
     async def _answer(self, data: bytes, timeout_s: float, *, twice: bool) -> Answer:
         """Ask over a warm connection, or a new one; a read that met a closed one is asked `twice`."""

@@ -18,6 +18,7 @@ from gangsched.kube.connection import Connection, address_of
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import Answer, ProtocolError, request_bytes
 from gangsched.kube.status import api_error
+from gangsched.kube.tally import SILENCE
 
 # Taken from the kernel in one piece.
 READ_BYTES = 256 * 1024
@@ -119,16 +120,20 @@ async def _opened(credentials: Credentials, target: str, timeout_s: float) -> St
         authorization = credentials.authorization
         request = request_bytes("GET", credentials.server, target, authorization=authorization)
         stream = Stream()
+        status = SILENCE
         try:
             with anyio.fail_after(timeout_s):
                 await stream.open(address_of(credentials))
                 answer = await stream.ask(request)
+            status = answer.status
         except OSError as error:  # TimeoutError and SSLError are OSErrors
             stream.close()
             raise ApiError(str(error) or "no answer in time") from error
         except BaseException:
             stream.close()
             raise
+        finally:
+            credentials.answers.count("GET", status)
         if answer.status < 300:
             return stream
         stream.close()

@@ -93,6 +93,11 @@ class Reflector:
         self.n_watches = 0
         self.n_dead = 0
 
+    @property
+    def is_missing(self) -> bool:
+        """The server does not offer the kind, or not to us; it is watched out for."""
+        return self._missing
+
     async def run(self) -> None:
         """Follow the kind until cancelled."""
         async with self._client:
