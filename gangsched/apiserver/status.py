@@ -126,6 +126,8 @@ class StatusError(Exception):
         self.causes = tuple(causes)
         self.retry_after_s = retry_after_s
         self.headers = headers or {}
+        # Where a list may go on all the same, though not consistently.
+        self.continue_ = ""
         super().__init__(message)
 
     def details(self) -> dict[str, Any]:
@@ -144,7 +146,7 @@ class StatusError(Exception):
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.continue_} if self.continue_ else {},
             "status": "Failure",
             "message": self.message,
         }

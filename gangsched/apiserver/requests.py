@@ -1,0 +1,290 @@
+"""A request taken apart: which resource its path names, what its query asks for.
+
+Lives here: paths, query options, media types. Not here: bodies (bodies.py), what is done with all this
+(handlers.py). Source: k8s.io/apiserver pkg/endpoints/request/requestinfo.go, k8s.io/apimachinery
+pkg/apis/meta/v1/types.go (the options) and pkg/runtime/converter (how booleans and numbers are read from a
+query).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from gangsched.apiserver.deletion import DeleteOptions
+from gangsched.apiserver.lists import ListOptions
+from gangsched.apiserver.resources import Resource, Resources
+from gangsched.apiserver.selectors import FieldSelector, LabelSelector
+from gangsched.apiserver.status import (
+    FieldProblem,
+    bad_request,
+    invalid,
+    invalid_value,
+    not_acceptable,
+    not_supported,
+)
+from gangsched.apiserver.strategy import Strategy
+
+JSON = "application/json"
+YAML = "application/yaml"
+FIELD_VALIDATIONS = ("Ignore", "Strict", "Warn")
+PROPAGATIONS = ("Background", "Foreground", "Orphan")
+_META = "meta.k8s.io"
+# Both in the core group's Namespace; elsewhere the third segment names a resource.
+_NAMESPACE_SUBRESOURCES = ("status", "finalize")
+_EVERYTHING = LabelSelector()
+_ANY_FIELD = FieldSelector()
+
+
+class Request(msgspec.Struct):
+    """One request with its body read; `target` is the path and query as they were sent."""
+
+    method: str
+    target: str
+    accept: str = ""
+    content_type: str = ""
+    user_agent: str = ""
+    body: bytes = b""
+    _query: dict[str, list[str]] | None = None
+
+    @property
+    def path(self) -> str:
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        if self._query is None:
+            self._query = parse_query(self.target.partition("?")[2])
+        return self._query
+
+    def first(self, name: str) -> str:
+        """The first value of a query parameter, or ""."""
+        values = self.query.get(name)
+        return values[0] if values else ""
+
+
+def parse_query(text: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    if text:
+        for name, value in parse_qsl(text, keep_blank_values=True):
+            found.setdefault(name, []).append(value)
+    return found
+
+
+class Target(NamedTuple):
+    """What a path names: a collection, an object, or a subresource of an object."""
+
+    resource: Resource
+    version: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def find_target(resources: Resources, path: str) -> Target | None:
+    """None for paths that no resource is served at."""
+    parts = [unquote(part) for part in path.split("/") if part] if "%" in path else path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    in_namespace = rest[0] == "namespaces" and len(rest) > 2
+    if in_namespace and not (not group and len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES):
+        namespace, rest = rest[1], rest[2:]
+    if len(rest) > 3 or not all(rest):
+        return None
+    resource = resources.find(group, version, rest[0])
+    if resource is None or (namespace and not resource.namespaced):
+        return None
+    name = rest[1] if len(rest) > 1 else ""
+    if name and resource.namespaced and not namespace:
+        return None
+    subresource = rest[2] if len(rest) > 2 else ""
+    if subresource and resource.subresource(subresource) is None:
+        return None
+    return Target(resource, version, namespace, name, subresource)
+
+
+def boolean(values: Sequence[str] | None) -> bool:
+    """As the real server reads one from a query: present and neither false nor 0."""
+    return bool(values) and values[0].lower() not in ("false", "0")  # type: ignore[index]
+
+
+def integer(text: str) -> int:
+    """Raises: StatusError (400)."""
+    digits = text.removeprefix("-").removeprefix("+")
+    if not (digits.isascii() and digits.isdigit()):
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return value
+
+
+def list_options(request: Request, target: Target, strategy: Strategy) -> ListOptions:
+    """Raises: StatusError (400)."""
+    query = request.query
+    if not query:
+        return ListOptions(_EVERYTHING, _ANY_FIELD)
+    first = request.first
+    labels, fields = _EVERYTHING, _ANY_FIELD
+    if text := first("labelSelector"):
+        labels = LabelSelector.parse(text)
+    if text := first("fieldSelector"):
+        known = ("metadata.name", *strategy.field_names())
+        # Every built-in kind, whatever its scope, knows both.
+        if target.resource.namespaced or not target.resource.custom:
+            known = (*known, "metadata.namespace")
+        fields = FieldSelector.parse(text, known)
+    return ListOptions(
+        labels=labels,
+        fields=fields,
+        limit=integer(text) if (text := first("limit")) else 0,
+        continue_=first("continue"),
+        resource_version=first("resourceVersion"),
+        match=first("resourceVersionMatch"),
+        timeout_s=integer(text) if (text := first("timeoutSeconds")) else None,
+        watch=boolean(query.get("watch")),
+        bookmarks=boolean(query.get("allowWatchBookmarks")),
+        send_initial_events=boolean(query["sendInitialEvents"]) if "sendInitialEvents" in query else None,
+    )
+
+
+class WriteOptions(NamedTuple):
+    """CreateOptions, UpdateOptions and PatchOptions; `force` and a required manager are for apply."""
+
+    dry_run: bool = False
+    field_validation: str = "Warn"
+    field_manager: str = ""
+    force: bool = False
+
+
+_PLAIN_WRITE = WriteOptions()
+
+
+def write_options(request: Request, kind: str) -> WriteOptions:
+    """`kind` is what a refusal names: CreateOptions, UpdateOptions, PatchOptions. Raises: StatusError
+    (422)."""
+    if not request.query:
+        return _PLAIN_WRITE
+    problems = _dry_run_problems(request.query.get("dryRun", ()))
+    manager = request.first("fieldManager")
+    if len(manager) > 128:
+        problems.append(
+            FieldProblem("fieldManager", "FieldValueTooLong", "Too long: may not be more than 128 bytes")
+        )
+    if not manager.isprintable():
+        problems.append(invalid_value("fieldManager", manager, "should only contain printable characters"))
+    validation = request.first("fieldValidation")
+    if validation and validation not in FIELD_VALIDATIONS:
+        problems.append(not_supported("fieldValidation", validation, ["", *FIELD_VALIDATIONS]))
+    if problems:
+        raise invalid(kind, "", problems, group=_META)
+    return WriteOptions(
+        dry_run=bool(request.query.get("dryRun")),
+        field_validation=validation or "Warn",
+        field_manager=manager,
+        force=boolean(request.query.get("force")),
+    )
+
+
+def _dry_run_problems(values: Sequence[str]) -> list[FieldProblem]:
+    return [
+        not_supported("dryRun", list(values), ["All"]) for _ in [0] if any(each != "All" for each in values)
+    ]
+
+
+def delete_options(request: Request, body: Mapping[str, object] | None) -> tuple[DeleteOptions, bool]:
+    """From the body, or from the query if there is none; and whether it is a dry run. Raises: StatusError."""
+    if body is not None:
+        given = dict(body)
+    else:
+        given = {
+            name: request.first(name)
+            for name in ("propagationPolicy", "orphanDependents", "gracePeriodSeconds")
+            if request.first(name)
+        }
+        if "gracePeriodSeconds" in given:
+            given["gracePeriodSeconds"] = integer(str(given["gracePeriodSeconds"]))
+        if "orphanDependents" in given:
+            given["orphanDependents"] = boolean([str(given["orphanDependents"])])
+        if "dryRun" in request.query:
+            given["dryRun"] = request.query["dryRun"]
+    try:
+        options = msgspec.convert(given, type=_DeleteOptions)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"DeleteOptions cannot be read: {error}") from None
+    problems = _dry_run_problems(options.dry_run or ())
+    policy = options.propagation
+    if policy is not None and options.orphan is not None:
+        problems.append(
+            invalid_value(
+                "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
+            )
+        )
+    if policy is not None and policy not in PROPAGATIONS:
+        problems.append(
+            not_supported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"])
+        )
+    if problems:
+        raise invalid("DeleteOptions", "", problems, group=_META)
+    if options.orphan is not None:
+        policy = "Orphan" if options.orphan else "Background"
+    # As the real server: a negative grace is one second.
+    grace_s = 1 if options.grace_s is not None and options.grace_s < 0 else options.grace_s
+    preconditions = options.preconditions or _Preconditions()
+    return (
+        DeleteOptions(grace_s, preconditions.uid, preconditions.resource_version, policy),
+        bool(options.dry_run),
+    )
+
+
+class _Preconditions(msgspec.Struct, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class _DeleteOptions(msgspec.Struct, rename="camel"):
+    grace_s: int | None = msgspec.field(default=None, name="gracePeriodSeconds")
+    preconditions: _Preconditions | None = None
+    orphan: bool | None = msgspec.field(default=None, name="orphanDependents")
+    propagation: str | None = msgspec.field(default=None, name="propagationPolicy")
+    dry_run: list[str] | None = None
+
+
+class Media(NamedTuple):
+    """How an answer is written; `shape` is "", Table or PartialObjectMetadata, in `shape_version`."""
+
+    type: str = JSON
+    shape: str = ""
+    shape_version: str = ""
+
+
+_PLAIN = Media()
+_SHAPES = {"Table": ("v1", "v1beta1"), "PartialObjectMetadata": ("v1", "v1beta1")}
+
+
+def negotiated(accept: str, *, stream: bool = False) -> Media:
+    """The first of the Accept header's wishes that can be served. Raises: StatusError (406)."""
+    if accept in ("", JSON, "*/*"):
+        return _PLAIN
+    for wish in accept.split(","):
+        kind, *parameters = (part.strip() for part in wish.split(";"))
+        given = dict(part.split("=", 1) for part in parameters if "=" in part)
+        if kind in (YAML, "application/*", "*/*", JSON):
+            shape = given.get("as", "")
+            for suffix in ("List",):
+                shape = shape.removesuffix(suffix)
+            if shape and (given.get("g") != _META or given.get("v") not in _SHAPES.get(shape, ())):
+                continue
+            if kind == YAML and not stream:
+                return Media(YAML, shape, given.get("v", ""))
+            if kind != YAML:
+                return Media(JSON, shape, given.get("v", ""))
+    raise not_acceptable([JSON, YAML])

@@ -1,0 +1,190 @@
+"""Watches: which lines one watcher is sent for which changes, and how far it may fall behind.
+
+Lives here: the replay from a resourceVersion, initial events, bookmarks, the meaning of a change for a
+watcher that sees only some objects, the backlog. Not here: sockets and time (watching.py drives these). A
+line is encoded once and shared by all watchers that are sent the same. Source: k8s.io/apiserver
+pkg/storage/cacher/{cacher,cache_watcher}.go.
+
+| the object passed the selectors before | and passes now | the watcher is sent |
+|---|---|---|
+| no | yes | ADDED |
+| yes | yes | MODIFIED |
+| yes | no | DELETED, as it was before, at the change's revision |
+| yes | is gone | DELETED |
+| no | no | nothing |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from gangsched.apiserver import codec
+from gangsched.apiserver.lists import ListOptions, check_watch, page, parse_revision, too_large
+from gangsched.apiserver.resources import Resource
+from gangsched.apiserver.status import StatusError, expired
+from gangsched.apiserver.store import Change, Expired, Item, Store
+
+# A watcher that reads more slowly than this piles up is cut, as the real server does; its client comes back.
+MAX_BACKLOG_BYTES = 32 * 2**20
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+# How an object is shown in a watch: its bytes in the version asked for, or a row of a table. `first` is true
+# for the first line of a watch (a table's columns are only sent once).
+Show = Callable[[Item, bool], bytes]
+
+
+def line(type_: str, shown: bytes) -> bytes:
+    return b'{"type":"' + type_.encode() + b'","object":' + shown + b"}\n"
+
+
+def error_line(error: StatusError) -> bytes:
+    return line("ERROR", codec.encode(error.as_status()))
+
+
+class Watch:
+    """One watcher's lines; `wake` is called when there are some after there were none.
+
+    `format` names what `show` makes, so that watchers of one format share lines; "" shares with nobody.
+    Raises: StatusError (422, 504), at once, for options that cannot be.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        resource: Resource,
+        version: str,
+        namespace: str,
+        options: ListOptions,
+        wake: Callable[[], None],
+        *,
+        show: Show | None = None,
+        format: str | None = None,
+    ) -> None:
+        check_watch(options)
+        self._store = store
+        self._resource = resource
+        self._version = version
+        self._namespace = namespace
+        self._options = options
+        self._wake = wake
+        self._show = show or self._plain
+        self._format = f"{resource.key}/{version}" if format is None else format
+        self._lines: list[bytes] = []
+        self._is_first = True
+        self.n_bytes = 0
+        # Nothing more will come: after the lines that are there the watch ends.
+        self.ended = False
+        self.too_slow = False
+        # Changes up to here are known to the watcher.
+        self._after = 0
+        self._leave: Callable[[], None] | None = None
+        self._begin()
+
+    def take(self) -> list[bytes]:
+        """The lines that wait to be sent."""
+        lines, self._lines, self.n_bytes = self._lines, [], 0
+        return lines
+
+    def close(self) -> None:
+        """Hear no more changes."""
+        if self._leave is not None:
+            self._leave()
+        self.ended = True
+
+    def bookmark(self, *, initial_events_end: bool = False) -> None:
+        """Tell the watcher how far the history has come. Nothing else may wait to be sent later than this."""
+        meta: dict[str, object] = {"resourceVersion": str(self._store.revision)}
+        # Only a real object of some kinds has a creationTimestamp here; the typed ones print it as null.
+        if not self._resource.custom:
+            meta["creationTimestamp"] = None
+        if initial_events_end:
+            meta["annotations"] = {INITIAL_EVENTS_END: "true"}
+        head = codec.head(self._resource, self._version)
+        shown = head + b'"metadata":' + codec.encode(meta) + b"}"
+        self._send(line("BOOKMARK", shown))
+
+    def fail(self, error: StatusError) -> None:
+        """Send an ERROR and end."""
+        self._send(error_line(error))
+        self.close()
+
+    def _begin(self) -> None:
+        options = self._options
+        initial = options.send_initial_events
+        revision = parse_revision(options.resource_version)
+        if initial and revision > self._store.revision:
+            raise too_large(revision, self._store.revision)
+        if initial or (initial is None and revision == 0):
+            self._send_state()
+            if initial and options.bookmarks:
+                self.bookmark(initial_events_end=True)
+        elif revision:
+            try:
+                changes = self._store.changes_since(self._resource.storage_key, revision)
+            except Expired as error:
+                self._send(error_line(expired(str(error))))
+                self.ended = True
+                return
+            for change in changes:
+                self._heard(change)
+            self._after = revision
+        self._leave = self._store.subscribe(self._heard, self._resource.storage_key)
+
+    def _send_state(self) -> None:
+        options = msgspec.structs.replace(
+            self._options, resource_version="", match="", limit=0, continue_="", send_initial_events=None
+        )
+        for item in page(self._store, self._resource.storage_key, self._namespace, options).items:
+            self._send(line("ADDED", self._shown(item)))
+
+    def _heard(self, change: Change) -> None:
+        item = change.item
+        if (self._namespace and item.namespace != self._namespace) or change.revision <= self._after:
+            return
+        options = self._options
+        if options.selects_all:
+            self._send(self._line(change.type, change, item))
+            return
+        passes = change.type != "DELETED" and options.selects(item)
+        passed = change.before is not None and options.selects(change.before)
+        if passes:
+            self._send(self._line("MODIFIED" if passed else "ADDED", change, item))
+        elif passed and change.before is not None:
+            if change.type == "DELETED":
+                self._send(self._line("DELETED", change, item))
+            else:
+                self._send(self._line("DELETED", change, codec.at_revision(change.before, change.revision)))
+
+    def _line(self, type_: str, change: Change, item: Item) -> bytes:
+        if not self._format:
+            return line(type_, self._shown(item))
+        key = type_ + self._format
+        known = change.lines.get(key)
+        if known is None:
+            known = change.lines[key] = line(type_, self._shown(item))
+        return known
+
+    def _shown(self, item: Item) -> bytes:
+        shown = self._show(item, self._is_first)
+        self._is_first = False
+        return shown
+
+    def _plain(self, item: Item, first: bool) -> bytes:
+        return codec.in_version(self._resource, self._version, item.raw)
+
+    def _send(self, sent: bytes) -> None:
+        if self.ended:
+            return
+        # The state and the replay that a watch begins with are as long as they are.
+        if self.n_bytes > MAX_BACKLOG_BYTES and self._leave is not None:
+            self.too_slow = True
+            self.close()
+            self._lines.clear()
+            self._wake()
+            return
+        self._lines.append(sent)
+        self.n_bytes += len(sent)
+        if len(self._lines) == 1:
+            self._wake()
