@@ -100,7 +100,7 @@ class Attempts:
             mine = [p.info for p in plan.placements if p.info.group is group]
             group.move_all(mine, MemberState.PENDING, MemberState.ASSUMED)
         if observer is not None:
-            observer.point_ended("Reserve")
+            observer.point_ended("Reserve", Code.SUCCESS)
 
     def _permit(self, unit: list[Group]) -> None:
         world = self._world

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, Protocol, TypeVar
 
-from gangsched.core.framework import BoolArray, CycleState, FloatArray, IntArray, Status
+from gangsched.core.framework import BoolArray, Code, CycleState, FloatArray, IntArray, Status
 from gangsched.core.group import Group, GroupState
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView
@@ -36,7 +36,9 @@ class Observer(Protocol):
         """An extension point of the attempt under way; several times an attempt where templates differ."""
         ...
 
-    def point_ended(self, point: str) -> None: ...
+    def point_ended(self, point: str, code: Code) -> None:
+        """`code`: what the plugins' answers came to, ERROR where one of them raised."""
+        ...
 
     def gave_back(self, group: Group, n_members: int, why: str) -> None:
         """Reservations that were held while nothing had been sent for them."""
@@ -85,7 +87,41 @@ class ObservedProfile(Profile):
 
     def _told(self, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._observer.point_began(point)
+        code = Code.ERROR
         try:
-            return call(*args, **kwargs)
+            answer = call(*args, **kwargs)
+            code = answer.code if isinstance(answer, Status) else Code.SUCCESS
+            return answer
         finally:
-            self._observer.point_ended(point)
+            self._observer.point_ended(point, code)
+
+
+class Observers:
+    """Several observers as one."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = tuple(observers)
+
+    def moved(self, group: Group, before: GroupState) -> None:
+        for observer in self._observers:
+            observer.moved(group, before)
+
+    def attempt_began(self, unit: Sequence[Group]) -> None:
+        for observer in self._observers:
+            observer.attempt_began(unit)
+
+    def point_began(self, point: str) -> None:
+        for observer in self._observers:
+            observer.point_began(point)
+
+    def point_ended(self, point: str, code: Code) -> None:
+        for observer in self._observers:
+            observer.point_ended(point, code)
+
+    def gave_back(self, group: Group, n_members: int, why: str) -> None:
+        for observer in self._observers:
+            observer.gave_back(group, n_members, why)
+
+    def told(self, group: Group, message: str) -> None:
+        for observer in self._observers:
+            observer.told(group, message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gangsched.core.framework import Code
 from gangsched.core.group import Group, GroupState
 
 
@@ -23,7 +24,7 @@ class Recorder:
     def point_began(self, point: str) -> None:
         self.open_points.append(point)
 
-    def point_ended(self, point: str) -> None:
+    def point_ended(self, point: str, code: Code) -> None:
         assert self.open_points.pop() == point
         self.lines.append(point)
 
