@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.apiserver.negotiation import JSON, negotiate, of_discovery
+from gangsched.apiserver.negotiation import JSON, YAML, Media, Shape, negotiate, of_discovery
 from gangsched.apiserver.resources import Resource, Resources, Subresource
 from gangsched.apiserver.status import unknown_path
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_AGGREGATED = Media(JSON, Shape("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList"))
 
 # Groups in the order of the real server; all others follow by name.
 _GROUP_ORDER = (
@@ -66,7 +67,7 @@ class Discovery:
     def __init__(self, resources: Resources, address: str) -> None:
         self._resources = resources
         self._address = address
-        self._documents: dict[tuple[str, bool], Document] = {}
+        self._documents: dict[tuple[str, Media], Document] = {}
         self._revision = resources.revision
 
     def answer(self, path: str, accept: str = "") -> Document | None:
@@ -79,15 +80,16 @@ class Discovery:
             self._revision = self._resources.revision
         parts = path.strip("/").split("/")
         roots = parts in (["api"], ["apis"])
-        wanted = negotiate(accept, of_discovery if roots else _nothing)
-        key = ("/".join(parts), wanted is not None)
+        media = negotiate(accept, of_discovery if roots else _nothing)
+        key = ("/".join(parts), media)
         if key not in self._documents:
-            made = self._aggregated(parts[0]) if wanted else self._single(parts)
+            made = self._aggregated(parts[0]) if media.shape else self._single(parts)
             if made is None:
                 return None
-            body = _encode(made)
-            etag = f'"{sha256(body).hexdigest().upper()}"' if wanted else ""
-            self._documents[key] = Document(body, AGGREGATED if wanted else JSON, etag)
+            body = msgspec.yaml.encode(made) if media.type == YAML else _encode(made)
+            etag = f'"{sha256(body).hexdigest().upper()}"' if media.shape else ""
+            content_type = AGGREGATED if media == _AGGREGATED else media.type
+            self._documents[key] = Document(body, content_type, etag)
         return self._documents[key]
 
     def groups(self) -> dict[str, list[str]]:

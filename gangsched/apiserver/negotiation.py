@@ -14,55 +14,56 @@ from typing import NamedTuple
 from gangsched.apiserver.status import not_acceptable
 
 JSON = "application/json"
-MEDIA_TYPES = (JSON,)
-"""All that this server speaks: the real one also has YAML and protobuf."""
-METADATA_GROUP = "meta.k8s.io"
+YAML = "application/yaml"
+MEDIA_TYPES = (JSON, YAML)
+"""All that this server speaks: the real one also has protobuf."""
 
 
-class Transformation(NamedTuple):
-    """What an answer is to be turned into: `Table` of `meta.k8s.io/v1` and the like."""
+class Shape(NamedTuple):
+    """What an answer is to be turned into: `Table` of `meta.k8s.io` in `v1` and the like."""
 
     group: str
     version: str
     kind: str
 
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+
+class Media(NamedTuple):
+    """How an answer is to be written; without a shape the object or the document as it is."""
+
+    type: str = JSON
+    shape: Shape | None = None
 
 
-def of_objects(wanted: Transformation) -> bool:
-    """The transformations that every object and every list can take."""
+def of_objects(wanted: Shape) -> bool:
+    """The shapes that every object and every list can take."""
     return (
-        wanted.group == METADATA_GROUP
+        wanted.group == "meta.k8s.io"
         and wanted.version in ("v1", "v1beta1")
         and wanted.kind in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
     )
 
 
-def of_discovery(wanted: Transformation) -> bool:
+def of_discovery(wanted: Shape) -> bool:
     """Aggregated discovery; v2beta1 is no longer served from 1.37 on, and clients know to fall back."""
     return wanted == ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList")
 
 
 @lru_cache(maxsize=256)
-def negotiate(accept: str, allows: Callable[[Transformation], bool] = of_objects) -> Transformation | None:
-    """The transformation that a client prefers; None for the object as it is, in JSON.
-
-    Raises: StatusError (406).
-    """
+def negotiate(accept: str, allows: Callable[[Shape], bool] = of_objects) -> Media:
+    """What a client prefers of what there is. Raises: StatusError (406)."""
     if not accept:
-        return None
+        return Media()
     for media_type, parameters in _by_preference(accept):
-        if media_type not in (JSON, "application/*", "*/*"):
+        of_type = JSON if media_type in ("application/*", "*/*") else media_type
+        if of_type not in MEDIA_TYPES:
             continue
         if parameters.get("stream", "watch") != "watch" or parameters.get("sv"):
             continue
         if not parameters.keys() & {"as", "g", "v"}:
-            return None
-        wanted = Transformation(parameters.get("g", ""), parameters.get("v", ""), parameters.get("as", ""))
+            return Media(of_type)
+        wanted = Shape(parameters.get("g", ""), parameters.get("v", ""), parameters.get("as", ""))
         if allows(wanted):
-            return wanted
+            return Media(of_type, wanted)
     raise not_acceptable(MEDIA_TYPES)
 
 
