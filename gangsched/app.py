@@ -22,6 +22,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
 import anyio
 import structlog
@@ -42,6 +43,11 @@ from gangsched.kube.watch import Reflector
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGained
 from gangsched.plugins import build_profiles
+
+if TYPE_CHECKING:
+    from gangsched.web.listening import WebSettings
+    from gangsched.web.measures import Measures
+    from gangsched.web.service import Web
 
 _log = structlog.get_logger(__name__)
 
@@ -79,7 +85,7 @@ class Inbox:
 
     async def put(self, events: Sequence[Event]) -> None:
         """For reflectors: waits while the inbox is full."""
-        while len(self._events) >= _INBOX_LIMIT:
+        while self.is_full:
             if self._drained.is_set():  # one event for all who wait
                 self._drained = anyio.Event()
             await self._drained.wait()
@@ -92,6 +98,11 @@ class Inbox:
         if not self._events and self._sleeper is not None:
             self._wake_in(_OUTCOMES_DELAY_S)
         self._events.append(event)
+
+    @property
+    def is_full(self) -> bool:
+        """Reflectors wait."""
+        return len(self._events) >= _INBOX_LIMIT
 
     def take(self) -> list[Event]:
         """Everything that has come since the last take."""
@@ -180,14 +191,28 @@ class GroupQueue:
 class SchedulerApp:
     """One scheduler process."""
 
-    def __init__(self, config: SchedulerConfig, credentials: Credentials, *, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        credentials: Credentials,
+        *,
+        seed: int | None = None,
+        web: WebSettings | None = None,
+    ) -> None:
+        """`web`: the port of health and metrics; it is taken here. Raises: ConfigError, when it cannot be."""
         rng = Random(seed)
         election = config.leader_election
         instance = os.uname().nodename
         self._client = ApiClient(credentials)
         self._rng = rng
         self.inbox = Inbox()
-        self.scheduler = Scheduler(build_profiles(config), config.settings, leading=not election.leader_elect)
+        measures = _measures() if web is not None else None
+        self.scheduler = Scheduler(
+            build_profiles(config),
+            config.settings,
+            leading=not election.leader_elect,
+            observer=measures,
+        )
         self.dispatcher = Dispatcher(
             self._client,
             emit_nowait=self._outcome,
@@ -218,6 +243,23 @@ class SchedulerApp:
         self._stopping = False
         self._lost = False
         self._everything: TaskGroup | None = None
+        self._web = self._pages(config, web, measures) if web is not None and measures is not None else None
+
+    def _pages(self, config: SchedulerConfig, settings: WebSettings, measures: Measures) -> Web:
+        from gangsched.web.service import Parts, Web
+
+        parts = Parts(
+            config=config,
+            scheduler=self.scheduler,
+            client=self._client,
+            dispatcher=self.dispatcher,
+            reflectors=self._reflectors,
+            elector=self._elector,
+            unheard=lambda: self._unheard,
+            is_inbox_full=lambda: self.inbox.is_full,
+            is_stopping=lambda: self._stopping,
+        )
+        return Web(settings, measures, parts)
 
     async def run(self, *, grace_s: float = 10.0, on_signals: bool = True) -> int:
         """Schedules until SIGTERM or SIGINT, then stops within `grace_s`; until `stop` without `on_signals`.
@@ -240,6 +282,8 @@ class SchedulerApp:
             else:
                 everything.start_soon(self._elect, self._elector)
             everything.start_soon(self._schedule)
+            if self._web is not None:
+                everything.start_soon(self._web.run)
         self._client.close()
         return 1 if self._lost else 0
 
@@ -288,6 +332,8 @@ class SchedulerApp:
 
     def _heard(self, events: Sequence[Event]) -> None:
         """Says when the first lists are in; what they brought lives long."""
+        if self._web is not None:
+            self._web.heard(events)
         if not self._unheard:
             return
         for event in events:
@@ -345,6 +391,13 @@ class SchedulerApp:
     def _cancel(self) -> None:
         if self._everything is not None:
             self._everything.cancel_scope.cancel()
+
+
+def _measures() -> Measures:
+    """A scheduler without pages loads nothing of this."""
+    from gangsched.web.measures import Measures
+
+    return Measures()
 
 
 def _sizes(scheduler: Scheduler) -> dict[str, int]:

@@ -15,6 +15,14 @@ from typing import TYPE_CHECKING
 
 from gangsched import __version__
 from gangsched.errors import ApiError, ConfigError
+from gangsched.flags import (
+    add_election_flags,
+    add_foreign_flags,
+    add_web_flags,
+    election_flags,
+    foreign_notes,
+    web_settings,
+)
 
 if TYPE_CHECKING:
     from gangsched.config import SchedulerConfig
@@ -57,7 +65,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     scheduler.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
     scheduler.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
-    _add_election_flags(scheduler)
+    scheduler.add_argument("--version", action="version", version=f"gangsched {__version__}")
+    scheduler.add_argument(
+        "--write-config-to", metavar="FILE", default="", help="write the configuration in effect, and end"
+    )
+    add_election_flags(scheduler)
+    add_web_flags(scheduler)
+    add_foreign_flags(scheduler)
     scheduler.add_argument("--logging-format", choices=("text", "json"), default="text")
     scheduler.add_argument(
         "-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug"
@@ -77,48 +91,6 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-_ELECTION_FLAGS = {
-    "lease-duration": ("DURATION", "how long the others wait for a leader that is silent (15s)"),
-    "renew-deadline": ("DURATION", "how long the leader goes on without renewing (10s)"),
-    "retry-period": ("DURATION", "how often the lease is renewed, or asked about (2s)"),
-    "resource-lock": ("KIND", "leases, and nothing else"),
-    "resource-name": ("NAME", "the Lease's name (gangsched)"),
-    "resource-namespace": ("NAME", "the Lease's namespace (kube-system)"),
-}
-
-
-def _add_election_flags(parser: argparse.ArgumentParser) -> None:
-    """kube-scheduler's flags; each overrides the file's leaderElection."""
-    parser.add_argument(
-        "--leader-elect",
-        metavar="true|false",
-        nargs="?",
-        const=True,
-        type=_bool,
-        help="lead or follow by a Lease: for more than one replica (default: as the file says, or false)",
-    )
-    for name, (metavar, help_) in _ELECTION_FLAGS.items():
-        parser.add_argument(f"--leader-elect-{name}", metavar=metavar, help=help_)
-
-
-def _bool(text: str) -> bool:
-    """As Go's flags read it."""
-    if text in ("1", "t", "T", "true", "TRUE", "True"):
-        return True
-    if text in ("0", "f", "F", "false", "FALSE", "False"):
-        return False
-    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-
-
-def _election_flags(args: argparse.Namespace) -> dict[str, str | bool]:
-    """Those that were given, by the names of the file's section."""
-    names = {"leader_elect": "leader_elect"}
-    for name in _ELECTION_FLAGS:
-        field = name.replace("-", "_")
-        names[field] = f"leader_elect_{field}"
-    return {name: value for name, flag in names.items() if (value := getattr(args, flag)) is not None}
-
-
 def _run_scheduler(args: argparse.Namespace) -> int:
     # Most of what an import makes stays; at the default of 700 the collector would walk it all again and
     # again, 50 ms of CPU in a scheduler's start. What it is set to while running is the app's.
@@ -136,20 +108,33 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     from gangsched.kube.credentials import load_credentials
     from gangsched.plugins import IN_TREE
 
-    flags = _election_flags(args)
+    flags = election_flags(args)
     if args.config:
         config = _read_config(args.config, flags)
     else:
         config = default_config(IN_TREE, election_flags=flags)
-    for note in config.notes:
+    for note in (*config.notes, *foreign_notes(args)):
         print(f"gangsched: note: {note}", file=sys.stderr)
+    if args.write_config_to:
+        return _write_config(args.write_config_to, config)
+    web = web_settings(args)
 
     async def run() -> int:
         kubeconfig = args.kubeconfig or config.client_connection.kubeconfig
         credentials = await load_credentials(kubeconfig=kubeconfig, context=args.context, master=args.master)
-        return await SchedulerApp(config, credentials).run()
+        return await SchedulerApp(config, credentials, web=web).run()
 
     return anyio.run(run)
+
+
+def _write_config(path: str, config: SchedulerConfig) -> int:
+    from gangsched.config.effective import effective_yaml
+
+    try:
+        Path(path).write_text(effective_yaml(config), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", source=path) from None
+    return 0
 
 
 def _run_check_config(args: argparse.Namespace) -> int:

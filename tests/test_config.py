@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.cli import _election_flags, _parser
+from gangsched.cli import _parser
 from gangsched.config import (
     LeaderElectionSettings,
     PluginInfo,
@@ -17,6 +17,7 @@ from gangsched.config import (
     parse_config,
 )
 from gangsched.errors import ConfigError
+from gangsched.flags import election_flags
 from gangsched.plugins import IN_TREE
 from gangsched.plugins.node_resources_fit import Args as FitArgs
 
@@ -160,11 +161,11 @@ def test_mistakes_in_flags(flags: dict[str, str | bool], message: str) -> None:
 
 def test_the_command_line_gives_the_flags() -> None:
     line = ["scheduler", "--leader-elect", "--leader-elect-lease-duration=3s"]
-    assert _election_flags(_parser(line).parse_args(line)) == {"leader_elect": True, "lease_duration": "3s"}
+    assert election_flags(_parser(line).parse_args(line)) == {"leader_elect": True, "lease_duration": "3s"}
     line = ["scheduler", "--leader-elect=false", "--leader-elect-resource-namespace", "apps"]
     expected = {"leader_elect": False, "resource_namespace": "apps"}
-    assert _election_flags(_parser(line).parse_args(line)) == expected
-    assert _election_flags(_parser(["scheduler"]).parse_args(["scheduler"])) == {}
+    assert election_flags(_parser(line).parse_args(line)) == expected
+    assert election_flags(_parser(["scheduler"]).parse_args(["scheduler"])) == {}
     with pytest.raises(SystemExit):
         _parser(line).parse_args(["scheduler", "--leader-elect=perhaps"])
 

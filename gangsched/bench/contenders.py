@@ -67,6 +67,7 @@ def start(name: str, cp: ControlPlane, folder: Path, plan: Path | None = None) -
         config = folder / "gangsched.yaml"
         config.write_text(_CONFIG)
         arguments = ["scheduler", "--config", str(config), "--kubeconfig", str(cp.kubeconfig)]
+        arguments += ["--secure-port", "0"]
         # As an installed package is; a source tree may be forbidden to keep what Python compiles.
         compileall.compile_dir(Path(gangsched.__file__).parent, quiet=2)
         at_ns = time.monotonic_ns()

@@ -63,11 +63,11 @@ def write_config(path: Path, **settings: Any) -> Path:
 
 
 class Scheduler(Daemon):
-    """`gangsched scheduler` with its log in a file."""
+    """`gangsched scheduler` with its log in a file; `port` of its pages, 0 for none."""
 
-    def __init__(self, config: Path, kubeconfig: Path, log: Path) -> None:
+    def __init__(self, config: Path, kubeconfig: Path, log: Path, *, port: int = 0) -> None:
         command = [sys.executable, "-m", "gangsched.cli", "scheduler"]
-        command += [f"--config={config}", f"--kubeconfig={kubeconfig}"]
+        command += [f"--config={config}", f"--kubeconfig={kubeconfig}", f"--secure-port={port}"]
         super().__init__("gangsched", command, log=log, env={**os.environ, "NO_PROXY": "*"})
 
     @property

@@ -1,0 +1,89 @@
+"""The configuration that is in effect, as documents that say the same when they are read again.
+
+For /configz and --write-config-to. Lives here: SchedulerConfig to plain data, defaults spelled out. Not here:
+reading (the rest of config).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gangsched.config import SchedulerConfig
+from gangsched.config.documents import KUBE_API_VERSION, KUBE_KIND, OUR_API_VERSION, OUR_KIND
+from gangsched.config.profiles import ProfileConfig
+
+Document = dict[str, Any]
+
+
+def effective_documents(config: SchedulerConfig) -> tuple[Document, Document]:
+    """(KubeSchedulerConfiguration, GangschedConfiguration)."""
+    return _kube(config), _ours(config)
+
+
+def effective_yaml(config: SchedulerConfig) -> str:
+    """Both documents as one file."""
+    import yaml
+
+    return str(yaml.safe_dump_all(effective_documents(config), sort_keys=False))
+
+
+def _kube(config: SchedulerConfig) -> Document:
+    settings, election = config.settings, config.leader_election
+    return {
+        "apiVersion": KUBE_API_VERSION,
+        "kind": KUBE_KIND,
+        "parallelism": settings.parallelism,
+        "leaderElection": {
+            "leaderElect": election.leader_elect,
+            "leaseDuration": _duration(election.lease_duration_s),
+            "renewDeadline": _duration(election.renew_deadline_s),
+            "retryPeriod": _duration(election.retry_period_s),
+            "resourceLock": "leases",
+            "resourceName": election.resource_name,
+            "resourceNamespace": election.resource_namespace,
+        },
+        "clientConnection": msgspec.to_builtins(config.client_connection),
+        "enableProfiling": False,
+        "enableContentionProfiling": False,
+        "podInitialBackoffSeconds": round(settings.pod_initial_backoff_s),
+        "podMaxBackoffSeconds": round(settings.pod_max_backoff_s),
+        "profiles": [_profile(profile) for profile in config.profiles],
+    }
+
+
+def _profile(profile: ProfileConfig) -> Document:
+    """Every point by its own list, in the order in which its plugins run: no defaults are left to merge."""
+    plugins: Document = {"multiPoint": {"disabled": [{"name": "*"}]}}
+    for point, names in profile.plugins.items():
+        enabled = [{"name": name} for name in names]
+        if point == "score":
+            enabled = [{"name": name, "weight": profile.weights[name]} for name in names]  # type: ignore[dict-item]
+        plugins[point] = {"enabled": enabled}
+    args = [
+        {"name": name, "args": msgspec.to_builtins(one, str_keys=True)}
+        for name, one in sorted(profile.args.items())
+    ]
+    return {"schedulerName": profile.scheduler_name, "plugins": plugins, "pluginConfig": args}
+
+
+def _ours(config: SchedulerConfig) -> Document:
+    settings = config.settings
+    return {
+        "apiVersion": OUR_API_VERSION,
+        "kind": OUR_KIND,
+        "onPartialBind": settings.on_partial_bind,
+        "settleSeconds": settings.settle_s,
+        "permitWaitSeconds": settings.permit_wait_s,
+        "unschedulableFlushSeconds": settings.unschedulable_flush_s,
+        "topologyKey": settings.topology_key,
+        "invalidInventory": settings.invalid_inventory,
+        "allowEviction": settings.allow_eviction,
+        "reportingController": settings.reporting_controller,
+    }
+
+
+def _duration(seconds: float) -> str:
+    """As Go writes it, nearly: 15s, 0.5s, 90s."""
+    return f"{seconds:.9g}s"

@@ -1,0 +1,154 @@
+"""Flags of `gangsched scheduler` beyond the file: leader election, the port of the pages, kube-scheduler's.
+
+Lives here: names, what they mean, what is wrong with them. Not here: running (cli.py, which adds them to its
+parser). Flags that people bring from kube-scheduler are taken where they mean the same; those that change
+nothing here are taken and said to; those whose absence would be a surprise are refused with the reason.
+Source: `kube-scheduler --help`, v1.37.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from gangsched.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gangsched.web.listening import WebSettings
+
+DEFAULT_PORT = 10259
+# Probes need no token, everything else does.
+OPEN_PATHS = "/healthz,/readyz,/livez"
+
+_ELECTION = {
+    "lease-duration": ("DURATION", "how long the others wait for a leader that is silent (15s)"),
+    "renew-deadline": ("DURATION", "how long the leader goes on without renewing (10s)"),
+    "retry-period": ("DURATION", "how often the lease is renewed, or asked about (2s)"),
+    "resource-lock": ("KIND", "leases, and nothing else"),
+    "resource-name": ("NAME", "the Lease's name (gangsched)"),
+    "resource-namespace": ("NAME", "the Lease's namespace (kube-system)"),
+}
+
+_REVIEWS = "tokens are reviewed with the scheduler's own credentials (--kubeconfig)"
+_LIMITS = "requests are bounded by parallelism and by the server's priority and fairness, not by a rate"
+_NO_PROFILING = "there are no profiling pages"
+_NOTHING_HERE = {
+    "authentication-kubeconfig": _REVIEWS,
+    "authorization-kubeconfig": _REVIEWS,
+    "authentication-skip-lookup": "there is no such configuration to look up",
+    "authentication-tolerate-lookup-failure": "there is no such configuration to look up",
+    "cert-dir": "a certificate made for the run is kept in memory",
+    "contention-profiling": _NO_PROFILING,
+    "kube-api-burst": _LIMITS,
+    "kube-api-content-type": "JSON is spoken",
+    "kube-api-qps": _LIMITS,
+    "log-flush-frequency": "log lines are written at once",
+    "logtostderr": "log lines go to stderr",
+    "profiling": _NO_PROFILING,
+}
+_NOT_THERE = {
+    "client-ca-file": "client certificates are not read; whoever may read /metrics has a token",
+    "feature-gates": "there are no feature gates; the configuration file says what is on",
+    "pod-max-in-unschedulable-pods-duration": "say unschedulableFlushSeconds in the configuration file",
+    "requestheader-client-ca-file": "no proxy's word about users is taken",
+    "tls-cipher-suites": "TLS 1.2 and 1.3 with Python's own choice of suites are spoken",
+    "tls-min-version": "TLS 1.2 and 1.3 are spoken",
+    "vmodule": "there is one level for all: -v",
+}
+
+
+def add_election_flags(parser: argparse.ArgumentParser) -> None:
+    """kube-scheduler's flags; each overrides the file's leaderElection."""
+    parser.add_argument(
+        "--leader-elect",
+        metavar="true|false",
+        nargs="?",
+        const=True,
+        type=boolean,
+        help="lead or follow by a Lease: for more than one replica (default: as the file says, or false)",
+    )
+    for name, (metavar, help_) in _ELECTION.items():
+        parser.add_argument(f"--leader-elect-{name}", metavar=metavar, help=help_)
+
+
+def election_flags(args: argparse.Namespace) -> dict[str, str | bool]:
+    """Those that were given, by the names of the file's section."""
+    names = {"leader_elect": "leader_elect"}
+    for name in _ELECTION:
+        field = name.replace("-", "_")
+        names[field] = f"leader_elect_{field}"
+    return {name: value for name, flag in names.items() if (value := getattr(args, flag)) is not None}
+
+
+def add_web_flags(parser: argparse.ArgumentParser) -> None:
+    """The port of health, metrics and configuration."""
+    parser.add_argument(
+        "--secure-port",
+        metavar="PORT",
+        type=_port,
+        default=DEFAULT_PORT,
+        help=f"HTTPS for /healthz, /livez, /readyz, /metrics and /configz; 0: none ({DEFAULT_PORT})",
+    )
+    parser.add_argument(
+        "--bind-address", metavar="IP", default="0.0.0.0", help="where that port is (everywhere)"
+    )
+    parser.add_argument(
+        "--tls-cert-file", metavar="FILE", default="", help="its certificate (default: one made for the run)"
+    )
+    parser.add_argument("--tls-private-key-file", metavar="FILE", default="", help="the certificate's key")
+    parser.add_argument(
+        "--authorization-always-allow-paths",
+        metavar="PATHS",
+        default=OPEN_PATHS,
+        help=f"paths that need no token, with commas between; a trailing * is a prefix ({OPEN_PATHS})",
+    )
+
+
+def web_settings(args: argparse.Namespace) -> WebSettings | None:
+    """None: no port is wanted. Raises: ConfigError."""
+    certificate, key = args.tls_cert_file, args.tls_private_key_file
+    if bool(certificate) != bool(key):
+        missing = "--tls-private-key-file" if certificate else "--tls-cert-file"
+        raise ConfigError("is needed too: a certificate and its key go together", path=missing)
+    if not args.secure_port:
+        return None
+    allowed = tuple(path for path in args.authorization_always_allow_paths.split(",") if path)
+    for path in allowed:
+        if not path.startswith("/") or "*" in path[:-1]:
+            raise ConfigError(
+                f"{path!r} is not a path from / on, with a * at its end if it is a prefix",
+                path="--authorization-always-allow-paths",
+            )
+    from gangsched.web.listening import WebSettings
+
+    return WebSettings(args.secure_port, args.bind_address, certificate, key, allowed)
+
+
+def add_foreign_flags(parser: argparse.ArgumentParser) -> None:
+    """What else people have in their kube-scheduler's command line; not in our --help."""
+    for name in (*_NOTHING_HERE, *_NOT_THERE):
+        parser.add_argument(f"--{name}", nargs="?", const="true", help=argparse.SUPPRESS)
+
+
+def foreign_notes(args: argparse.Namespace) -> list[str]:
+    """What to say about flags that change nothing. Raises: ConfigError, for those that would be missed."""
+    for name, why in _NOT_THERE.items():
+        if getattr(args, name.replace("-", "_")) is not None:
+            raise ConfigError(f"is not there: {why}", path=f"--{name}")
+    given = [name for name in _NOTHING_HERE if getattr(args, name.replace("-", "_")) is not None]
+    return [f"--{name} changes nothing: {_NOTHING_HERE[name]}" for name in given]
+
+
+def boolean(text: str) -> bool:
+    """As Go's flags read it."""
+    if text in ("1", "t", "T", "true", "TRUE", "True"):
+        return True
+    if text in ("0", "f", "F", "false", "FALSE", "False"):
+        return False
+    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+
+
+def _port(text: str) -> int:
+    if text.isdecimal() and int(text) <= 65535:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a port, 0 to 65535")

@@ -1,0 +1,183 @@
+"""Who may read a page: the API server is asked, as kube-scheduler does (delegated authentication).
+
+Lives here: TokenReview, SubjectAccessReview, what was answered a short while ago. Not here: HTTP (server.py).
+The role needs `create` on both. Tokens only: client certificates would need the cluster's CA for them.
+Source: k8s.io/apiserver `pkg/server/options/{authentication,authorization}.go`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import anyio
+import msgspec
+import structlog
+
+from gangsched.errors import ApiError
+
+_log = structlog.get_logger(__name__)
+
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+# kube-scheduler's defaults for both.
+CACHE_S = 10.0
+REVIEW_TIMEOUT_S = 10.0
+# Strangers can make up as many tokens as they like: so many answers are kept, and so many asked at once.
+MAX_CACHED = 1024
+MAX_ASKED_AT_ONCE = 4
+# May do anything, whatever the API server would say; it says the same.
+MASTERS = "system:masters"
+
+ValueT = TypeVar("ValueT")
+
+
+class User(msgspec.Struct, frozen=True):
+    """Whom the API server recognised."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, list[str]] = {}
+
+
+ANONYMOUS = User("system:anonymous", "", ("system:unauthenticated",))
+
+
+class Refused(Exception):
+    """`code` 401: who are you; 403: you may not; 503: nobody knows, the API server cannot be asked."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        self.message = message
+        super().__init__(message)
+
+
+class Poster(Protocol):
+    """What is needed of the API server's client."""
+
+    async def post(self, path: str, body: bytes, *, timeout_s: float = ...) -> bytes: ...
+
+
+class _TokenStatus(msgspec.Struct):
+    authenticated: bool = False
+    user: User = User()
+
+
+class _TokenReview(msgspec.Struct):
+    status: _TokenStatus = msgspec.field(default_factory=_TokenStatus)
+
+
+class _AccessStatus(msgspec.Struct):
+    allowed: bool = False
+
+
+class _AccessReview(msgspec.Struct):
+    status: _AccessStatus = msgspec.field(default_factory=_AccessStatus)
+
+
+class _Recent(Generic[ValueT]):
+    """Answers, each for CACHE_S, the oldest forgotten first."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[object, tuple[float, ValueT]] = OrderedDict()
+
+    def get(self, key: object) -> ValueT | None:
+        kept = self._kept.get(key)
+        return kept[1] if kept is not None and self._clock() < kept[0] else None
+
+    def put(self, key: object, value: ValueT) -> ValueT:
+        self._kept.pop(key, None)
+        self._kept[key] = (self._clock() + CACHE_S, value)
+        if len(self._kept) > MAX_CACHED:
+            self._kept.popitem(last=False)
+        return value
+
+
+class Access:
+    """Lets a request through, or raises Refused. `always_allow`: paths, a trailing * is a prefix."""
+
+    def __init__(
+        self,
+        client: Poster,
+        *,
+        always_allow: Sequence[str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._exact = {path for path in always_allow if not path.endswith("*")}
+        self._prefixes = tuple(path[:-1] for path in always_allow if path.endswith("*"))
+        self._users: _Recent[User] = _Recent(clock)
+        self._allowed: _Recent[bool] = _Recent(clock)
+        self._asking = anyio.Semaphore(MAX_ASKED_AT_ONCE)
+        self._said = ""
+
+    def is_open(self, path: str) -> bool:
+        """Whether nobody is asked for this path."""
+        return path in self._exact or path.startswith(self._prefixes)
+
+    async def check(self, path: str, authorization: str) -> None:
+        """`authorization` is the request's header. Raises: Refused."""
+        if self.is_open(path):
+            return
+        try:
+            user = await self._who(authorization)
+            if MASTERS in user.groups or await self._may(user, path):
+                return
+        except (ApiError, msgspec.MsgspecError) as error:
+            self._complain(str(error))
+            raise Refused(503, "the API server cannot be asked who may read this") from None
+        raise Refused(403, f'User "{user.username}" cannot get path "{path}"')
+
+    async def _who(self, authorization: str) -> User:
+        scheme, _, token = authorization.strip().partition(" ")
+        token = token.strip()
+        if not authorization:
+            return ANONYMOUS
+        if scheme.lower() != "bearer" or not token:
+            raise Refused(401, "Unauthorized")
+        key = hashlib.sha256(token.encode()).digest()  # no secrets of others are kept
+        user = self._users.get(key)
+        if user is None:
+            body = _review("authentication.k8s.io/v1", "TokenReview", {"token": token})
+            answer = msgspec.json.decode(await self._ask(TOKEN_REVIEWS, body), type=_TokenReview)
+            known = answer.status.authenticated
+            user = self._users.put(key, answer.status.user if known else User())
+        if not user.username:
+            raise Refused(401, "Unauthorized")
+        return user
+
+    async def _may(self, user: User, path: str) -> bool:
+        key = (user.username, user.uid, user.groups, path)
+        allowed = self._allowed.get(key)
+        if allowed is None:
+            spec = {
+                "user": user.username,
+                "uid": user.uid,
+                "groups": user.groups,
+                "extra": user.extra,
+                "nonResourceAttributes": {"path": path, "verb": "get"},
+            }
+            body = _review("authorization.k8s.io/v1", "SubjectAccessReview", spec)
+            answer = msgspec.json.decode(await self._ask(ACCESS_REVIEWS, body), type=_AccessReview)
+            allowed = self._allowed.put(key, answer.status.allowed)
+        return allowed
+
+    async def _ask(self, path: str, body: bytes) -> bytes:
+        async with self._asking:
+            answer = await self._client.post(path, body, timeout_s=REVIEW_TIMEOUT_S)
+        self._said = ""
+        return answer
+
+    def _complain(self, why: str) -> None:
+        if why != self._said:
+            self._said = why
+            _log.warning("cannot ask the API server who may read the pages", err=why)
+
+
+def _review(api_version: str, kind: str, spec: dict[str, Any]) -> bytes:
+    return msgspec.json.encode({"apiVersion": api_version, "kind": kind, "spec": spec})

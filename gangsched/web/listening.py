@@ -1,0 +1,74 @@
+"""The port that the pages are asked for on: taken at the start, served a little later.
+
+Lives here: the settings, the sockets, what is wrong with either. Not here: HTTP (server.py). A client that
+comes before the server is there waits in the socket's queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Sequence
+
+import msgspec
+
+from gangsched.errors import ConfigError
+
+_BACKLOG = 128
+
+
+class WebSettings(msgspec.Struct, frozen=True):
+    """port: 0 takes any free one. certificate and key: files, both or neither; neither: made for the run.
+
+    always_allow: paths that need no token; a trailing * is a prefix.
+    """
+
+    port: int
+    bind_address: str = "0.0.0.0"
+    certificate: str = ""
+    key: str = ""
+    always_allow: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+
+
+def listen(settings: WebSettings) -> list[socket.socket]:
+    """Raises: ConfigError."""
+    try:
+        address = ipaddress.ip_address(settings.bind_address)
+    except ValueError:
+        raise ConfigError(f"{settings.bind_address!r} is not an IP address", path="--bind-address") from None
+    if not address.is_unspecified:
+        return [_bound(str(address), settings.port)]
+    # kube-scheduler listens on both kinds when it is told to listen everywhere.
+    first = _bound("0.0.0.0", settings.port)
+    sockets = [first]
+    with contextlib.suppress(ConfigError):
+        sockets.append(_bound("::", first.getsockname()[1]))
+    return sockets
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        made = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(f"{host}: {error.strerror}", path="--bind-address") from None
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((host, port))
+        made.listen(_BACKLOG)
+        made.setblocking(False)
+    except OSError as error:
+        made.close()
+        raise ConfigError(
+            f"cannot listen on {host} port {port}: {error.strerror}; another port, or 0 for none",
+            path="--secure-port",
+        ) from None
+    return made
+
+
+def port_of(sockets: Sequence[socket.socket]) -> int:
+    """The port that was taken."""
+    return int(sockets[0].getsockname()[1])

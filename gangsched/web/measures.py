@@ -1,0 +1,263 @@
+"""Measures: what is counted and timed while the scheduler works, as cheaply as it can be.
+
+Lives here: plain numbers, by the labels they will have. Not here: their names and formats (metrics.py), and
+what can be read when somebody asks (queue lengths, cache sizes). Told by the core as its Observer and by the
+app; exists only where a port is asked for. No Prometheus here: a client library's histogram takes a lock and
+a walk over the buckets for each pod; here it is a bisection and an addition, and n equal values are one.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from gangsched.core.framework import Code
+from gangsched.core.group import Group, GroupState, MemberState, PodInfo
+from gangsched.model.events import BindFailed, BindSucceeded, Event, PodRead
+from gangsched.model.pod_group import GroupKey
+
+KeyT = TypeVar("KeyT")
+
+SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
+# What an attempt came to, by where its group went; one that waits in Permit has not come to its end.
+_VERDICTS = {
+    GroupState.BINDING: SCHEDULED,
+    GroupState.UNSCHEDULABLE: UNSCHEDULABLE,
+    GroupState.BACKOFF: UNSCHEDULABLE,
+    GroupState.WAITING: "",
+}
+# kube-scheduler's names of its queues; "incomplete" since 1.37.
+_QUEUES = {
+    GroupState.ACTIVE: "active",
+    GroupState.BACKOFF: "backoff",
+    GroupState.UNSCHEDULABLE: "unschedulable",
+    GroupState.GATED: "gated",
+    GroupState.GATHERING: "incomplete",
+}
+_TRIED = (GroupState.ACTIVE, GroupState.WAITING, GroupState.BINDING, GroupState.UNWINDING)
+_TIMEOUTS = {GroupState.BACKOFF: "BackoffComplete", GroupState.UNSCHEDULABLE: "UnschedulableTimeout"}
+# The values of framework.Code.
+_PERMITTED, _NOT_PERMITTED = "Success", "Unschedulable"
+# kube-scheduler's getAttemptsLabel: more than this is one label value.
+MAX_ATTEMPTS = 15
+# Groups bound whole whose last answers may still come.
+MAX_DONE = 2048
+
+
+def exponential(start: float, factor: float, n: int) -> tuple[float, ...]:
+    """Upper bounds of n buckets, as client_golang's ExponentialBuckets."""
+    return tuple(start * factor**i for i in range(n))
+
+
+# Source: kubernetes `pkg/scheduler/metrics/metrics.go`, InitMetrics.
+ATTEMPT_S = exponential(0.001, 2, 15)
+SLI_S = exponential(0.01, 2, 20)
+POINT_S = exponential(0.0001, 2, 12)
+ATTEMPTS = exponential(1, 2, 5)
+LAG_S = exponential(0.001, 2, 14)
+
+
+class Distribution:
+    """A histogram. `counts` are by bucket, not cumulative; the last one is above all bounds."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    @property
+    def n(self) -> int:
+        """How many values there were."""
+        return sum(self.counts)
+
+    def observe(self, value: float, n: int = 1) -> None:
+        """`n` times the same value."""
+        self.counts[bisect_left(self.bounds, value)] += n
+        self.total += value * n
+
+
+class _Tries:
+    """Since when a group is being tried: for the first time, and this time. Monotonic seconds."""
+
+    __slots__ = ("attempt_s", "first_s", "held_s", "is_open", "is_over", "n_held", "n_tries")
+
+    def __init__(self, first_s: float) -> None:
+        self.first_s = first_s
+        self.attempt_s = first_s
+        self.n_tries = 1
+        self.is_open = False
+        self.is_over = False
+        self.held_s = 0.0
+        self.n_held = 0
+
+
+class Measures:
+    """The core's Observer that counts. Label values are profiles, points and results: bounded by the code
+    and the configuration, never by what users write.
+    """
+
+    def __init__(self, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._plugin_failed = False
+        self._tries: dict[GroupKey, _Tries] = {}
+        self._done: deque[GroupKey] = deque()
+        self._timed: dict[GroupKey, str] = {}
+        self._n_pods = 1
+        self._profile = ""
+        self._point_s = 0.0
+        self.attempts: dict[tuple[str, str], Distribution] = {}
+        """(result, profile): one value a pod, from the start of the attempt to its end or its bind."""
+        self.group_attempts: dict[tuple[str, str], Distribution] = {}
+        self.algorithm = Distribution(ATTEMPT_S)
+        self.group_algorithm = Distribution(ATTEMPT_S)
+        self.pod_attempts = Distribution(ATTEMPTS)
+        self.sli: dict[str, Distribution] = {}
+        self.permit_wait: dict[str, Distribution] = {}
+        self.points: dict[tuple[str, str, str], Distribution] = {}
+        self.incoming: dict[tuple[str, str], int] = {}
+        """(queue, event): pods."""
+        self.lag = Distribution(LAG_S)
+
+    # -- the core's turns ------------------------------------------------------------------------------
+
+    def attempt_began(self, unit: Sequence[Group]) -> None:
+        now_s = self._clock_s()
+        self._plugin_failed = False
+        self._profile = unit[0].scheduler_name
+        self._n_pods = sum(group.n_pending + group.n_assumed for group in unit)
+        for group in unit:
+            tries = self._tries.get(group.key)
+            if tries is None or tries.is_over:
+                first_s = group.first_complete_s
+                # What was found at the start is older than this clock; a late member of a gang that runs has
+                # no share in the gang's age.
+                known = 0.0 < first_s <= now_s and not group.satisfied
+                tries = self._tries[group.key] = _Tries(first_s if known else now_s)
+            tries.attempt_s = now_s
+            tries.n_tries = group.failure + 1
+            tries.is_open = True
+
+    def moved(self, group: Group, before: GroupState) -> None:
+        state = group.state
+        if state is GroupState.DELETED:
+            self._tries.pop(group.key, None)
+            return
+        tries = self._tries.get(group.key)
+        if tries is not None:
+            if tries.is_open and state in _VERDICTS:
+                self._decided(group, tries, _VERDICTS[state])
+            if before is GroupState.WAITING or state is GroupState.WAITING:
+                self._waited(group, tries, before)
+            if state is GroupState.BOUND and not tries.is_over:
+                self._over(group.key, tries)
+        queue = _QUEUES.get(state)
+        if queue is not None and state is not before:
+            self._came_in(group, queue, before)
+
+    def _decided(self, group: Group, tries: _Tries, result: str) -> None:
+        tries.is_open = False
+        lasted_s = self._clock_s() - tries.attempt_s
+        n = group.n_pending + group.n_assumed
+        if result == UNSCHEDULABLE and self._plugin_failed:
+            result = ERROR
+        # Groups that start together are one decision: each pod has its share of the time it took.
+        self.algorithm.observe(lasted_s / max(self._n_pods, 1), n)
+        if group.is_gang:
+            self.group_algorithm.observe(lasted_s)
+            if result:
+                _of(self.group_attempts, (result, group.scheduler_name), ATTEMPT_S).observe(lasted_s)
+        if result in (UNSCHEDULABLE, ERROR):
+            _of(self.attempts, (result, group.scheduler_name), ATTEMPT_S).observe(lasted_s, n)
+
+    def _waited(self, group: Group, tries: _Tries, before: GroupState) -> None:
+        if before is not GroupState.WAITING:
+            tries.held_s = self._clock_s()
+        if group.state is GroupState.WAITING:
+            tries.n_held = group.n_assumed
+        else:
+            result = _PERMITTED if group.state is GroupState.BINDING else _NOT_PERMITTED
+            _of(self.permit_wait, result, ATTEMPT_S).observe(self._clock_s() - tries.held_s, tries.n_held)
+
+    def _over(self, key: GroupKey, tries: _Tries) -> None:
+        """The group is whole; answers to its binds may come later, when the watch was faster."""
+        tries.is_over = True
+        self._done.append(key)
+        if len(self._done) > MAX_DONE:
+            oldest = self._tries.get(key := self._done.popleft())
+            if oldest is not None and oldest.is_over:
+                del self._tries[key]
+
+    def _came_in(self, group: Group, queue: str, before: GroupState) -> None:
+        """Counts a group's pods into a queue, by kube-scheduler's words for why."""
+        if group.state is GroupState.GATHERING and before in _TIMEOUTS:
+            self._timed[group.key] = _TIMEOUTS[before]  # a stop on the way into line, or back
+            return
+        event = self._timed.pop(group.key, "")
+        if not event:
+            if before in _TRIED:
+                event = "ScheduleAttemptFailure"
+            elif before in _TIMEOUTS:
+                event = "ForceActivate" if before is GroupState.BACKOFF else "ClusterEvent"
+            else:
+                event = "UnscheduledPodAdd"
+        n = group.counts[MemberState.GATED] if group.state is GroupState.GATED else group.n_pending
+        self.incoming[queue, event] = self.incoming.get((queue, event), 0) + n
+
+    def point_began(self, point: str) -> None:
+        self._point_s = self._clock_s()
+
+    def point_ended(self, point: str, code: Code) -> None:
+        _of(self.points, (point, code.value, self._profile), POINT_S).observe(self._clock_s() - self._point_s)
+        if code is Code.ERROR:
+            self._plugin_failed = True
+
+    def gave_back(self, group: Group, n_members: int, why: str) -> None:
+        """Told by the group's next move too."""
+
+    def told(self, group: Group, message: str) -> None:
+        """Words are not counted."""
+
+    # -- answers to binds ------------------------------------------------------------------------------
+
+    def heard(self, events: Sequence[Event], pods: Mapping[str, PodInfo]) -> None:
+        """After the core has had them. A pod is scheduled when its bind is answered."""
+        for event in events:
+            kind = type(event)
+            if kind is BindSucceeded:
+                self._bound(pods.get(event.uid))  # type: ignore[union-attr]
+            elif kind is PodRead:
+                if event.pod is not None and event.pod.spec.node_name:  # type: ignore[union-attr]
+                    self._bound(pods.get(event.uid))  # type: ignore[union-attr]
+            elif kind is BindFailed:
+                self._failed(pods.get(event.uid))  # type: ignore[union-attr]
+
+    def _bound(self, info: PodInfo | None) -> None:
+        group = info.group if info is not None else None
+        tries = self._tries.get(group.key) if group is not None else None
+        if group is None or tries is None:
+            return
+        now_s = self._clock_s()
+        _of(self.attempts, (SCHEDULED, group.scheduler_name), ATTEMPT_S).observe(now_s - tries.attempt_s)
+        self.pod_attempts.observe(tries.n_tries)
+        label = str(tries.n_tries) if tries.n_tries < MAX_ATTEMPTS else f"{MAX_ATTEMPTS}+"
+        _of(self.sli, label, SLI_S).observe(now_s - tries.first_s)
+
+    def _failed(self, info: PodInfo | None) -> None:
+        group = info.group if info is not None else None
+        tries = self._tries.get(group.key) if group is not None else None
+        if group is not None and tries is not None:
+            _of(self.attempts, (ERROR, group.scheduler_name), ATTEMPT_S).observe(
+                self._clock_s() - tries.attempt_s
+            )
+
+
+def _of(kept: dict[KeyT, Distribution], key: KeyT, bounds: tuple[float, ...]) -> Distribution:
+    found = kept.get(key)
+    if found is None:
+        found = kept[key] = Distribution(bounds)
+    return found

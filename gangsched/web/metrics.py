@@ -1,0 +1,230 @@
+"""Metrics: everything that is counted, under the names, labels and buckets that dashboards know.
+
+Lives here: one table from numbers to Prometheus families, and the text they make. Not here: counting
+(measures.py), looking (reading.py). Nothing is kept between two readings. Numbers that move are taken on the
+scheduler's loop; the text is made in a thread, because a large cluster's takes longer than a turn may.
+Sources of the names: kubernetes `pkg/scheduler/metrics`, component-base `metrics/prometheus`.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+
+from gangsched import __version__
+from gangsched.web.measures import Distribution, Measures
+from gangsched.web.reading import Reading
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = tuple[str, ...]
+KeyT = TypeVar("KeyT", bound=Labels)
+
+
+class _Taken:
+    """A collector of what was taken already."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def measured(measures: Measures) -> list[Metric]:
+    """What was counted so far, as values of this moment."""
+    return list(_measured(measures))
+
+
+def text(families: Iterable[Metric], reading: Reading) -> bytes:
+    """What /metrics answers; may be called from a thread."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Taken([*families, *_read(reading)]))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+def _measured(measures: Measures) -> Iterator[Metric]:
+    by_result = ("result", "profile")
+    attempts = measures.attempts
+    yield _counter(
+        "scheduler_schedule_attempts",
+        "Attempts to schedule pods, by result: scheduled, unschedulable, or error (ours or a plugin's).",
+        by_result,
+        {labels: of.n for labels, of in attempts.items()},
+    )
+    yield _histogram(
+        "scheduler_scheduling_attempt_duration_seconds",
+        "From the start of an attempt to its verdict, or to the answer to the pod's bind.",
+        by_result,
+        attempts,
+    )
+    yield _histogram(
+        "scheduler_scheduling_algorithm_duration_seconds",
+        "Deciding about a pod; the members of a group share the time that their decision took.",
+        (),
+        {(): measures.algorithm},
+    )
+    groups = measures.group_attempts
+    yield _counter(
+        "scheduler_podgroup_schedule_attempts",
+        "Attempts to schedule pod groups, by result.",
+        by_result,
+        {labels: of.n for labels, of in groups.items()},
+    )
+    yield _histogram(
+        "scheduler_podgroup_scheduling_attempt_duration_seconds",
+        "From the start of a pod group's attempt to its verdict.",
+        by_result,
+        groups,
+    )
+    yield _histogram(
+        "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+        "Deciding about a pod group.",
+        (),
+        {(): measures.group_algorithm},
+    )
+    yield _histogram(
+        "scheduler_pod_scheduling_attempts",
+        "Attempts that it took to schedule a pod.",
+        (),
+        {(): measures.pod_attempts},
+    )
+    yield _histogram(
+        "scheduler_pod_scheduling_sli_duration_seconds",
+        "From the moment a pod could be scheduled (its group was complete) to the answer to its bind.",
+        ("attempts",),
+        {(label,): of for label, of in measures.sli.items()},
+    )
+    yield _histogram(
+        "scheduler_framework_extension_point_duration_seconds",
+        "Running all plugins of an extension point, for all nodes at once.",
+        ("extension_point", "status", "profile"),
+        measures.points,
+    )
+    yield _counter(
+        "scheduler_queue_incoming_pods",
+        "Pods that came into a queue, by what brought them there.",
+        ("queue", "event"),
+        measures.incoming,
+    )
+    yield _histogram(
+        "scheduler_permit_wait_duration_seconds",
+        "How long pods were reserved and waited in Permit, by how that ended.",
+        ("result",),
+        {(label,): of for label, of in measures.permit_wait.items()},
+    )
+    yield _histogram(
+        "gangsched_event_loop_lag_seconds",
+        "How late the event loop was for a timer, four times a second.",
+        (),
+        {(): measures.lag},
+    )
+
+
+def _read(reading: Reading) -> Iterator[Metric]:
+    yield _gauge(
+        "scheduler_pending_pods",
+        "Pods that wait: active, backoff, unschedulable, gated, incomplete (their gang still gathers).",
+        ("queue",),
+        {(queue,): n for queue, n in reading.pending.items()},
+    )
+    yield _gauge(
+        "scheduler_unschedulable_pods",
+        "Unschedulable pods by the plugins that turned them away; a pod counts for each of them.",
+        ("plugin", "profile"),
+        reading.unschedulable,
+    )
+    sizes = {"nodes": reading.n_nodes, "pods": reading.n_pods, "assumed_pods": reading.n_assumed}
+    yield _gauge(
+        "scheduler_cache_size",
+        "Nodes, pods and assumed pods in the cache.",
+        ("type",),
+        {(kind,): n for kind, n in sizes.items()},
+    )
+    yield _gauge(
+        "leader_election_master_status",
+        "1 on the replica that leads, by the Lease's name.",
+        ("name",),
+        {(name,): n for name, n in reading.leader.items()},
+    )
+    yield _counter(
+        "rest_client_requests",
+        "Answers to requests to the API server; the code is <error> where there was none.",
+        ("code", "method", "host"),
+        {(*labels, reading.host): n for labels, n in reading.requests.items()},
+    )
+    yield from _ours(reading)
+
+
+def _ours(reading: Reading) -> Iterator[Metric]:
+    yield _gauge(
+        "gangsched_reservations",
+        "Pods that hold a node and devices and are not known to be bound yet.",
+        (),
+        {(): reading.n_assumed},
+    )
+    yield _gauge(
+        "gangsched_partial_gangs",
+        "Gangs bound in part while none of their binds is on the way: must be 0, but for moments.",
+        (),
+        {(): reading.n_partial_gangs},
+    )
+    yield _gauge(
+        "gangsched_watch_age_seconds",
+        "Since something was last heard of a kind; a quiet server says a bookmark about once a minute.",
+        ("kind",),
+        {(kind,): age_s for kind, age_s in reading.watch_age_s.items()},
+    )
+    yield _gauge(
+        "gangsched_device_free",
+        "Devices that are healthy and held by nobody.",
+        ("node", "resource"),
+        {(node, resource): n for node, resource, n in reading.device_free},
+    )
+    yield _counter(
+        "gangsched_bind_unknown",
+        "Binds whose outcome was unknown and had to be asked for.",
+        (),
+        {(): reading.n_bind_unknown},
+    )
+    yield _counter(
+        "gangsched_invariant_violations",
+        "Promises found broken: a device on two live pods (one_owner), by whosever hand.",
+        ("invariant",),
+        {("one_owner",): reading.counters.get("device_clashes", 0)},
+    )
+    yield _gauge(
+        "gangsched_build_info",
+        "1, with the versions as labels.",
+        ("version", "python_version"),
+        {(__version__, platform.python_version()): 1},
+    )
+
+
+def _counter(name: str, about: str, labels: Labels, values: Mapping[KeyT, float]) -> Metric:
+    family = CounterMetricFamily(name, about, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
+
+
+def _gauge(name: str, about: str, labels: Labels, values: Mapping[KeyT, float]) -> Metric:
+    family = GaugeMetricFamily(name, about, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
+
+
+def _histogram(name: str, about: str, labels: Labels, values: Mapping[KeyT, Distribution]) -> Metric:
+    family = HistogramMetricFamily(name, about, labels=labels)
+    for key, of in values.items():
+        bounds = [*(f"{bound:.10g}" for bound in of.bounds), "+Inf"]
+        family.add_metric(key, list(zip(bounds, accumulate(of.counts), strict=True)), of.total)
+    return family

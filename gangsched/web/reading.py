@@ -1,0 +1,104 @@
+"""Reading: what the scheduler's state comes to at one moment, as numbers for /metrics.
+
+Lives here: one walk over groups and devices. Not here: what is counted as it happens (measures.py), names and
+text (metrics.py). The walk lets the loop have its turn every few milliseconds; so the numbers of a very large
+cluster are those of neighbouring moments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+import msgspec
+
+from gangsched.core.group import Group, GroupState, MemberState
+from gangsched.core.reporter import clean
+from gangsched.core.scheduler import Scheduler
+
+# About a millisecond each.
+_GROUPS_AT_ONCE = 1000
+_DEVICES_AT_ONCE = 2000
+# Resource names are what nodes' inventories say.
+_MAX_RESOURCES = 64
+
+_QUEUES = {
+    GroupState.ACTIVE: "active",
+    GroupState.BACKOFF: "backoff",
+    GroupState.UNSCHEDULABLE: "unschedulable",
+    GroupState.GATHERING: "incomplete",
+}
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """pending: pods by kube-scheduler's queue; unschedulable: pods by (plugin, profile); device_free: healthy
+    and held by nobody, by (node, resource). leader: 1 or 0 by the Lease's name, empty without election.
+    requests: by (code, method), at `host`.
+    """
+
+    pending: Mapping[str, int]
+    unschedulable: Mapping[tuple[str, str], int]
+    n_nodes: int
+    n_pods: int
+    n_assumed: int
+    n_partial_gangs: int
+    device_free: Sequence[tuple[str, str, int]]
+    counters: Mapping[str, int]
+    watch_age_s: Mapping[str, float]
+    leader: Mapping[str, int]
+    n_bind_unknown: int
+    requests: Mapping[tuple[str, str], int]
+    host: str
+
+
+class Totals(msgspec.Struct):
+    """What the groups add up to."""
+
+    pending: dict[str, int]
+    unschedulable: dict[tuple[str, str], int]
+    n_assumed: int = 0
+    n_partial_gangs: int = 0
+
+    def add(self, group: Group) -> None:
+        self.n_assumed += group.n_assumed
+        self.n_partial_gangs += group.is_half_bound and group.state is not GroupState.BINDING
+        gated = group.counts[MemberState.GATED]
+        if gated:
+            self.pending["gated"] += gated
+        n = group.n_pending
+        queue = _QUEUES.get(group.state)
+        if not n or queue is None:
+            return
+        self.pending[queue] += n
+        if group.state is GroupState.UNSCHEDULABLE:
+            for plugin in dict.fromkeys(plugin for plugin, _ in group.rejected_by):
+                key = (plugin, group.scheduler_name)
+                self.unschedulable[key] = self.unschedulable.get(key, 0) + n
+
+
+async def read_groups(scheduler: Scheduler) -> Totals:
+    """Every group, in slices."""
+    totals = Totals(dict.fromkeys(("active", "backoff", "unschedulable", "gated", "incomplete"), 0), {})
+    groups = iter(list(scheduler.world.groups.values()))
+    while part := list(islice(groups, _GROUPS_AT_ONCE)):
+        for group in part:
+            totals.add(group)
+        await asyncio.sleep(0)
+    return totals
+
+
+async def read_devices(scheduler: Scheduler) -> list[tuple[str, str, int]]:
+    """Free devices by (node, resource), for nodes with an inventory, in slices."""
+    cache = scheduler.world.cache
+    found: list[tuple[str, str, int]] = []
+    for resource in sorted(cache.ledger.columns)[:_MAX_RESOURCES]:
+        label, column = clean(resource), cache.ledger.columns[resource]
+        rows = iter(sorted(column.at))
+        while part := list(islice(rows, _DEVICES_AT_ONCE)):
+            for row in part:
+                free, name = int(column.free[row]), cache.nodes.names[row]
+                if name and free >= 0:  # a row that has become empty since, or lists nothing (any more)
+                    found.append((name, label, free))
+            await asyncio.sleep(0)
+    return found

@@ -1,0 +1,104 @@
+"""The pages over HTTPS: paths, who may read them, headers. GET and HEAD alone.
+
+Lives here: aiohttp. Not here: what a page says (health, metrics, configz come in as functions), who may read
+(access). Imported after the first decisions by service.py: an HTTP server costs a fifth of a second to load.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import anyio
+from aiohttp import web
+
+from gangsched.web.access import Access, Refused
+from gangsched.web.health import Health, Page
+from gangsched.web.metrics import CONTENT_TYPE
+
+PLAIN = "text/plain; charset=utf-8"
+# Probes come every few seconds, scrapes every half minute.
+_KEEP_ALIVE_S = 60.0
+_SHUTDOWN_S = 1.0
+
+
+class Server:
+    """Serves until cancelled, on sockets that listen already."""
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        tls: ssl.SSLContext,
+        *,
+        access: Access,
+        health: Mapping[str, Health],
+        metrics: Callable[[], Awaitable[bytes]],
+        configz: Callable[[], bytes],
+    ) -> None:
+        self._sockets = sockets
+        self._tls = tls
+        self._access = access
+        self._health = health
+        self._metrics = metrics
+        self._configz = configz
+
+    async def run(self) -> None:
+        app = web.Application(middlewares=[self._guarded], client_max_size=1024)
+        app.on_response_prepare.append(_headers)
+        for name in self._health:
+            app.router.add_get(f"/{name}", self._all_checks)
+            app.router.add_get(f"/{name}/{{check}}", self._one_check)
+        app.router.add_get("/metrics", self._metrics_page)
+        app.router.add_get("/configz", self._configz_page)
+        runner = web.AppRunner(
+            app, access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=_SHUTDOWN_S
+        )
+        await runner.setup()
+        try:
+            for one in self._sockets:
+                await web.SockSite(runner, one, ssl_context=self._tls).start()
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_SHUTDOWN_S * 2):
+                await runner.cleanup()
+
+    @web.middleware
+    async def _guarded(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Paths that nobody serves are answered 404 without asking who it is: there is nothing to hide."""
+        if request.match_info.http_exception is None:
+            try:
+                await self._access.check(request.path, request.headers.get("Authorization", ""))
+            except Refused as refused:
+                return web.Response(status=refused.code, text=refused.message + "\n")
+        return await handler(request)
+
+    async def _all_checks(self, request: web.Request) -> web.Response:
+        health = self._health[request.path.strip("/")]
+        page = health.page(verbose="verbose" in request.query, exclude=request.query.getall("exclude", []))
+        return _answer(page)
+
+    async def _one_check(self, request: web.Request) -> web.Response:
+        _, name, _ = request.path.split("/", 2)
+        page = self._health[name].one(request.match_info["check"])
+        if page is None:
+            raise web.HTTPNotFound
+        return _answer(page)
+
+    async def _metrics_page(self, _: web.Request) -> web.Response:
+        return web.Response(body=await self._metrics(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _configz_page(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._configz(), content_type="application/json")
+
+
+def _answer(page: Page) -> web.Response:
+    return web.Response(status=page.code, text=page.text, headers={"Content-Type": PLAIN})
+
+
+async def _headers(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = "gangsched"
+    response.headers["Cache-Control"] = "no-cache, private"
+    response.headers["X-Content-Type-Options"] = "nosniff"

@@ -1,0 +1,255 @@
+"""The pages of one scheduler: what they are made of, and when they begin.
+
+Lives here: the sockets from the start, the loop's pulse, the checks, one reading for all who ask at once. Not
+here: what any page says. Made by app.py where a port is asked for; `run()` is one task of its loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import anyio
+import msgspec
+import structlog
+
+from gangsched.certificates import self_signed, server_context, server_context_from_files
+from gangsched.config import SchedulerConfig
+from gangsched.core.scheduler import Scheduler
+from gangsched.kube.client import ApiClient
+from gangsched.kube.dispatcher import Dispatcher
+from gangsched.kube.elector import LeaderElector
+from gangsched.kube.watch import Reflector
+from gangsched.model.events import Event
+from gangsched.web import checks
+from gangsched.web.health import Check, Health
+from gangsched.web.listening import WebSettings, listen, port_of
+from gangsched.web.measures import Measures
+
+if TYPE_CHECKING:
+    from gangsched.web.server import Server
+
+_log = structlog.get_logger(__name__)
+
+# The first gang does not wait for an HTTP server to be loaded; probes do not wait longer than this.
+_LATEST_START_S = 2.0
+_LOOK_S = 0.05
+_PULSE_S = 0.25
+# How long a held-up loop is remembered by readyz; slips below this are not remembered at all.
+_REMEMBER_S = 30.0
+_SLIP_S = 0.1
+# Whoever asks within this time of another gets the same answer.
+_FRESH_S = 1.0
+_CERTIFICATES_S = 60.0
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What a scheduler process is made of, to be looked at."""
+
+    config: SchedulerConfig
+    scheduler: Scheduler
+    client: ApiClient
+    dispatcher: Dispatcher
+    reflectors: Mapping[str, Reflector]
+    elector: LeaderElector | None
+    unheard: Callable[[], set[str]]
+    is_inbox_full: Callable[[], bool]
+    is_stopping: Callable[[], bool]
+
+
+class Pulse:
+    """How late the loop is for a timer, and for how long the inbox has been full."""
+
+    def __init__(self, measures: Measures, is_inbox_full: Callable[[], bool]) -> None:
+        self._measures = measures
+        self._is_inbox_full = is_inbox_full
+        self._slips: deque[tuple[float, float]] = deque()
+        self._full_since_s: float | None = None
+
+    async def run(self) -> None:
+        while True:
+            due_s = time.monotonic() + _PULSE_S
+            await asyncio.sleep(_PULSE_S)
+            self.beat(time.monotonic(), due_s)
+
+    def beat(self, now_s: float, due_s: float) -> None:
+        """The timer that was due then has come now."""
+        lag_s = max(now_s - due_s, 0.0)
+        self._measures.lag.observe(lag_s)
+        if lag_s > _SLIP_S:
+            self._slips.append((now_s, lag_s))
+        while self._slips and now_s - self._slips[0][0] > _REMEMBER_S:
+            self._slips.popleft()
+        if not self._is_inbox_full():
+            self._full_since_s = None
+        elif self._full_since_s is None:
+            self._full_since_s = now_s
+
+    def worst_lag_s(self) -> float:
+        """Of the last half minute."""
+        return max((lag_s for _, lag_s in self._slips), default=0.0)
+
+    def full_for_s(self) -> float:
+        return 0.0 if self._full_since_s is None else time.monotonic() - self._full_since_s
+
+
+class Web:
+    """Takes the port when it is made. Raises: ConfigError (the port, the certificate)."""
+
+    def __init__(self, settings: WebSettings, measures: Measures, parts: Parts) -> None:
+        """`measures` is what the parts' scheduler was given as its observer."""
+        self._settings = settings
+        self._measures = measures
+        self._parts = parts
+        self._pulse = Pulse(measures, parts.is_inbox_full)
+        self._tls: ssl.SSLContext | None = None
+        if settings.certificate:
+            self._tls = server_context_from_files(settings.certificate, settings.key)
+        self._sockets: Sequence[socket.socket] = listen(settings)
+        self._lock = anyio.Lock()
+        self._last: tuple[float, bytes] = (float("-inf"), b"")
+
+    @property
+    def port(self) -> int:
+        return port_of(self._sockets)
+
+    def heard(self, events: Sequence[Event]) -> None:
+        """A turn's events, after the core has had them."""
+        self._measures.heard(events, self._parts.scheduler.world.cache.pods)
+
+    async def run(self) -> None:
+        """Serves until cancelled, from the first quiet moment on."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._pulse.run)
+            await self._quiet()
+            server = await anyio.to_thread.run_sync(self._load)
+            if self._settings.certificate:
+                group.start_soon(self._follow_certificates)
+            _log.info("serving", port=self.port, address=self._settings.bind_address)
+            try:
+                await server.run()
+            finally:
+                for one in self._sockets:
+                    one.close()
+
+    async def _quiet(self) -> None:
+        parts = self._parts
+        with anyio.move_on_after(_LATEST_START_S):
+            # Asked a few times in a process's life; a signal would cost every turn something.
+            while not (  # noqa: ASYNC110
+                parts.scheduler.is_synced
+                and not parts.scheduler.n_active
+                and not parts.dispatcher.n_binds_waiting
+                and not parts.dispatcher.n_binds_in_flight
+            ):
+                await anyio.sleep(_LOOK_S)
+
+    def _load(self) -> Server:
+        """In a thread: what it imports takes a few tenths of a second."""
+        from gangsched.web.access import Access
+        from gangsched.web.server import Server
+
+        if self._tls is None:
+            hosts = ["localhost", "127.0.0.1", "::1", socket.gethostname()]
+            self._tls = server_context(self_signed("gangsched", hosts=hosts))
+        return Server(
+            self._sockets,
+            self._tls,
+            access=Access(self._parts.client.another(), always_allow=self._settings.always_allow),
+            health=self._health(),
+            metrics=self._metrics,
+            configz=self._configz,
+        )
+
+    def _health(self) -> dict[str, Health]:
+        parts = self._parts
+        alive: list[Check] = [] if parts.elector is None else [checks.lease_check(parts.elector)]
+        ready = [
+            *alive,
+            checks.sync_check(parts.unheard),
+            checks.watch_check(parts.reflectors, time.monotonic),
+            checks.credentials_check(lambda: parts.client.credentials.last_error),
+            checks.loop_check(self._pulse.worst_lag_s),
+            checks.inbox_check(self._pulse.full_for_s),
+            checks.shutdown_check(parts.is_stopping),
+        ]
+        return {
+            "livez": Health("livez", alive),
+            "readyz": Health("readyz", ready),
+            "healthz": Health("healthz", alive),
+        }
+
+    async def _metrics(self) -> bytes:
+        from gangsched.web import metrics, reading
+
+        async with self._lock:
+            taken_s, last = self._last
+            if time.monotonic() - taken_s < _FRESH_S:
+                return last
+            parts = self._parts
+            totals = await reading.read_groups(parts.scheduler)
+            devices = await reading.read_devices(parts.scheduler)
+            now_s = time.monotonic()
+            elector = parts.elector
+            election = parts.config.leader_election
+            cache = parts.scheduler.world.cache
+            read = reading.Reading(
+                pending=totals.pending,
+                unschedulable=totals.unschedulable,
+                n_nodes=cache.nodes.n_live,
+                n_pods=len(cache.pods),
+                n_assumed=totals.n_assumed,
+                n_partial_gangs=totals.n_partial_gangs,
+                device_free=devices,
+                counters=dict(parts.scheduler.world.counters),
+                watch_age_s={
+                    kind: now_s - reflector.last_heard_s
+                    for kind, reflector in parts.reflectors.items()
+                    if not reflector.is_missing and reflector.last_heard_s > 0
+                },
+                leader={} if elector is None else {election.resource_name: int(elector.holds)},
+                n_bind_unknown=parts.dispatcher.binds.n_unknown,
+                requests=parts.client.credentials.answers.by_code_and_method(),
+                host=urlsplit(parts.client.credentials.server).netloc,
+            )
+            families = metrics.measured(self._measures)
+            body = await anyio.to_thread.run_sync(metrics.text, families, read)
+            self._last = (time.monotonic(), body)
+            return body
+
+    def _configz(self) -> bytes:
+        from gangsched.config.effective import effective_documents
+
+        kube, ours = effective_documents(self._parts.config)
+        return msgspec.json.encode({"componentconfig": kube, "gangsched": ours})
+
+    async def _follow_certificates(self) -> None:
+        """Puts rotated files into the living context: new connections are shown the new certificate."""
+        certificate, key = self._settings.certificate, self._settings.key
+        before = _stamp(certificate, key)
+        while True:
+            await anyio.sleep(_CERTIFICATES_S)
+            stamp = _stamp(certificate, key)
+            if stamp == before or stamp is None or self._tls is None:
+                continue
+            try:
+                self._tls.load_cert_chain(certificate, key)
+                _log.info("certificate renewed", file=certificate)
+                before = stamp
+            except (OSError, ssl.SSLError) as error:
+                # The pair may be half replaced: looked at again, the old one goes on being shown.
+                _log.warning("the new certificate cannot be used", file=certificate, err=str(error))
+
+
+def _stamp(*paths: str) -> tuple[int, ...] | None:
+    try:
+        return tuple(Path(path).stat().st_mtime_ns for path in paths)
+    except OSError:
+        return None

@@ -1,0 +1,65 @@
+"""What /configz and --write-config-to say is a configuration that means the same when it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gangsched.config import SchedulerConfig, default_config, parse_config
+from gangsched.config.effective import effective_documents, effective_yaml
+from gangsched.plugins import IN_TREE
+
+EVERYTHING = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+parallelism: 8
+podInitialBackoffSeconds: 2
+podMaxBackoffSeconds: 20
+leaderElection: {leaderElect: true, leaseDuration: 1m30s, renewDeadline: 7.5s, retryPeriod: 500ms}
+profiles:
+- schedulerName: one
+  plugins:
+    score: {disabled: [{name: TaintToleration}], enabled: [{name: NodeAffinity, weight: 5}]}
+    filter: {enabled: [{name: NodePorts}]}
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated, resources: [{name: nvidia.com/gpu, weight: 5}]}}
+- schedulerName: two
+---
+apiVersion: gangsched.io/v1
+kind: GangschedConfiguration
+onPartialBind: unwind
+settleSeconds: 12.5
+topologyKey: rack
+allowEviction: false
+reportingController: me
+"""
+
+
+def again(config: SchedulerConfig) -> SchedulerConfig:
+    read = parse_config(effective_yaml(config), source="again", plugins=IN_TREE)
+    return msgspec.structs.replace(read, source=config.source, notes=config.notes)
+
+
+def test_everything_that_can_be_said_is_said_again() -> None:
+    config = parse_config(EVERYTHING, source="", plugins=IN_TREE)
+    assert again(config) == config
+
+
+@pytest.mark.parametrize("path", ["config/scheduler.yaml", ""])
+def test_defaults_are_spelled_out(path: str) -> None:
+    if path:
+        text = (Path(__file__).parents[1] / path).read_text()
+        config = parse_config(text, source=path, plugins=IN_TREE)
+    else:
+        config = default_config(IN_TREE)
+    assert again(config) == config
+
+
+def test_documents_are_named_as_the_files_are() -> None:
+    kube, ours = effective_documents(default_config(IN_TREE))
+    assert kube["kind"] == "KubeSchedulerConfiguration"
+    assert kube["leaderElection"]["leaseDuration"] == "15s"
+    assert ours["kind"] == "GangschedConfiguration"
