@@ -9,7 +9,7 @@ import logging
 import sys
 import time
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, TextIO
 
 if "rich" not in sys.modules and "structlog" not in sys.modules:
     # structlog imports rich where it is installed, for tracebacks we do not print; in a scheduler's start
@@ -24,12 +24,12 @@ else:
 _CONTROL = {i: f"\\x{i:02x}" for i in (*range(32), 127)}
 
 
-def set_up_logs(style: str, *, debug: bool = False) -> None:
-    """`style` is text or json; lines go to stderr, stdout stays for answers."""
+def set_up_logs(style: str, *, debug: bool = False, file: TextIO | None = None) -> None:
+    """`style` is text or json; lines go to stderr, or to `file`: stdout stays for answers."""
     structlog.configure(
         processors=[structlog.processors.add_log_level, _stamp, _json if style == "json" else _text],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file or sys.stderr),
         cache_logger_on_first_use=True,
     )
 
