@@ -1,0 +1,91 @@
+"""The demo's story on the core alone, in virtual time: a stage without server, sockets or waiting.
+
+The sample files' pods are told to the scenario's cluster as a Job's controller would make them, and every
+bound pod runs at the next look.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gangsched.core.view import GroupView, NodeView, view_groups, view_nodes
+from gangsched.demo.play import Play, Show
+from gangsched.demo.samples import find_samples, read
+from gangsched.demo.scene import Chronicle
+from gangsched.demo.screen import Frame
+from gangsched.demo.show import Lines
+from gangsched.demo.story import N_GPUS, N_NODES, N_RACKS, STORY, Apply, Delete, Step
+from gangsched.model.objects import Pod
+from tests.core.scenario import Cluster, cluster
+
+SAMPLES = find_samples()
+
+
+class Rehearsal:
+    """A stage in virtual time, and what was said while the story was played on it."""
+
+    def __init__(self, *, nodes: int = N_NODES, show: Show | None = None) -> None:
+        self.world: Cluster = cluster(nodes=nodes, gpus=N_GPUS, racks=N_RACKS)
+        self.lines = Lines(io.StringIO())
+        self.performance = Play(
+            self, show or self.lines, clock=lambda: self.world.now_s, sleep=self.pass_time
+        )
+
+    @property
+    def seen(self) -> Chronicle:
+        return self.performance.chronicle
+
+    @property
+    def frames(self) -> list[Frame]:
+        return self.lines.frames
+
+    @property
+    def said(self) -> list[str]:
+        assert isinstance(self.lines._file, io.StringIO)
+        return self.lines._file.getvalue().splitlines()
+
+    async def play(self, story: Sequence[Step] = STORY) -> Rehearsal:
+        await self.performance.perform(story)
+        return self
+
+    # -- the stage -------------------------------------------------------------------------------------
+
+    async def act(self, action: Apply | Delete) -> None:
+        if isinstance(action, Delete):
+            names = [pod.metadata.name for pod in self.world.pods.values()]
+            self.world.delete(*(name for name in names if name.startswith(f"{action.job}-")))
+            return
+        for document in read(SAMPLES, action.file, action.only):
+            self.world.submit(list(pods_of(document.body)))
+
+    def look(self) -> tuple[Sequence[GroupView], Sequence[NodeView], float]:
+        scheduler = self.world.scheduler
+        return view_groups(scheduler), view_nodes(scheduler), self.world.now_s
+
+    async def pass_time(self, seconds: float) -> None:
+        """Every group has its turn, what is bound starts to run, deadlines pass."""
+        self.world.run()
+        for pod in list(self.world.pods.values()):
+            if pod.spec.node_name and pod.status.phase != "Running":
+                self.world.phase(pod.metadata.name, "Running")
+        self.world.wait(seconds)
+
+
+def pods_of(body: dict[str, Any]) -> list[Pod]:
+    """The pods that an object stands for."""
+    if body["kind"] == "Pod":
+        return [_pod(body["metadata"]["name"], body["metadata"], body["spec"])]
+    template = body["spec"]["template"]
+    return [
+        _pod(f"{body['metadata']['name']}-{k}", template["metadata"], template["spec"])
+        for k in range(body["spec"].get("completions", 1))
+    ]
+
+
+def _pod(name: str, metadata: dict[str, Any], spec: dict[str, Any]) -> Pod:
+    own = {**metadata, "name": name, "namespace": "default", "uid": f"uid-{name}"}
+    return msgspec.convert({"metadata": own, "spec": spec, "status": {"phase": "Pending"}}, Pod)

@@ -1,0 +1,163 @@
+"""The demo's story comes true on the core alone, and says so when it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangsched.demo.names import host_list, id_list, seconds
+from gangsched.demo.play import Play, StoryFailed
+from gangsched.demo.scene import DELETED, RUNNING
+from gangsched.demo.story import STORY, held_by
+from gangsched.demo.summary import summary
+from tests.demo.rehearsal import Rehearsal
+
+
+def words(play: Rehearsal, name: str) -> list[str]:
+    """The states that a group was seen in, in order."""
+    return list(dict.fromkeys(change.seen.word for change in play.seen.of(name)))
+
+
+async def test_every_step_happens() -> None:
+    play = await Rehearsal().play()
+    assert not play.seen.broken
+    assert words(play, "lone")[-1] == RUNNING
+    assert words(play, "train")[-2:] == [RUNNING, DELETED]
+    assert words(play, "learners") == ["waiting", "running"]
+    assert words(play, "pretrain") == ["unschedulable", "running"]
+    assert words(play, "evaluate") == ["waiting", "backoff", "unschedulable"]
+    assert words(play, "notebook") == ["unschedulable", "bound", "running"]
+
+
+async def test_it_lasts_as_long_as_people_can_follow() -> None:
+    play = await Rehearsal().play()
+    assert 25 < play.seen.scene.at_s < 45
+
+
+async def test_what_is_told_has_the_numbers_that_were_seen() -> None:
+    play = await Rehearsal().play()
+    shown = [frame.shows for frame in play.frames]
+    assert len(shown) == len(STORY)
+    assert all(shown)
+    assert "4 nodes in r1, 32 GPUs" in shown[1]
+    assert "for 6 s at most" in shown[7]
+
+
+async def test_the_notebook_inherits_what_was_held() -> None:
+    play = await Rehearsal().play()
+    held = held_by(play.seen, "evaluate")
+    heir = play.seen.scene.group("notebook")
+    assert heir is not None
+    assert len(held) == 8
+    assert sorted(held) == sorted(heir.view.ids)
+
+
+async def test_a_step_that_does_not_happen_ends_it_and_says_what_is_missing() -> None:
+    play = Rehearsal(nodes=3)
+    with pytest.raises(StoryFailed) as failed:
+        await play.play()
+    said = str(failed.value)
+    assert said.startswith("step 2, “A training gang of 4 pods with 8 GPUs each: all four start, or none”: ")
+    assert "train is unschedulable (0 reserved, 0 bound, 0 running of 4), it should be running" in said
+    assert "2 of 4 fit" in said, "the lone pod has a node too"
+    assert "\n" not in said
+
+
+async def test_a_gang_seen_bound_in_part_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Rehearsal()
+    play.world.answer = lambda bind: "500" if bind.name == "train-3" and bind.attempt == 1 else "ok"
+    with pytest.raises(
+        StoryFailed, match=r"a promise was seen broken: default/train was bound in part: 3 of 4"
+    ):
+        await Play(play, play.lines, clock=lambda: play.world.now_s, sleep=half_a_turn(play)).perform(
+            STORY[:2]
+        )
+
+
+def half_a_turn(play: Rehearsal):  # type: ignore[no-untyped-def]
+    """One group's turn at a look, so that what is between two turns can be seen."""
+
+    async def sleep(seconds: float) -> None:
+        play.world._done(play.world.scheduler.schedule_next(play.world.now_s) or [])
+        play.world.now_s += seconds
+        for pod in list(play.world.pods.values()):
+            if pod.spec.node_name and pod.status.phase != "Running":
+                play.world.phase(pod.metadata.name, "Running")
+        play.world._done(play.world.scheduler.advance(play.world.now_s))
+
+    return sleep
+
+
+async def test_faster_means_shorter_pauses_and_the_same_story() -> None:
+    slow, fast = await Rehearsal().play(), Rehearsal()
+    await Play(fast, fast.lines, speed=20, clock=lambda: fast.world.now_s, sleep=fast.pass_time).perform(
+        STORY
+    )
+    assert fast.world.now_s < slow.world.now_s / 3
+    assert [f.title for f in fast.frames] == [f.title for f in slow.frames]
+
+
+async def test_lines_tell_one_thing_after_the_other() -> None:
+    play = await Rehearsal().play()
+    stamps = [float(line[:6]) for line in play.said if line]
+    assert stamps == sorted(stamps)
+    told = [" ".join(line[6:].split()) for line in play.said if line]
+    for expected in (
+        "2 of 10: A training gang of 4 pods with 8 GPUs each: all four start, or none.",
+        "$ kubectl apply -f config/samples/gang-ours.yaml",
+        "train running 4 of 4",
+        "learners waiting 2 of 2 reserved on n[4,8], 16 GPUs; "
+        "group default/actors does not exist, or does not list this group",
+        "learners running 2 of 2",
+        "pretrain unschedulable 5 of 8 fit; member pretrain-5: "
+        "0/16 nodes are available: 16 Insufficient nvidia.com/gpu.",
+        "$ kubectl delete job train",
+        "train deleted its room is free again",
+        "pretrain running 8 of 8",
+        "evaluate waiting 2 of 2 reserved on n12, 8 GPUs; "
+        "group default/judge does not exist, or does not list this group",
+        "evaluate backoff gave its reservations back: WaitOnPermit timed out; "
+        "group default/judge does not exist, or does not list this group",
+        "notebook running 1 of 1",
+    ):
+        assert expected in told, (expected, told)
+        told = told[told.index(expected) :]
+
+
+async def test_the_summary_tells_every_life_with_its_end() -> None:
+    play = await Rehearsal().play()
+    lines = summary(play.seen)
+    text = "\n".join(lines)
+    assert [line.split()[0] for line in lines[1:-1] if line[2] != " "] == [
+        *("lone", "train", "mpi", "learners", "actors", "pretrain", "evaluate", "notebook")
+    ]
+    assert "all 4 pods with 32 GPUs on n[1,5,9,13]" in text
+    assert "deleted: what it had is free" in text
+    assert "all given back, after 6.0 s in Permit" in text
+    assert lines[-1] == "At no moment was a gang bound in part, or a GPU given to two pods."
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        ([], "-"),
+        (["node-04"], "node-04"),
+        ([f"node-{i:02}" for i in (4, 5, 6, 9, 10)], "node-[04-06,09-10]"),
+        (["n1", "n2", "m7"], "n[1-2],m7"),
+        (["n9", "n10", "n11"], "n[9-11]"),
+        (["n08", "n10", "n100"], "n[08,10],n100"),
+        (["gpu-a", "gpu-b"], "gpu-a,gpu-b"),
+        (["n1", "n1"], "n1"),
+    ],
+)
+def test_host_lists(names: list[str], short: str) -> None:
+    assert host_list(names) == short
+
+
+def test_device_ids_without_numbers_are_cut_short() -> None:
+    assert id_list([f"GPU-n4-{k}" for k in range(8)]) == "GPU-n4-[0-7]"
+    assert id_list(["GPU-6f1c2a9e-51c2", "GPU-9a2e0000-77aa", "GPU-c"]) == "GPU-6f1c2a9… GPU-9a2e000… +1"
+    assert id_list([]) == "-"
+
+
+def test_lengths_of_time() -> None:
+    assert [seconds(s) for s in (0.0042, 0.25, 12.34, 125)] == ["4 ms", "0.25 s", "12.3 s", "2 min 05 s"]
