@@ -120,11 +120,14 @@ class Membership:
             # never taken away from a pod, so nothing that it holds may be given back for it.
             info.pod = pod
             return
-        if _identity(pod, stated_raw(pod)) != info.identity and info.bind is BindState.NONE:
-            # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
-            self.remove_pod(info.pod)
-            self._join(pod)
-            return
+        identity = _identity(pod, stated_raw(pod))
+        # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
+        if identity != info.identity and info.bind is BindState.NONE:
+            if not _only_labels(identity, info.identity) or not _belongs(pod, group):
+                self.remove_pod(info.pod)
+                self._join(pod)
+                return
+            info.identity = identity
         old = info.pod
         target = self._state_of(info, pod)
         if info.state is MemberState.ASSUMED:
@@ -220,6 +223,22 @@ def _newer(pod: Pod, known: Pod) -> bool:
 def _identity(pod: Pod, raw: tuple[str | None, ...]) -> tuple[object, ...]:
     """What decides which group a pod is in and what it says of it; labels can be edited."""
     return (pod.metadata.labels, pod.spec.scheduling_group, raw, pod.spec.priority)
+
+
+def _only_labels(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Whether only labels differ: kube-apiserver copies a node's zone and region onto the pods bound to it.
+
+    Source: KEP-4742 (on by default since 1.35).
+    """
+    return one[1:] == other[1:]
+
+
+def _belongs(pod: Pod, group: Group) -> bool:
+    """Whether the pod still names the group that it is in, and never named two."""
+    try:
+        return not group.own_problem and group_key(pod) == group.key
+    except ParseError:
+        return False
 
 
 def _allocated(pod: Pod) -> tuple[str, str | None]:

@@ -64,6 +64,28 @@ def test_lightweight_labels_are_enough() -> None:
     assert c.submit(make_pod("a-1", labels=marks)).run().placed("a")
 
 
+def test_a_node_label_copied_onto_a_bound_pod_moves_nothing() -> None:
+    """kube-apiserver does that to every pod it binds (KEP-4742), so it must cost next to nothing."""
+    c = cluster(nodes=2).submit(gang("a", pods=2, gpus=8)).run()
+    held = dict(c.scheduler.world.cache.pods)
+    for name in ("a-0", "a-1"):
+        meta = c.pod(name).metadata
+        labels = {**(meta.labels or {}), "topology.kubernetes.io/zone": "z"}
+        c.update(c.pod(name), metadata=replace(meta, labels=labels))
+    assert all(c.scheduler.world.cache.pods[uid] is info for uid, info in held.items())
+    assert c.placed("a", on=2)
+    c.five_more_turns_change_nothing()
+
+
+def test_a_pod_that_is_given_another_groups_label_is_that_groups() -> None:
+    c = cluster().submit(gang("a", pods=2, gpus=1), gang("b", pods=3, gpus=1)[:2]).run()
+    assert c.placed("a")
+    assert c.untouched("b")
+    meta = c.pod("a-1").metadata
+    c.update(c.pod("a-1"), metadata=replace(meta, labels={**(meta.labels or {}), GROUP_LABEL: "b"})).run()
+    assert [len(c.group(name).members) for name in ("a", "b")] == [1, 3]
+
+
 def test_a_lone_pod_is_a_gang_of_one() -> None:
     c = cluster(nodes=1).submit(make_pod("a", gpus=8)).run()
     assert c.pod("a").spec.node_name == "n0"
