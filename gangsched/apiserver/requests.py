@@ -1,9 +1,9 @@
 """A request taken apart: which resource its path names, what its query asks for.
 
-Lives here: paths, query options, media types. Not here: bodies (bodies.py), what is done with all this
-(handlers.py). Source: k8s.io/apiserver pkg/endpoints/request/requestinfo.go, k8s.io/apimachinery
-pkg/apis/meta/v1/types.go (the options) and pkg/runtime/converter (how booleans and numbers are read from a
-query).
+Lives here: paths and query options. Not here: bodies (bodies.py), the Accept header (negotiation.py), what is
+done with all this (handlers.py). Source: k8s.io/apiserver pkg/endpoints/request/requestinfo.go,
+k8s.io/apimachinery pkg/apis/meta/v1/types.go (the options) and pkg/runtime/converter (how booleans and
+numbers are read from a query).
 """
 
 from __future__ import annotations
@@ -23,13 +23,10 @@ from gangsched.apiserver.status import (
     bad_request,
     invalid,
     invalid_value,
-    not_acceptable,
     not_supported,
 )
 from gangsched.apiserver.strategy import Strategy
 
-JSON = "application/json"
-YAML = "application/yaml"
 FIELD_VALIDATIONS = ("Ignore", "Strict", "Warn")
 PROPAGATIONS = ("Background", "Foreground", "Orphan")
 _META = "meta.k8s.io"
@@ -256,35 +253,3 @@ class _DeleteOptions(msgspec.Struct, rename="camel"):
     orphan: bool | None = msgspec.field(default=None, name="orphanDependents")
     propagation: str | None = msgspec.field(default=None, name="propagationPolicy")
     dry_run: list[str] | None = None
-
-
-class Media(NamedTuple):
-    """How an answer is written; `shape` is "", Table or PartialObjectMetadata, in `shape_version`."""
-
-    type: str = JSON
-    shape: str = ""
-    shape_version: str = ""
-
-
-_PLAIN = Media()
-_SHAPES = {"Table": ("v1", "v1beta1"), "PartialObjectMetadata": ("v1", "v1beta1")}
-
-
-def negotiated(accept: str, *, stream: bool = False) -> Media:
-    """The first of the Accept header's wishes that can be served. Raises: StatusError (406)."""
-    if accept in ("", JSON, "*/*"):
-        return _PLAIN
-    for wish in accept.split(","):
-        kind, *parameters = (part.strip() for part in wish.split(";"))
-        given = dict(part.split("=", 1) for part in parameters if "=" in part)
-        if kind in (YAML, "application/*", "*/*", JSON):
-            shape = given.get("as", "")
-            for suffix in ("List",):
-                shape = shape.removesuffix(suffix)
-            if shape and (given.get("g") != _META or given.get("v") not in _SHAPES.get(shape, ())):
-                continue
-            if kind == YAML and not stream:
-                return Media(YAML, shape, given.get("v", ""))
-            if kind != YAML:
-                return Media(JSON, shape, given.get("v", ""))
-    raise not_acceptable([JSON, YAML])

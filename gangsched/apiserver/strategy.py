@@ -122,6 +122,8 @@ class Strategy:
     creates_on_update = False
     # A PUT may leave out metadata.resourceVersion.
     allows_unconditional_update = True
+    # A deletion is answered with the object instead of a Status (ReturnDeletedObject).
+    returns_deleted = False
     # What a name must look like: "subdomain", "label", "label1035", "path" (rbac) or "any".
     name_rule = "subdomain"
 

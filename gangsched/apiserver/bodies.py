@@ -1,0 +1,156 @@
+"""Bodies of requests: JSON or YAML, of the kind that the path asks for, with the real server's words when
+not.
+
+Lives here: bytes -> a dict whose kind and apiVersion are right. Not here: fields (schema/), patches
+(patching/). Called by handlers.py. Source: k8s.io/apiserver pkg/endpoints/handlers/{create,update,rest}.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gangsched.apiserver.negotiation import JSON, YAML
+from gangsched.apiserver.status import StatusError, bad_request, quoted, unsupported_media_type
+
+MAX_BODY_BYTES = 3 * 2**20
+_SUMMARY_BYTES = 30
+_ACCEPTED = (JSON, YAML)
+_decode = msgspec.json.Decoder().decode
+
+
+class Expected(NamedTuple):
+    """What a body must be; `custom`: a kind that a CRD defines, which must name itself."""
+
+    kind: str
+    api_version: str
+    custom: bool = False
+
+    @property
+    def version(self) -> str:
+        return self.api_version.rpartition("/")[2]
+
+
+def decoded(body: bytes, content_type: str, expected: Expected) -> dict[str, Any]:
+    """Raises: StatusError (400, 415)."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind in ("", JSON):
+        obj = _from_json(body, expected)
+    elif kind == YAML:
+        obj = _from_yaml(body, expected)
+    else:
+        raise unsupported_media_type(_ACCEPTED)
+    _check_type(obj, body, expected)
+    if not isinstance(obj.get("metadata", {}), dict):
+        if obj["metadata"] is None:
+            del obj["metadata"]
+        else:
+            raise _unmarshal(obj["metadata"], "metadata", "v1.ObjectMeta", expected)
+    if b"null" in body and not expected.custom:
+        drop_nulls(obj)
+    return obj
+
+
+def _from_json(body: bytes, expected: Expected) -> dict[str, Any]:
+    try:
+        obj = _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _unrecognized(
+            f"couldn't get version/kind; json parse error: {_in_go_words(body, error)}", body, expected
+        ) from None
+    if not isinstance(obj, dict):
+        what = {list: "array", str: "string", bool: "bool", type(None): "null"}.get(type(obj), "number")
+        raise _unrecognized(
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of "
+            'type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
+            'Kind string "json:\\"kind,omitempty\\"" }',
+            body,
+            expected,
+        )
+    return obj
+
+
+def _from_yaml(body: bytes, expected: Expected) -> dict[str, Any]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        # Through JSON: timestamps and the like are strings there, as in the real server.
+        obj = msgspec.json.decode(msgspec.json.encode(yaml.load(body, Loader=loader)))
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
+        said = " ".join(str(error).split())
+        raise _unrecognized(f"couldn't get version/kind; json parse error: {said}", body, expected) from None
+    if not isinstance(obj, dict):
+        raise _unrecognized("couldn't get version/kind; json parse error: not an object", body, expected)
+    return obj
+
+
+def _in_go_words(body: bytes, error: Exception) -> str:
+    """encoding/json's words for the commonest mistakes."""
+    text = body.decode("utf-8", "replace").strip()
+    if not text or "truncated" in str(error):
+        return "unexpected end of JSON input"
+    if text[0] not in '{["-0123456789tfn':
+        return f"invalid character '{text[0]}' looking for beginning of value"
+    return str(error)
+
+
+def _check_type(obj: dict[str, Any], body: bytes, expected: Expected) -> None:
+    kind, api_version = obj.get("kind"), obj.get("apiVersion")
+    if kind == expected.kind and api_version == expected.api_version:
+        return
+    for key, value in (("kind", kind), ("apiVersion", api_version)):
+        if value is not None and not isinstance(value, str):
+            raise _unrecognized(
+                f"couldn't get version/kind; json parse error: {key} is not a string", body, expected
+            )
+    if expected.custom and not kind:
+        shown = body.decode("utf-8", "replace").strip()
+        raise bad_request(f"Object 'Kind' is missing in '{shown}'")
+    if kind and kind != expected.kind:
+        version = (api_version or expected.api_version).rpartition("/")[2]
+        raise bad_request(
+            f"{kind} in version {quoted(version)} cannot be handled as a {expected.kind}: "
+            f"converting ({version}.{kind}) to ({expected.version}.{expected.kind}): unknown conversion"
+        )
+    if api_version and api_version != expected.api_version:
+        raise bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version "
+            f"({expected.api_version})"
+        )
+    obj["kind"], obj["apiVersion"] = expected.kind, expected.api_version
+
+
+def _unrecognized(why: str, body: bytes, expected: Expected) -> StatusError:
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {expected.kind}): {why} ({_summary(body)})"
+    )
+
+
+def _unmarshal(value: Any, field: str, go_type: str, expected: Expected) -> StatusError:
+    what = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
+    return bad_request(
+        f"{expected.kind} in version {quoted(expected.version)} cannot be handled as a {expected.kind}: "
+        f"json: cannot unmarshal {what} into Go struct field {expected.kind}.{field} of type {go_type}"
+    )
+
+
+def _summary(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    cut = body[:_SUMMARY_BYTES]
+    shown = cut.decode("utf-8", "replace") if body[:1] == b"{" else cut.hex()
+    return f"{shown} ..." if len(body) > _SUMMARY_BYTES else shown
+
+
+def drop_nulls(value: Any) -> None:
+    """Take out fields that are null, in place: for a built-in kind they are the same as absent."""
+    if isinstance(value, dict):
+        for key in [key for key, held in value.items() if held is None]:
+            del value[key]
+        for held in value.values():
+            drop_nulls(held)
+    elif isinstance(value, list):
+        for held in value:
+            drop_nulls(held)

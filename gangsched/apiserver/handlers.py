@@ -1,0 +1,285 @@
+"""What is answered to which request, for every resource: the verbs of the API, without a socket.
+
+Lives here: method and path -> verb, options and bodies -> registry, items -> answers. Not here: the rules of
+writing (registry.py), HTTP (server.py), documents about the API itself (documents.py). Called by server.py;
+tests may call it without a server. Source: k8s.io/apiserver pkg/endpoints/installer.go and
+pkg/endpoints/handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gangsched.apiserver import bodies, codec, responses
+from gangsched.apiserver.bodies import Expected
+from gangsched.apiserver.lists import ListOptions, page
+from gangsched.apiserver.negotiation import negotiate
+from gangsched.apiserver.registry import Registry
+from gangsched.apiserver.requests import (
+    Request,
+    Target,
+    WriteOptions,
+    delete_options,
+    find_target,
+    list_options,
+    write_options,
+)
+from gangsched.apiserver.responses import Answer
+from gangsched.apiserver.shapes import Shapes, Wanted
+from gangsched.apiserver.status import (
+    bad_request,
+    method_not_allowed,
+    success,
+)
+from gangsched.apiserver.store import Item
+from gangsched.apiserver.strategy import Context, Object, Strategy
+from gangsched.apiserver.watches import Watch
+
+
+class Watching(NamedTuple):
+    """A watch is to be opened: `open(wake)` begins it; it lasts `timeout_s` at most."""
+
+    open: Callable[[Callable[[], None]], Watch]
+    timeout_s: int | None
+    bookmarks: bool
+
+
+class Handlers:
+    """Answers requests for resources from one registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._shapes = Shapes(registry)
+
+    def handle(self, request: Request) -> Answer | Watching | None:
+        """None where no resource is served at the path. Raises: StatusError."""
+        target = find_target(self._registry.resources, request.path)
+        if target is None:
+            return None
+        method = request.method
+        if target.subresource:
+            return self._subresource(request, target, method)
+        verbs = target.resource.verbs
+        if target.name:
+            match method:
+                case "GET" if "get" in verbs:
+                    return self._get(request, target)
+                case "PUT" if "update" in verbs:
+                    return self._update(request, target)
+                case "DELETE" if "delete" in verbs:
+                    return self._delete(request, target)
+        elif method == "GET" and "list" in verbs:
+            return self._list_or_watch(request, target)
+        elif method == "POST" and "create" in verbs and _in_scope(target):
+            return self._create(request, target)
+        elif method == "DELETE" and "deletecollection" in verbs and _in_scope(target):
+            return self._delete_collection(request, target)
+        raise method_not_allowed()
+
+    def _subresource(self, request: Request, target: Target, method: str) -> Answer:
+        found = target.resource.subresource(target.subresource)
+        verbs = found.verbs if found is not None else ()
+        match method:
+            case "GET" if "get" in verbs:
+                if target.subresource == "status":
+                    return self._get(request, target)
+                negotiate(request.accept)
+                strategy = self._registry.strategy(target.resource)
+                return responses.document(strategy.get_subresource(self._context(request, target)))
+            case "PUT" if "update" in verbs:
+                return self._update(request, target)
+            case "POST" if "create" in verbs:
+                return self._create_subresource(request, target)
+        raise method_not_allowed()
+
+    def _context(self, request: Request, target: Target, options: WriteOptions | None = None) -> Context:
+        manager = options.field_manager if options is not None else ""
+        return Context(
+            cluster=self._registry,
+            resource=target.resource,
+            version=target.version,
+            namespace=target.namespace,
+            name=target.name,
+            now=self._registry.now(),
+            subresource=target.subresource,
+            dry_run=options is not None and options.dry_run,
+            field_manager=manager or request.user_agent.partition("/")[0],
+        )
+
+    def _get(self, request: Request, target: Target) -> Answer:
+        wanted = negotiate(request.accept).shape
+        item = self._registry.get(target.resource, target.namespace, target.name)
+        return self._one(item, target, wanted, request)
+
+    def _list_or_watch(self, request: Request, target: Target) -> Answer | Watching:
+        strategy = self._registry.strategy(target.resource)
+        options = list_options(request, target, strategy)
+        wanted = negotiate(request.accept).shape
+        if options.watch:
+            return self._watch(request, target, options, wanted)
+        found = page(self._registry.store, target.resource.storage_key, target.namespace, options)
+        return Answer(200, self._shapes.many(found, target, wanted, request))
+
+    def _watch(self, request: Request, target: Target, options: ListOptions, wanted: Wanted) -> Watching:
+        show, format_ = self._shapes.shower(target, wanted, request)
+
+        def begin(wake: Callable[[], None]) -> Watch:
+            return Watch(
+                self._registry.store,
+                target.resource,
+                target.version,
+                target.namespace,
+                options,
+                wake,
+                show=show,
+                format=format_,
+            )
+
+        return Watching(begin, options.timeout_s, options.bookmarks)
+
+    def _create(self, request: Request, target: Target) -> Answer:
+        wanted = negotiate(request.accept).shape
+        options = write_options(request, "CreateOptions")
+        context = self._context(request, target, options)
+        obj = self._body(request, target, options, context)
+        strategy = self._registry.strategy(target.resource)
+        if not target.resource.stored:
+            reviewed = strategy.review(obj, context)
+            return _warned(responses.document(reviewed, code=201), context)
+        obj = self._stored(obj, target, strategy)
+        item = self._registry.create(target.resource, obj, namespace=target.namespace, context=context)
+        return _warned(self._one(item, target, wanted, request, code=201), context)
+
+    def _create_subresource(self, request: Request, target: Target) -> Answer:
+        negotiate(request.accept)
+        options = write_options(request, "CreateOptions")
+        context = self._context(request, target, options)
+        obj = self._body(request, target, options, context)
+        given = (obj.get("metadata") or {}).get("name") or target.name
+        if given != target.name:
+            raise bad_request(
+                f"the name of the object ({given}) does not match the name on the URL ({target.name})"
+            )
+        strategy = self._registry.strategy(target.resource)
+        answer = strategy.create_subresource(obj, context)
+        return _warned(responses.document(answer, code=201), context)
+
+    def _update(self, request: Request, target: Target) -> Answer:
+        wanted = negotiate(request.accept).shape
+        options = write_options(request, "UpdateOptions")
+        context = self._context(request, target, options)
+        obj = self._body(request, target, options, context)
+        _check_name(obj, target)
+        strategy = self._registry.strategy(target.resource)
+        obj = self._stored(obj, target, strategy)
+
+        creates = strategy.creates_on_update and not target.subresource
+        item, is_new = self._registry.update(
+            target.resource,
+            target.namespace,
+            target.name,
+            lambda old: obj,
+            context=context,
+            create=(lambda: obj) if creates else None,
+        )
+        return _warned(self._one(item, target, wanted, request, code=201 if is_new else 200), context)
+
+    def _delete(self, request: Request, target: Target) -> Answer:
+        wanted = negotiate(request.accept).shape
+        options, dry_run = delete_options(request, self._delete_body(request))
+        context = self._context(request, target, WriteOptions(dry_run=dry_run))
+        existing = self._registry.get(target.resource, target.namespace, target.name)
+        done = self._registry.deletions.delete(existing, options, context)
+        strategy = self._registry.strategy(target.resource)
+        if done.left is not None or strategy.returns_deleted:
+            return _warned(self._one(done.item, target, wanted, request), context)
+        resource = target.resource
+        said = success(name=existing.name, group=resource.group, kind=resource.plural, uid=existing.uid)
+        return _warned(responses.document(said), context)
+
+    def _delete_collection(self, request: Request, target: Target) -> Answer:
+        wanted = negotiate(request.accept).shape
+        resource = target.resource
+        selected = list_options(request, target, self._registry.strategy(resource))
+        options, dry_run = delete_options(request, self._delete_body(request))
+        found = page(self._registry.store, resource.storage_key, target.namespace, selected)
+        deleted: list[Item] = []
+        for item in found.items:
+            context = self._context(request, target._replace(name=item.name), WriteOptions(dry_run=dry_run))
+            context.namespace = item.namespace
+            existing = self._registry.find(resource, item.namespace, item.name)
+            if existing is not None:
+                deleted.append(self._registry.deletions.delete(existing, options, context).item)
+        result = found._replace(items=deleted, revision=self._registry.store.revision)
+        return Answer(200, self._shapes.many(result, target, wanted, request))
+
+    def _delete_body(self, request: Request) -> Object | None:
+        if not request.body:
+            return None
+        expected = Expected("DeleteOptions", "v1")
+        try:
+            found: Any = msgspec.json.decode(request.body)
+        except msgspec.DecodeError:
+            found = None
+        if isinstance(found, dict):
+            # Any group's version may name it: it is registered in all of them.
+            found.pop("apiVersion", None)
+            return bodies.decoded(codec.encode(found), "", expected)
+        return bodies.decoded(request.body, request.content_type, expected)
+
+    def _body(self, request: Request, target: Target, options: WriteOptions, context: Context) -> Object:
+        """The body, of the right kind, with only fields that the kind has."""
+        resource = target.resource
+        expected = Expected(resource.kind, resource.api_version(target.version), resource.custom)
+        if target.subresource:
+            found = resource.subresource(target.subresource)
+            if found is not None and found.kind != resource.kind:
+                group = resource.group if found.group is None else found.group
+                version = found.version or target.version
+                expected = Expected(found.kind, f"{group}/{version}" if group else version)
+        return bodies.decoded(request.body, request.content_type, expected)
+
+    def _stored(self, obj: Object, target: Target, strategy: Strategy) -> Object:
+        if strategy.converts:
+            return strategy.to_storage(obj, target.version, target.resource)
+        return obj
+
+    def _one(
+        self, item: Item, target: Target, wanted: Wanted, request: Request, *, code: int = 200
+    ) -> Answer:
+        return Answer(code, self._shapes.one(item, target, wanted, request))
+
+
+def _in_scope(target: Target) -> bool:
+    """Whether the path is one that writes may go to: for a namespaced resource it names a namespace."""
+    return bool(target.namespace) or not target.resource.namespaced
+
+
+def _check_name(obj: Object, target: Target) -> None:
+    meta = obj.get("metadata") or {}
+    name, namespace = meta.get("name") or "", meta.get("namespace") or ""
+    if not name:
+        raise bad_request(
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != target.name:
+        raise bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        )
+    if target.namespace and namespace and namespace != target.namespace:
+        raise bad_request(
+            f"the namespace of the object ({namespace}) does not match the namespace on the request "
+            f"({target.namespace})"
+        )
+
+
+def _warned(answer: Answer, context: Context) -> Answer:
+    """With what there was to say besides, as Warning headers."""
+    if context.warnings:
+        answer.headers["Warning"] = "\n".join(
+            '299 - "' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in context.warnings
+        )
+    return answer

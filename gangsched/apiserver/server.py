@@ -1,0 +1,138 @@
+"""The HTTP face: aiohttp's server around the handlers; bytes in, bytes out.
+
+Lives here: sockets, reading bodies, sending answers, opening watches, closing it all. Not here: what is
+answered (handlers.py, documents.py). Started by the assembly (app.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+import structlog
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler
+
+from gangsched.apiserver import responses
+from gangsched.apiserver.bodies import MAX_BODY_BYTES
+from gangsched.apiserver.handlers import Watching
+from gangsched.apiserver.negotiation import YAML, negotiate
+from gangsched.apiserver.requests import Request
+from gangsched.apiserver.responses import Answer
+from gangsched.apiserver.status import StatusError, internal_error, request_too_large
+from gangsched.apiserver.watching import stream_watch
+from gangsched.errors import ConfigError
+
+_log = structlog.get_logger(__name__)
+
+# How long a request under way may take to end once the server is closed; watches are ended at once.
+SHUTDOWN_S = 2.0
+# Selectors and continue tokens make long request lines; Go's servers take a megabyte of head.
+MAX_LINE_BYTES = 256 * 2**10
+
+Handle = Callable[[Request], Answer | Watching]
+
+
+class HttpServer:
+    """Serves one `Handle`; `port` 0 takes a free one. `close()` leaves no socket and no task."""
+
+    def __init__(self, handle: Handle, *, rng_s: Callable[[], float]) -> None:
+        self._handle = handle
+        self._watch_s = rng_s
+        self._closing = asyncio.Event()
+        self._server = web.Server(
+            self._respond,
+            request_factory=_request,
+            handler_cancellation=True,
+            access_log=None,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
+        )
+        self._runner = web.ServerRunner(self._server)
+        self.port = 0
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        """Raises: ConfigError, where the address cannot be had."""
+        await self._runner.setup()
+        try:
+            site = web.TCPSite(
+                self._runner, host, port, ssl_context=tls, shutdown_timeout=SHUTDOWN_S, backlog=1024
+            )
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            why = error.strerror or str(error)
+            raise ConfigError(f"cannot listen on {host}:{port}: {why}") from None
+        for address in self._runner.addresses:
+            self.port = address[1]
+
+    async def close(self) -> None:
+        self._closing.set()
+        await self._runner.cleanup()
+
+    async def _respond(self, http: web.BaseRequest) -> web.StreamResponse:
+        try:
+            body = await http.read() if http.body_exists else b""
+        except web.HTTPRequestEntityTooLarge:
+            return _sent(responses.status(request_too_large(MAX_BODY_BYTES)))
+        headers = http.headers
+        request = Request(
+            http.method,
+            http.raw_path,
+            accept=headers.get("Accept", ""),
+            content_type=headers.get("Content-Type", ""),
+            user_agent=headers.get("User-Agent", ""),
+            body=body,
+        )
+        try:
+            answer = self._handle(request)
+        except StatusError as error:
+            answer = responses.status(error)
+        except Exception:
+            # A bug of ours: the client is told as the real server tells a panic, the log has the rest.
+            _log.exception("request failed", method=request.method, target=request.target)
+            answer = responses.status(internal_error("the request failed; the server's log says why"))
+        if isinstance(answer, Watching):
+            return await stream_watch(http, answer, closing=self._closing, default_s=self._watch_s())
+        if "yaml" in request.accept and _prefers_yaml(request.accept):
+            answer = responses.as_yaml(answer)
+        return _sent(answer)
+
+
+def _prefers_yaml(accept: str) -> bool:
+    try:
+        return negotiate(accept).type == YAML
+    except StatusError:
+        return False
+
+
+def _sent(answer: Answer) -> web.Response:
+    response = web.Response(body=answer.body, status=answer.code)
+    response.headers["Content-Type"] = answer.content_type
+    for name, value in answer.headers.items():
+        for line in value.split("\n"):
+            response.headers.add(name, line)
+    return response
+
+
+def _request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: RequestHandler,
+    writer: AbstractStreamWriter,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    """With the real server's limit for bodies."""
+    return web.BaseRequest(
+        message,
+        payload,
+        protocol,
+        writer,
+        task,
+        asyncio.get_running_loop(),
+        client_max_size=MAX_BODY_BYTES,
+    )
