@@ -1,0 +1,1 @@
+"""Tests of the pages: health, metrics, who may read them."""

@@ -1,0 +1,70 @@
+"""A scenario's cluster that is measured, in virtual time, and its metrics as Prometheus would read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from gangsched.config import Settings, default_config
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.events import Event
+from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.web import metrics, reading
+from gangsched.web.measures import Measures
+from tests.core.scenario import Cluster
+
+
+class MeasuredCluster(Cluster):
+    """As Cluster; the measures read its clock."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.measures = Measures(clock_s=lambda: self.now_s)
+        super().__init__(settings, make=self._make)
+
+    def _make(self, settings: Settings) -> Scheduler:
+        profiles = build_profiles(default_config(IN_TREE))
+        return Scheduler(profiles, settings, node_capacity=4, observer=self.measures)
+
+    def tell(self, *events: Event) -> Cluster:
+        super().tell(*events)
+        self.measures.heard(events, self.scheduler.world.cache.pods)
+        return self
+
+    async def page(self, **more: Any) -> str:
+        """What /metrics would say, with `more` in the place of a reading's fields."""
+        totals = await reading.read_groups(self.scheduler)
+        cache = self.scheduler.world.cache
+        fields: dict[str, Any] = {
+            "pending": totals.pending,
+            "unschedulable": totals.unschedulable,
+            "n_nodes": cache.nodes.n_live,
+            "n_pods": len(cache.pods),
+            "n_assumed": totals.n_assumed,
+            "n_partial_gangs": totals.n_partial_gangs,
+            "device_free": await reading.read_devices(self.scheduler),
+            "counters": self.scheduler.world.counters,
+            "watch_age_s": {},
+            "leader": {},
+            "n_bind_unknown": 0,
+            "requests": {},
+            "host": "server",
+        }
+        read = reading.Reading(**{**fields, **more})
+        return metrics.text(metrics.measured(self.measures), read).decode()
+
+    async def values(self, **more: Any) -> dict[str, float]:
+        """Every sample, as `name{label=value,…}` without the profile's label."""
+        return samples(await self.page(**more))
+
+
+def samples(text: str) -> dict[str, float]:
+    """Samples by name and labels; buckets left out."""
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = {key: value for key, value in sample.labels.items() if key != "profile"}
+            if "le" not in labels:
+                shown = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+                found[f"{sample.name}{{{shown}}}" if shown else sample.name] = sample.value
+    return found

@@ -1,0 +1,126 @@
+"""Who may read: the API server is asked once, and its answer kept for ten seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangsched.errors import ApiError
+from gangsched.web.access import ACCESS_REVIEWS, CACHE_S, MAX_CACHED, TOKEN_REVIEWS, Access, Refused
+
+OPEN = ("/healthz", "/livez*")
+
+
+class Server:
+    """An API server that knows tokens and what their users may read."""
+
+    def __init__(self) -> None:
+        self.users: dict[str, dict[str, Any]] = {"good": {"username": "prometheus", "groups": ["monitors"]}}
+        self.may: set[tuple[str, str]] = {("prometheus", "/metrics")}
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.error: ApiError | None = None
+
+    async def post(self, path: str, body: bytes, *, timeout_s: float = 0.0) -> bytes:
+        if self.error is not None:
+            raise self.error
+        review = msgspec.json.decode(body)
+        spec = review["spec"]
+        self.asked.append((path, spec))
+        if path == TOKEN_REVIEWS:
+            user = self.users.get(spec["token"])
+            status: dict[str, Any] = {"authenticated": user is not None, "user": user or {}}
+        else:
+            attributes = spec["nonResourceAttributes"]
+            assert attributes["verb"] == "get"
+            status = {"allowed": (spec["user"], attributes["path"]) in self.may}
+        return msgspec.json.encode({**review, "status": status})
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def access(server: Server, clock: Clock) -> Access:
+    return Access(server, always_allow=OPEN, clock=clock)
+
+
+async def refused(access: Access, path: str, authorization: str) -> tuple[int, str]:
+    with pytest.raises(Refused) as caught:
+        await access.check(path, authorization)
+    return caught.value.code, caught.value.message
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/livez/ping"])
+async def test_nobody_is_asked_for_an_open_path(access: Access, server: Server, path: str) -> None:
+    await access.check(path, "")
+    assert not server.asked
+
+
+async def test_who_may_read_reads_and_is_not_asked_for_again_for_a_while(
+    access: Access, server: Server, clock: Clock
+) -> None:
+    for _ in range(3):
+        await access.check("/metrics", "Bearer good")
+    assert [path for path, _ in server.asked] == [TOKEN_REVIEWS, ACCESS_REVIEWS]
+    clock.now_s += CACHE_S
+    server.may.clear()
+    code, message = await refused(access, "/metrics", "Bearer good")
+    assert (code, message) == (403, 'User "prometheus" cannot get path "/metrics"')
+
+
+async def test_an_open_path_does_not_open_what_begins_like_it(access: Access) -> None:
+    assert (await refused(access, "/healthz/x", ""))[0] == 403
+
+
+async def test_a_stranger_is_asked_for_once(access: Access, server: Server) -> None:
+    for _ in range(3):
+        assert (await refused(access, "/metrics", ""))[0] == 403
+    [(path, spec)] = server.asked
+    assert path == ACCESS_REVIEWS
+    assert (spec["user"], spec["groups"]) == ("system:anonymous", ["system:unauthenticated"])
+
+
+@pytest.mark.parametrize("header", ["Bearer wrong", "Basic Z29vZA==", "Bearer", "good"])
+async def test_what_is_no_known_token_is_unauthorized(access: Access, header: str) -> None:
+    assert await refused(access, "/metrics", header) == (401, "Unauthorized")
+
+
+async def test_a_wrong_token_is_asked_for_once(access: Access, server: Server) -> None:
+    for _ in range(3):
+        await refused(access, "/metrics", "Bearer wrong")
+    assert len(server.asked) == 1
+
+
+async def test_masters_may_read_everything(access: Access, server: Server) -> None:
+    server.users["root"] = {"username": "admin", "groups": ["system:masters"]}
+    await access.check("/configz", "bearer root")
+    assert [path for path, _ in server.asked] == [TOKEN_REVIEWS]
+
+
+async def test_a_server_that_cannot_be_asked_lets_nobody_in(access: Access, server: Server) -> None:
+    server.error = ApiError("connection refused")
+    assert (await refused(access, "/metrics", "Bearer good"))[0] == 503
+    server.error = None
+    await access.check("/metrics", "Bearer good")
+
+
+async def test_answers_kept_are_bounded(access: Access, server: Server) -> None:
+    for k in range(MAX_CACHED + 10):
+        await refused(access, "/metrics", f"Bearer wrong-{k}")
+    assert len(access._users._kept) == MAX_CACHED

@@ -1,0 +1,184 @@
+"""What the metrics say of a gang's life, in virtual time; and their names, as dashboards know them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, parse_inventory
+from gangsched.model.objects import Node
+from gangsched.sim.objects import make_node, make_pod
+from gangsched.web.measures import Distribution, exponential
+from tests.core.scenario import gang, with_annotations
+from tests.web.measured import MeasuredCluster
+
+
+async def test_a_gang_that_fits_is_scheduled_at_its_first_attempt() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8))
+    c.submit(gang("a", pods=4, gpus=2)).run()
+    values = await c.values()
+    assert values["scheduler_schedule_attempts_total{result=scheduled}"] == 4
+    assert values["scheduler_podgroup_schedule_attempts_total{result=scheduled}"] == 1
+    assert values["scheduler_scheduling_attempt_duration_seconds_count{result=scheduled}"] == 4
+    assert values["scheduler_scheduling_algorithm_duration_seconds_count"] == 4
+    assert values["scheduler_podgroup_scheduling_algorithm_duration_seconds_count"] == 1
+    assert values["scheduler_pod_scheduling_attempts_sum"] == 4
+    assert values["scheduler_pod_scheduling_sli_duration_seconds_count{attempts=1}"] == 4
+    assert values["scheduler_queue_incoming_pods_total{event=UnscheduledPodAdd,queue=active}"] == 4
+    assert values["gangsched_device_free{node=n0,resource=nvidia.com/gpu}"] == 0
+    assert values["gangsched_reservations"] == values["gangsched_partial_gangs"] == 0
+    for point in ("PreFilter", "Filter", "Reserve", "Permit"):
+        key = f"extension_point={point},status=Success"
+        assert values[f"scheduler_framework_extension_point_duration_seconds_count{{{key}}}"] >= 1, point
+
+
+async def test_a_lone_pod_is_no_pod_group() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8))
+    c.submit(make_pod("one", gpus=1)).run()
+    values = await c.values()
+    assert values["scheduler_schedule_attempts_total{result=scheduled}"] == 1
+    assert "scheduler_podgroup_schedule_attempts_total{result=scheduled}" not in values
+
+
+async def test_what_does_not_fit_is_counted_and_shown_until_it_does() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=4))
+    c.submit(gang("a", pods=2, gpus=4)).run()
+    values = await c.values()
+    assert values["scheduler_schedule_attempts_total{result=unschedulable}"] == 2
+    assert values["scheduler_pending_pods{queue=unschedulable}"] == 2
+    assert values["scheduler_unschedulable_pods{plugin=NodeResourcesFit}"] == 2
+    assert (
+        values["scheduler_queue_incoming_pods_total{event=ScheduleAttemptFailure,queue=unschedulable}"] == 2
+    )
+    c.wait(5.0)
+    c.node(make_node("n1", gpus=4)).run()
+    values = await c.values()
+    assert values["scheduler_pending_pods{queue=unschedulable}"] == 0
+    assert values["scheduler_pod_scheduling_attempts_sum"] == 4, "each of the two took two"
+    assert values["scheduler_pod_scheduling_sli_duration_seconds_sum{attempts=2}"] == 10.0, "5 s each"
+    assert "scheduler_unschedulable_pods{plugin=NodeResourcesFit}" not in values
+
+
+async def test_a_wait_in_permit_is_timed_by_how_it_ends() -> None:
+    total = {"gangsched.io/total-members": "3"}
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8))
+    c.submit(with_annotations(gang("a", pods=2), total)).run()
+    assert (await c.values())["gangsched_reservations"] == 2
+    c.wait(60.5)  # its time is over: given back, in backoff
+    values = await c.values()
+    assert values["scheduler_permit_wait_duration_seconds_count{result=Unschedulable}"] == 2
+    assert values["scheduler_permit_wait_duration_seconds_sum{result=Unschedulable}"] == 120.0
+    assert values["scheduler_pending_pods{queue=backoff}"] == 2
+    c.wait(10.0)  # tried again: waits again
+    c.submit(with_annotations(gang("a", pods=1, min_members=2, first=2), total)).run()
+    values = await c.values()
+    assert values["scheduler_permit_wait_duration_seconds_count{result=Success}"] >= 2
+    assert values["scheduler_schedule_attempts_total{result=scheduled}"] == 3
+    assert values["scheduler_queue_incoming_pods_total{event=BackoffComplete,queue=active}"] == 2
+
+
+async def test_a_plugin_that_raises_is_an_error() -> None:
+    class Broken:
+        name = "Broken"
+
+        def capacity(self, *_: Any) -> Any:
+            raise ZeroDivisionError("oops")
+
+        def reasons(self, *_: Any) -> Any:
+            return ()
+
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8))
+    profile = c.scheduler.world.profiles["gangsched"]
+    profile.capacities = (*profile.capacities, Broken())
+    c.submit(gang("a", pods=2)).run()
+    values = await c.values()
+    assert values["scheduler_schedule_attempts_total{result=error}"] == 2
+    assert (
+        values[
+            "scheduler_framework_extension_point_duration_seconds_count{extension_point=Filter,status=Error}"
+        ]
+        == 1
+    )
+
+
+async def test_a_bind_that_fails_for_good_is_an_error() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8))
+    c.answer = lambda bind: "403"
+    c.submit(gang("a", pods=1)).run()
+    assert (await c.values())["scheduler_schedule_attempts_total{result=error}"] == 1
+
+
+async def test_members_that_wait_for_their_gang_or_a_gate_are_seen() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8))
+    c.submit(gang("a", pods=2, min_members=3), make_pod("gated", gated=True)).run()
+    values = await c.values()
+    assert values["scheduler_pending_pods{queue=incomplete}"] == 2
+    assert values["scheduler_pending_pods{queue=gated}"] == 1
+
+
+def ids_of(node: Node) -> tuple[str, ...]:
+    return parse_inventory((node.metadata.annotations or {})[INVENTORY_KEY])["nvidia.com/gpu"].ids
+
+
+async def test_a_device_on_two_live_pods_is_a_violation_for_all_to_see() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8))
+    [device_id, *_] = ids_of(make_node("n0", gpus=8))
+    claim = {ALLOCATED_KEY: '{"main":{"nvidia.com/gpu":["%s"]}}' % device_id}  # noqa: UP031
+    for name, scheduler in (("one", "gangsched"), ("two", "another")):
+        [pod] = with_annotations([make_pod(name, scheduler=scheduler)], claim)
+        c.submit(replace(pod, spec=replace(pod.spec, node_name="n0")))
+    values = await c.values()
+    assert values["gangsched_invariant_violations_total{invariant=one_owner}"] == 1
+
+
+async def test_what_users_and_strangers_write_does_not_get_out_of_a_label() -> None:
+    c = MeasuredCluster()
+    page = await c.page(device_free=[('n"0\n# HELP forged', "a\\b", 1)], leader={"lease": 1})
+    [line] = [line for line in page.splitlines() if line.startswith("gangsched_device_free{")]
+    assert line == 'gangsched_device_free{node="n\\"0\\n# HELP forged",resource="a\\\\b"} 1.0'
+    assert 'leader_election_master_status{name="lease"} 1.0' in page
+
+
+async def test_buckets_are_kube_schedulers() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8))
+    c.submit(gang("a", pods=1)).run()
+    page = await c.page()
+    for line in (
+        'scheduler_scheduling_algorithm_duration_seconds_bucket{le="0.001"} 1.0',
+        'scheduler_scheduling_algorithm_duration_seconds_bucket{le="16.384"} 1.0',
+        'framework_extension_point_duration_seconds_bucket{extension_point="Filter",le="0.2048",',
+        'scheduler_pod_scheduling_sli_duration_seconds_bucket{attempts="1",le="5242.88"} 1.0',
+        'scheduler_pod_scheduling_attempts_bucket{le="16"} 1.0',
+        "# TYPE scheduler_schedule_attempts_total counter",
+        "# TYPE scheduler_pending_pods gauge",
+        "# TYPE scheduler_permit_wait_duration_seconds histogram",
+    ):
+        assert line in page, line
+
+
+@pytest.mark.parametrize(("value", "bucket"), [(0.0005, 0), (0.001, 0), (0.0011, 1), (5.0, 3)])
+def test_a_value_on_a_bound_is_in_its_bucket(value: float, bucket: int) -> None:
+    distribution = Distribution(exponential(0.001, 2, 3))
+    distribution.observe(value, 3)
+    assert distribution.counts[bucket] == distribution.n == 3
+    assert distribution.total == pytest.approx(3 * value)
+
+
+async def test_what_is_remembered_of_groups_is_bounded() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=0))
+    for k in range(20):
+        c.submit(make_pod(f"p{k}", cpu="1m")).run()
+        c.delete(f"p{k}")
+    assert not c.measures._tries
