@@ -1,0 +1,195 @@
+"""The rows of what decides rather than runs: leases, priorities, rights, admission, fairness, definitions.
+
+Called by printer.py. Source: kubernetes pkg/printers/internalversion/printers.go; for definitions
+k8s.io/apiextensions-apiserver pkg/registry/customresourcedefinition/tableconvertor.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from gangsched.apiserver.tables.cluster import name_and_age
+from gangsched.apiserver.tables.columns import AGE, Cells, Column, Kind, Object, columns
+from gangsched.apiserver.tables.workloads import selector_text
+
+_NONE = "<none>"
+_UNSET = "<unset>"
+
+
+def _lease(lease: Object, now: datetime) -> Cells:
+    name, age = name_and_age(lease, now)
+    return [name, (lease.get("spec") or {}).get("holderIdentity") or "", age]
+
+
+def _priority_class(priority: Object, now: datetime) -> Cells:
+    name, age = name_and_age(priority, now)
+    is_default = priority.get("globalDefault", False)
+    return [name, priority.get("value", 0), is_default, age, priority.get("preemptionPolicy", "")]
+
+
+def _role_binding(binding: Object, now: datetime) -> Cells:
+    name, age = name_and_age(binding, now)
+    role, subjects = binding.get("roleRef") or {}, binding.get("subjects") or ()
+    by_kind = [
+        ", ".join(each["name"] for each in subjects if each.get("kind") == kind) for kind in ("User", "Group")
+    ]
+    accounts = (
+        f"{each.get('namespace', '')}/{each['name']}"
+        for each in subjects
+        if each.get("kind") == "ServiceAccount"
+    )
+    return [name, f"{role.get('kind', '')}/{role.get('name', '')}", age, *by_kind, ", ".join(accounts)]
+
+
+def _definition(definition: Object, now: datetime) -> Cells:
+    meta, spec = definition["metadata"], definition.get("spec") or {}
+    names = spec.get("names") or {}
+    versions = sorted(
+        each["name"] + ("(storage)" if each.get("storage") else "")
+        for each in spec.get("versions") or ()
+        if each.get("served")
+    )
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return [
+        meta.get("name", ""),
+        spec.get("scope", ""),
+        ",".join(versions),
+        meta.get("creationTimestamp"),
+        spec.get("group", ""),
+        names.get("kind", ""),
+        ",".join(names.get("shortNames") or ()),
+        any(each["type"] == "Established" and each.get("status") == "True" for each in conditions),
+    ]
+
+
+def _created_at(obj: Object, now: datetime) -> Cells:
+    return [obj["metadata"].get("name", ""), obj["metadata"].get("creationTimestamp")]
+
+
+def _storage_class(storage: Object, now: datetime) -> Cells:
+    """Without the mark of the default class that a list has: nothing here acts on it."""
+    name, age = name_and_age(storage, now)
+    return [
+        name,
+        storage.get("provisioner", ""),
+        storage.get("reclaimPolicy", "Delete"),
+        storage.get("volumeBindingMode", "Immediate"),
+        storage.get("allowVolumeExpansion", False),
+        age,
+    ]
+
+
+def _csi_node(node: Object, now: datetime) -> Cells:
+    name, age = name_and_age(node, now)
+    return [name, len((node.get("spec") or {}).get("drivers") or ()), age]
+
+
+def _admission_policy(policy: Object, now: datetime) -> Cells:
+    name, age = name_and_age(policy, now)
+    spec = policy.get("spec") or {}
+    kind = spec.get("paramKind")
+    shown = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else _UNSET
+    # A policy has one or the other.
+    return [name, len(spec.get("validations") or spec.get("mutations") or ()), shown, age]
+
+
+def _admission_binding(binding: Object, now: datetime) -> Cells:
+    name, age = name_and_age(binding, now)
+    spec = binding.get("spec") or {}
+    reference = spec.get("paramRef") or {}
+    shown = _UNSET
+    if reference.get("name"):
+        shown = f"{reference.get('namespace') or '*'}/{reference['name']}"
+    elif "selector" in reference:
+        shown = selector_text(reference["selector"])
+    return [name, spec.get("policyName", ""), shown, age]
+
+
+def _flow_schema(flow: Object, now: datetime) -> Cells:
+    name, age = name_and_age(flow, now)
+    spec = flow.get("spec") or {}
+    conditions = (flow.get("status") or {}).get("conditions") or ()
+    dangling = next((each.get("status", "") for each in conditions if each["type"] == "Dangling"), "?")
+    return [
+        name,
+        (spec.get("priorityLevelConfiguration") or {}).get("name", ""),
+        spec.get("matchingPrecedence", 0),
+        (spec.get("distinguisherMethod") or {}).get("type") or _NONE,
+        age,
+        dangling,
+    ]
+
+
+def _by_precedence(flow: Object) -> tuple[int, str]:
+    return (flow.get("spec") or {}).get("matchingPrecedence", 0), flow["metadata"].get("name", "")
+
+
+def _priority_level(level: Object, now: datetime) -> Cells:
+    name, age = name_and_age(level, now)
+    spec = level.get("spec") or {}
+    limited = spec.get("limited")
+    queuing = ((limited or {}).get("limitResponse") or {}).get("queuing")
+    return [
+        name,
+        spec.get("type", ""),
+        _NONE if limited is None else limited.get("nominalConcurrencyShares", 0),
+        *(
+            _NONE if queuing is None else queuing.get(key, 0)
+            for key in ("queues", "handSize", "queueLengthLimit")
+        ),
+        age,
+    ]
+
+
+_ADMISSION = "admissionregistration.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
+_FLOW = "flowcontrol.apiserver.k8s.io"
+_CREATED_AT = Column("Created At", "date")
+_SUBJECTS: tuple[str | Column, ...] = ("Users", "Groups", "ServiceAccounts")
+_BINDING = Kind(columns("Role", AGE, wide=_SUBJECTS), _role_binding)
+_PARAMETERS = Kind(columns("PolicyName", "ParamRef", AGE), _admission_binding)
+
+
+def _policy(counted: str) -> Kind:
+    return Kind(columns(Column(counted, "integer"), "ParamKind", AGE), _admission_policy)
+
+
+# Kinds without columns of their own, in Kubernetes and here.
+ANY = Kind(columns(_CREATED_AT), _created_at)
+
+KINDS = {
+    "coordination.k8s.io/leases": Kind(columns("Holder", AGE), _lease),
+    "scheduling.k8s.io/priorityclasses": Kind(
+        columns(Column("Value", "integer"), Column("Global-Default", "boolean"), AGE, "PreemptionPolicy"),
+        _priority_class,
+    ),
+    f"{_RBAC}/rolebindings": _BINDING,
+    f"{_RBAC}/clusterrolebindings": _BINDING,
+    "apiextensions.k8s.io/customresourcedefinitions": Kind(
+        columns(
+            "Scope",
+            "Versions",
+            _CREATED_AT,
+            wide=("Group", "Kind", "ShortNames", Column("Established", "boolean")),
+        ),
+        _definition,
+    ),
+    "storage.k8s.io/storageclasses": Kind(
+        columns("Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", AGE),
+        _storage_class,
+    ),
+    "storage.k8s.io/csinodes": Kind(columns(Column("Drivers", "integer"), AGE), _csi_node),
+    f"{_ADMISSION}/validatingadmissionpolicies": _policy("Validations"),
+    f"{_ADMISSION}/mutatingadmissionpolicies": _policy("Mutations"),
+    f"{_ADMISSION}/validatingadmissionpolicybindings": _PARAMETERS,
+    f"{_ADMISSION}/mutatingadmissionpolicybindings": _PARAMETERS,
+    f"{_FLOW}/flowschemas": Kind(
+        columns("PriorityLevel", "MatchingPrecedence", "DistinguisherMethod", AGE, "MissingPL"),
+        _flow_schema,
+        order=_by_precedence,
+    ),
+    f"{_FLOW}/prioritylevelconfigurations": Kind(
+        columns("Type", "NominalConcurrencyShares", "Queues", "HandSize", "QueueLengthLimit", AGE),
+        _priority_level,
+    ),
+}
