@@ -7,7 +7,7 @@ and with the book-keeping checks of gangsched.sim. Virtual time passes only by `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -59,21 +59,21 @@ class Cluster:
 
     # -- what happens ----------------------------------------------------------------------------------
 
-    def tell(self, *events: ev.Event) -> Cluster:
+    def tell(self, *events: ev.Event) -> Self:
         """The scheduler hears events, all in one batch."""
         self.told.hear(events)
         self._done(self.scheduler.handle(list(events), self.now_s))
         return self
 
-    def node(self, node: Node) -> Cluster:
+    def node(self, node: Node) -> Self:
         node = replace(node, metadata=replace(node.metadata, resource_version=self._next()))
         self.nodes[node.metadata.name] = node
         return self.tell(ev.NodeUpdated(node))
 
-    def drop_node(self, name: str) -> Cluster:
+    def drop_node(self, name: str) -> Self:
         return self.tell(ev.NodeDeleted(self.nodes.pop(name)))
 
-    def submit(self, *pods: Pod | list[Pod]) -> Cluster:
+    def submit(self, *pods: Pod | list[Pod]) -> Self:
         """Creates pods, told one by one."""
         for one in pods:
             for pod in one if isinstance(one, list) else [one]:
@@ -81,7 +81,7 @@ class Cluster:
                 self.update(replace(pod, metadata=stamped))
         return self
 
-    def update(self, pod: Pod, **changes: Any) -> Cluster:
+    def update(self, pod: Pod, **changes: Any) -> Self:
         """A pod's new version, from its latest with `changes`, as the watch tells it."""
         return self.tell(ev.PodUpdated(self.store(pod, **changes)))
 
@@ -92,31 +92,31 @@ class Cluster:
         self.pods[now.metadata.uid] = now
         return now
 
-    def delete(self, *names: str) -> Cluster:
+    def delete(self, *names: str) -> Self:
         for name in names:
             self.tell(ev.PodDeleted(self.pods.pop(self.pod(name).metadata.uid)))
         return self
 
-    def leave(self, name: str) -> Cluster:
+    def leave(self, name: str) -> Self:
         """deletionTimestamp is set; the pod is still there."""
         pod = self.pod(name)
         return self.update(pod, metadata=replace(pod.metadata, deletion_timestamp=at(self.now_s)))
 
-    def phase(self, name: str, phase: str) -> Cluster:
+    def phase(self, name: str, phase: str) -> Self:
         pod = self.pod(name)
         return self.update(pod, status=replace(pod.status, phase=phase))
 
-    def object(self, dialect: str, item: CustomObject) -> Cluster:
+    def object(self, dialect: str, item: CustomObject) -> Self:
         item = replace(item, metadata=replace(item.metadata, resource_version=self._next()))
         self.objects[dialect, item.metadata.name] = item
         return self.tell(ev.PodGroupUpdated(dialect, API_VERSIONS[dialect], item))
 
-    def drop_object(self, dialect: str, name: str) -> Cluster:
+    def drop_object(self, dialect: str, name: str) -> Self:
         return self.tell(
             ev.PodGroupDeleted(dialect, API_VERSIONS[dialect], self.objects.pop((dialect, name)))
         )
 
-    def run(self) -> Cluster:
+    def run(self) -> Self:
         """Lets every group have its turn until nobody is in line."""
         for _ in range(200):
             effects = self.scheduler.schedule_next(self.now_s)
@@ -125,7 +125,7 @@ class Cluster:
             self._done(effects)
         raise AssertionError("groups stay in line for ever")
 
-    def wait(self, seconds: float) -> Cluster:
+    def wait(self, seconds: float) -> Self:
         """Time passes, deadline by deadline, with everybody's turns."""
         until_s = self.now_s + seconds
         while (due_s := self.scheduler.next_deadline_s()) is not None and due_s <= until_s:
@@ -135,7 +135,7 @@ class Cluster:
         self.now_s = until_s
         return self
 
-    def restart(self) -> Cluster:
+    def restart(self) -> Self:
         """Another process, from a plain list."""
         self.scheduler, self.told = self.make(self.settings), Told()
         self.held_binds.clear()
@@ -216,7 +216,7 @@ class Cluster:
     def all(self, kind: type[E]) -> list[E]:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
-    def clear(self) -> Cluster:
+    def clear(self) -> Self:
         """Forgets the effects so far."""
         self.effects.clear()
         return self
@@ -232,7 +232,7 @@ class Cluster:
         """Groups in the order in which they started."""
         return list(dict.fromkeys(bind.group.partition("/")[2] for bind in self.all(ef.BindPod)))
 
-    def five_more_turns_change_nothing(self) -> Cluster:
+    def five_more_turns_change_nothing(self) -> Self:
         seen = [len(self.all(kind)) for kind in (ef.BindPod, ef.EvictPod, ef.GetPod)]
         for _ in range(5):
             self.tell()

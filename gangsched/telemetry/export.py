@@ -1,0 +1,153 @@
+"""Ended spans on their way out: a bounded queue and a thread for each exporter, counted, never waited for.
+
+Lives here: what happens when a collector is down or hangs (spans are dropped, counted, and it is said), and
+the flush at the end. Not here: the protocol (OpenTelemetry's exporter, telemetry.otlp_json). Called by
+telemetry.service from the scheduler's loop, and by the exporters' threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+
+import structlog
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+_log = structlog.get_logger(__name__)
+
+# 9 spans a gang: what 900 gangs leave behind while a collector does not answer, about 20 MB.
+MAX_WAITING = 8192
+# The thread takes the interpreter's lock while it encodes a batch: small ones, so that the loop gets it back.
+BATCH = 128
+DELAY_MS = 1000.0
+SAY_AGAIN_S = 60.0
+
+
+class _Said(logging.Handler):
+    """Remembers what OpenTelemetry's own loggers say, which would go to stderr past our log's format."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.last = record.getMessage()[:512]
+
+
+class Lane(SpanExporter):
+    """One exporter behind its queue and thread. `target` is how the log speaks of it."""
+
+    def __init__(self, exporter: SpanExporter, target: str, *, max_waiting: int = MAX_WAITING) -> None:
+        self.target = target
+        self.n_offered = 0
+        self.n_dropped = 0
+        self.n_exported = 0
+        self.n_failed = 0
+        self._n_taken = 0
+        self._max_waiting = max_waiting
+        self._exporter = exporter
+        self._failing = False
+        self._say_again_s = 0.0
+        self._why = ""
+        self._said = _Said()
+        logger = logging.getLogger("opentelemetry")
+        logger.addHandler(self._said)
+        logger.propagate = False
+        # Larger than what we let in: it must never drop by itself, which it does not count for us.
+        self._processor = BatchSpanProcessor(
+            self,
+            max_queue_size=max_waiting + BATCH,
+            schedule_delay_millis=DELAY_MS,
+            max_export_batch_size=BATCH,
+        )
+
+    @property
+    def n_waiting(self) -> int:
+        """Spans that the exporter has not been given yet."""
+        return self.n_offered - self.n_dropped - self._n_taken
+
+    @property
+    def n_lost(self) -> int:
+        return self.n_dropped + self.n_failed
+
+    def offer(self, span: ReadableSpan) -> None:
+        """Into the queue, or dropped when it is full. Never waits."""
+        self.n_offered += 1
+        if self.n_waiting > self._max_waiting:
+            self.n_dropped += 1
+            self._trouble("spans are dropped: the exporter does not keep up")
+        else:
+            self._processor.on_end(span)
+
+    def close(self, timeout_s: float) -> None:
+        """Exports what waits, for so long; then gives up and says how much is lost."""
+        thread = threading.Thread(target=self._processor.shutdown, name="spans-flush", daemon=True)
+        thread.start()
+        thread.join(timeout_s)
+        if thread.is_alive():
+            self._exporter.shutdown()
+        n_lost = self.n_offered - self.n_exported
+        if n_lost:
+            _log.warning("spans were not exported", to=self.target, n_lost=n_lost, err=self._why)
+        logging.getLogger("opentelemetry").removeHandler(self._said)
+
+    # -- in the exporter's thread ----------------------------------------------------------------------
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self._n_taken += len(spans)
+        why = ""
+        try:
+            result = self._exporter.export(spans)
+        except Exception as error:  # a full disk, a bug of the exporter's: spans are lost and nothing else
+            result, why = SpanExportResult.FAILURE, f"{type(error).__name__}: {error}"
+        if result is SpanExportResult.SUCCESS:
+            self.n_exported += len(spans)
+            if self._failing:
+                self._failing = False
+                self._say_again_s = 0.0
+                _log.info("spans are exported again", to=self.target, n_lost=self.n_lost)
+        else:
+            self.n_failed += len(spans)
+            self._failing = True
+            self._why = why or self._said.last
+            self._trouble("spans cannot be exported")
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        """Nothing is held back here."""
+        return True
+
+    def _trouble(self, what: str) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._say_again_s:
+            self._say_again_s = now_s + SAY_AGAIN_S
+            _log.warning(what, to=self.target, n_lost=self.n_lost, err=self._why)
+
+
+class Output:
+    """All lanes: each span goes to every one."""
+
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self.lanes = tuple(lanes)
+
+    def emit(self, span: ReadableSpan) -> None:
+        for lane in self.lanes:
+            lane.offer(span)
+
+    def close(self, timeout_s: float) -> None:
+        """Flushes all lanes within the time that one of them may take."""
+        deadline_s = time.monotonic() + timeout_s
+        threads = [
+            threading.Thread(target=lane.close, args=(timeout_s,), name="spans-close", daemon=True)
+            for lane in self.lanes
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, deadline_s + 0.5 - time.monotonic()))

@@ -1,0 +1,85 @@
+"""Names and limits of what traces say. Keys are Kubernetes' semantic conventions where these have one.
+
+Called by every room of telemetry; imports nothing of OpenTelemetry, so that reading a file needs none of it.
+Source: OpenTelemetry semantic conventions, resource/k8s.
+"""
+
+from __future__ import annotations
+
+SERVICE = "gangsched-scheduler"
+SCOPE = "gangsched.telemetry"
+
+SUBMITTERS_KEY = "tracing.k8s.io/traceparent"
+"""On a pod or a PodGroup: the submitter's trace (KEP-5915's key)."""
+TRACEPARENT_KEY = "gangsched.io/traceparent"
+"""In every Binding: the root of the gang's trace."""
+
+GANG = "schedule gang"
+POD = "schedule pod"
+GATHERING = "Gathering"
+ATTEMPT = "Attempt"
+QUEUE_WAIT = "Queue wait"
+CYCLE = "Cycle"
+RESERVE = "Reserve"
+PERMIT_WAIT = "Permit wait"
+BIND = "Bind"
+UNRESERVE = "Unreserve"
+UNWIND = "Unwind"
+
+NAMESPACE = "k8s.namespace.name"
+POD_NAME = "k8s.pod.name"
+POD_UID = "k8s.pod.uid"
+NODE_NAME = "k8s.node.name"
+GROUP = "gangsched.gang"
+DIALECT = "gangsched.dialect"
+SCHEDULER = "gangsched.scheduler"
+MIN_COUNT = "gangsched.min_count"
+TOTAL_COUNT = "gangsched.total_count"
+MEMBERS = "gangsched.members"
+ATTEMPT_NUMBER = "gangsched.attempt"
+ATTEMPTS = "gangsched.attempts"
+ATTEMPTS_UNTOLD = "gangsched.attempts.untold"
+CONTINUED = "gangsched.continued"
+VERDICT = "gangsched.verdict"
+REASON = "gangsched.reason"
+WAITS_FOR = "gangsched.waits_for"
+CALLS = "gangsched.calls"
+TRIED_WITH = "gangsched.tried_with"
+NODES = "gangsched.nodes"
+N_NODES = "gangsched.nodes.count"
+DEVICES = "gangsched.devices"
+N_DEVICES = "gangsched.devices.count"
+RANK = "gangsched.rank"
+N_BOUND = "gangsched.members.bound"
+N_FAILED = "gangsched.members.failed"
+EVENTS_UNTOLD = "gangsched.events.untold"
+LINK = "gangsched.link"
+"""On a span link: `submitter`, `earlier` (of the same gang) or `starts together`."""
+
+SCHEDULED = "Scheduled"
+UNSCHEDULABLE = "Unschedulable"
+GIVEN_BACK = "GivenBack"
+BIND_FAILED = "BindFailed"
+BOUND_IN_PART = "BoundInPart"
+ALLOWED = "Allowed"
+WAIT = "Wait"
+GONE = "Gone"
+STOPPED = "Stopped"
+"""The scheduler ended, and the gang's story with it."""
+NOT_TRIED = "NotTried"
+TROUBLE = (GIVEN_BACK, BIND_FAILED, BOUND_IN_PART)
+"""Verdicts of spans whose status is Error."""
+TOLD_IN_LOG = (SCHEDULED, *TROUBLE)
+
+MAX_TEXT = 1024
+# A gang of 1,000 must make a trace that a browser opens: beyond these things are counted and not listed.
+MAX_LISTED = 64
+MAX_EVENTS = 256
+MAX_PLAIN_EVENTS = 224
+"""Of MAX_EVENTS; the rest is kept for what goes wrong."""
+MAX_QUEUE_EVENTS = 32
+MAX_LINKS = 16
+MAX_LOOKED_AT = 64
+"""Members that are looked at for the submitter's trace; a job's pods come from one template."""
+MAX_FAILED_TOLD = 32
+"""Failed attempts of a gang that are told one by one; a gang may be tried for weeks."""

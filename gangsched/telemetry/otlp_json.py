@@ -1,0 +1,126 @@
+"""Spans as OTLP JSON, one request a line, as the OpenTelemetry Collector's file exporter writes them.
+
+Called by telemetry.export, in the exporter's thread. Ids are hex and 64-bit numbers strings, as OTLP's JSON
+mapping has it (unlike protobuf's own, which would write ids in base64).
+Source: opentelemetry-proto, `docs/specification.md`, JSON Protobuf Encoding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.trace import Link, SpanKind
+from opentelemetry.trace.status import StatusCode
+
+from gangsched.errors import ConfigError
+
+# A scheduler that traces everything writes about 10 kB a gang: beyond this the file is moved to `FILE.1`
+# and begun anew, so that a forgotten flag does not fill a disk.
+MAX_FILE_BYTES = 256 * 2**20
+_KINDS = {
+    SpanKind.INTERNAL: 1,
+    SpanKind.SERVER: 2,
+    SpanKind.CLIENT: 3,
+    SpanKind.PRODUCER: 4,
+    SpanKind.CONSUMER: 5,
+}
+_encode = msgspec.json.Encoder().encode
+
+
+def encode_line(spans: Sequence[ReadableSpan]) -> bytes:
+    """One line for spans of one resource and one scope, as a GangTracer's are."""
+    scope = spans[0].instrumentation_scope
+    scope_spans = {
+        "scope": {} if scope is None else {"name": scope.name, "version": scope.version or ""},
+        "spans": [_span(span) for span in spans],
+    }
+    resource = {"attributes": _attributes(spans[0].resource.attributes)}
+    return _encode({"resourceSpans": [{"resource": resource, "scopeSpans": [scope_spans]}]}) + b"\n"
+
+
+def _span(span: ReadableSpan) -> dict[str, Any]:
+    context = span.get_span_context()
+    assert context is not None
+    said: dict[str, Any] = {
+        "traceId": f"{context.trace_id:032x}",
+        "spanId": f"{context.span_id:016x}",
+        "parentSpanId": f"{span.parent.span_id:016x}" if span.parent is not None else "",
+        "name": span.name,
+        "kind": _KINDS[span.kind],
+        "startTimeUnixNano": str(span.start_time),
+        "endTimeUnixNano": str(span.end_time),
+        "attributes": _attributes(span.attributes or {}),
+    }
+    if span.events:
+        said["events"] = [_event(event) for event in span.events]
+    if span.links:
+        said["links"] = [_link(link) for link in span.links]
+    code = span.status.status_code
+    said["status"] = {} if code is StatusCode.UNSET else {"code": code.value}
+    return said
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {
+        "timeUnixNano": str(event.timestamp),
+        "name": event.name,
+        "attributes": _attributes(event.attributes or {}),
+    }
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {
+        "traceId": f"{link.context.trace_id:032x}",
+        "spanId": f"{link.context.span_id:016x}",
+        "attributes": _attributes(link.attributes or {}),
+    }
+
+
+def _attributes(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in attributes.items()]
+
+
+def _value(value: object) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    if isinstance(value, list | tuple):
+        return {"arrayValue": {"values": [_value(one) for one in value]}}
+    return {"stringValue": str(value)}
+
+
+class FileExporter(SpanExporter):
+    """Appends to a file. Raises: ConfigError, when it cannot be opened for that."""
+
+    def __init__(self, path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        try:
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", source=str(path)) from None
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """One line, in one write. Raises: OSError."""
+        line = encode_line(spans)
+        if self._file.tell() + len(line) > self._max_bytes and self._file.tell():
+            self._file.close()
+            os.replace(self._path, f"{self._path}.1")
+            self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
+        before = self._file.tell()
+        if self._file.write(line) != len(line):
+            self._file.truncate(before)  # half a line would make the file unreadable from here on
+            raise OSError("the disk is full")
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        self._file.close()

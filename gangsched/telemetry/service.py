@@ -1,0 +1,73 @@
+"""Tracing: the tracer and its exporters as one thing that a scheduler is given.
+
+Called by the command line, which makes it, hands it to app.SchedulerApp, and closes it when the loop has
+ended. Importing this loads OpenTelemetry; a scheduler without traces does not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+
+from gangsched import __version__
+from gangsched.config import TracingSettings
+from gangsched.model.effects import Effect
+from gangsched.model.events import Event
+from gangsched.telemetry import names
+from gangsched.telemetry.export import Lane, Output
+from gangsched.telemetry.otlp_json import FileExporter
+from gangsched.telemetry.settings import shown
+from gangsched.telemetry.tracer import GangTracer
+
+FLUSH_S = 5.0
+
+
+class Tracing:
+    """Traces of one scheduler, as its settings say. Raises: ConfigError, when the file cannot be written."""
+
+    def __init__(self, settings: TracingSettings) -> None:
+        lanes = []
+        if settings.file:
+            lanes.append(Lane(FileExporter(Path(settings.file)), settings.file))
+        if settings.endpoint:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+            lanes.append(Lane(OTLPSpanExporter(endpoint=settings.endpoint), shown(settings.endpoint)))
+        self.output = Output(lanes)
+        self.tracer = GangTracer(self.output.emit, resource=_resource(), ratio=settings.sampling_ratio)
+
+    def hear(self, events: Sequence[Event]) -> None:
+        """Before the core has them."""
+        self.tracer.hear(events)
+
+    def turn_ended(self, effects: Sequence[Effect]) -> Sequence[Effect]:
+        """The effects to carry out: those of the turn, with our traceparent in every Binding."""
+        return self.tracer.turn_ended(effects)
+
+    def close(self, timeout_s: float = FLUSH_S) -> None:
+        """Ends what is open and flushes. Waits, so not from a loop that has anything else to do."""
+        self.tracer.stop()
+        self.output.close(timeout_s)
+
+    def statistics(self) -> dict[str, int]:
+        """Counts of spans, over all exporters."""
+        lanes = self.output.lanes
+        return {
+            "spans_exported": sum(lane.n_exported for lane in lanes),
+            "spans_dropped": sum(lane.n_dropped for lane in lanes),
+            "spans_failed": sum(lane.n_failed for lane in lanes),
+        }
+
+
+def _resource() -> Resource:
+    """Who speaks; OTEL_RESOURCE_ATTRIBUTES may add to it and not take our name."""
+    own = {
+        "service.name": names.SERVICE,
+        "service.version": __version__,
+        # One process and no other, as our identity in a Lease.
+        "service.instance.id": f"{os.uname().nodename}_{os.urandom(8).hex()}",
+    }
+    return OTELResourceDetector().detect().merge(Resource(own))
