@@ -17,10 +17,12 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 4 * 2**20
 MAX_CHUNK_LINE_BYTES = 1024
 
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*\r\n", re.IGNORECASE)
-_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n", re.IGNORECASE)
-_CLOSE = re.compile(rb"\r\nconnection:[ \t]*close[ \t]*\r\n", re.IGNORECASE)
-_RETRY_AFTER = re.compile(rb"\r\nretry-after:[ \t]*(\d{1,9})[ \t]*\r\n", re.IGNORECASE)
+# In lower case, as they are looked for; regular expressions took 5 us an answer.
+_LENGTH = b"\r\ncontent-length:"
+_CODING = b"\r\ntransfer-encoding:"
+_CONNECTION = b"\r\nconnection:"
+_RETRY_AFTER = b"\r\nretry-after:"
+_MAX_DIGITS = 12
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) (\d{3})[ \r]")
 
 
@@ -50,6 +52,19 @@ def request_bytes(
         lines.append(f"Content-Type: {content_type}")
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+def _field(fields: bytes, name: bytes) -> bytes:
+    """The first value of that name in a head in lower case; b"" where there is none."""
+    at = fields.find(name)
+    if at < 0:
+        return b""
+    at += len(name)
+    return fields[at : fields.index(b"\r\n", at)].strip(b" \t")
+
+
+def _is_number(value: bytes) -> bool:
+    return value.isdigit() and len(value) <= _MAX_DIGITS
 
 
 class Chunks:
@@ -172,14 +187,15 @@ class Answer:
         if status < 200:
             return True  # 100 Continue and the like: the answer follows
         self.status = status
-        self.keep_alive = line[1] == b"1" and _CLOSE.search(head) is None
-        retry = _RETRY_AFTER.search(head)
-        self.retry_after = None if retry is None else retry[1].decode()
-        length = _LENGTH.search(head)
-        if _CHUNKED.search(head):
+        fields = head.lower()
+        self.keep_alive = line[1] == b"1" and _field(fields, _CONNECTION) != b"close"
+        retry = _field(fields, _RETRY_AFTER)
+        self.retry_after = retry.decode() if _is_number(retry) else None
+        length = _field(fields, _LENGTH)
+        if _field(fields, _CODING) == b"chunked":
             self._chunks = Chunks()
-        elif length is not None:
-            self._needed = int(length[1])
+        elif _is_number(length):
+            self._needed = int(length)
             if self._needed > self._max_body_bytes:
                 raise ProtocolError("the answer is too long")
         elif status == 204:
