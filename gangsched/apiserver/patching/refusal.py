@@ -1,0 +1,80 @@
+"""How the server says that a patch, or what came of it, is not acceptable.
+
+Lives here: the errors that patches have in common. Called by patching/ alone. Source: k8s.io/apiserver
+pkg/endpoints/handlers/patch.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gangsched.apiserver.schema.decode import DecodeFailed
+from gangsched.apiserver.status import StatusError, bad_request, invalid, invalid_value
+
+
+def does_not_apply(why: str) -> StatusError:
+    """A JSON patch that cannot be carried out; `why` is not told, as in the real server."""
+    failed = StatusError(422, "Invalid", "the server rejected our request due to an error in our request")
+    failed.add_note(why)
+    return failed
+
+
+def not_json() -> StatusError:
+    return bad_request("invalid JSON patch")
+
+
+def wrong_json_type(value: Any, wanted: str, *, prefix: str = "error decoding patch: ") -> StatusError:
+    """The patch is JSON, but of another type than its format asks for; `wanted` is Go's name of that."""
+    what = {dict: "object", list: "array", str: "string", bool: "bool"}.get(type(value), "number")
+    return bad_request(f"{prefix}json: cannot unmarshal {what} into Go value of type {wanted}")
+
+
+def internal(message: str) -> StatusError:
+    """A strategic merge patch with directives that contradict each other: the real server answers 500."""
+    return StatusError(500, "", message)
+
+
+def patched_object(patched: Any, why: str) -> StatusError:
+    """What a JSON or merge patch made is not an object of the kind."""
+    return invalid("", "", [invalid_value("patch", msgspec.json.encode(patched).decode(), why)])
+
+
+def patch_itself(patch: Mapping[str, Any], why: str) -> StatusError:
+    """What a strategic merge patch made is not an object of the kind."""
+    return invalid("", "", [invalid_value("patch", go_printed(patch), why)])
+
+
+def conversion(failed: DecodeFailed) -> str:
+    """What runtime.DefaultUnstructuredConverter says where the JSON decoder has other words."""
+    schema, value = failed.schema, failed.value
+    if schema is None or schema.kind in ("time", "quantity", "int-or-string"):
+        return str(failed)
+    names = {dict: "map", list: "slice", str: "string", bool: "bool", int: "int64"}
+    found = names.get(type(value), "float64")
+    match schema.kind:
+        case "struct":
+            return f"cannot restore struct from: {found}"
+        case "map":
+            return f"cannot restore map from {found}"
+        case "list" | "bytes":
+            return f"cannot restore slice from {found}"
+    found = {"map": "map[string]interface {}", "slice": "[]interface {}"}.get(found, found)
+    return f"cannot convert {found} to {schema.go_type}"
+
+
+def go_printed(value: Any) -> str:
+    """As Go prints a decoded JSON value with %v: `map[a:1 b:[x y]]`."""
+    if isinstance(value, Mapping):
+        return "map[" + " ".join(f"{key}:{go_printed(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Sequence):
+        return "[" + " ".join(map(go_printed, value)) + "]"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,172 @@
+"""Strategic merge patch: maps merge, lists merge by key or are replaced, as the kind's schema says.
+
+Lives here: objects and their directives ($patch, $retainKeys, $setElementOrder, $deleteFromPrimitiveList).
+Not here: one list with another (strategic_lists.py), whether the outcome is an object of the kind
+(patched.py). Source: k8s.io/apimachinery pkg/util/strategicpatch/patch.go.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from gangsched.apiserver.patching import strategic_lists as lists
+from gangsched.apiserver.patching.refusal import go_printed, internal
+from gangsched.apiserver.patching.strategic_lists import DELETE, MARKER, REPLACE, bad_type
+from gangsched.apiserver.schema.node import Schema
+from gangsched.apiserver.status import bad_request
+
+RETAIN_KEYS = "$retainKeys"
+DELETE_FROM = "$deleteFromPrimitiveList"
+SET_ORDER = "$setElementOrder"
+
+Object = dict[str, Any]
+
+
+def strategic_merge(doc: Object, patch: Object, schema: Schema) -> Object:
+    """A new document; both arguments stay as they are. Raises: StatusError (400, 500)."""
+    return merge_map(copy.deepcopy(doc), copy.deepcopy(patch), schema)
+
+
+def merge_map(original: Object, patch: Object, schema: Schema | None) -> Object:
+    """Into `original`, which is returned, by taking `patch` apart."""
+    if MARKER in patch:
+        return _by_directive(patch)
+    _retain_keys(original, patch)
+    _merge_ordered_lists(original, patch, schema)
+    for key, value in patch.items():
+        deletes = key.startswith(DELETE_FROM)
+        if deletes:
+            key = _after_prefix(key, "primitive list")
+        if value is None:
+            original.pop(key, None)
+            continue
+        held = original.get(key)
+        if deletes:
+            if isinstance(held, list) and isinstance(value, list):
+                original[key] = [each for each in held if each not in value]
+            continue
+        if isinstance(held, dict) and isinstance(value, dict):
+            original[key] = _merged(held, value, child(schema, key))
+        elif isinstance(held, list) and isinstance(value, list):
+            original[key] = _merged_list(held, value, child(schema, key))
+        else:
+            _set(original, key, _without_nulls(value))
+    return original
+
+
+def child(schema: Schema | None, key: str) -> Schema | None:
+    """None where nothing is known: maps merge there and lists are replaced."""
+    if schema is None:
+        return None
+    if schema.kind == "map":
+        return schema.element
+    return schema.properties.get(key)
+
+
+def strategy_of(schema: Schema | None) -> str:
+    """`merge`, `replace` or ""; retainKeys only says what clients are to send."""
+    if schema is None:
+        return ""
+    return next((each for each in schema.merge_strategies if each != "retainKeys"), "")
+
+
+def _merged(held: Object, value: Object, schema: Schema | None) -> Object:
+    return value if strategy_of(schema) == REPLACE else merge_map(held, value, schema)
+
+
+def _merged_list(held: list[Any], value: list[Any], schema: Schema | None) -> list[Any]:
+    if schema is None or strategy_of(schema) != lists.MERGE:
+        return value
+    element = schema.element if schema.kind == "list" else None
+    return lists.merge_list(held, value, schema.merge_key, lambda one, two: merge_map(one, two, element))
+
+
+def _by_directive(patch: Object) -> Object:
+    directive = patch[MARKER]
+    if directive == REPLACE:
+        del patch[MARKER]
+        return patch
+    if directive == DELETE:
+        return {}
+    raise internal(f"unknown patch type: {go_printed(directive)} in map: {go_printed(patch)}")
+
+
+def _retain_keys(original: Object, patch: Object) -> None:
+    """Drop what the patch's $retainKeys does not name; what it sets must be among them."""
+    if RETAIN_KEYS not in patch:
+        return
+    retained = patch.pop(RETAIN_KEYS)
+    directives = (DELETE_FROM, SET_ORDER)
+    if not isinstance(retained, list) or any(
+        value is not None and not key.startswith(directives) and key not in retained
+        for key, value in patch.items()
+    ):
+        raise bad_request("invalid patch format of retainKeys")
+    for key in [key for key in original if key not in retained]:
+        del original[key]
+
+
+def _merge_ordered_lists(original: Object, patch: Object, schema: Schema | None) -> None:
+    """Merge the lists that come with $setElementOrder, and put their items in that order."""
+    for directive in [key for key in patch if key.startswith(SET_ORDER)]:
+        order = patch.pop(directive)
+        if not isinstance(order, list):
+            raise bad_type(list, order)
+        key = _after_prefix(directive, "setElementOrder list")
+        held, value = original.get(key), patch.get(key)
+        for each in (held, value):
+            if each is not None and not isinstance(each, list):
+                raise bad_type(list, each)
+        known = child(schema, key)
+        merge_key = known.merge_key if known is not None else ""
+        if isinstance(value, list):
+            lists.check_order(value, order, merge_key)
+        if not held and not value and (held is not None or value is not None):
+            raise internal("no elements in any of the given slices")
+        if isinstance(held, list) and isinstance(value, list):
+            merged = _merged_list(held, value, known)
+        elif isinstance(value, list):
+            merged = without_directives(value)
+        elif isinstance(held, list):
+            merged = held
+        else:
+            continue
+        patch.pop(key, None)
+        original[key] = lists.in_order(merged, order, held or [], merge_key)
+
+
+def _after_prefix(key: str, what: str) -> str:
+    prefix, slash, rest = key.partition("/")
+    if not slash or prefix not in (DELETE_FROM, SET_ORDER):
+        raise bad_request(f"invalid patch format of {what}")
+    return rest
+
+
+def _set(original: Object, key: str, value: Any) -> None:
+    """A value that was not there, or was of another type; one that is a directive itself goes nowhere."""
+    if isinstance(value, dict) and MARKER in value:
+        original.pop(key, None)
+    else:
+        original[key] = without_directives(value)
+
+
+def without_directives(value: Any) -> Any:
+    """What there was nothing to merge with: items and fields marked with $patch are left out."""
+    if isinstance(value, dict):
+        return {key: without_directives(each) for key, each in value.items() if not _is_marked(each)}
+    if isinstance(value, list):
+        return [without_directives(each) for each in value if not _is_marked(each)]
+    return value
+
+
+def _is_marked(value: Any) -> bool:
+    return isinstance(value, dict) and MARKER in value
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    return value

@@ -1,0 +1,173 @@
+"""Two lists made one, as strategic merge patch does: by merge key or as a set, in the patch's order.
+
+Lives here: matching, deleting, replacing and ordering of list items. Not here: how two matching items merge
+(strategic.py, which calls this). Source: k8s.io/apimachinery pkg/util/strategicpatch/patch.go and
+pkg/util/mergepatch/errors.go.
+
+Order: items of the patch keep the order of the patch (or of $setElementOrder), the others that of the live
+list; between the two the live list decides where it has both, else the patch's item comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gangsched.apiserver.patching.refusal import go_printed, internal
+from gangsched.apiserver.status import StatusError
+
+MARKER = "$patch"
+DELETE, REPLACE, MERGE = "delete", "replace", "merge"
+
+List = list[Any]
+MergeItems = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+
+
+def merge_list(original: List, patch: List, merge_key: str, merge_items: MergeItems) -> List:
+    """A new list. Items deleted from `original` leave it as Go's slices are left: the rest moved up, the
+    tail as it was; $setElementOrder goes by that. Raises: StatusError.
+    """
+    if not original and not patch:
+        return original
+    if _item_type(original, patch) is dict:
+        if not merge_key:
+            raise internal("cannot merge lists without merge key for ")
+        patch, n_kept = _directives_done(original, patch, merge_key)
+        if n_kept is None:
+            return in_order(patch, [], patch, merge_key)
+        kept = original[:n_kept]
+        merged = _merged_items(kept, patch, merge_key, merge_items)
+        free = original[n_kept : len(merged)]
+        original[n_kept : n_kept + len(free)] = merged[n_kept : n_kept + len(free)]
+        return in_order(merged, patch, kept, merge_key)
+    merged = []
+    for each in [*original, *patch]:
+        if each not in merged:
+            merged.append(each)
+    return in_order(merged, patch, original, merge_key)
+
+
+def in_order(merged: List, order: List, live: List, merge_key: str) -> List:
+    """`merged` with the items that `order` names in that order, the others as `live` has them."""
+
+    def keyed(items: List) -> List:
+        return [_key(each, merge_key) for each in items]
+
+    wanted, had = keyed(order), keyed(live)
+    named = [each for each in merged if _key(each, merge_key) in wanted]
+    others = [each for each in merged if _key(each, merge_key) not in wanted]
+    named.sort(key=lambda each: wanted.index(_key(each, merge_key)))
+    others.sort(key=lambda each: _place(had, _key(each, merge_key)))
+    result: List = []
+    while named and others:
+        left, right = _key(others[0], merge_key), _key(named[0], merge_key)
+        live_decides = left in had and right in had and had.index(left) < had.index(right)
+        result.append((others if live_decides else named).pop(0))
+    return result + named + others
+
+
+def check_order(patch: List, order: List, merge_key: str) -> None:
+    """The patch's items must stand in $setElementOrder, in the same order. Raises: StatusError."""
+    if not patch or not order:
+        return
+    kept = patch
+    if merge_key:
+        for each in patch:
+            _require_map(each)
+        kept = [each for each in patch if each.get(MARKER) != DELETE]
+    at = 0
+    for each in order:
+        while at < len(kept) and isinstance(kept[at], dict) and MARKER in kept[at]:
+            at += 1
+        if at < len(kept) and _key(kept[at], merge_key) == _key(each, merge_key):
+            at += 1
+    if at < len(kept):
+        raise internal(
+            f"The order in patch list:\n{go_printed(patch)}\n doesn't match $setElementOrder list:\n"
+            f"{go_printed(order)}\n"
+        )
+
+
+def bad_type(wanted: type, value: Any) -> StatusError:
+    return internal(f"expected a {_go_type(wanted)}, but received a {_go_type(type(value))}")
+
+
+def _directives_done(original: List, patch: List, merge_key: str) -> tuple[List, int | None]:
+    """The patch's items without $patch, and how many of the original are left; None: they are replaced."""
+    plain = []
+    replaces = False
+    n_kept = len(original)
+    for each in patch:
+        if MARKER not in each:
+            plain.append(each)
+            continue
+        match each[MARKER]:
+            case "delete":
+                key = _key(each, merge_key)
+                while (at := _find(original[:n_kept], key, merge_key)) is not None:
+                    original[at : n_kept - 1] = original[at + 1 : n_kept]
+                    n_kept -= 1
+            case "replace":
+                replaces = True
+            case "merge":
+                raise internal("merging lists cannot yet be specified in the patch")
+            case other:
+                raise internal(f"unknown patch type: {go_printed(other)} in map: {go_printed(each)}")
+    return plain, None if replaces else n_kept
+
+
+def _merged_items(original: List, patch: List, merge_key: str, merge_items: MergeItems) -> List:
+    merged = list(original)
+    for each in patch:
+        key = _key(each, merge_key)
+        at = _find(merged, key, merge_key)
+        if at is None:
+            merged.append(each)
+        else:
+            merged[at] = merge_items(merged[at], each)
+    return merged
+
+
+def _key(item: Any, merge_key: str) -> Any:
+    """What an item is recognised by. Raises: StatusError for a map without its merge key."""
+    if not merge_key:
+        return item
+    _require_map(item)
+    if merge_key not in item:
+        raise internal(f"map: {go_printed(item)} does not contain declared merge key: {merge_key}")
+    return item[merge_key]
+
+
+def _find(items: List, key: Any, merge_key: str) -> int | None:
+    return next((at for at, item in enumerate(items) if item.get(merge_key) == key), None)
+
+
+def _place(places: List, key: Any) -> int:
+    return places.index(key) if key in places else len(places)
+
+
+def _require_map(item: Any) -> None:
+    if not isinstance(item, dict):
+        raise bad_type(dict, item)
+
+
+def _item_type(original: List, patch: List) -> type:
+    """The one type that all items have. Raises: StatusError."""
+    found: type | None = None
+    for each in (*original, *patch):
+        if found is None:
+            found = type(each)
+            if found is list:
+                raise StatusError(
+                    422, "Invalid", "the server rejected our request due to an error in our request"
+                )
+        elif type(each) is not found:
+            raise internal(f"list element types are not identical: {go_printed([original, patch])}")
+    if found is None:
+        raise internal("no elements in any of the given slices")
+    return found
+
+
+def _go_type(python: type) -> str:
+    names = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool"}
+    return names.get(python, "int64" if python is int else "float64")

@@ -1,0 +1,112 @@
+"""An object's fields as fieldValidation wants them: unknown and repeated ones refused, warned of or ignored.
+
+Lives here: the strict decoding errors of a body and what is done about them. Not here: the walk along the
+schema (decode.py), the body's kind (bodies.py). Called by the HTTP face for create and update, by patching/
+for what a patch gave. Source: k8s.io/apiserver pkg/endpoints/handlers/create.go, sigs.k8s.io/json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from gangsched.apiserver.schema.decode import DecodeFailed, decode
+from gangsched.apiserver.schema.node import Schema
+from gangsched.apiserver.status import StatusError, bad_request, quoted
+
+STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+# The decoder stops counting there, and says so.
+_LIMIT = 100
+
+Object = dict[str, Any]
+
+
+def taken_in(
+    schema: Schema,
+    obj: Object,
+    *,
+    kind: str,
+    version: str,
+    directive: str,
+    warn: Callable[[str], None],
+    body: bytes | None = None,
+) -> Object:
+    """What the server takes in of a created or updated object; `kind` and `version` are the object's own.
+
+    `directive` is fieldValidation's value, where "" means Warn; `body` is the JSON that `obj` was read from,
+    for finding fields that it has twice. Raises: StatusError 400.
+    """
+
+    def refused(why: str) -> StatusError:
+        return bad_request(f"{kind} in version {quoted(version)} cannot be handled as a {kind}: {why}")
+
+    try:
+        found = decode(schema, obj)
+    except DecodeFailed as failed:
+        raise refused(str(failed)) from None
+    if directive == IGNORE:
+        return found.obj
+    problems = [f"duplicate field {quoted(path)}" for path in (duplicates(body) if body else ())]
+    problems += [f"unknown field {quoted(path)}" for path in found.unknown]
+    complain(problems, directive, warn, lambda text: refused(text))
+    return found.obj
+
+
+def complain(
+    problems: list[str],
+    directive: str,
+    warn: Callable[[str], None],
+    refused: Callable[[str], StatusError],
+) -> None:
+    """Refuse or warn, as the directive says."""
+    if not problems:
+        return
+    problems = problems[:_LIMIT]
+    if directive == STRICT:
+        raise refused("strict decoding error: " + ", ".join(problems))
+    if directive != IGNORE:
+        for problem in problems:
+            warn(problem)
+
+
+def duplicates(body: bytes) -> list[str]:
+    """Paths of the fields that stand twice in one JSON object, each once, in document order."""
+    seen_any = False
+
+    class Repeated(dict[str, Any]):
+        keys_again: list[str]
+
+    def noted(pairs: list[tuple[str, Any]]) -> Object:
+        nonlocal seen_any
+        found = dict(pairs)
+        if len(found) == len(pairs):
+            return found
+        seen_any = True
+        marked = Repeated(found)
+        keys = [key for key, _ in pairs]
+        marked.keys_again = list(dict.fromkeys(key for at, key in enumerate(keys) if key in keys[:at]))
+        return marked
+
+    try:
+        root = json.loads(body, object_pairs_hook=noted)
+    except ValueError:
+        return []
+    if not seen_any:
+        return []
+    paths: list[str] = []
+
+    def walk(value: Any, path: str) -> None:
+        if isinstance(value, dict):
+            again = value.keys_again if isinstance(value, Repeated) else []
+            for key, inner in value.items():
+                place = f"{path}.{key}" if path else key
+                if key in again:
+                    paths.append(place)
+                walk(inner, place)
+        elif isinstance(value, list):
+            for at, inner in enumerate(value):
+                walk(inner, f"{path}[{at}]")
+
+    walk(root, "")
+    return paths

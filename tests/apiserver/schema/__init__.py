@@ -1,0 +1,1 @@
+"""Tests of schemas and what is done with them."""
