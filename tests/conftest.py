@@ -14,6 +14,7 @@ import pytest
 
 from gangsched.controlplane.assets import find
 from gangsched.controlplane.build import REQUIRE_VARIABLE
+from gangsched.controlplane.jaeger import Jaeger
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError, ConfigError
 
@@ -36,6 +37,19 @@ def control_plane() -> Iterator[ControlPlane]:
         pytest.skip(f"no real control plane: {error}")
     # The data is thrown away: fsync would only measure the disk.
     with ControlPlane(assets=assets, unsafe_no_fsync=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def jaeger() -> Iterator[Jaeger]:
+    """A Jaeger for this process; tests tell their traces apart by trace id."""
+    try:
+        made = Jaeger()
+    except ConfigError as error:
+        if os.environ.get(REQUIRE_VARIABLE) == "1":
+            pytest.fail(f"{REQUIRE_VARIABLE}=1, but: {error}", pytrace=False)
+        pytest.skip(f"no real Jaeger: {error}")
+    with made as running:
         yield running
 
 

@@ -1,4 +1,4 @@
-"""Where the control plane's binaries are: a folder of the user's, or the cache that build.py fills.
+"""Where the servers' binaries are: a folder of the user's, or the cache that build.py fills.
 
 What does not live here: building them (build.py) and running them (processes.py), which both call this.
 """
@@ -14,18 +14,38 @@ from pathlib import Path
 from gangsched.errors import ConfigError
 
 KUBERNETES_VERSION = "v1.37.1"
+JAEGER_VERSION = "v1.62.0"
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 BUILD_COMMAND = "make controlplane"
 REQUIRED = ("etcd", "kube-apiserver", "kubectl")
 """What the KUBEBUILDER_ASSETS convention promises; kube-scheduler is ours on top and may be absent."""
 ALL = (*REQUIRED, "kube-scheduler")
 
-_SOURCE_TREE = Path(__file__).resolve().parents[2]
-MODULE_DIR = _SOURCE_TREE / "tests" / "controlplane"
+_TESTS = Path(__file__).resolve().parents[2] / "tests"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """A Go module whose tools are servers for tests: pinned in `directory`, built into a folder of the cache.
+
+    `required` are those of its binaries without which nothing is run.
+    """
+
+    name: str
+    version: str
+    directory: Path
+    required: tuple[str, ...]
+
+
+CONTROL_PLANE = Module(
+    name="controlplane", version=KUBERNETES_VERSION, directory=_TESTS / "controlplane", required=REQUIRED
+)
+JAEGER = Module(name="jaeger", version=JAEGER_VERSION, directory=_TESTS / "jaeger", required=("jaeger",))
+"""With KUBEBUILDER_ASSETS its binary is looked for there too."""
 
 
 class MissingAssets(ConfigError):
-    """Binaries of the control plane that are not there; the message ends with what brings them."""
+    """Binaries that are not there; the message ends with what brings them."""
 
     def __init__(self, names: Iterable[str], *, folder: Path, remedy: str) -> None:
         self.names = tuple(names)
@@ -36,7 +56,7 @@ class MissingAssets(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assets:
-    """A folder that holds at least etcd, kube-apiserver and kubectl."""
+    """A folder that holds at least what its module requires."""
 
     folder: Path
 
@@ -59,32 +79,32 @@ def users_folder(env: Mapping[str, str] = os.environ) -> Path | None:
     return Path(named).expanduser() if named else None
 
 
-def cache_folder(env: Mapping[str, str] = os.environ, module_dir: Path = MODULE_DIR) -> Path:
-    """The folder that build.py fills for this go.mod; another go.mod gets another folder.
+def cache_folder(env: Mapping[str, str] = os.environ, module: Module = CONTROL_PLANE) -> Path:
+    """The folder that build.py fills for this module's go.mod; another go.mod gets another folder.
 
     Raises: ConfigError where this installation does not come with the Go module.
     """
     try:
-        pinned = (module_dir / "go.mod").read_bytes()
+        pinned = (module.directory / "go.mod").read_bytes()
     except OSError:
         raise ConfigError(
-            f"{module_dir / 'go.mod'} is not there, so nothing can be built: run from gangsched's source"
-            f" tree, or set {ASSETS_VARIABLE} to a folder with {', '.join(REQUIRED)}"
+            f"{module.directory / 'go.mod'} is not there, so nothing can be built: run from gangsched's"
+            f" source tree, or set {ASSETS_VARIABLE} to a folder with {', '.join(module.required)}"
         ) from None
     root = env.get("XDG_CACHE_HOME", "").strip()
     base = Path(root) if root else Path.home() / ".cache"
     digest = hashlib.sha256(pinned).hexdigest()[:12]
-    return base / "gangsched" / "controlplane" / f"{KUBERNETES_VERSION}-{digest}"
+    return base / "gangsched" / module.name / f"{module.version}-{digest}"
 
 
-def find(env: Mapping[str, str] = os.environ, module_dir: Path = MODULE_DIR) -> Assets:
+def find(env: Mapping[str, str] = os.environ, module: Module = CONTROL_PLANE) -> Assets:
     """The folder to run from: the user's where named (and then no other), else the cache.
 
     Raises: MissingAssets, ConfigError.
     """
     users = users_folder(env)
-    folder = users if users is not None else cache_folder(env, module_dir)
-    missing = [name for name in REQUIRED if not is_executable(folder / name)]
+    folder = users if users is not None else cache_folder(env, module)
+    missing = [name for name in module.required if not is_executable(folder / name)]
     if missing:
         raise MissingAssets(missing, folder=folder, remedy=_remedy(users is not None))
     return Assets(folder=folder)

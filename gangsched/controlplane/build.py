@@ -1,6 +1,7 @@
-"""Builds the control plane's binaries once into the user's cache: `python -m gangsched.controlplane.build`.
+"""Builds the servers' binaries once into the user's cache: `python -m gangsched.controlplane.build`.
 
-What does not live here: which versions (tests/controlplane/go.mod) and finding the result (assets.py).
+What does not live here: which versions (go.mod in tests/controlplane and tests/jaeger) and finding the
+result (assets.py).
 Called by `make controlplane`, and with --optional by `make test`.
 """
 
@@ -22,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 
 from gangsched.controlplane import assets
+from gangsched.controlplane.assets import Module
 from gangsched.errors import ConfigError
 
 REQUIRE_VARIABLE = "GANGSCHED_REQUIRE_REAL"
@@ -37,11 +39,21 @@ _stop_asked = threading.Event()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One command of the Go module's tool block; `expected_s` was measured on 2 cores with cold caches."""
+    """One command of a Go module's tool block; `expected_s` was measured on 2 cores with cold caches."""
 
     name: str
     package: str
     expected_s: int
+
+
+def _kubernetes_ldflags() -> str:
+    """Without the version the server says v0.0.0."""
+    major, minor = assets.KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
+    stamp = "k8s.io/component-base/version"
+    return (
+        f"-s -w -X {stamp}.gitVersion={assets.KUBERNETES_VERSION}"
+        f" -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
+    )
 
 
 # Each build leaves most of the next one's packages in Go's cache, so the times hold in this order only.
@@ -51,6 +63,33 @@ TOOLS = (
     Tool(name="kubectl", package="k8s.io/kubernetes/cmd/kubectl", expected_s=27),
     Tool(name="kube-scheduler", package="k8s.io/kubernetes/cmd/kube-scheduler", expected_s=38),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a module is built. cold_after: until this tool is there, `cold_bytes` of disk are needed."""
+
+    module: Module
+    tools: tuple[Tool, ...]
+    ldflags: str = "-s -w"
+    cold_after: str
+    cold_bytes: int
+
+
+CONTROL_PLANE = Recipe(
+    module=assets.CONTROL_PLANE,
+    tools=TOOLS,
+    ldflags=_kubernetes_ldflags(),
+    cold_after="kube-apiserver",
+    cold_bytes=COLD_DISK_BYTES,
+)
+JAEGER = Recipe(
+    module=assets.JAEGER,
+    tools=(Tool(name="jaeger", package="github.com/jaegertracing/jaeger/cmd/all-in-one", expected_s=89),),
+    cold_after="jaeger",
+    cold_bytes=WARM_DISK_BYTES,
+)
+RECIPES = (CONTROL_PLANE, JAEGER)
 
 
 class CannotBuild(ConfigError):
@@ -132,14 +171,8 @@ def go_environment(go: Path) -> dict[str, str]:
     return env
 
 
-def build_arguments(tool: Tool, output: Path) -> list[str]:
-    """The arguments of `go` that build one tool; without the version the server says v0.0.0."""
-    major, minor = assets.KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
-    stamp = "k8s.io/component-base/version"
-    ldflags = (
-        f"-s -w -X {stamp}.gitVersion={assets.KUBERNETES_VERSION}"
-        f" -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
-    )
+def build_arguments(tool: Tool, output: Path, *, ldflags: str) -> list[str]:
+    """The arguments of `go` that build one tool."""
     flags = ["-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags={ldflags}"]
     return ["build", *flags, "-o", str(output), tool.package]
 
@@ -192,11 +225,12 @@ def run_with_progress(
         raise BuildFailed("\n".join([f"building {tool.name} failed, go's last lines:", *tail]))
 
 
-def build(tool: Tool, *, folder: Path, go: Path, module_dir: Path) -> None:
+def build(tool: Tool, recipe: Recipe, *, folder: Path, go: Path) -> None:
     """Builds one tool and moves it into place whole; leaves nothing of a build that did not finish."""
     partial = folder / f".partial-{tool.name}"
     log = folder / f".partial-{tool.name}.log"
-    command = [str(go), *build_arguments(tool, partial)]
+    command = [str(go), *build_arguments(tool, partial, ldflags=recipe.ldflags)]
+    module_dir = recipe.module.directory
     started_s = time.monotonic()
     say(f"{tool.name}: building")
     try:
@@ -208,38 +242,47 @@ def build(tool: Tool, *, folder: Path, go: Path, module_dir: Path) -> None:
     say(f"{tool.name}: done in {time.monotonic() - started_s:.0f} s")
 
 
-def missing_tools(folder: Path) -> list[Tool]:
+def missing_tools(recipe: Recipe, folder: Path) -> list[Tool]:
     """What `folder` lacks, in the order to build it."""
-    return [tool for tool in TOOLS if not assets.is_executable(folder / tool.name)]
+    return [tool for tool in recipe.tools if not assets.is_executable(folder / tool.name)]
 
 
-def ensure() -> Path:
-    """The folder with the binaries, after building what was missing.
+def ensure_all() -> None:
+    """Builds what is missing, or says that the user's own folder is used, and nothing else.
 
     Raises: CannotBuild, BuildFailed, MissingAssets (the user's own folder lacks something), ConfigError.
     """
     if assets.users_folder() is not None:
         folder = assets.find().folder
         say(f"using {folder} ({assets.ASSETS_VARIABLE})")
-        return folder
-    folder = assets.cache_folder()
-    if not missing_tools(folder):
+        return
+    for recipe in RECIPES:
+        ensure(recipe)
+
+
+def ensure(recipe: Recipe) -> Path:
+    """The cache's folder with a module's binaries, after building what was missing.
+
+    Raises: CannotBuild, BuildFailed, ConfigError.
+    """
+    folder = assets.cache_folder(module=recipe.module)
+    if not missing_tools(recipe, folder):
         say(f"all there in {folder}")
         return folder
     go = find_go()
-    release = check_toolchain(go, assets.MODULE_DIR)
+    release = check_toolchain(go, recipe.module.directory)
     with locked(folder):
-        todo = missing_tools(folder)
+        todo = missing_tools(recipe, folder)
         if not todo:
             say(f"all there now in {folder}")
             return folder
-        cold = any(tool.name == "kube-apiserver" for tool in todo)
-        check_disk(folder, needed_bytes=COLD_DISK_BYTES if cold else WARM_DISK_BYTES)
+        cold = any(tool.name == recipe.cold_after for tool in todo)
+        check_disk(folder, needed_bytes=recipe.cold_bytes if cold else WARM_DISK_BYTES)
         total_s = sum(tool.expected_s for tool in todo)
         names = ", ".join(tool.name for tool in todo)
         say(f"building {names} with {release} into {folder}: once, about {total_s} s (2 cores, cold caches)")
         for tool in todo:
-            build(tool, folder=folder, go=go, module_dir=assets.MODULE_DIR)
+            build(tool, recipe, folder=folder, go=go)
     return folder
 
 
@@ -271,7 +314,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         with _stop_on_signals():
-            ensure()
+            ensure_all()
     except CannotBuild as error:
         if arguments.optional and os.environ.get(REQUIRE_VARIABLE) != "1":
             say(f"{error}")

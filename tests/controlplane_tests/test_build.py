@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -53,6 +54,7 @@ def test_builds_everything_once(cache: Path, go: Path, capsys: pytest.CaptureFix
     assert build.main([]) == 0
     assert sorted(path.name for path in cache.iterdir()) == sorted([".lock", *assets.ALL])
     assert assets.find().folder == cache
+    assert assets.find(module=assets.JAEGER).path("jaeger").is_file()
     go.unlink()
     assert build.main([]) == 0
     assert "all there" in capsys.readouterr().out
@@ -157,6 +159,7 @@ def test_second_builder_waits_and_finds_the_work_done(cache: Path, go: Path) -> 
         assert "another builder is at work" in second.stdout.readline()
         for name in assets.ALL:
             script(cache / name, "exit 0")
+        script(assets.cache_folder(module=assets.JAEGER) / "jaeger", "exit 0")
     said, _ = second.communicate(timeout=20)
     assert second.returncode == 0
     assert "all there now" in said
@@ -164,7 +167,7 @@ def test_second_builder_waits_and_finds_the_work_done(cache: Path, go: Path) -> 
 
 def test_no_module_to_build_from(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"go.mod is not there.*KUBEBUILDER_ASSETS"):
-        assets.find({}, module_dir=tmp_path)
+        assets.find({}, dataclasses.replace(assets.CONTROL_PLANE, directory=tmp_path))
 
 
 def test_nothing_built_names_the_command(tmp_path: Path) -> None:
