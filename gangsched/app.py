@@ -30,6 +30,7 @@ from anyio.abc import TaskGroup
 
 from gangsched.config import SchedulerConfig
 from gangsched.core.group import Group
+from gangsched.core.observer import Observer, Observers
 from gangsched.core.scheduler import KINDS, Scheduler
 from gangsched.errors import ApiError
 from gangsched.kube.backoff import Backoff
@@ -45,6 +46,7 @@ from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGai
 from gangsched.plugins import build_profiles
 
 if TYPE_CHECKING:
+    from gangsched.telemetry.service import Tracing
     from gangsched.web.listening import WebSettings
     from gangsched.web.measures import Measures
     from gangsched.web.service import Web
@@ -153,13 +155,15 @@ class GroupQueue:
         inbox: Inbox,
         *,
         submit: Callable[[Sequence[Effect]], None],
+        hears: Callable[[Sequence[Event]], None],
         heard: Callable[[Sequence[Event]], None],
         n_binds_waiting: Callable[[], int],
     ) -> None:
-        """`submit` gets each turn's effects, `heard` the events of a turn after the core has had them."""
+        """`submit` gets each turn's effects; `hears` its events before the core has them, `heard` after."""
         self._scheduler = scheduler
         self._inbox = inbox
         self._submit = submit
+        self._hears = hears
         self._heard = heard
         self._n_binds_waiting = n_binds_waiting
         self._yield_at_s = 0.0
@@ -174,6 +178,7 @@ class GroupQueue:
                 self._yield_at_s = now_s + _MAX_TURN_S
             events = self._inbox.take()
             if events:
+                self._hears(events)
                 self._submit(self._scheduler.handle(events, now_s))
                 self._heard(events)
             deadline_s = self._scheduler.next_deadline_s()
@@ -198,20 +203,25 @@ class SchedulerApp:
         *,
         seed: int | None = None,
         web: WebSettings | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
-        """`web`: the port of health and metrics; it is taken here. Raises: ConfigError, when it cannot be."""
+        """`web`: the port of health and metrics; it is taken here. Raises: ConfigError, when it cannot be.
+
+        `tracing` is the caller's to close when `run` has ended.
+        """
         rng = Random(seed)
         election = config.leader_election
         instance = os.uname().nodename
         self._client = ApiClient(credentials)
         self._rng = rng
         self.inbox = Inbox()
+        self._tracing = tracing
         measures = _measures() if web is not None else None
         self.scheduler = Scheduler(
             build_profiles(config),
             config.settings,
             leading=not election.leader_elect,
-            observer=measures,
+            observer=_observer(measures, tracing),
         )
         self.dispatcher = Dispatcher(
             self._client,
@@ -225,12 +235,12 @@ class SchedulerApp:
             self.scheduler,
             self.inbox,
             submit=self._submit,
+            hears=_nothing if tracing is None else tracing.hear,
             heard=self._heard,
             n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
         )
         self._reflectors = {
-            kind.name: Reflector(self._client, kind, self.inbox.put, rng=rng)
-            for kind in all_kinds()
+            kind.name: Reflector(self._client, kind, self.inbox.put, rng=rng) for kind in all_kinds()
         }
         # Unlike any other process's, also that of another container on a host of the same name.
         identity = f"{instance}_{os.urandom(8).hex()}"
@@ -285,6 +295,8 @@ class SchedulerApp:
             if self._web is not None:
                 everything.start_soon(self._web.run)
         self._client.close()
+        if self._tracing is not None:
+            self._tracing.hear(self.inbox.take())  # answers that no further decision needed
         return 1 if self._lost else 0
 
     async def _schedule(self) -> None:
@@ -316,6 +328,8 @@ class SchedulerApp:
 
     def _submit(self, effects: Sequence[Effect]) -> None:
         """Effects leave only while we may act; a follower's complaints are its leader's to make."""
+        if self._tracing is not None:
+            effects = self._tracing.turn_ended(effects)
         if self._elector is not None and effects:
             if self._elector.has_lost:
                 self._lose("its time ran out while we were busy or asleep")
@@ -391,6 +405,18 @@ class SchedulerApp:
     def _cancel(self) -> None:
         if self._everything is not None:
             self._everything.cancel_scope.cancel()
+
+
+def _nothing(_: Sequence[Event]) -> None:
+    """Nobody listens."""
+
+
+def _observer(measures: Measures | None, tracing: Tracing | None) -> Observer | None:
+    """Who is told what the core does; None where nobody is, which costs the core nothing."""
+    observers: list[Observer] = [] if measures is None else [measures]
+    if tracing is not None:
+        observers.append(tracing.tracer)
+    return Observers(observers) if len(observers) > 1 else next(iter(observers), None)
 
 
 def _measures() -> Measures:

@@ -18,6 +18,7 @@ from gangsched.errors import ApiError, ConfigError
 from gangsched.flags import (
     add_election_flags,
     add_foreign_flags,
+    add_trace_flags,
     add_web_flags,
     election_flags,
     foreign_notes,
@@ -25,7 +26,8 @@ from gangsched.flags import (
 )
 
 if TYPE_CHECKING:
-    from gangsched.config import SchedulerConfig
+    from gangsched.config import SchedulerConfig, TracingSettings
+    from gangsched.telemetry.service import Tracing
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,6 +74,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     add_election_flags(scheduler)
     add_web_flags(scheduler)
     add_foreign_flags(scheduler)
+    add_trace_flags(scheduler)
     scheduler.add_argument("--logging-format", choices=("text", "json"), default="text")
     scheduler.add_argument(
         "-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug"
@@ -107,24 +110,40 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     from gangsched.config import default_config
     from gangsched.kube.credentials import load_credentials
     from gangsched.plugins import IN_TREE
+    from gangsched.telemetry.settings import resolve
 
     flags = election_flags(args)
     if args.config:
         config = _read_config(args.config, flags)
     else:
         config = default_config(IN_TREE, election_flags=flags)
-    for note in (*config.notes, *foreign_notes(args)):
+    trace, trace_notes = resolve(
+        config.tracing, endpoint_flag=args.trace_endpoint, file_flag=args.trace_file, env=os.environ
+    )
+    for note in (*config.notes, *foreign_notes(args), *trace_notes):
         print(f"gangsched: note: {note}", file=sys.stderr)
     if args.write_config_to:
         return _write_config(args.write_config_to, config)
     web = web_settings(args)
+    tracing = _tracing(trace) if trace.is_on else None
 
     async def run() -> int:
         kubeconfig = args.kubeconfig or config.client_connection.kubeconfig
         credentials = await load_credentials(kubeconfig=kubeconfig, context=args.context, master=args.master)
-        return await SchedulerApp(config, credentials, web=web).run()
+        return await SchedulerApp(config, credentials, web=web, tracing=tracing).run()
 
-    return anyio.run(run)
+    try:
+        return anyio.run(run)
+    finally:
+        if tracing is not None:
+            tracing.close()
+
+
+def _tracing(settings: TracingSettings) -> Tracing:
+    """OpenTelemetry is loaded here and nowhere else."""
+    from gangsched.telemetry.service import Tracing
+
+    return Tracing(settings)
 
 
 def _write_config(path: str, config: SchedulerConfig) -> int:

@@ -1,4 +1,4 @@
-"""Flags of `gangsched scheduler` beyond the file: leader election, the port of the pages, kube-scheduler's.
+"""Flags of `gangsched scheduler` beyond the file: leader election, pages, traces, and kube-scheduler's.
 
 Lives here: names, what they mean, what is wrong with them. Not here: running (cli.py, which adds them to its
 parser). Flags that people bring from kube-scheduler are taken where they mean the same; those that change
@@ -122,6 +122,20 @@ def web_settings(args: argparse.Namespace) -> WebSettings | None:
     from gangsched.web.listening import WebSettings
 
     return WebSettings(args.secure_port, args.bind_address, certificate, key, allowed)
+
+
+def add_trace_flags(parser: argparse.ArgumentParser) -> None:
+    """Each overrides the file's tracing section; what they come to is telemetry.settings' to say."""
+    parser.add_argument(
+        "--trace-endpoint",
+        metavar="URL",
+        default="",
+        help="send traces to this collector by OTLP over HTTP, as http://localhost:4318 (default: as the"
+        " file says, or OTEL_EXPORTER_OTLP_ENDPOINT; else none are made)",
+    )
+    parser.add_argument(
+        "--trace-file", metavar="FILE", default="", help="append traces to this file, for `gangsched trace`"
+    )
 
 
 def add_foreign_flags(parser: argparse.ArgumentParser) -> None:

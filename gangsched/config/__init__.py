@@ -26,6 +26,7 @@ from gangsched.config.documents import (
 from gangsched.config.election import LeaderElectionSettings, resolve_election
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
 from gangsched.config.strict import decode, nearest, read_documents
+from gangsched.config.tracing import TracingSettings, resolve_tracing
 from gangsched.errors import ConfigError
 
 DEFAULT_SCHEDULER_NAME = "gangsched"
@@ -71,6 +72,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
     settings: Settings
     leader_election: LeaderElectionSettings
     client_connection: ClientConnection
+    tracing: TracingSettings = TracingSettings()
     notes: tuple[str, ...] = ()
     source: str = ""
 
@@ -153,7 +155,10 @@ def _assemble(
         parallelism=kube.parallelism,
     )
     profiles = _profiles(kube, plugins, notes)
-    return SchedulerConfig(profiles, settings, election, kube.client_connection, tuple(notes), source)
+    tracing = resolve_tracing(ours.tracing)
+    return SchedulerConfig(
+        profiles, settings, election, kube.client_connection, tracing, tuple(notes), source
+    )
 
 
 def _profiles(
@@ -242,6 +247,7 @@ __all__ = [
     "ProfileConfig",
     "SchedulerConfig",
     "Settings",
+    "TracingSettings",
     "default_config",
     "parse_config",
 ]

@@ -106,6 +106,14 @@ class KubeDocument(_Document, frozen=True):
     delay_cache_until_active: bool = False
 
 
+class Tracing(_Document, frozen=True):
+    """Off where neither an endpoint nor a file is given. Meanings: config.tracing.TracingSettings."""
+
+    endpoint: str = ""
+    file: str = ""
+    sampling_ratio: float = 1.0
+
+
 class OurDocument(_Document, frozen=True):
     """GangschedConfiguration: what kube-scheduler has no field for. Meanings: config.Settings."""
 
@@ -119,3 +127,4 @@ class OurDocument(_Document, frozen=True):
     invalid_inventory: Literal["nothing", "counts"] = "nothing"
     allow_eviction: bool = True
     reporting_controller: str = "gangsched"
+    tracing: Tracing = Tracing()

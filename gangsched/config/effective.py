@@ -81,6 +81,11 @@ def _ours(config: SchedulerConfig) -> Document:
         "invalidInventory": settings.invalid_inventory,
         "allowEviction": settings.allow_eviction,
         "reportingController": settings.reporting_controller,
+        "tracing": {
+            "endpoint": config.tracing.endpoint,
+            "file": config.tracing.file,
+            "samplingRatio": config.tracing.sampling_ratio,
+        },
     }
 
 

@@ -6,7 +6,6 @@ Source of the variables: OpenTelemetry specification, OTLP exporter and SDK conf
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -21,32 +20,19 @@ _DISABLED = "OTEL_SDK_DISABLED"
 _GRPC_PORT = 4317
 
 
-def add_trace_flags(parser: argparse.ArgumentParser) -> None:
-    """Each overrides the file's tracing section."""
-    parser.add_argument(
-        "--trace-endpoint",
-        metavar="URL",
-        default="",
-        help="send traces to this collector by OTLP over HTTP, as http://localhost:4318"
-        f" (default: as the file says, or {_BASE}; else none are made)",
-    )
-    parser.add_argument(
-        "--trace-file", metavar="FILE", default="", help="append traces to this file, for `gangsched trace`"
-    )
-
-
 def resolve(
-    section: TracingSettings, args: argparse.Namespace, env: Mapping[str, str]
+    section: TracingSettings, *, endpoint_flag: str, file_flag: str, env: Mapping[str, str]
 ) -> tuple[TracingSettings, list[str]]:
     """What is in effect, and notes for the user. Raises: ConfigError."""
     if env.get(_DISABLED, "").strip().lower() == "true":
-        return TracingSettings(), [f"{_DISABLED}: no traces are made"] if section.is_on else []
-    endpoint = traces_url(args.trace_endpoint, "--trace-endpoint") or section.endpoint
+        asked = section.is_on or endpoint_flag or file_flag
+        return TracingSettings(), [f"{_DISABLED} is set: no traces are made"] if asked else []
+    endpoint = traces_url(endpoint_flag, "--trace-endpoint") or section.endpoint
     if not endpoint:
         endpoint = traces_url(env.get(_TRACES, "").strip(), _TRACES, as_it_is=True)
     if not endpoint and (base := traces_url(env.get(_BASE, "").strip(), _BASE, as_it_is=True)):
         endpoint = f"{base.rstrip('/')}/v1/traces"
-    settings = msgspec.structs.replace(section, endpoint=endpoint, file=args.trace_file or section.file)
+    settings = msgspec.structs.replace(section, endpoint=endpoint, file=file_flag or section.file)
     notes = []
     if endpoint and urlsplit(endpoint).port == _GRPC_PORT:
         notes.append(f"traces go to {shown(endpoint)} by HTTP; {_GRPC_PORT} is gRPC's port, HTTP's is 4318")
