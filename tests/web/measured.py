@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -26,7 +26,7 @@ class MeasuredCluster(Cluster):
         profiles = build_profiles(default_config(IN_TREE))
         return Scheduler(profiles, settings, node_capacity=4, observer=self.measures)
 
-    def tell(self, *events: Event) -> Cluster:
+    def tell(self, *events: Event) -> Self:
         super().tell(*events)
         self.measures.heard(events, self.scheduler.world.cache.pods)
         return self

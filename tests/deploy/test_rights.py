@@ -1,0 +1,216 @@
+"""The scheduler as deploy/ makes it, on a real kube-apiserver: its account, its configuration, its rights.
+
+What the role grants is compared with what the audit log says was used over a run that needs everything: a
+verb that is missing fails the test, and so does one that nobody needs.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gangsched.cli import _parser
+from gangsched.controlplane.daemon import free_ports
+from tests.deploy.conftest import DEPLOY, Audited
+from tests.deploy.rights import Right, Used, granted, missing, unused, used
+from tests.kube.scripted import status
+from tests.real.cluster import Cluster
+from tests.real.process import Scheduler, binding_gate, service_account
+from tests.web.measured import samples
+
+pytestmark = pytest.mark.real
+
+NAMESPACE, ACCOUNT = "gangsched-system", "gangsched"
+USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+
+
+@pytest.fixture(scope="module")
+def applied(audited: Audited) -> Audited:
+    """`kubectl apply -k deploy/`, strictly validated."""
+    said = audited.kubectl("apply", "-k", str(DEPLOY), "--validate=strict")
+    assert "deployment.apps/gangsched created" in said
+    audited.kubectl("wait", "--for=condition=Established", "crd/podgroups.scheduling.x-k8s.io")
+    return audited
+
+
+@pytest.fixture
+def cluster(applied: Audited, tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(applied, tmp_path)
+    try:
+        made.set_up()
+        yield made
+        made.check()
+    finally:
+        made.close()
+
+
+def find(base: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
+    [found] = [d for d in base if d["kind"] == kind and d["metadata"]["name"].startswith(name)]
+    return found
+
+
+def test_applying_it_again_changes_nothing(applied: Audited) -> None:
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/gangsched"
+    before = applied.request("GET", path)["metadata"]["generation"]
+    applied.kubectl("apply", "-k", str(DEPLOY), "--validate=strict")
+    assert applied.request("GET", path)["metadata"]["generation"] == before
+
+
+def test_its_pods_are_what_the_namespace_admits(applied: Audited, base: list[dict[str, Any]]) -> None:
+    template = find(base, "Deployment")["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], "name": "one"}}
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All&fieldValidation=Strict"
+    made = applied.request("POST", path, {**pod, "spec": template["spec"]})
+    assert made["spec"]["priority"] == 1_000_000_000
+    # Without what the restricted standard asks for it is refused: the namespace enforces it.
+    careless = {key: value for key, value in template["spec"].items() if key != "securityContext"}
+    with pytest.raises(Exception, match="violates PodSecurity"):
+        applied.request("POST", path, {**pod, "spec": careless})
+
+
+def test_requests_go_where_kube_schedulers_go(applied: Audited) -> None:
+    """The API server says in its answer's headers which FlowSchema a request fell under."""
+    schemas = applied.request("GET", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas")["items"]
+    uids = {schema["metadata"]["uid"]: schema["metadata"]["name"] for schema in schemas}
+    token = applied.kubectl("create", "token", ACCOUNT, f"--namespace={NAMESPACE}").strip()
+    seen = {}
+    for path in ("/api/v1/pods", f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gangsched"):
+        request = urllib.request.Request(
+            applied.base_url + path, headers={"Authorization": f"Bearer {token}"}
+        )
+        context = ssl.create_default_context(cafile=str(applied.ca_file))
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=10) as answer:
+                headers = answer.headers
+        except urllib.error.HTTPError as error:  # the lease may not be there yet
+            headers = error.headers
+        seen[path.rpartition("/")[2]] = uids[headers["X-Kubernetes-PF-FlowSchema-UID"]]
+    assert seen == {"pods": "gangsched", "gangsched": "gangsched-leader-election"}
+
+
+def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
+    cluster: Cluster, base: list[dict[str, Any]], applied: Audited
+) -> None:
+    config = cluster.directory / "scheduler.yaml"
+    name = find(base, "ConfigMap", "gangsched-config")["metadata"]["name"]
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"
+    config.write_text(applied.request("GET", path)["data"]["scheduler.yaml"])
+    first_of = {"lost-0"}
+
+    def lets_through(pod: str, _: int) -> bool:
+        if pod == "part-1":  # it goes while its gang is being bound
+            applied.request("DELETE", "/api/v1/namespaces/default/pods/part-1")
+        if pod in first_of:  # nobody knows what came of its first bind
+            first_of.discard(pod)
+            return False
+        return True
+
+    cluster.nodes(7, gpus=8, racks=2)
+    ports = free_ports(2)
+    answer = status(500, reason="InternalError", message="oops")
+    with binding_gate(applied, cluster.directory, lets_through, answer=answer) as (_, gate):
+        leader = Scheduler(config, gate, cluster.directory / "first.log", port=ports[0])
+        cluster.schedulers.append(leader)
+        cluster.eventually(lambda: " leading " in leader.said, "the first one leads")
+        account = service_account(applied, cluster.directory / "account.yaml")
+        follower = Scheduler(config, account, cluster.directory / "second.log", port=ports[1])
+        cluster.schedulers.append(follower)
+        for dialect in ("ours", "core", "coscheduling", "lightweight"):
+            cluster.gang(dialect, pods=4, gpus=1, dialect=dialect)
+        cluster.gang("lost", pods=2, gpus=1)
+        cluster.whole("ours", "core", "coscheduling", "lightweight", "lost")
+        cluster.gang("large", pods=4, gpus=8, dialect="core")
+        cluster.whole("large")
+        cluster.gang("too-large", pods=4, gpus=8, dialect="coscheduling")
+        cluster.held("too-large", says="Insufficient nvidia.com/gpu")
+        cluster.gang("part", pods=2, gpus=1, annotations={"gangsched.io/on-partial-bind": "unwind"})
+        cluster.picture.until(lambda: not cluster.members("part"), "what was bound of part is given back")
+        _metrics_are_read_with_a_token(cluster, applied, ports[0])
+        cluster.eventually(lambda: "synced, following" in follower.said, "the second one follows")
+    rights = granted(base, ACCOUNT, NAMESPACE)
+    needs = used(applied.audit_log, USER)
+    assert not missing(rights, needs)
+    assert not unused(rights, needs)
+
+
+def _metrics_are_read_with_a_token(cluster: Cluster, plane: Audited, port: int) -> None:
+    """As Prometheus would: a service account with the role that deploy/ has for it."""
+    plane.kubectl("create", "serviceaccount", "prometheus", f"--namespace={NAMESPACE}")
+    token = plane.kubectl("create", "token", "prometheus", f"--namespace={NAMESPACE}").strip()
+    url = f"https://127.0.0.1:{port}/metrics"
+    assert _get(url, token)[0] == 403
+    plane.kubectl(
+        "create",
+        "clusterrolebinding",
+        "prometheus",
+        "--clusterrole=gangsched-metrics-reader",
+        f"--serviceaccount={NAMESPACE}:prometheus",
+    )
+    # What was answered a moment ago is remembered for ten seconds.
+    cluster.eventually(lambda: _get(url, token)[0] == 200, "the metrics are read")
+    values = samples(_get(url, token)[1])
+    assert values["leader_election_master_status{name=gangsched}"] == 1
+    assert values["scheduler_schedule_attempts_total{result=scheduled}"] >= 22
+    assert values["gangsched_partial_gangs"] == 0
+    assert values["gangsched_bind_unknown_total"] == 1
+    assert _get(f"https://127.0.0.1:{port}/readyz", "") == (200, "ok")
+
+
+def _get(url: str, token: str) -> tuple[int, str]:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    context = ssl._create_unverified_context()  # its certificate is made for the run
+    try:
+        with urllib.request.urlopen(request, context=context, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_the_arguments_of_the_deployment_are_the_commands(base: list[dict[str, Any]]) -> None:
+    [container] = find(base, "Deployment")["spec"]["template"]["spec"]["containers"]
+    args = _parser(container["args"]).parse_args(container["args"])
+    [port] = container["ports"]
+    assert args.secure_port == port["containerPort"]
+    volume = next(v for v in container["volumeMounts"] if args.config.startswith(v["mountPath"]))
+    assert args.config == f"{volume['mountPath']}/scheduler.yaml"
+
+
+# -- the comparison itself -----------------------------------------------------------------------------
+
+LIST_PODS = Right("list", "", "pods")
+LEASE = Right("update", "coordination.k8s.io", "leases", "ns", "gangsched")
+
+
+def test_a_right_that_is_missing_or_not_used_is_found() -> None:
+    asked = [Used(Right("list", "", "pods", "default"), 200)]
+    assert not missing([LIST_PODS], asked)
+    assert not unused([LIST_PODS], asked)
+    assert missing([], asked) == asked
+    assert missing([LIST_PODS], [Used(LIST_PODS, 403)]), "refused"
+    assert unused([LIST_PODS, LEASE], asked) == {LEASE}
+    other = Used(LEASE._replace(name="another"), 200)
+    assert missing([LEASE], [other]) == [other]
+    assert unused([LEASE], [other]) == {LEASE}
+
+
+def test_a_role_is_read_by_its_bindings(tmp_path: Path) -> None:
+    subject = {"kind": "ServiceAccount", "name": "a", "namespace": "ns"}
+    role = {"kind": "Role", "metadata": {"name": "r", "namespace": "ns"}}
+    rule = {"apiGroups": ["g"], "resources": ["x"], "verbs": ["get"], "resourceNames": ["one"]}
+    ref = {"kind": "Role", "name": "r"}
+    binding = {"kind": "RoleBinding", "metadata": {"name": "b", "namespace": "ns"}, "roleRef": ref}
+    documents = [{**role, "rules": [rule]}, {**binding, "subjects": [subject]}]
+    assert granted(documents, "a", "ns") == {Right("get", "g", "x", "ns", "one")}
+    assert granted(documents, "b", "ns") == set()
+    log = tmp_path / "log"
+    ref = {"resource": "pods", "subresource": "binding", "namespace": "d", "name": "p"}
+    event = {"user": {"username": "me"}, "verb": "create", "objectRef": ref, "responseStatus": {"code": 201}}
+    log.write_text(json.dumps(event) + "\n" + json.dumps({**event, "user": {"username": "you"}}) + "\n")
+    assert used(log, "me") == [Used(Right("create", "", "pods/binding", "d", "p"), 201)]
