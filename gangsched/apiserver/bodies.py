@@ -42,13 +42,6 @@ def decoded(body: bytes, content_type: str, expected: Expected) -> dict[str, Any
     else:
         raise unsupported_media_type(_ACCEPTED)
     _check_type(obj, body, expected)
-    if not isinstance(obj.get("metadata", {}), dict):
-        if obj["metadata"] is None:
-            del obj["metadata"]
-        else:
-            raise _unmarshal(obj["metadata"], "metadata", "v1.ObjectMeta", expected)
-    if b"null" in body and not expected.custom:
-        drop_nulls(obj)
     return obj
 
 
@@ -128,29 +121,9 @@ def _unrecognized(why: str, body: bytes, expected: Expected) -> StatusError:
     )
 
 
-def _unmarshal(value: Any, field: str, go_type: str, expected: Expected) -> StatusError:
-    what = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
-    return bad_request(
-        f"{expected.kind} in version {quoted(expected.version)} cannot be handled as a {expected.kind}: "
-        f"json: cannot unmarshal {what} into Go struct field {expected.kind}.{field} of type {go_type}"
-    )
-
-
 def _summary(body: bytes) -> str:
     if not body:
         return "<empty>"
     cut = body[:_SUMMARY_BYTES]
     shown = cut.decode("utf-8", "replace") if body[:1] == b"{" else cut.hex()
     return f"{shown} ..." if len(body) > _SUMMARY_BYTES else shown
-
-
-def drop_nulls(value: Any) -> None:
-    """Take out fields that are null, in place: for a built-in kind they are the same as absent."""
-    if isinstance(value, dict):
-        for key in [key for key, held in value.items() if held is None]:
-            del value[key]
-        for held in value.values():
-            drop_nulls(held)
-    elif isinstance(value, list):
-        for held in value:
-            drop_nulls(held)

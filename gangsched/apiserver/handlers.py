@@ -16,19 +16,23 @@ import msgspec
 from gangsched.apiserver import bodies, codec, responses
 from gangsched.apiserver.bodies import Expected
 from gangsched.apiserver.lists import ListOptions, page
-from gangsched.apiserver.negotiation import negotiate
+from gangsched.apiserver.negotiation import Shape, negotiate
+from gangsched.apiserver.patches import patch, schema_of
 from gangsched.apiserver.registry import Registry
 from gangsched.apiserver.requests import (
     Request,
     Target,
     WriteOptions,
+    check_name,
     delete_options,
     find_target,
     list_options,
     write_options,
 )
 from gangsched.apiserver.responses import Answer
-from gangsched.apiserver.shapes import Shapes, Wanted
+from gangsched.apiserver.schema.catalog import builtin
+from gangsched.apiserver.schema.fields import taken_in
+from gangsched.apiserver.shapes import Shapes
 from gangsched.apiserver.status import (
     bad_request,
     method_not_allowed,
@@ -69,6 +73,8 @@ class Handlers:
                     return self._get(request, target)
                 case "PUT" if "update" in verbs:
                     return self._update(request, target)
+                case "PATCH" if "patch" in verbs:
+                    return self._patch(request, target)
                 case "DELETE" if "delete" in verbs:
                     return self._delete(request, target)
         elif method == "GET" and "list" in verbs:
@@ -91,6 +97,8 @@ class Handlers:
                 return responses.document(strategy.get_subresource(self._context(request, target)))
             case "PUT" if "update" in verbs:
                 return self._update(request, target)
+            case "PATCH" if "patch" in verbs:
+                return self._patch(request, target)
             case "POST" if "create" in verbs:
                 return self._create_subresource(request, target)
         raise method_not_allowed()
@@ -123,20 +131,14 @@ class Handlers:
         found = page(self._registry.store, target.resource.storage_key, target.namespace, options)
         return Answer(200, self._shapes.many(found, target, wanted, request))
 
-    def _watch(self, request: Request, target: Target, options: ListOptions, wanted: Wanted) -> Watching:
-        show, format_ = self._shapes.shower(target, wanted, request)
+    def _watch(
+        self, request: Request, target: Target, options: ListOptions, wanted: Shape | None
+    ) -> Watching:
+        form = self._shapes.form(target, wanted, request)
+        store, resource = self._registry.store, target.resource
 
         def begin(wake: Callable[[], None]) -> Watch:
-            return Watch(
-                self._registry.store,
-                target.resource,
-                target.version,
-                target.namespace,
-                options,
-                wake,
-                show=show,
-                format=format_,
-            )
+            return Watch(store, resource, target.namespace, options, form, wake)
 
         return Watching(begin, options.timeout_s, options.bookmarks)
 
@@ -172,7 +174,7 @@ class Handlers:
         options = write_options(request, "UpdateOptions")
         context = self._context(request, target, options)
         obj = self._body(request, target, options, context)
-        _check_name(obj, target)
+        check_name(obj, target)
         strategy = self._registry.strategy(target.resource)
         obj = self._stored(obj, target, strategy)
 
@@ -185,6 +187,13 @@ class Handlers:
             context=context,
             create=(lambda: obj) if creates else None,
         )
+        return _warned(self._one(item, target, wanted, request, code=201 if is_new else 200), context)
+
+    def _patch(self, request: Request, target: Target) -> Answer:
+        wanted = negotiate(request.accept).shape
+        options = write_options(request, "PatchOptions")
+        context = self._context(request, target, options)
+        item, is_new = patch(self._registry, request, target, options, context)
         return _warned(self._one(item, target, wanted, request, code=201 if is_new else 200), context)
 
     def _delete(self, request: Request, target: Target) -> Answer:
@@ -231,16 +240,26 @@ class Handlers:
         return bodies.decoded(request.body, request.content_type, expected)
 
     def _body(self, request: Request, target: Target, options: WriteOptions, context: Context) -> Object:
-        """The body, of the right kind, with only fields that the kind has."""
+        """The body, of the right kind, with the fields that the kind has. Raises: StatusError."""
         resource = target.resource
-        expected = Expected(resource.kind, resource.api_version(target.version), resource.custom)
-        if target.subresource:
-            found = resource.subresource(target.subresource)
-            if found is not None and found.kind != resource.kind:
-                group = resource.group if found.group is None else found.group
-                version = found.version or target.version
-                expected = Expected(found.kind, f"{group}/{version}" if group else version)
-        return bodies.decoded(request.body, request.content_type, expected)
+        group, version, kind = resource.group, target.version, resource.kind
+        schema = None
+        below = resource.subresource(target.subresource) if target.subresource else None
+        if below is not None and below.kind != kind:
+            group, kind = group if below.group is None else below.group, below.kind
+            version = below.version or version
+            schema = builtin().builtin(group, version, kind)
+        api_version = f"{group}/{version}" if group else version
+        obj = bodies.decoded(request.body, request.content_type, Expected(kind, api_version, resource.custom))
+        return taken_in(
+            schema or schema_of(self._registry, target),
+            obj,
+            kind=kind,
+            version=version,
+            directive=options.field_validation,
+            warn=context.warn,
+            body=request.body,
+        )
 
     def _stored(self, obj: Object, target: Target, strategy: Strategy) -> Object:
         if strategy.converts:
@@ -248,7 +267,7 @@ class Handlers:
         return obj
 
     def _one(
-        self, item: Item, target: Target, wanted: Wanted, request: Request, *, code: int = 200
+        self, item: Item, target: Target, wanted: Shape | None, request: Request, *, code: int = 200
     ) -> Answer:
         return Answer(code, self._shapes.one(item, target, wanted, request))
 
@@ -256,24 +275,6 @@ class Handlers:
 def _in_scope(target: Target) -> bool:
     """Whether the path is one that writes may go to: for a namespaced resource it names a namespace."""
     return bool(target.namespace) or not target.resource.namespaced
-
-
-def _check_name(obj: Object, target: Target) -> None:
-    meta = obj.get("metadata") or {}
-    name, namespace = meta.get("name") or "", meta.get("namespace") or ""
-    if not name:
-        raise bad_request(
-            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
-        )
-    if name != target.name:
-        raise bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
-        )
-    if target.namespace and namespace and namespace != target.namespace:
-        raise bad_request(
-            f"the namespace of the object ({namespace}) does not match the namespace on the request "
-            f"({target.namespace})"
-        )
 
 
 def _warned(answer: Answer, context: Context) -> Answer:

@@ -130,7 +130,7 @@ class Registry:
             meta.pop(key, None)
         if strategy.has_generation:
             meta["generation"] = 1
-        if resource.has_status:
+        if resource.has_status and not strategy.keeps_status:
             obj.pop("status", None)
         strategy.prepare_for_create(obj, context)
         self._validate(obj, None, [], strategy, context)

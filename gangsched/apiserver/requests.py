@@ -9,7 +9,7 @@ numbers are read from a query).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -253,3 +253,22 @@ class _DeleteOptions(msgspec.Struct, rename="camel"):
     orphan: bool | None = msgspec.field(default=None, name="orphanDependents")
     propagation: str | None = msgspec.field(default=None, name="propagationPolicy")
     dry_run: list[str] | None = None
+
+
+def check_name(obj: Mapping[str, Any], target: Target) -> None:
+    """Refuse a body that names another object than its path. Raises: StatusError (400)."""
+    meta = obj.get("metadata") or {}
+    name, namespace = meta.get("name") or "", meta.get("namespace") or ""
+    if not name:
+        raise bad_request(
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != target.name:
+        raise bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        )
+    if target.namespace and namespace and namespace != target.namespace:
+        raise bad_request(
+            f"the namespace of the object ({namespace}) does not match the namespace on the request "
+            f"({target.namespace})"
+        )

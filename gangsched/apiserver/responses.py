@@ -53,27 +53,31 @@ def as_yaml(answer: Answer) -> Answer:
     return Answer(answer.code, dumped.encode(), YAML, answer.headers)
 
 
-def list_body(resource: Resource, version: str, page: Page, items: Sequence[bytes]) -> bytes:
-    """A list of `items` as they read in one, with the page's metadata."""
+def list_metadata(page: Page) -> dict[str, Any]:
     meta: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.continue_:
         meta["continue"] = page.continue_
     if page.n_remaining is not None:
         meta["remainingItemCount"] = page.n_remaining
+    return meta
+
+
+def list_body(resource: Resource, version: str, page: Page, items: Sequence[bytes]) -> bytes:
+    """A list of `items` as they read in one, with the page's metadata."""
     opening = {
         "kind": resource.list_kind or f"{resource.kind}List",
         "apiVersion": resource.api_version(version),
-        "metadata": meta,
+        "metadata": list_metadata(page),
     }
     return codec.encode(opening)[:-1] + b',"items":[' + b",".join(items) + b"]}"
 
 
-def partial(item: bytes, wanted: Shape) -> bytes:
+def partial(metadata: dict[str, Any], wanted: Shape) -> bytes:
     """An object reduced to its metadata."""
     reduced = {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"{wanted.group}/{wanted.version}",
-        "metadata": msgspec.json.decode(item)["metadata"],
+        "metadata": metadata,
     }
     return codec.encode(reduced)
 
@@ -87,4 +91,6 @@ def partial_list(page: Page, items: Sequence[Item], wanted: Shape) -> bytes:
         kind="PartialObjectMetadata",
         namespaced=False,
     )
-    return list_body(as_resource, wanted.version, page, [partial(item.raw, wanted) for item in items])
+    return list_body(
+        as_resource, wanted.version, page, [partial(item.decode()["metadata"], wanted) for item in items]
+    )

@@ -40,9 +40,9 @@ Handle = Callable[[Request], Answer | Watching]
 class HttpServer:
     """Serves one `Handle`; `port` 0 takes a free one. `close()` leaves no socket and no task."""
 
-    def __init__(self, handle: Handle, *, rng_s: Callable[[], float]) -> None:
+    def __init__(self, handle: Handle, *, watch_s: Callable[[], float]) -> None:
         self._handle = handle
-        self._watch_s = rng_s
+        self._watch_s = watch_s
         self._closing = asyncio.Event()
         self._server = web.Server(
             self._respond,

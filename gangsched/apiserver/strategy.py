@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gangsched.apiserver.resources import Resource
+from gangsched.apiserver.schema.node import Schema
 from gangsched.apiserver.status import FieldProblem, StatusError, method_not_supported
 from gangsched.apiserver.store import Item
 
@@ -122,6 +123,8 @@ class Strategy:
     creates_on_update = False
     # A PUT may leave out metadata.resourceVersion.
     allows_unconditional_update = True
+    # A status sent along with a new object is stored (nodes: a kubelet registers with one).
+    keeps_status = False
     # A deletion is answered with the object instead of a Status (ReturnDeletedObject).
     returns_deleted = False
     # What a name must look like: "subdomain", "label", "label1035", "path" (rbac) or "any".
@@ -187,6 +190,10 @@ class Strategy:
     def field_names(self) -> tuple[str, ...]:
         """The keys of `fields`, for refusing a selector that names another."""
         return ()
+
+    def schema(self, version: str) -> Schema | None:
+        """What the kind's objects look like in a version; None for what the built-in catalog knows."""
+        return None
 
     def create_subresource(self, body: Object, context: Context) -> Object:
         """POST to `context.subresource` of `context.name`; the answer's object. Raises: StatusError."""

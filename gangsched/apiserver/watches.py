@@ -17,6 +17,7 @@ pkg/storage/cacher/{cacher,cache_watcher}.go.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import msgspec
 
@@ -30,9 +31,19 @@ from gangsched.apiserver.store import Change, Expired, Item, Store
 MAX_BACKLOG_BYTES = 32 * 2**20
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
-# How an object is shown in a watch: its bytes in the version asked for, or a row of a table. `first` is true
-# for the first line of a watch (a table's columns are only sent once).
-Show = Callable[[Item, bool], bytes]
+
+class Form(Protocol):
+    """How objects are shown; forms of one `name` show the same, so that their lines are made once.
+
+    With `opens_differently` the first line of a watch is not like the others (a table's columns).
+    """
+
+    name: str
+    opens_differently: bool
+
+    def item(self, item: Item, *, first: bool) -> bytes: ...
+
+    def bookmark(self, metadata: dict[str, Any]) -> bytes: ...
 
 
 def line(type_: str, shown: bytes) -> bytes:
@@ -46,7 +57,6 @@ def error_line(error: StatusError) -> bytes:
 class Watch:
     """One watcher's lines; `wake` is called when there are some after there were none.
 
-    `format` names what `show` makes, so that watchers of one format share lines; "" shares with nobody.
     Raises: StatusError (422, 504), at once, for options that cannot be.
     """
 
@@ -54,23 +64,18 @@ class Watch:
         self,
         store: Store,
         resource: Resource,
-        version: str,
         namespace: str,
         options: ListOptions,
+        form: Form,
         wake: Callable[[], None],
-        *,
-        show: Show | None = None,
-        format: str | None = None,
     ) -> None:
         check_watch(options)
         self._store = store
         self._resource = resource
-        self._version = version
         self._namespace = namespace
         self._options = options
         self._wake = wake
-        self._show = show or self._plain
-        self._format = f"{resource.key}/{version}" if format is None else format
+        self._form = form
         self._lines: list[bytes] = []
         self._is_first = True
         self.n_bytes = 0
@@ -95,15 +100,13 @@ class Watch:
 
     def bookmark(self, *, initial_events_end: bool = False) -> None:
         """Tell the watcher how far the history has come. Nothing else may wait to be sent later than this."""
-        meta: dict[str, object] = {"resourceVersion": str(self._store.revision)}
+        meta: dict[str, Any] = {"resourceVersion": str(self._store.revision)}
         # Only a real object of some kinds has a creationTimestamp here; the typed ones print it as null.
         if not self._resource.custom:
             meta["creationTimestamp"] = None
         if initial_events_end:
             meta["annotations"] = {INITIAL_EVENTS_END: "true"}
-        head = codec.head(self._resource, self._version)
-        shown = head + b'"metadata":' + codec.encode(meta) + b"}"
-        self._send(line("BOOKMARK", shown))
+        self._send(line("BOOKMARK", self._form.bookmark(meta)))
 
     def fail(self, error: StatusError) -> None:
         """Send an ERROR and end."""
@@ -158,21 +161,18 @@ class Watch:
                 self._send(self._line("DELETED", change, codec.at_revision(change.before, change.revision)))
 
     def _line(self, type_: str, change: Change, item: Item) -> bytes:
-        if not self._format:
+        if self._is_first and self._form.opens_differently:
             return line(type_, self._shown(item))
-        key = type_ + self._format
+        key = type_ + self._form.name
         known = change.lines.get(key)
         if known is None:
             known = change.lines[key] = line(type_, self._shown(item))
         return known
 
     def _shown(self, item: Item) -> bytes:
-        shown = self._show(item, self._is_first)
+        shown = self._form.item(item, first=self._is_first)
         self._is_first = False
         return shown
-
-    def _plain(self, item: Item, first: bool) -> bytes:
-        return codec.in_version(self._resource, self._version, item.raw)
 
     def _send(self, sent: bytes) -> None:
         if self.ended:
