@@ -1,0 +1,57 @@
+"""What is simulated around the embedded API server: nodes with kubelets, and the controllers of a cluster.
+
+No container ever runs. A pod that is bound goes through ContainerCreating to Running and ends as its command
+or its annotations say; everything that a person sees of it is written as a real kubelet writes it.
+
+Annotations on a Pod:
+
+    simulated.gangsched.io/start-seconds    until its containers run; default 0.4 to 1.2, drawn
+    simulated.gangsched.io/run-seconds      how long they run, or "forever". Default: what its command sleeps
+                                            (`sleep 60`); else for ever where restartPolicy is Always, else 30
+    simulated.gangsched.io/exit-code        what they exit with, 0 to 255; default 0. restartPolicy decides
+                                            whether they are started again, with kubelet's back-off
+    simulated.gangsched.io/stop-seconds     how long they take to stop when the pod is deleted; default 0.2 to
+                                            0.8, drawn. Beyond the grace period they are killed (exit 137)
+    gangsched.io/allocated-devices          which devices the pod holds, as the scheduler says in its Binding;
+                                            without it the node takes the first free ones, as a device plugin
+
+Annotations on a Node, to be set and removed at any time:
+
+    simulated.gangsched.io/killed             the machine is off: no heartbeat, no pod of it moves; 50 seconds
+                                              later it is unreachable, and its pods are evicted as their
+                                              tolerations say. Removed: it boots, and what ran has died
+    simulated.gangsched.io/unhealthy-devices  these device IDs, comma-separated, are unhealthy
+    simulated.gangsched.io/vanished-devices   these device IDs are no longer there
+    simulated.gangsched.io/kubelet: none      nobody is simulated on this node: somebody else reports for it
+
+`kubectl cordon`, `drain`, `taint` and `delete node` do what they do on a real cluster. All times are divided
+by the speed of the simulation. A pod is refused, for good, where a real kubelet refuses it (OutOfcpu,
+OutOfmemory, OutOf<resource>, UnexpectedAdmissionError, NodeAffinity, NodePorts, TaintToleration). A device
+that is named for two live pods, is unknown or unhealthy, is complained about by a Warning event on pod and
+node, the node's condition DeviceAllocationConflict and a line in the log.
+
+The rooms: nodes.py builds Node objects; cluster.py takes everything together, driver.py runs it in real time.
+Everything but driver.py is synchronous and is told the time.
+"""
+
+from gangsched.apiserver.simulated.cluster import SimulatedCluster
+from gangsched.apiserver.simulated.driver import run
+from gangsched.apiserver.simulated.nodes import (
+    Kill,
+    build_nodes,
+    check_kills,
+    make_unhealthy,
+    parse_kill,
+    parse_unhealthy,
+)
+
+__all__ = [
+    "Kill",
+    "SimulatedCluster",
+    "build_nodes",
+    "check_kills",
+    "make_unhealthy",
+    "parse_kill",
+    "parse_unhealthy",
+    "run",
+]

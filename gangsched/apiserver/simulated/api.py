@@ -1,0 +1,228 @@
+"""The API server as simulated kubelets and controllers use it: in process, with "gone" as a value.
+
+Lives here: the calls they share and events recorded in Kubernetes' way. Not here: any decision. Every call
+takes effect at once; what it caused is heard later, like everybody else's writes (cluster.py).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Protocol
+
+import structlog
+
+from gangsched.apiserver.resources import Resource, Resources
+from gangsched.apiserver.status import StatusError
+from gangsched.apiserver.store import Item, Store
+from gangsched.apiserver.strategy import Object, timestamp
+
+_log = structlog.get_logger(__name__)
+
+# Repeated events within this many remembered ones are counted on the first one's object, as client-go's
+# aggregation does.
+_MAX_REMEMBERED_EVENTS = 4096
+
+
+class Registry(Protocol):
+    """What of the registry is used here (registry.py has it all)."""
+
+    store: Store
+    resources: Resources
+    now: Callable[[], datetime]
+
+    def find(self, resource: Resource, namespace: str, name: str) -> Item | None: ...
+
+    def create(self, resource: Resource, obj: Object, *, namespace: str = "") -> Item: ...
+
+    def modify(
+        self, resource: Resource, namespace: str, name: str, change: Callable[[Object], None]
+    ) -> Item: ...
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        grace_s: int | None = None,
+        uid: str | None = None,
+        propagation: str | None = None,
+    ) -> Item | None: ...
+
+
+class Reference(Protocol):
+    """Enough to name an object in an event."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def uid(self) -> str: ...
+
+
+class _OtherObject(Exception):
+    """The object of that name is another one than the caller meant."""
+
+
+class Api:
+    """One for the whole simulated cluster."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.resources = registry.resources
+        self.pods = self.resources.get("pods")
+        self.nodes = self.resources.get("nodes")
+        self.namespaces = self.resources.get("namespaces")
+        self.leases = self.resources.get("leases.coordination.k8s.io")
+        self.jobs = self.resources.get("jobs.batch")
+        self.events = self.resources.get("events")
+        self._repeated: OrderedDict[tuple[str, ...], tuple[str, str]] = OrderedDict()
+        self._n_events = 0
+
+    def now(self) -> datetime:
+        return self.registry.now()
+
+    def find(self, resource: Resource, namespace: str, name: str, uid: str = "") -> Item | None:
+        """The object, if it is there and the one that is meant."""
+        item = self.registry.find(resource, namespace, name)
+        return item if item is not None and uid in ("", item.uid) else None
+
+    def modify(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[Object], None],
+        *,
+        uid: str = "",
+    ) -> bool:
+        """Change the object in place; False if it is gone or another one by now.
+
+        Raises: StatusError for anything but 404.
+        """
+
+        def checked(obj: Object) -> None:
+            if uid and obj["metadata"]["uid"] != uid:
+                raise _OtherObject
+            change(obj)
+
+        try:
+            self.registry.modify(resource, namespace, name, checked)
+        except _OtherObject:
+            return False
+        except StatusError as error:
+            if error.code == 404:
+                return False
+            raise
+        return True
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        grace_s: int | None = None,
+        propagation: str | None = None,
+    ) -> bool:
+        """Delete it or begin to; False if it is gone or another one by now.
+
+        Raises: StatusError for anything but 404 and a UID that differs.
+        """
+        if self.find(resource, namespace, name, uid) is None:
+            return False
+        try:
+            self.registry.delete(
+                resource, namespace, name, grace_s=grace_s, uid=uid or None, propagation=propagation
+            )
+        except StatusError as error:
+            if error.code == 404:
+                return False
+            raise
+        return True
+
+    def ensure(self, resource: Resource, obj: Object, *, namespace: str = "") -> None:
+        """Create it unless there is one of that name. Raises: StatusError."""
+        if self.find(resource, namespace, obj["metadata"]["name"]) is None:
+            self.registry.create(resource, obj, namespace=namespace)
+
+    def event(
+        self,
+        kind: str,
+        about: Reference,
+        reason: str,
+        message: str,
+        *,
+        component: str,
+        host: str = "",
+        warning: bool = False,
+        field_path: str = "",
+        api_version: str = "v1",
+    ) -> None:
+        """Record what happened to an object. The same again is counted on the first one's Event.
+
+        An event that cannot be written (its namespace is going) is given up, as a real recorder does.
+        """
+        key = (kind, about.uid or about.name, reason, message, component, field_path)
+        known = self._repeated.get(key)
+        if known is not None and self.modify(self.events, *known, self._count):
+            self._repeated.move_to_end(key)
+            return
+        namespace = about.namespace or "default"
+        name = self._event_name(about.name)
+        obj = self._event(kind, about, reason, message, warning=warning, api_version=api_version)
+        obj["metadata"] = {"name": name, "namespace": namespace}
+        obj["source"] = {"component": component, **({"host": host} if host else {})}
+        obj.update(reportingComponent=component, reportingInstance=host)
+        if field_path:
+            obj["involvedObject"]["fieldPath"] = field_path
+        try:
+            self.registry.create(self.events, obj, namespace=namespace)
+        except StatusError as error:
+            _log.debug("event not recorded", event_reason=reason, about=about.name, err=str(error))
+            return
+        self._repeated[key] = (namespace, name)
+        if len(self._repeated) > _MAX_REMEMBERED_EVENTS:
+            self._repeated.popitem(last=False)
+
+    def _event(
+        self, kind: str, about: Reference, reason: str, message: str, *, warning: bool, api_version: str
+    ) -> Object:
+        moment = timestamp(self.now())
+        involved: dict[str, Any] = {"kind": kind, "name": about.name, "uid": about.uid}
+        if about.namespace:
+            involved["namespace"] = about.namespace
+        # A node's own events carry its name as UID and no version, as kubelet writes them.
+        if kind != "Node":
+            involved["apiVersion"] = api_version
+        else:
+            involved["uid"] = about.name
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {},
+            "involvedObject": involved,
+            "reason": reason,
+            # kube-apiserver refuses longer ones.
+            "message": message[:1024],
+            "type": "Warning" if warning else "Normal",
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+            "eventTime": None,
+        }
+
+    def _count(self, obj: Object) -> None:
+        obj["count"] = obj.get("count", 1) + 1
+        obj["lastTimestamp"] = timestamp(self.now())
+
+    def _event_name(self, about: str) -> str:
+        """As client-go names them: the object and a number in hexadecimal that does not come twice."""
+        self._n_events += 1
+        return f"{about}.{int(self.now().timestamp() * 1e6) * 1000 + self._n_events % 1000:x}"

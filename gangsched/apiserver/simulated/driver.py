@@ -1,0 +1,39 @@
+"""Runs a simulated cluster in real time: the one asyncio task that it needs.
+
+Lives here: the clock, waking up, and leaving the loop to others between slices. Not here: what is simulated
+(cluster.py). Called by the embedded cluster's assembly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+
+from gangsched.apiserver.simulated.cluster import SimulatedCluster
+
+# About 2 ms of work, then whoever has a request waiting comes first.
+_SLICE = 20
+
+
+async def run(cluster: SimulatedCluster) -> None:
+    """Until cancelled. The cluster must have been started by nobody else."""
+    loop = asyncio.get_running_loop()
+    awake = asyncio.Event()
+    began_s = monotonic()
+    cluster.start(awake.set)
+    try:
+        while True:
+            awake.clear()
+            now_s = (monotonic() - began_s) * cluster.speed
+            if cluster.step(now_s, budget=_SLICE):
+                await asyncio.sleep(0)
+                continue
+            timer: asyncio.TimerHandle | None = None
+            deadline_s = cluster.next_deadline_s()
+            if deadline_s is not None:
+                timer = loop.call_later(max(deadline_s - now_s, 0) / cluster.speed, awake.set)
+            await awake.wait()
+            if timer is not None:
+                timer.cancel()
+    finally:
+        cluster.stop()

@@ -1,0 +1,94 @@
+"""One simulated machine: its room, its pod addresses, its devices as they really are.
+
+Lives here: plain state and arithmetic. Not here: what is written to the API (node_agent.py, kubelets.py).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from gangsched.apiserver.simulated.admission import Room
+
+Inventory = dict[str, list[dict[str, Any]]]
+
+_BLOCK = 253
+"""Pod addresses in a /24: without the network's own, the gateway's and the broadcast address."""
+_encode = msgspec.json.Encoder().encode
+
+
+class Addresses:
+    """Pod IPs of one node: the lowest free one of its /24, and of further ones when that is full."""
+
+    def __init__(self, cidr: str, another: Callable[[], str]) -> None:
+        self._blocks = [cidr.rpartition(".")[0]] if cidr else []
+        self._another = another
+        self._free: list[int] = []
+        self._n = 0
+
+    def take(self) -> str:
+        number = heapq.heappop(self._free) if self._free else self._n
+        if number == self._n:
+            self._n += 1
+        block, host = divmod(number, _BLOCK)
+        while block >= len(self._blocks):
+            self._blocks.append(self._another().rpartition(".")[0])
+        return f"{self._blocks[block]}.{host + 2}"
+
+    def give_back(self, address: str) -> None:
+        block, _, host = address.rpartition(".")
+        if block in self._blocks:
+            heapq.heappush(self._free, self._blocks.index(block) * _BLOCK + int(host) - 2)
+
+
+class Machine:
+    """A node with a simulated kubelet. `alive` is False while it is killed: nothing on it acts."""
+
+    def __init__(self, name: str, uid: str, addresses: Addresses) -> None:
+        self.name = name
+        self.uid = uid
+        self.ip = ""
+        self.alive = True
+        self.n_boots = 0
+        self.room = Room()
+        self.addresses = addresses
+        # What the node has, before the faults that were asked for; and the annotation as last written.
+        self.inventory: Inventory = {}
+        self.written = ""
+
+    def with_faults(self, unhealthy: Iterable[str], vanished: Iterable[str]) -> Inventory:
+        """The inventory as it is to be reported."""
+        sick, gone = set(unhealthy), set(vanished)
+        return {
+            resource: [
+                {**device, "health": "Unhealthy"} if device["id"] in sick else device
+                for device in devices
+                if device["id"] not in gone
+            ]
+            for resource, devices in self.inventory.items()
+        }
+
+    def cure(self, device: str) -> None:
+        """The machine has this device healthy; no error if it has none of that ID."""
+        for devices in self.inventory.values():
+            for each in devices:
+                if each["id"] == device:
+                    each["health"] = "Healthy"
+
+    def knows(self, device: str) -> bool:
+        return any(each["id"] == device for devices in self.inventory.values() for each in devices)
+
+
+def healthy(inventory: Inventory) -> dict[str, dict[str, bool]]:
+    """Resource -> device ID -> whether it is healthy."""
+    return {
+        resource: {device["id"]: device.get("health", "Healthy") == "Healthy" for device in devices}
+        for resource, devices in inventory.items()
+    }
+
+
+def encoded(inventory: Inventory) -> str:
+    return _encode(inventory).decode()

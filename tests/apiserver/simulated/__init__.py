@@ -1,0 +1,1 @@
+"""The simulated nodes and controllers, in virtual time."""
