@@ -216,7 +216,7 @@ def test_what_is_not_simulated_is_said() -> None:
 
 
 def test_many_pods_are_made_in_pieces() -> None:
-    world = start(World(1), job("train", completions=100, parallelism=100, completionMode="Indexed"))
+    world = start(World(1, cpu=200), job("train", completions=100, parallelism=100, completionMode="Indexed"))
     numbers = sorted(int(each["metadata"]["name"].split("-")[1]) for each in world.all("pods"))
     assert numbers == list(range(100))
     assert status(world)["active"] == 100
