@@ -22,7 +22,7 @@ import msgspec
 
 from gangsched.apiserver.status import conflict
 from gangsched.apiserver.store import Item
-from gangsched.apiserver.strategy import Context, Object, timestamp
+from gangsched.apiserver.strategy import Context, Object, Strategy, timestamp
 
 if TYPE_CHECKING:
     from gangsched.apiserver.registry import Registry
@@ -63,14 +63,14 @@ class Deletions:
         if not meta["finalizers"]:
             del meta["finalizers"]
         if meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds"):
-            _mark(meta, context.now, 0)
+            _mark(meta, context.now, 0, strategy)
         if not meta.get("deletionTimestamp") or (
             not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
         ):
             if strategy.is_gone(new):
                 last = new if new != old else None
                 return Deletion(self._registry.remove(existing, context, last), None)
-            _mark(meta, context.now, 0)
+            _mark(meta, context.now, 0, strategy)
         item = self._registry.write(existing, old, new, context)
         return Deletion(item, item)
 
@@ -88,7 +88,7 @@ class Deletions:
                 f"ResourceVersion in record ({existing.revision}). The object might have been modified"
             )
         if why:
-            raise conflict(resource.plural, existing.name, why, group=resource.group)
+            raise conflict(resource.kind, existing.name, why, group=resource.group)
 
     def _is_pending(self, new: Object, options: DeleteOptions, context: Context) -> bool:
         """Mark the object with its grace, in place; True if a deletion is under way and this one changes
@@ -97,8 +97,9 @@ class Deletions:
         strategy = self._registry.strategy(context.resource)
         if not meta.get("deletionTimestamp"):
             grace_s = strategy.grace_s(new, options.grace_s, context)
-            if grace_s:
-                _mark(meta, context.now, grace_s)
+            if grace_s is not None:
+                # Even with nothing to wait for: who hears of the deletion sees that it was one in order.
+                _mark(meta, context.now, grace_s, strategy)
             return False
         waiting_s = meta.get("deletionGracePeriodSeconds")
         if waiting_s is None:
@@ -112,10 +113,11 @@ class Deletions:
         return False
 
 
-def _mark(meta: Object, now: datetime, grace_s: int) -> None:
+def _mark(meta: Object, now: datetime, grace_s: int, strategy: Strategy) -> None:
     """Set the deletionTimestamp, and the generation that goes with it."""
     if not meta.get("deletionTimestamp"):
         if meta.get("generation"):
             meta["generation"] += 1
         meta["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace_s))
-    meta["deletionGracePeriodSeconds"] = grace_s
+    if strategy.says_grace:
+        meta["deletionGracePeriodSeconds"] = grace_s

@@ -33,11 +33,7 @@ from gangsched.apiserver.responses import Answer
 from gangsched.apiserver.schema.catalog import builtin
 from gangsched.apiserver.schema.fields import taken_in
 from gangsched.apiserver.shapes import Shapes
-from gangsched.apiserver.status import (
-    bad_request,
-    method_not_allowed,
-    success,
-)
+from gangsched.apiserver.status import method_not_allowed, success
 from gangsched.apiserver.store import Item
 from gangsched.apiserver.strategy import Context, Object, Strategy
 from gangsched.apiserver.watches import Watch
@@ -160,11 +156,7 @@ class Handlers:
         options = write_options(request, "CreateOptions")
         context = self._context(request, target, options)
         obj = self._body(request, target, options, context)
-        given = (obj.get("metadata") or {}).get("name") or target.name
-        if given != target.name:
-            raise bad_request(
-                f"the name of the object ({given}) does not match the name on the URL ({target.name})"
-            )
+        # A name that differs is the subresource's business: each has its own words for it.
         strategy = self._registry.strategy(target.resource)
         answer = strategy.create_subresource(obj, context)
         return _warned(responses.document(answer, code=201), context)

@@ -217,7 +217,7 @@ def _finalizer_problems(finalizers: list[str]) -> list[FieldProblem]:
 
 # What only the server writes: taken from the old object when the request leaves it out, refused when it
 # differs.
-_IMMUTABLE = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def carry_over(new: Object, old: Object) -> list[FieldProblem]:
@@ -234,7 +234,7 @@ def carry_over(new: Object, old: Object) -> list[FieldProblem]:
                 new[key] = old[key]
         elif new[key] != old.get(key):
             found.append(invalid_value(f"metadata.{key}", new[key], "field is immutable"))
-    for key in ("generation", "selfLink"):
+    for key in ("creationTimestamp", "generation", "selfLink"):
         if key in old:
             new[key] = old[key]
         else:

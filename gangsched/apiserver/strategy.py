@@ -127,6 +127,8 @@ class Strategy:
     keeps_status = False
     # A deletion is answered with the object instead of a Status (ReturnDeletedObject).
     returns_deleted = False
+    # A deletion that waits writes deletionGracePeriodSeconds beside its deletionTimestamp.
+    says_grace = True
     # What a name must look like: "subdomain", "label", "label1035", "path" (rbac) or "any".
     name_rule = "subdomain"
 
