@@ -1,0 +1,67 @@
+"""Both servers, one of each for the whole run, and for each test a namespace of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from gangsched.apiserver.app import EmbeddedCluster
+from gangsched.controlplane.assets import find
+from gangsched.controlplane.build import REQUIRE_VARIABLE
+from gangsched.controlplane.processes import ControlPlane
+from gangsched.errors import ConfigError
+from tests.contract.api import Api
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def embedded_api() -> Iterator[Api]:
+    """An embedded API server on a loop of its own, without simulated nodes and controllers."""
+    started, stop = threading.Event(), asyncio.Event()
+    running: list[tuple[asyncio.AbstractEventLoop, str]] = []
+
+    async def serve() -> None:
+        async with EmbeddedCluster(port=0) as cluster:
+            running.append((asyncio.get_running_loop(), cluster.url))
+            started.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    assert started.wait(30), "the embedded API server did not start"
+    [(loop, url)] = running
+    api = Api("embedded", url)
+    yield api
+    api.close()
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(30)
+
+
+@pytest.fixture(scope="session")
+def real_api() -> Iterator[Api]:
+    """A control plane for this suite alone: what tests leave behind here must not meet other suites."""
+    try:
+        assets = find()
+    except ConfigError as error:
+        if os.environ.get(REQUIRE_VARIABLE) == "1":
+            pytest.fail(f"{REQUIRE_VARIABLE}=1, but: {error}", pytrace=False)
+        pytest.skip(f"no real control plane: {error}")
+    with ControlPlane(assets=assets, unsafe_no_fsync=True) as plane:
+        api = Api("real", plane.base_url, plane.token, str(plane.ca_file))
+        yield api
+        api.close()
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+def api(request: pytest.FixtureRequest) -> Api:
+    """One of the two servers, with a namespace that this test alone uses."""
+    server: Api = request.getfixturevalue(f"{request.param}_api")
+    server.namespace = f"contract-{next(_numbers)}"
+    server.post("/api/v1/namespaces", {"metadata": {"name": server.namespace}}).ok(201)
+    return server

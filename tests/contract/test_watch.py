@@ -1,0 +1,185 @@
+"""Watches: from where they begin, what they tell, bookmarks, initial events, their end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.api import CORE, JSON, PARTIAL, TABLE, Api, Json
+from tests.contract.objects import binding, config_map, pod
+
+END = {"k8s.io/initial-events-end": "true"}
+INITIAL = {
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+    "allowWatchBookmarks": "true",
+}
+
+
+def version(api: Api, plural: str = "configmaps") -> str:
+    return str(api.get(api.at(plural)).ok()["metadata"]["resourceVersion"])
+
+
+def test_a_watch_tells_what_happens_after_a_version(api: Api) -> None:
+    start = version(api)
+    api.post(api.at("configmaps"), config_map("a")).ok(201)
+    with api.watch(api.at("configmaps"), resourceVersion=start) as watch:
+        api.patch(api.at("configmaps", "a"), {"data": {"a": "2"}}).ok()
+        api.post(api.at("configmaps"), config_map("b")).ok(201)
+        api.delete(api.at("configmaps", "a")).ok()
+        told = [watch.next() for _ in range(4)]
+    assert [(type_, obj["metadata"]["name"]) for type_, obj in told] == [
+        ("ADDED", "a"),
+        ("MODIFIED", "a"),
+        ("ADDED", "b"),
+        ("DELETED", "a"),
+    ]
+    versions = [int(obj["metadata"]["resourceVersion"]) for _, obj in told]
+    assert versions == sorted(versions)
+    assert len(set(versions)) == 4
+    assert (told[1][1]["kind"], told[1][1]["data"]) == ("ConfigMap", {"a": "2"})
+    # Its last state, at the deletion's version.
+    assert told[3][1]["data"] == {"a": "2"}
+
+
+def test_an_update_that_changes_nothing_is_not_told(api: Api) -> None:
+    made = api.post(api.at("configmaps"), config_map("a")).ok(201)
+    with api.watch(api.at("configmaps"), resourceVersion=made["metadata"]["resourceVersion"]) as watch:
+        api.put(api.at("configmaps", "a"), made).ok()
+        api.post(api.at("configmaps"), config_map("b")).ok(201)
+        assert watch.take(1) == [("ADDED", "b")]
+
+
+@pytest.mark.parametrize("start", ["", "0"])
+def test_without_a_version_the_state_comes_first(api: Api, start: str) -> None:
+    api.post(api.at("configmaps"), config_map("a")).ok(201)
+    query = {"resourceVersion": start} if start else {}
+    with api.watch(api.at("configmaps"), **query) as watch:
+        assert watch.take(1) == [("ADDED", "a")]
+        api.delete(api.at("configmaps", "a")).ok()
+        assert watch.take(1) == [("DELETED", "a")]
+
+
+def test_a_watch_list_ends_its_state_with_a_bookmark(api: Api) -> None:
+    for name in ("b", "a"):
+        api.post(api.at("configmaps"), config_map(name)).ok(201)
+    with api.watch(api.at("configmaps"), **INITIAL) as watch:
+        assert watch.take(2) == [("ADDED", "a"), ("ADDED", "b")]
+        type_, mark = watch.next()
+        assert (type_, mark["kind"], mark["apiVersion"]) == ("BOOKMARK", "ConfigMap", "v1")
+        assert mark["metadata"]["annotations"] == END
+        assert int(mark["metadata"]["resourceVersion"]) >= int(version(api))
+        api.delete(api.at("configmaps", "a")).ok()
+        assert watch.take(1) == [("DELETED", "a")]
+
+
+def test_a_watch_list_after_a_version(api: Api) -> None:
+    made = api.post(api.at("configmaps"), config_map("a")).ok(201)
+    query = {**INITIAL, "resourceVersion": made["metadata"]["resourceVersion"]}
+    with api.watch(api.at("configmaps"), **query) as watch:
+        assert watch.take(1) == [("ADDED", "a")]
+        assert watch.next()[1]["metadata"]["annotations"] == END
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (
+            {"sendInitialEvents": "true"},
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan',
+        ),
+        (
+            {"resourceVersionMatch": "NotOlderThan", "resourceVersion": "1"},
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided',
+        ),
+    ],
+)
+def test_options_that_no_watch_has(api: Api, query: Json, message: str) -> None:
+    with api.watch(api.at("configmaps"), **query) as watch:
+        watch.refusal().no(422, "Invalid", message)
+
+
+def test_a_watch_by_labels_tells_what_comes_into_view_and_what_leaves_it(api: Api) -> None:
+    start = version(api)
+    api.post(api.at("configmaps"), config_map("a")).ok(201)
+    with api.watch(api.at("configmaps"), resourceVersion=start, labelSelector="color=red") as watch:
+        for labels in ({"color": "red"}, {"color": "red", "b": "c"}, {"color": "blue", "b": None}):
+            changed = api.patch(api.at("configmaps", "a"), {"metadata": {"labels": labels}}).ok()
+        told = [watch.next() for _ in range(3)]
+    assert [type_ for type_, _ in told] == ["ADDED", "MODIFIED", "DELETED"]
+    left = told[2][1]["metadata"]
+    assert left["labels"] == {"color": "red", "b": "c"}
+    assert left["resourceVersion"] == changed["metadata"]["resourceVersion"]
+
+
+def test_a_watch_by_fields_follows_binding(api: Api) -> None:
+    start = version(api, "pods")
+    selector = "spec.nodeName=,status.phase!=Succeeded,status.phase!=Failed"
+    with api.watch(api.at("pods"), resourceVersion=start, fieldSelector=selector) as watch:
+        api.post(api.at("pods"), pod("a")).ok(201)
+        api.post(api.at("pods", "a", "binding"), binding("a")).ok(201)
+        assert watch.take(2) == [("ADDED", "a"), ("DELETED", "a")]
+
+
+def test_one_object_is_watched_by_its_name(api: Api) -> None:
+    start = version(api)
+    with api.watch(api.at("configmaps"), resourceVersion=start, fieldSelector="metadata.name=b") as watch:
+        for name in ("a", "b"):
+            api.post(api.at("configmaps"), config_map(name)).ok(201)
+        assert watch.take(1) == [("ADDED", "b")]
+
+
+def test_a_watch_ends_when_it_was_said_to(api: Api) -> None:
+    api.post(api.at("configmaps"), config_map("a")).ok(201)
+    with api.watch(api.at("configmaps"), timeoutSeconds=1) as watch:
+        assert [type_ for type_, _ in watch.rest()] == ["ADDED"]
+
+
+def test_a_version_from_long_ago_is_gone(api: Api) -> None:
+    """Both have forgotten it: the real server's history begins at its start."""
+    with api.watch(api.at("configmaps"), resourceVersion="1", timeoutSeconds=1) as watch:
+        told = list(watch.rest())
+    # Too early in a server's life there is nothing that it could have forgotten.
+    for type_, status in told:
+        assert type_ == "ERROR"
+        assert (status["code"], status["reason"]) == (410, "Expired")
+        assert status["message"].startswith("too old resource version: 1 (")
+
+
+def test_a_version_that_is_none(api: Api) -> None:
+    with api.watch(api.at("configmaps"), resourceVersion="abc") as watch:
+        answer = watch.refusal()
+    assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
+    assert answer.body["message"] == (
+        'invalid resource version: resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax'
+    )
+
+
+def test_metadata_alone_can_be_watched(api: Api) -> None:
+    api.post(api.at("configmaps"), config_map("a")).ok(201)
+    with api.watch(api.at("configmaps"), accept=PARTIAL, **INITIAL) as watch:
+        _, shown = watch.next()
+        assert (shown["kind"], shown["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+        assert "data" not in shown
+        type_, mark = watch.next()
+        assert (type_, mark["kind"]) == ("BOOKMARK", "PartialObjectMetadata")
+
+
+def test_a_watch_of_tables_has_headers_once(api: Api) -> None:
+    for name in ("a", "b"):
+        api.post(api.at("configmaps"), config_map(name)).ok(201)
+    with api.watch(api.at("configmaps"), accept=f"{TABLE},{JSON}", **INITIAL) as watch:
+        first, second, mark = (watch.next() for _ in range(3))
+    assert [row["cells"][:2] for row in first[1]["rows"]] == [["a", 1]]
+    assert [column["name"] for column in first[1]["columnDefinitions"]] == ["Name", "Data", "Age"]
+    assert second[1]["columnDefinitions"] is None
+    assert second[1]["rows"][0]["object"]["metadata"]["name"] == "b"
+    assert mark[0] == "BOOKMARK"
+    assert mark[1]["rows"][0]["object"]["metadata"]["annotations"] == END
+
+
+def test_all_namespaces_are_watched_together(api: Api) -> None:
+    start = version(api)
+    with api.watch(f"{CORE}/configmaps", resourceVersion=start) as watch:
+        api.post(api.at("configmaps"), config_map("a")).ok(201)
+        type_, obj = watch.next()
+    assert (type_, obj["metadata"]["namespace"]) == ("ADDED", api.namespace)
