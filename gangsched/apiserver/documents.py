@@ -62,9 +62,11 @@ class Documents:
             document = self._discovery.answer(path, request.accept)
             if document is None:
                 return None
-            headers = {"Vary": "Accept", "Cache-Control": "public"}
+            headers = {"Vary": "Accept"}
             if document.etag:
-                headers["ETag"] = document.etag
+                headers |= {"ETag": document.etag, "Cache-Control": "public"}
+                if request.if_none_match == document.etag:
+                    return Answer(304, b"", document.content_type, headers)
             return Answer(200, document.body, document.content_type, headers)
         if path == "/version":
             return responses.document(version())

@@ -45,6 +45,7 @@ class Request(msgspec.Struct):
     content_type: str = ""
     user_agent: str = ""
     body: bytes = b""
+    if_none_match: str = ""
     _query: dict[str, list[str]] | None = None
 
     @property

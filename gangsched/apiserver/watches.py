@@ -101,9 +101,6 @@ class Watch:
     def bookmark(self, *, initial_events_end: bool = False) -> None:
         """Tell the watcher how far the history has come. Nothing else may wait to be sent later than this."""
         meta: dict[str, Any] = {"resourceVersion": str(self._store.revision)}
-        # Only a real object of some kinds has a creationTimestamp here; the typed ones print it as null.
-        if not self._resource.custom:
-            meta["creationTimestamp"] = None
         if initial_events_end:
             meta["annotations"] = {INITIAL_EVENTS_END: "true"}
         self._send(line("BOOKMARK", self._form.bookmark(meta)))
