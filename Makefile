@@ -2,7 +2,7 @@
 #                  real-server tests, a Go toolchain (or KUBEBUILDER_ASSETS)
 # make lint        ruff, types and the import contracts only
 # make controlplane  build etcd, kube-apiserver, kubectl and kube-scheduler into the user's cache
-# make lock        write requirements.lock anew (needs uv)
+# make lock        write the requirements locks anew (needs uv)
 # PYTEST_ARGS="-k name -x" narrows the tests.
 
 PYTHON ?= python3
@@ -44,9 +44,13 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# requirements.lock is what tests run with; requirements.runtime.lock is that part of it that an image needs.
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	--no-annotate --quiet
+
 lock:
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--no-annotate --extra dev --upgrade --quiet pyproject.toml -o requirements.lock
+	$(COMPILE) --extra dev --upgrade pyproject.toml -o requirements.lock
+	$(COMPILE) --constraint requirements.lock pyproject.toml -o requirements.runtime.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
