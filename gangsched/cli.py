@@ -83,6 +83,20 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     check = commands.add_parser("check-config", help="read a configuration file and say what it comes to")
     check.add_argument("file", metavar="FILE")
     check.set_defaults(run=_run_check_config)
+    apiserver = commands.add_parser(
+        "apiserver", help="an API server in memory with simulated nodes: a cluster to try things on"
+    )
+    if "apiserver" in arguments[:1]:
+        from gangsched.apiserver import command as apiserver_command
+
+        apiserver_command.add_arguments(apiserver)
+        apiserver.set_defaults(run=apiserver_command.run)
+    trace = commands.add_parser("trace", help="draw a gang's trace: what it waited for, and where it went")
+    if "trace" in arguments[:1]:
+        from gangsched.telemetry import command as trace_command
+
+        trace_command.add_arguments(trace)
+        trace.set_defaults(run=trace_command.run)
     bench = commands.add_parser(
         "bench", help="measure against kube-scheduler on a real control plane, in one run"
     )

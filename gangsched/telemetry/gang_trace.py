@@ -64,6 +64,7 @@ class GangTrace:
         "_buffer",
         "_cycle_ns",
         "_ids",
+        "_key",
         "_n_bound",
         "_n_failed_attempts",
         "_n_failed_binds",
@@ -95,6 +96,7 @@ class GangTrace:
         self.unanswered: dict[str, PodInfo] = {}
         """Members whose Binding was asked for, by UID, until its answer is told."""
         self._ids = ids
+        self._key = str(group.key)
         self._attempt: OpenSpan | None = None
         self._buffer: list[ReadableSpan] = []
         self._cycle_ns: int | None = None
@@ -146,6 +148,8 @@ class GangTrace:
         if name != names.BIND:
             self._flush()
         self.phase = OpenSpan(name, self._ids.generate_span_id(), now_ns)
+        # By this the parts are found while their whole has not ended.
+        self.phase.attributes[names.GROUP] = self._key
         if name == names.QUEUE_WAIT:
             self.phase.event(state.value, now_ns, {}, limit=names.MAX_QUEUE_EVENTS)
         elif name == names.BIND:
@@ -280,7 +284,7 @@ class GangTrace:
         attempt, self._attempt = self._attempt, None
         assert attempt is not None
         attempt.attributes |= {
-            names.GROUP: str(self.group.key),
+            names.GROUP: self._key,
             names.ATTEMPT_NUMBER: self._number,
         }
         self._give_verdict(attempt, verdict)
