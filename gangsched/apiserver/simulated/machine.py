@@ -18,6 +18,7 @@ Inventory = dict[str, list[dict[str, Any]]]
 _BLOCK = 253
 """Pod addresses in a /24: without the network's own, the gateway's and the broadcast address."""
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Inventory).decode
 
 
 class Addresses:
@@ -55,9 +56,16 @@ class Machine:
         self.n_boots = 0
         self.room = Room()
         self.addresses = addresses
-        # What the node has, before the faults that were asked for; and the annotation as last written.
-        self.inventory: Inventory = {}
+        # The annotation as the node would have it without faults, and as last written. Text, not objects:
+        # it is looked into when a fault comes or goes, and there may be thousands of nodes.
+        self.base = ""
         self.written = ""
+        self.is_faulty = False
+
+    @property
+    def inventory(self) -> Inventory:
+        """What the machine has, before the faults that were asked for; a copy."""
+        return _decode(self.base or "{}")
 
     def with_faults(self, unhealthy: Iterable[str], vanished: Iterable[str]) -> Inventory:
         """The inventory as it is to be reported."""
@@ -71,16 +79,6 @@ class Machine:
             for resource, devices in self.inventory.items()
         }
 
-    def cure(self, device: str) -> None:
-        """The machine has this device healthy; no error if it has none of that ID."""
-        for devices in self.inventory.values():
-            for each in devices:
-                if each["id"] == device:
-                    each["health"] = "Healthy"
-
-    def knows(self, device: str) -> bool:
-        return any(each["id"] == device for devices in self.inventory.values() for each in devices)
-
 
 def healthy(inventory: Inventory) -> dict[str, dict[str, bool]]:
     """Resource -> device ID -> whether it is healthy."""
@@ -88,6 +86,16 @@ def healthy(inventory: Inventory) -> dict[str, dict[str, bool]]:
         resource: {device["id"]: device.get("health", "Healthy") == "Healthy" for device in devices}
         for resource, devices in inventory.items()
     }
+
+
+def cured(inventory: Inventory, devices: Iterable[str]) -> Inventory:
+    """The same with these devices healthy; changed in place."""
+    ill = set(devices)
+    for of in inventory.values():
+        for each in of:
+            if each["id"] in ill:
+                each["health"] = "Healthy"
+    return inventory
 
 
 def encoded(inventory: Inventory) -> str:

@@ -21,6 +21,8 @@ from gangsched.apiserver.strategy import Object, timestamp
 
 _log = structlog.get_logger(__name__)
 
+_MAX_AT_ONCE = 50
+"""Objects deleted in one look at a namespace."""
 _CONTENT_REMAINING = "NamespaceContentRemaining"
 _KUBERNETES = "kubernetes"
 
@@ -87,10 +89,15 @@ class Namespaces:
         """Delete what is in it; once nothing is left it goes itself."""
         uid = self._terminating[name]
         remaining: dict[str, int] = {}
+        n_left = _MAX_AT_ONCE
         for resource in self._contained():
             for item in self._api.registry.store.items(resource.storage_key, name):
-                if _is_deleted(item) and resource is not self._api.pods:
+                if _is_deleted(item):
                     continue
+                if not n_left:
+                    self._to_look_at[name] = None  # once requests have had their turn
+                    return
+                n_left -= 1
                 self._api.delete(resource, name, item.name, uid=item.uid, propagation="Background")
         finalizers: Counter[str] = Counter()
         for resource in self._contained():

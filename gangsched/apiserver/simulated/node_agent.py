@@ -14,13 +14,12 @@ from datetime import datetime
 from functools import partial
 from random import Random
 
-import msgspec
 import structlog
 
 from gangsched.apiserver.simulated import node_status, scripts
 from gangsched.apiserver.simulated.api import Api
 from gangsched.apiserver.simulated.kubelets import Kubelets
-from gangsched.apiserver.simulated.machine import Addresses, Inventory, Machine, encoded, healthy
+from gangsched.apiserver.simulated.machine import Addresses, Inventory, Machine, cured, encoded, healthy
 from gangsched.apiserver.simulated.timetable import Timetable
 from gangsched.apiserver.simulated.view import NodeView, PodView, View, node_of
 from gangsched.apiserver.status import StatusError
@@ -36,8 +35,6 @@ RENEW_S = 10.0
 STATUS_S = 300.0
 _MAX_RENEWALS_PER_S = 500.0
 """Of wall-clock time: what 5,000 real kubelets do."""
-
-_decode_inventory = msgspec.json.Decoder(Inventory).decode
 
 
 class NodeAgents:
@@ -137,26 +134,30 @@ class NodeAgents:
             except ParseError as error:
                 self._event(node, "Node", "InvalidDevices", str(error), machine)
                 return
-            machine.inventory = _decode_inventory(text or "{}")
-            machine.written = text
-            for device in scripts.listed(node.annotations, scripts.UNHEALTHY_KEY):
-                machine.cure(device)  # that fault is ours, so the device is healthy once it is taken back
-            room.devices = healthy(machine.inventory)
+            machine.base = machine.written = text
+            inventory = machine.inventory
+            ill = scripts.listed(node.annotations, scripts.UNHEALTHY_KEY)
+            if ill:  # that fault is ours, so these devices are healthy once it is taken back
+                machine.base = encoded(cured(inventory, ill))
+            room.devices = healthy(inventory)
 
     def _apply_faults(self, machine: Machine, node: NodeView) -> None:
         """The device faults that are asked for: the annotation and the counts follow them."""
         unhealthy = scripts.listed(node.annotations, scripts.UNHEALTHY_KEY)
         vanished = scripts.listed(node.annotations, scripts.VANISHED_KEY)
+        if not (unhealthy or vanished or machine.is_faulty):
+            return
+        machine.is_faulty = bool(unhealthy or vanished)
+        known = {each["id"] for devices in machine.inventory.values() for each in devices}
         for device in dict.fromkeys((*unhealthy, *vanished)):
-            if not machine.knows(device):
+            if device not in known:
                 message = f"a fault is asked for device {device}, which this node does not have"
                 self._event(node, "Node", "UnknownDevice", message, machine)
         reported = machine.with_faults(unhealthy, vanished)
-        text = encoded(reported) if reported else ""
         devices = healthy(reported)
-        if machine.inventory and devices != machine.room.devices:
+        if reported and devices != machine.room.devices:
             machine.room.devices = devices
-            machine.written = text
+            machine.written = encoded(reported)
             self._api.modify(
                 self._api.nodes, "", machine.name, partial(_report_devices, reported), uid=machine.uid
             )
