@@ -31,6 +31,12 @@ class Expected(NamedTuple):
     def version(self) -> str:
         return self.api_version.rpartition("/")[2]
 
+    @property
+    def package(self) -> str:
+        """The Go package of the server's internal type."""
+        group, slash, _ = self.api_version.partition("/")
+        return group.partition(".")[0] if slash else "core"
+
 
 def decoded(body: bytes, content_type: str, expected: Expected) -> dict[str, Any]:
     """Raises: StatusError (400, 415)."""
@@ -105,7 +111,7 @@ def _check_type(obj: dict[str, Any], body: bytes, expected: Expected) -> None:
         version = (api_version or expected.api_version).rpartition("/")[2]
         raise bad_request(
             f"{kind} in version {quoted(version)} cannot be handled as a {expected.kind}: "
-            f"converting ({version}.{kind}) to ({expected.version}.{expected.kind}): unknown conversion"
+            f"converting ({version}.{kind}) to ({expected.package}.{expected.kind}): unknown conversion"
         )
     if api_version and api_version != expected.api_version:
         raise bad_request(

@@ -38,6 +38,7 @@ _TOO_OLD_TOKEN = (
     "that were created, modified, or deleted between the time the first chunk was returned and now may show "
     "up in the list."
 )
+_NO_TOKEN = "invalid continue token: continue key is not valid"
 
 
 class ListOptions(msgspec.Struct):
@@ -220,16 +221,13 @@ def _token(revision: int, start: str, namespace: str) -> str:
 def _from_token(text: str, namespace: str) -> tuple[int, str]:
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (binascii.Error, ValueError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from None
-    try:
         token = msgspec.json.decode(raw, type=_Token)
-    except msgspec.DecodeError as error:
-        raise bad_request(f"continue key is not valid: {error}") from None
+    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+        raise bad_request(f"{_NO_TOKEN}: {error}") from None
     if token.api_version != "meta.k8s.io/v1":
         raise bad_request(
-            f'continue key is not valid: server does not recognize this encoded version "{token.api_version}"'
+            f'{_NO_TOKEN}: server does not recognize this encoded version "{token.api_version}"'
         )
     if not token.start:
-        raise bad_request("continue key is not valid: encoded start key is empty")
+        raise bad_request(f"{_NO_TOKEN}: encoded start key is empty")
     return token.revision, f"{namespace}/{token.start}" if namespace else token.start
