@@ -26,6 +26,16 @@ CLEAN_S = 30.0
 AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests saw and people want to know: `record_property("figure", "…")`."""
+    reports = [one for ended in ("passed", "failed") for one in terminalreporter.stats.get(ended, ())]
+    figures = [value for one in reports for name, value in one.user_properties if name == "figure"]
+    if figures:
+        terminalreporter.section("figures")
+        for figure in figures:
+            terminalreporter.line(str(figure))
+
+
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
     """etcd and kube-apiserver for this process (with pytest-xdist: one for each worker)."""

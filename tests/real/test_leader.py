@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import signal
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.real
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/gangsched-system/leases/gangsched"
 SHORT = {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
 LONG = {"leaseDuration": "60s", "renewDeadline": "40s", "retryPeriod": "500ms"}
+Record = Callable[[str, object], None]
 N_GANGS = 40
 N_BEFORE = 80
 """So many pods are bound when the leader is disturbed."""
@@ -76,10 +79,11 @@ class Disturbance:
         self._number = number
         self.leader: Scheduler | None = None
         self.at_s = 0.0
+        self.at = datetime.now(UTC)
 
     def __call__(self, _: str, n_passed: int) -> bool:
         if n_passed == N_BEFORE and self.leader is not None:
-            self.at_s = time.monotonic()
+            self.at_s, self.at = time.monotonic(), datetime.now(UTC)
             self.leader.process.send_signal(self._number)
         return True
 
@@ -99,20 +103,30 @@ def transitions(cluster: Cluster) -> int:
     return n
 
 
-def test_leader_is_killed(cluster: Cluster) -> None:
+def without_a_leader(cluster: Cluster, since_s: float, since: datetime) -> str:
+    """How long nobody held the lease, by the server's own record of it, and how long nobody bound."""
+    acquired = cluster.plane.request("GET", LEASE)["spec"]["acquireTime"]
+    taken = (datetime.fromisoformat(acquired) - since).total_seconds()
+    silence_s = longest_silence_s(cluster, since_s)
+    return f"{taken:.1f} s until the next one held the lease, {silence_s:.1f} s without a bind"
+
+
+def test_leader_is_killed(cluster: Cluster, record_property: Record) -> None:
     kill = Disturbance(signal.SIGKILL)
     with binding_gate(cluster.plane, cluster.directory, kill) as (_, kubeconfig):
         kill.leader, follower, names = two_replicas(cluster, SHORT, kubeconfig)
         submit(cluster, names)
         cluster.whole(*names)
         assert kill.leader.process.wait(20) == -signal.SIGKILL
-    silence_s = longest_silence_s(cluster, kill.at_s)
-    print(f"killed: {silence_s:.2f} s without a leader, of a lease of 3 s")
+    figure = without_a_leader(cluster, kill.at_s, kill.at)
+    record_property("figure", f"leader killed while binding, lease of 3 s: {figure}")
     assert " leading " in follower.said
     assert transitions(cluster) == 1
 
 
-def test_leader_wakes_up_with_binds_on_the_way_while_the_next_one_binds(cluster: Cluster) -> None:
+def test_leader_wakes_up_with_binds_on_the_way_while_the_next_one_binds(
+    cluster: Cluster, record_property: Record
+) -> None:
     # From the N_BEFOREth on the leader's Bindings are held: it has them in flight, and more waiting.
     through = binding_gate(cluster.plane, cluster.directory, lambda _, n: n < N_BEFORE)
     with through as (gate, kubeconfig):
@@ -120,7 +134,7 @@ def test_leader_wakes_up_with_binds_on_the_way_while_the_next_one_binds(cluster:
         submit(cluster, names)
         cluster.eventually(lambda: bool(gate.held), "the leader waits for answers")
         leader.process.send_signal(signal.SIGSTOP)
-        at_s = time.monotonic()
+        at_s, at = time.monotonic(), datetime.now(UTC)
         says(cluster, follower, " leading ")
         n_sent = len(gate.passed) + len(gate.held)
         leader.process.send_signal(signal.SIGCONT)
@@ -128,11 +142,14 @@ def test_leader_wakes_up_with_binds_on_the_way_while_the_next_one_binds(cluster:
         assert len(gate.passed) + len(gate.held) == n_sent, "it woke up and went on"
         assert "the lease is lost" in leader.said
         cluster.whole(*names)
-    print(f"paused: {longest_silence_s(cluster, at_s):.2f} s without a leader, of a lease of 3 s")
+    figure = without_a_leader(cluster, at_s, at)
+    record_property("figure", f"leader paused with binds on the way, lease of 3 s: {figure}")
     assert transitions(cluster) == 1
 
 
-def test_leader_paused_at_full_speed_wakes_up_to_its_answers(cluster: Cluster) -> None:
+def test_leader_paused_at_full_speed_wakes_up_to_its_answers(
+    cluster: Cluster, record_property: Record
+) -> None:
     pause = Disturbance(signal.SIGSTOP)
     with binding_gate(cluster.plane, cluster.directory, pause) as (gate, kubeconfig):
         pause.leader, _, names = two_replicas(cluster, SHORT, kubeconfig)
@@ -146,10 +163,12 @@ def test_leader_paused_at_full_speed_wakes_up_to_its_answers(cluster: Cluster) -
         # refused by the server, its pod is bound.
         assert len(gate.passed) <= n_sent + 1
         assert "the lease is lost" in pause.leader.said
+    figure = without_a_leader(cluster, pause.at_s, pause.at)
+    record_property("figure", f"leader paused at full speed, lease of 3 s: {figure}")
     assert transitions(cluster) == 1
 
 
-def test_leader_that_ends_in_order_hands_over_at_once(cluster: Cluster) -> None:
+def test_leader_that_ends_in_order_hands_over_at_once(cluster: Cluster, record_property: Record) -> None:
     stop = Disturbance(signal.SIGTERM)
     with binding_gate(cluster.plane, cluster.directory, stop) as (_, kubeconfig):
         stop.leader, follower, names = two_replicas(cluster, LONG, kubeconfig)
@@ -157,7 +176,7 @@ def test_leader_that_ends_in_order_hands_over_at_once(cluster: Cluster) -> None:
         assert stop.leader.process.wait(30) == 0, stop.leader.said
         assert "the lease is released" in stop.leader.said
         cluster.whole(*names)  # within half of the lease's duration, so it cannot have run out
-    silence_s = longest_silence_s(cluster, stop.at_s)
-    print(f"SIGTERM: {silence_s:.2f} s without a bind, of a lease of 60 s")
+    figure = without_a_leader(cluster, stop.at_s, stop.at)
+    record_property("figure", f"leader asked to end, lease of 60 s: {figure}")
     assert " leading " in follower.said
     assert transitions(cluster) == 1
