@@ -54,10 +54,10 @@ class Catalog:
     def custom(self, openapi_v3_schema: Spec | None) -> Schema:
         """Of a CRD's version; kind, apiVersion and metadata are what every object has."""
         spec = dict(openapi_v3_schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
-        return _CustomRoot(spec, metadata=self.named(OBJECT_META))
+        return CustomRoot(spec, metadata=self.named(OBJECT_META))
 
 
-class _CustomRoot(Schema):
+class CustomRoot(Schema):
     """A custom object's schema: what it says of metadata is for validation, the rest of it is built in."""
 
     def __init__(self, spec: Spec, *, metadata: Schema) -> None:

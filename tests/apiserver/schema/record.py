@@ -34,8 +34,9 @@ _REFUSAL = re.compile(
 def structure(control_plane: ControlPlane) -> Spec:
     """Name -> schema, for all that the kinds served reach."""
     schemas: Spec = {}
+    groups = {resource.group or "api" for resource in resources.builtin_resources()}
     for path, entry in control_plane.request("GET", "/openapi/v3")["paths"].items():
-        if path.startswith(("api/", "apis/")):
+        if path.startswith(("api/", "apis/")) and path.rpartition("/")[0].rpartition("/")[2] in groups:
             document = control_plane.request("GET", entry["serverRelativeURL"])
             schemas |= document.get("components", {}).get("schemas", {})
     served = _served()
