@@ -1,17 +1,26 @@
+# make demo        gangs on a simulated cluster, in a minute; needs Python 3.11+ and nothing else
 # make test        set everything up in .venv and run every check; needs Python 3.11+ and, for the
 #                  real-server tests, a Go toolchain (or KUBEBUILDER_ASSETS)
 # make lint        ruff, types and the import contracts only
 # make controlplane  build etcd, kube-apiserver, kubectl and kube-scheduler into the user's cache
 # make lock        write the requirements locks anew (needs uv)
-# PYTEST_ARGS="-k name -x" narrows the tests.
+# PYTEST_ARGS="-k name -x" narrows the tests; DEMO_ARGS=--keep lets the demo go on.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RUNTIME := $(VENV)/.installed-runtime
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+define CHECK_PYTHON
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	echo "make: gangsched needs Python 3.11 or newer, '$(PYTHON)' is $$($(PYTHON) --version 2>&1 | head -n 1);" \
+		"name another with: make PYTHON=python3.12" >&2; exit 1; }
+endef
 PYTEST_ARGS ?=
+DEMO_ARGS ?=
 
-.PHONY: test lint controlplane venv lock clean
+.PHONY: test demo lint controlplane venv lock clean
 
 # pytest comes last, so that its summary is the last line of the run.
 test: $(STAMP)
@@ -20,6 +29,9 @@ test: $(STAMP)
 	@$(MAKE) --no-print-directory lint
 	@echo "== pytest"
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+demo: $(RUNTIME)
+	@$(BIN)/gangsched demo $(DEMO_ARGS)
 
 lint: $(STAMP)
 	@echo "== ruff"
@@ -34,15 +46,24 @@ controlplane: $(STAMP)
 
 venv: $(STAMP)
 
+# What the demo needs is a part of what the tests need, and there in half the time. setuptools, which puts the
+# project itself in place, comes from the other lock.
+$(RUNTIME): requirements.runtime.lock requirements.lock pyproject.toml
+	@$(CHECK_PYTHON)
+	@echo "== $(VENV): installing what gangsched needs to run, about 20 s"
+	@$(PYTHON) -m venv $(VENV)
+	@sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock | $(PIP_INSTALL) --require-hashes \
+		-r requirements.runtime.lock -r /dev/stdin
+	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo "make: gangsched needs Python 3.11 or newer, '$(PYTHON)' is $$($(PYTHON) --version 2>&1);" \
-			"name another with: make PYTHON=python3.12" >&2; exit 1; }
+	@$(CHECK_PYTHON)
 	@echo "== $(VENV): installing the locked requirements"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $@
+	@$(PIP_INSTALL) --require-hashes -r requirements.lock
+	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $(RUNTIME) $@
 
 # requirements.lock is what tests run with; requirements.runtime.lock is that part of it that an image needs.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

@@ -97,6 +97,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
         trace_command.add_arguments(trace)
         trace.set_defaults(run=trace_command.run)
+    demo = commands.add_parser("demo", help="gangs on a simulated cluster, told step by step, in a minute")
+    if "demo" in arguments[:1]:
+        from gangsched.demo import command as demo_command
+
+        demo_command.add_arguments(demo)
+        demo.set_defaults(run=demo_command.run)
     bench = commands.add_parser(
         "bench", help="measure against kube-scheduler on a real control plane, in one run"
     )

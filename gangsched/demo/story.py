@@ -53,7 +53,7 @@ class Step(msgspec.Struct, frozen=True):
     does: tuple[Apply | Delete, ...]
     wants: Wants
     shows: Shows
-    linger_s: float = 3.0
+    linger_s: float = 2.0
     within_s: float = 20.0
 
 
@@ -189,7 +189,7 @@ STORY: tuple[Step, ...] = (
         (Apply("lone-pod.yaml"),),
         running("lone"),
         bound("lone", "Bound after {took}: node and GPU in one write, on {nodes}."),
-        linger_s=2.5,
+        linger_s=1.5,
     ),
     Step(
         "A training gang of 4 pods with 8 GPUs each: all four start, or none.",
@@ -208,7 +208,7 @@ STORY: tuple[Step, ...] = (
         (Apply("start-together.yaml", ("learners",)),),
         waiting("learners", n_reserved=2),
         always("Their GPUs are reserved and nothing is bound: they wait in Permit for the actors."),
-        linger_s=3.5,
+        linger_s=2.5,
     ),
     Step(
         "Now come the actors.",
@@ -221,34 +221,34 @@ STORY: tuple[Step, ...] = (
         (Apply("demo/pretrain.yaml"),),
         refused("pretrain", says="5 of 8 fit"),
         always("It does not fit, so it holds nothing, and every pod of it says why."),
-        linger_s=4.0,
+        linger_s=2.5,
     ),
     Step(
         "Somebody deletes the training gang: four more nodes become empty.",
         (Delete("train"),),
         all_of(deleted("train"), running("pretrain")),
         bound("pretrain", "The freed room woke the gang that needed it: {n_nodes} nodes, {n_gpus} GPUs."),
-        linger_s=3.5,
+        linger_s=2.5,
     ),
     Step(
         "Half of a pair: evaluate starts together with judge, which nobody creates.",
         (Apply("demo/evaluate.yaml"),),
         waiting("evaluate", n_reserved=2),
         _held,
-        linger_s=1.5,
+        linger_s=1.0,
     ),
     Step(
         "A notebook wants a whole node. The last one is reserved.",
         (Apply("demo/notebook.yaml"),),
         refused("notebook", says="nodes are available"),
         always("It does not fit while evaluate holds what it does not use."),
-        linger_s=1.5,
+        linger_s=1.0,
     ),
     Step(
         "The time in Permit runs out.",
         (),
         all_of(gave_back("evaluate"), running("notebook"), inherited("notebook", from_="evaluate")),
         always("WaitOnPermit timed out: all was given back, and the notebook has the very same GPUs."),
-        linger_s=4.0,
+        linger_s=2.5,
     ),
 )

@@ -1,0 +1,120 @@
+"""The real stage: an embedded cluster with simulated kubelets, and the scheduler, in this process and loop.
+
+What is done on it goes over HTTP as a user's would; what is seen is the scheduler's own state. Called by
+gangsched.demo.command.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from gangsched.apiserver.app import EmbeddedCluster
+from gangsched.app import SchedulerApp
+from gangsched.config import TracingSettings, default_config
+from gangsched.core.view import GroupView, NodeView, view_groups, view_nodes
+from gangsched.demo.play import StoryFailed
+from gangsched.demo.samples import JOBS, read
+from gangsched.demo.story import N_GPUS, N_NODES, N_RACKS, Apply, Delete
+from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import load_credentials
+from gangsched.plugins import IN_TREE
+from gangsched.telemetry.service import Tracing
+
+_READY_S = 20.0
+# What is in flight at the end is answered in a fraction of this by a server in the same process.
+_STOP_S = 2.0
+_FLUSH_S = 2.0
+
+
+class LiveStage:
+    """Submits to the server, looks at the scheduler. `kubeconfig` leads kubectl to the same place."""
+
+    def __init__(
+        self, app: SchedulerApp, client: ApiClient, *, samples: Path, url: str, kubeconfig: Path
+    ) -> None:
+        self.url = url
+        self.kubeconfig = kubeconfig
+        self._app = app
+        self._client = client
+        self._samples = samples
+
+    async def act(self, action: Apply | Delete) -> None:
+        if isinstance(action, Delete):
+            options = msgspec.json.encode({"propagationPolicy": "Background"})
+            await self._client.delete(f"{JOBS}/{action.job}", options)
+            return
+        for document in read(self._samples, action.file, action.only):
+            await self._client.post(document.collection, msgspec.json.encode(document.body))
+
+    def look(self) -> tuple[Sequence[GroupView], Sequence[NodeView], float]:
+        scheduler = self._app.scheduler
+        return view_groups(scheduler), view_nodes(scheduler), time.monotonic()
+
+    def validate(self) -> None:
+        """The core's promises, recounted from scratch. Raises: InvariantError."""
+        self._app.scheduler.validate()
+
+    @property
+    def is_ready(self) -> bool:
+        """The scheduler has heard of everything that exists."""
+        scheduler = self._app.scheduler
+        return scheduler.is_synced and scheduler.statistics()["nodes"] == N_NODES
+
+
+@asynccontextmanager
+async def open_stage(
+    *, samples: Path, kubeconfig: Path, port: int, traces: Path | None
+) -> AsyncIterator[LiveStage]:
+    """Everything is running and synced inside, and nothing of it is left after.
+
+    Raises: ConfigError (port taken, file not writable), StoryFailed (not ready in time).
+    """
+    async with (
+        EmbeddedCluster(nodes=N_NODES, gpus=N_GPUS, racks=N_RACKS, port=port) as cluster,
+        _tracing(traces) as tracing,
+    ):
+        cluster.kubeconfig(kubeconfig)
+        credentials = await load_credentials(kubeconfig=str(kubeconfig))
+        app = SchedulerApp(default_config(IN_TREE), credentials, tracing=tracing)
+        async with ApiClient(credentials) as client, anyio.create_task_group() as running:
+            running.start_soon(_run, app)
+            stage = LiveStage(app, client, samples=samples, url=cluster.url, kubeconfig=kubeconfig)
+            try:
+                await _until_ready(stage)
+                yield stage
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await app.stop(_STOP_S)
+                running.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _tracing(path: Path | None) -> AsyncIterator[Tracing | None]:
+    """Traces into a file, all of them there in the end."""
+    if path is None:
+        yield None
+        return
+    tracing = Tracing(TracingSettings(file=str(path)))
+    try:
+        yield tracing
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(tracing.close, _FLUSH_S)
+
+
+async def _until_ready(stage: LiveStage) -> None:
+    deadline_s = time.monotonic() + _READY_S
+    while not stage.is_ready:
+        if time.monotonic() > deadline_s:
+            raise StoryFailed(f"cluster and scheduler were not ready within {_READY_S:.0f} s")
+        await anyio.sleep(0.02)
+
+
+async def _run(app: SchedulerApp) -> None:
+    await app.run(on_signals=False)
