@@ -195,14 +195,14 @@ class Api:
         self, kind: str, about: Reference, reason: str, message: str, *, warning: bool, api_version: str
     ) -> Object:
         moment = timestamp(self.now())
-        involved: dict[str, Any] = {"kind": kind, "name": about.name, "uid": about.uid}
+        involved: dict[str, Any] = {
+            "kind": kind,
+            "name": about.name,
+            "uid": about.uid,
+            "apiVersion": api_version,
+        }
         if about.namespace:
             involved["namespace"] = about.namespace
-        # A node's own events carry its name as UID and no version, as kubelet writes them.
-        if kind != "Node":
-            involved["apiVersion"] = api_version
-        else:
-            involved["uid"] = about.name
         return {
             "apiVersion": "v1",
             "kind": "Event",

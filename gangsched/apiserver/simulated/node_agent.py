@@ -50,6 +50,7 @@ class NodeAgents:
         self._speed = speed
         self._machines: dict[str, Machine] = {}
         self._n_blocks = 0
+        self._n_addresses = 0
         self._conflicts: dict[str, dict[str, str]] = {}
         self.kubelets = Kubelets(api, view, timetable, rng, self.complain)
 
@@ -119,7 +120,7 @@ class NodeAgents:
     # What is read from the node.
 
     def _look(self, machine: Machine, node: NodeView) -> None:
-        machine.ip = node.ip or machine.ip
+        machine.ip = node.ip or machine.ip or self._another_ip()
         room = machine.room
         room.labels = node.metadata.labels or {}
         room.taints = node.taints
@@ -227,7 +228,7 @@ class NodeAgents:
             size = node_status.Size(
                 devices={resource: len(devices) for resource, devices in machine.inventory.items()}
             )
-            node_status.complete(status, machine.name, size, boot=machine.n_boots)
+            node_status.complete(status, machine.name, machine.ip, size, boot=machine.n_boots)
             became_ready = node_status.report_healthy(status, now)
             self._report_conflicts(status, machine, now)
 
@@ -280,6 +281,11 @@ class NodeAgents:
         warning: bool = True,
     ) -> None:
         self._api.event(kind, about, reason, message, component="kubelet", host=machine.name, warning=warning)
+
+    def _another_ip(self) -> str:
+        """For a node that says nothing of its address; from the upper end, where no built node's is."""
+        self._n_addresses += 1
+        return f"172.31.{255 - (self._n_addresses >> 8) % 256}.{255 - self._n_addresses % 256}"
 
     def _another_block(self) -> str:
         """A /24 for a node that has none, or has filled its own; from the upper end, where no node's is."""

@@ -19,7 +19,7 @@ from gangsched.apiserver.strategy import timestamp
 
 Status = dict[str, Any]
 
-KUBELET_VERSION = "v1.37.1"
+KUBELET_VERSION = "v1.37.1+simulated"
 RUNTIME = f"simulated://{__version__}"
 OS_IMAGE = "Simulated by gangsched (no containers run)"
 _RESERVED_KI = 100 * 1024
@@ -48,19 +48,18 @@ class Size(msgspec.Struct, frozen=True):
 def fresh(name: str, ip: str, size: Size, now: datetime | None) -> Status:
     """The status of a node that has just registered, ready; `now` defaults to the clock."""
     moment = now or datetime.now(UTC)
-    status: Status = {
-        "addresses": [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}]
-    }
-    complete(status, name, size, boot=0)
+    status: Status = {}
+    complete(status, name, ip, size, boot=0)
     report_healthy(status, moment)
     return status
 
 
-def complete(status: Status, name: str, size: Size, *, boot: int) -> None:
+def complete(status: Status, name: str, ip: str, size: Size, *, boot: int) -> None:
     """What a kubelet says of its machine, where nobody has said it yet; `boot` counts reboots."""
     if not status.get("capacity") and not status.get("allocatable"):
         _measure(status, size)
-    status.setdefault("addresses", [{"type": "Hostname", "address": name}])
+    addresses = [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}]
+    status.setdefault("addresses", addresses)
     status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 10250}})
     info = {
         "machineID": _identity(name, "machine"),
