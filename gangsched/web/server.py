@@ -6,16 +6,20 @@ Lives here: aiohttp. Not here: what a page says (health, metrics, configz come i
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import anyio
+import structlog
 from aiohttp import web
 
 from gangsched.web.access import Access, Refused
 from gangsched.web.health import Health, Page
 from gangsched.web.metrics import CONTENT_TYPE
+
+_log = structlog.get_logger(__name__)
 
 PLAIN = "text/plain; charset=utf-8"
 # Probes come every few seconds, scrapes every half minute.
@@ -52,7 +56,11 @@ class Server:
         app.router.add_get("/metrics", self._metrics_page)
         app.router.add_get("/configz", self._configz_page)
         runner = web.AppRunner(
-            app, access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=_SHUTDOWN_S
+            app,
+            access_log=None,
+            logger=_silent(),
+            keepalive_timeout=_KEEP_ALIVE_S,
+            shutdown_timeout=_SHUTDOWN_S,
         )
         await runner.setup()
         try:
@@ -73,7 +81,13 @@ class Server:
                 await self._access.check(request.path, request.headers.get("Authorization", ""))
             except Refused as refused:
                 return web.Response(status=refused.code, text=refused.message + "\n")
-        return await handler(request)
+        try:
+            return await handler(request)
+        except web.HTTPException:
+            raise
+        except Exception as error:
+            _log.error("a page failed", path=request.path, err=f"{type(error).__name__}: {error}")
+            return web.Response(status=500, text="internal server error\n")
 
     async def _all_checks(self, request: web.Request) -> web.Response:
         health = self._health[request.path.strip("/")]
@@ -92,6 +106,13 @@ class Server:
 
     async def _configz_page(self, _: web.Request) -> web.Response:
         return web.Response(body=self._configz(), content_type="application/json")
+
+
+def _silent() -> logging.Logger:
+    """aiohttp would log what strangers send, with tracebacks; what fails here is said by the server itself."""
+    logger = logging.Logger("gangsched.web")
+    logger.disabled = True
+    return logger
 
 
 def _answer(page: Page) -> web.Response:

@@ -1,0 +1,103 @@
+"""Flags that people bring from kube-scheduler: taken, taken with a word, or refused with the reason."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from gangsched.cli import _parser, main
+from gangsched.config import parse_config
+from gangsched.errors import ConfigError
+from gangsched.flags import foreign_notes, web_settings
+from gangsched.plugins import IN_TREE
+from gangsched.web.listening import WebSettings
+
+
+def parsed(*flags: str) -> argparse.Namespace:
+    line = ["scheduler", *flags]
+    return _parser(line).parse_args(line)
+
+
+def test_the_port_is_kube_schedulers() -> None:
+    assert web_settings(parsed()) == WebSettings(10259)
+
+
+def test_no_port_is_no_pages() -> None:
+    assert web_settings(parsed("--secure-port=0")) is None
+
+
+def test_a_port_with_everything() -> None:
+    flags = [
+        "--secure-port=8443",
+        "--bind-address=127.0.0.1",
+        "--tls-cert-file=a",
+        "--tls-private-key-file=b",
+    ]
+    settings = web_settings(parsed(*flags, "--authorization-always-allow-paths=/livez,/metrics*"))
+    assert settings == WebSettings(8443, "127.0.0.1", "a", "b", ("/livez", "/metrics*"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--tls-cert-file=a"], "--tls-private-key-file: is needed too"),
+        (["--tls-private-key-file=a"], "--tls-cert-file: is needed too"),
+        (["--authorization-always-allow-paths=livez"], "'livez' is not a path from /"),
+        (["--authorization-always-allow-paths=/a*b"], "is not a path from /"),
+    ],
+)
+def test_what_cannot_be_is_said_by_the_flags_name(flags: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        web_settings(parsed(*flags))
+
+
+@pytest.mark.parametrize("port", ["65536", "-1", "https"])
+def test_what_is_no_port(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parsed(f"--secure-port={port}")
+    assert caught.value.code == 2
+    assert f"'{port}' is not a port" in capsys.readouterr().err
+
+
+def test_flags_that_change_nothing_are_taken_and_said() -> None:
+    args = parsed("--authentication-kubeconfig=x", "--profiling=false", "--kube-api-qps=100", "--logtostderr")
+    notes = foreign_notes(args)
+    assert [note.partition(" ")[0] for note in notes] == [
+        "--authentication-kubeconfig",
+        "--kube-api-qps",
+        "--logtostderr",
+        "--profiling",
+    ]
+    assert not foreign_notes(parsed())
+
+
+@pytest.mark.parametrize(
+    "flag", ["--client-ca-file=x", "--feature-gates=A=true", "--tls-min-version=VersionTLS13"]
+)
+def test_flags_that_would_be_missed_are_refused(flag: str) -> None:
+    with pytest.raises(ConfigError, match="is not there: "):
+        foreign_notes(parsed(flag))
+
+
+def test_the_configuration_in_effect_is_written(tmp_path: Path) -> None:
+    out = tmp_path / "effective.yaml"
+    flags = ["--leader-elect", "--leader-elect-lease-duration=20s", f"--write-config-to={out}"]
+    assert main(["scheduler", *flags]) == 0
+    config = parse_config(out.read_text(), source="", plugins=IN_TREE)
+    assert config.leader_election.leader_elect
+    assert config.leader_election.lease_duration_s == 20.0
+
+
+def test_a_file_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scheduler", f"--write-config-to={tmp_path / 'no' / 'x'}"]) == 2
+    assert "cannot be written: No such file" in capsys.readouterr().err
+
+
+def test_every_version_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    for line in (["--version"], ["scheduler", "--version"]):
+        with pytest.raises(SystemExit):
+            main(line)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second

@@ -1,0 +1,152 @@
+"""The pages over HTTPS on loopback: paths, methods, headers, certificates; nothing can be written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import anyio
+import pytest
+
+from gangsched.certificates import Pair, self_signed, server_context
+from gangsched.errors import ConfigError
+from gangsched.web.access import Access
+from gangsched.web.health import Check, Health
+from gangsched.web.listening import WebSettings, listen, port_of
+from gangsched.web.server import Server
+from tests.web.test_access import Server as ApiServer
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return self_signed("gangsched", hosts=["127.0.0.1"])
+
+
+class Client:
+    """Asks a running server, trusting the one certificate it was given."""
+
+    def __init__(self, session: aiohttp.ClientSession, port: int, tls: ssl.SSLContext) -> None:
+        self._session = session
+        self._tls = tls
+        self.port = port
+        self._base = f"https://127.0.0.1:{port}"
+        self.headers: dict[str, str] = {}
+
+    async def ask(self, path: str, *, method: str = "GET", token: str = "") -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with self._session.request(method, self._base + path, headers=headers, ssl=self._tls) as answer:
+            self.headers = dict(answer.headers)
+            return answer.status, await answer.text()
+
+
+@asynccontextmanager
+async def serving(pair: Pair, problem: str = "") -> AsyncIterator[Client]:
+    async def metrics() -> bytes:
+        return b"scheduler_pending_pods 0\n"
+
+    sockets = listen(WebSettings(0, bind_address="127.0.0.1"))
+    server = Server(
+        sockets,
+        server_context(pair),
+        access=Access(ApiServer(), always_allow=("/livez", "/readyz")),
+        health={
+            "livez": Health("livez", []),
+            "readyz": Health("readyz", [Check("watch", lambda: problem)]),
+        },
+        metrics=metrics,
+        configz=lambda: b"{}",
+    )
+    trust = ssl.create_default_context(cadata=pair.certificate.decode())
+    async with aiohttp.ClientSession() as session, anyio.create_task_group() as group:
+        group.start_soon(server.run)
+        yield Client(session, port_of(sockets), trust)
+        group.cancel_scope.cancel()
+    for one in sockets:
+        one.close()
+
+
+async def test_probes_need_no_token(pair: Pair) -> None:
+    async with serving(pair, "pods is not watched") as client:
+        assert await client.ask("/livez") == (200, "ok")
+        code, said = await client.ask("/readyz")
+        assert code == 500
+        assert "[-]watch failed: reason withheld" in said
+        assert (await client.ask("/readyz?exclude=watch"))[0] == 200
+        assert "[+]ping ok" in (await client.ask("/livez?verbose"))[1]
+
+
+async def test_everything_else_does(pair: Pair) -> None:
+    async with serving(pair, "pods is not watched") as client:
+        for path in ("/metrics", "/configz", "/readyz/watch"):
+            assert (await client.ask(path))[0] == 403, path
+            assert (await client.ask(path, token="wrong"))[0] == 401, path
+        assert await client.ask("/metrics", token="good") == (200, "scheduler_pending_pods 0\n")
+        assert client.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert client.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_nothing_can_be_written(pair: Pair, method: str) -> None:
+    async with serving(pair) as client:
+        for path in ("/livez", "/metrics", "/configz"):
+            assert (await client.ask(path, method=method, token="good"))[0] == 405
+
+
+async def test_head_is_get_without_a_body(pair: Pair) -> None:
+    async with serving(pair) as client:
+        assert await client.ask("/livez", method="HEAD") == (200, "")
+
+
+@pytest.mark.parametrize("path", ["/", "/nonsense", "/debug/pprof/", "/livez/../metrics/x", "/%2e%2e/etc"])
+async def test_a_path_that_is_not_there(pair: Pair, path: str) -> None:
+    async with serving(pair) as client:
+        assert (await client.ask(path, token="good"))[0] == 404
+
+
+async def test_nonsense_is_shown_the_door_without_a_word_in_the_log(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    trust = ssl.create_default_context(cadata=pair.certificate.decode())
+    plain = (None, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    garbage = (trust, b"\x00\xff\r\n\r\n")
+    long = (trust, b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n")
+    async with serving(pair) as client:
+        for tls, sent in (plain, garbage, long):
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.port, ssl=tls)
+            writer.write(sent)
+            assert b" 200 " not in await reader.read()
+            writer.close()
+        assert (await client.ask("/livez"))[0] == 200
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_taken_port_is_said_with_the_way_out() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            ConfigError, match=rf"--secure-port: cannot listen on 127.0.0.1 port {port}: Addr"
+        ):
+            listen(WebSettings(port, bind_address="127.0.0.1"))
+
+
+@pytest.mark.parametrize("address", ["localhost", "1.2.3", "203.0.113.7"])
+def test_an_address_that_is_not_ours_is_said(address: str) -> None:
+    with pytest.raises(ConfigError, match="--"):
+        listen(WebSettings(0, bind_address=address))
+
+
+def test_everywhere_is_both_kinds_of_addresses() -> None:
+    sockets = listen(WebSettings(0))
+    try:
+        assert {one.getsockname()[1] for one in sockets} == {port_of(sockets)}
+        assert sockets[0].family == socket.AF_INET
+    finally:
+        for one in sockets:
+            one.close()
