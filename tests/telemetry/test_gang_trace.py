@@ -172,13 +172,23 @@ def test_a_gang_bound_in_part_is_unwound_in_its_trace() -> None:
     c = Traced(Settings(on_partial_bind="unwind"), nodes=2)
     c.answer = lambda bind: "ok" if bind.name == "a-0" else "422"
     c.submit(gang("a", pods=2, gpus=8)).run()
-    c.submit(gang("a", pods=1, gpus=8)).tell()
-    trees = tree(c.spans)
-    assert "  Attempt 1 BoundInPart" in trees
-    assert "  Unwind" in trees or "?" in trees
-    c.delete("a-1", *(["a-0"] if any(p.metadata.name == "a-0" for p in c.pods.values()) else []))
-    assert tree(c.spans)[0] == "schedule gang Gone"
-    assert "?" not in tree(c.spans)
+    c.delete("a-1")
+    assert tree(c.spans) == [
+        "schedule gang Gone",
+        "  Gathering",
+        "  Attempt 1 BoundInPart",
+        "    Queue wait",
+        *cycle("Scheduled", SCORED),
+        "    Bind BoundInPart",
+        "    Unreserve",
+        "  Unwind",
+        "  Queue wait Gone",
+    ]
+    [bind], [unwind] = c.named(names.BIND), c.named(names.UNWIND)
+    assert [event.name for event in bind.events] == ["bound", "failed"]
+    assert (said(bind, names.N_BOUND), said(bind, names.N_FAILED)) == (1, 1)
+    assert "bound in part (1 of 2)" in said(bind, names.REASON)
+    assert said(unwind, names.MEMBERS) == 1
 
 
 def test_an_answer_that_was_lost_is_asked_about() -> None:

@@ -1,0 +1,217 @@
+"""Where spans go: nobody waits for an exporter, what is lost is counted, what can be delivered is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import structlog
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from gangsched.controlplane.daemon import free_ports
+from gangsched.errors import ConfigError
+from gangsched.telemetry.export import Lane
+from gangsched.telemetry.otlp_json import FileExporter, encode_line
+from gangsched.telemetry.reading import from_file
+from tests.core.scenario import gang
+from tests.telemetry.traced import Traced
+
+MADE = Traced(nodes=1).submit(gang("a", pods=1)).run().spans
+
+
+def spans(n: int) -> list[ReadableSpan]:
+    """Those of one gang, again and again."""
+    return [MADE[i % len(MADE)] for i in range(n)]
+
+
+class Gate(SpanExporter):
+    """An exporter that hangs until it is let go."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.n_exported = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.open.wait(60)
+        self.n_exported += len(spans)
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        self.open.set()
+
+
+@contextmanager
+def collector(
+    status: int = 200, *, hangs: threading.Event | None = None
+) -> Iterator[tuple[str, list[bytes]]]:
+    """An HTTP server that takes everything and answers `status`, or nothing until `hangs` is set."""
+    taken: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            taken.append(self.rfile.read(int(self.headers["Content-Length"])))
+            if hangs is not None:
+                hangs.wait(60)
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Not onto the test's stderr."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1/traces", taken
+    finally:
+        if hangs is not None:
+            hangs.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_nobody_waits_for_an_exporter_that_hangs() -> None:
+    gate = Gate()
+    lane = Lane(gate, "a collector", max_waiting=200)
+    with structlog.testing.capture_logs() as logs:
+        for span in spans(1000):
+            lane.offer(span)  # would hang here for ever
+    assert lane.n_dropped > 0
+    assert lane.n_waiting <= 200
+    assert [line["event"] for line in logs] == ["spans are dropped: the exporter does not keep up"], "once"
+    gate.open.set()
+    lane.close(30.0)
+    assert lane.n_exported == gate.n_exported == 1000 - lane.n_dropped
+
+
+def test_closing_gives_up_on_an_exporter_that_hangs() -> None:
+    gate = Gate()
+    gate.shutdown = lambda: None  # type: ignore[method-assign]
+    lane = Lane(gate, "a collector")
+    for span in spans(10):
+        lane.offer(span)
+    with structlog.testing.capture_logs() as logs:
+        lane.close(0.1)
+    gate.open.set()
+    assert [(line["event"], line["n_lost"]) for line in logs] == [("spans were not exported", 10)]
+
+
+def test_closing_delivers_everything_to_a_collector_that_is_up() -> None:
+    with collector() as (url, taken):
+        lane = Lane(OTLPSpanExporter(endpoint=url), url)
+        for span in spans(1000):
+            lane.offer(span)
+        lane.close(30.0)
+    assert lane.n_exported == 1000
+    assert sum(len(body) for body in taken) > 1000 * 50
+
+
+def test_a_collector_that_is_down_is_said_once_with_the_reason() -> None:
+    [port] = free_ports(1)
+    with structlog.testing.capture_logs() as logs:
+        lane = Lane(OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}/v1/traces", timeout=0.1), "it")
+        for span in spans(300):
+            lane.offer(span)
+        lane.close(30.0)
+    assert (lane.n_exported, lane.n_failed) == (0, 300)
+    warned, closed = logs
+    assert warned["event"] == "spans cannot be exported"
+    assert warned["err"]
+    assert (closed["event"], closed["n_lost"]) == ("spans were not exported", 300)
+
+
+def test_a_collector_that_hangs_costs_its_timeout_and_nothing_else() -> None:
+    hangs = threading.Event()
+    with collector(hangs=hangs) as (url, _):
+        lane = Lane(OTLPSpanExporter(endpoint=url, timeout=0.2), url)
+        for span in spans(10):
+            lane.offer(span)
+        lane.close(30.0)
+    assert (lane.n_exported, lane.n_failed) == (0, 10)
+
+
+def test_a_collector_that_refuses_and_then_takes(tmp_path: Path) -> None:
+    class Moody(SpanExporter):
+        results = iter([SpanExportResult.FAILURE, SpanExportResult.SUCCESS])
+
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            return next(self.results)
+
+    lane = Lane(Moody(), "it")
+    with structlog.testing.capture_logs() as logs:
+        assert lane.export(spans(5)) is SpanExportResult.FAILURE
+        assert lane.export(spans(5)) is SpanExportResult.SUCCESS
+    assert [line["event"] for line in logs] == ["spans cannot be exported", "spans are exported again"]
+    lane.close(30.0)
+
+
+def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "traces.jsonl"
+    c = Traced(nodes=1).submit(gang("a", pods=2)).run()
+    lane = Lane(FileExporter(path), str(path))
+    for span in c.spans:
+        lane.offer(span)
+    lane.close(30.0)
+    [trace] = from_file(path, "d/a")
+    assert {span.span_id for span in trace.spans} == {
+        f"{s.context.span_id:016x}" for s in c.spans if s.context
+    }
+    [root] = c.named("schedule gang")
+    assert trace.root is not None
+    assert (trace.root.start_ns, trace.root.end_ns) == (root.start_time, root.end_time)
+    plain = {key: list(v) if isinstance(v, tuple) else v for key, v in (root.attributes or {}).items()}
+    assert trace.root.attributes == plain
+
+
+def test_a_file_does_not_grow_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "traces.jsonl"
+    line = encode_line(spans(1))
+    exporter = FileExporter(path, max_bytes=len(line) * 3)
+    for _ in range(5):
+        exporter.export(spans(1))
+    exporter.shutdown()
+    assert path.stat().st_size == 2 * len(line)
+    assert (tmp_path / "traces.jsonl.1").stat().st_size == 3 * len(line)
+
+
+def test_a_file_that_cannot_be_written_is_the_users_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere/traces.jsonl: cannot be written: No such file"):
+        FileExporter(tmp_path / "nowhere" / "traces.jsonl")
+
+
+def test_a_full_disk_costs_spans_and_leaves_no_half_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "traces.jsonl"
+    exporter = FileExporter(path)
+    exporter.export(spans(1))
+    before = path.read_bytes()
+    full = exporter._file.write
+    monkeypatch.setattr(exporter, "_file", HalfFull(exporter._file, full))
+    lane = Lane(exporter, str(path))
+    with structlog.testing.capture_logs() as logs:
+        assert lane.export(spans(1)) is SpanExportResult.FAILURE
+    assert "the disk is full" in logs[0]["err"]
+    assert path.read_bytes() == before
+    lane.close(30.0)
+
+
+class HalfFull:
+    """A file on a disk that has room for half of what is written."""
+
+    def __init__(self, file: object, write: object) -> None:
+        self._file, self._write = file, write
+
+    def write(self, data: bytes) -> int:
+        return int(self._write(data[: len(data) // 2]))  # type: ignore[operator]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)

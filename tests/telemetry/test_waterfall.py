@@ -1,0 +1,199 @@
+"""`gangsched trace`: what a person sees, and what he is told when there is nothing to see."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.cli import main
+from gangsched.telemetry.otlp_json import encode_line
+from gangsched.telemetry.reading import SpanView, TraceView
+from gangsched.telemetry.waterfall import draw
+from tests.core.scenario import gang, with_annotations
+from tests.telemetry.traced import Traced
+
+TOTAL_3 = {"gangsched.io/total-members": "3"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A gang `d/train` that timed out in Permit and came back, and one `d/data` that still waits there."""
+    c = Traced(nodes=1)
+    c.submit(with_annotations(gang("train", pods=2, gpus=2, min_members=2), TOTAL_3)).run().wait(60.0)
+    c.submit(with_annotations(gang("train", pods=1, first=2, gpus=2, min_members=2), TOTAL_3))
+    c.wait(5.0).run()
+    c.submit(with_annotations(gang("data", pods=2, gpus=1, min_members=2), TOTAL_3)).run()
+    path = tmp_path / "traces.jsonl"
+    path.write_bytes(b"".join(encode_line([span]) for span in c.spans))
+    return path
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["trace", *arguments, "--width=100"]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_gang_that_came_back_is_drawn(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, "d/train", f"--file={file}").splitlines()
+    assert lines[0].split("  ")[0] == "d/train"
+    assert "Scheduled  2 attempts" in lines[0]
+    names = [line.split("━")[0].split("╹")[0].rstrip() for line in lines if "━" in line or "╹" in line]
+    assert names == [
+        "schedule gang",
+        "  Gathering",
+        "  Attempt 1",
+        "    Queue wait",
+        "    Cycle",
+        "      PreFilter",
+        "      Filter",
+        "      Reserve",
+        "      Permit",
+        "    Permit wait",
+        "    Unreserve",
+        "  Attempt 2",
+        "    Queue wait",
+        "    Cycle",
+        "      PreFilter",
+        "      Filter",
+        "      Reserve",
+        "      Permit",
+        "    Bind",
+    ]
+    text = "\n".join(lines)
+    assert "waits for: 2 of 3 members are here" in text
+    assert "WaitOnPermit timed out" in text
+    assert "train-2 bound on n0" in text
+    [wait] = [line for line in lines if "Permit wait" in line]
+    assert wait.endswith("60 s GivenBack")
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_a_gang_that_still_waits_is_drawn_as_far_as_it_is_told(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = shown(capsys, "d/data", f"--file={file}")
+    assert "Cycle" in text
+    assert "The root has not ended" in text
+
+
+def test_no_such_gang_names_the_nearest(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "d/trian", f"--file={file}"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "no trace of gang 'd/trian'; there are traces of d/train" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "no trace of gang 'd/a', nor of any other"),
+        ("{}\n", "line 1 is not a line of OTLP JSON traces"),
+        ('\n{"resourceSpans":[]}\nhello\n', "line 3 is not a line of OTLP JSON traces"),
+        ('{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":3}]}]}]}', "line 1 is not"),
+        ("[" * 10_000, "line 1 is not"),
+    ],
+)
+def test_a_file_of_something_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, says: str
+) -> None:
+    path = tmp_path / "other"
+    path.write_text(content)
+    assert main(["trace", "d/a", f"--file={path}"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{path}: " in said
+    assert says in said
+
+
+def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "d/a", f"--file={tmp_path / 'x'}"]) == 2
+    assert "x: cannot be read: No such file or directory" in capsys.readouterr().err
+
+
+def test_a_trace_is_chosen_by_the_begin_of_its_id(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace_id = next(line for line in shown(capsys, "d/train", f"--file={file}").splitlines()[1:]).split()[1]
+    assert trace_id in shown(capsys, "d/train", f"--file={file}", f"--trace-id={trace_id[:6]}")
+    assert main(["trace", "d/train", f"--file={file}", "--trace-id=xyz"]) == 2
+    assert trace_id in capsys.readouterr().err
+
+
+def test_a_strangers_text_does_not_reach_the_terminal_as_it_is() -> None:
+    evil = "\x1b[2J\x1b]0;owned\x07[red]x[/red]\r\n"
+    attributes = {"gangsched.verdict": evil, "gangsched.reason": evil, "gangsched.nodes": [evil]}
+    event = ("bound", 1, {"k8s.pod.name": evil, "k8s.node.name": evil, "gangsched.devices": [evil]})
+    span = SpanView("t", "s", "", "Bind", 0, 10, attributes, (event,), (evil,))
+    named = replace(span, span_id="u", parent_id="s", name=evil)
+    text = "\n".join(
+        str(line.renderable if hasattr(line, "renderable") else line) for line in lines(span, named)
+    )
+    assert "owned" in text
+    assert not any(ord(char) < 32 and char != "\n" for char in text)
+    assert text.count("[red]") > 1, "and no markup is read"
+
+
+def lines(*spans: SpanView) -> list[object]:
+    return list(draw(TraceView("t", spans), gang="d/a", width=100))
+
+
+def test_a_tree_that_is_none_is_drawn_all_the_same() -> None:
+    own_parent = SpanView("t", "s", "s", "Bind", 0, 10, {})
+    deep = [SpanView("t", str(i), str(i - 1), "Bind", 0, 10, {}) for i in range(5000)]
+    drawn = [str(line) for line in lines(own_parent, *deep)]
+    assert sum("Bind" in line for line in drawn) == 5001
+
+
+@contextmanager
+def answering(status: int, body: bytes) -> Iterator[str]:
+    """A server that gives everybody the same answer."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Not onto the test's stderr."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "says"),
+    [
+        (200, b"<html>", 2, "does not answer as Jaeger's query API does"),
+        (200, b'{"data": 3}', 2, "does not answer as Jaeger's query API does"),
+        (200, b'{"data": []}', 2, "no trace of gang 'd/a', nor of any other"),
+        (404, b"", 1, "404 Jaeger: "),
+        (200, json.dumps({"data": [{"spans": [{}]}]}).encode(), 2, "does not answer as"),
+    ],
+)
+def test_what_is_not_jaeger(
+    capsys: pytest.CaptureFixture[str], status: int, body: bytes, code: int, says: str
+) -> None:
+    with answering(status, body) as url:
+        assert main(["trace", "d/a", f"--jaeger={url}"]) == code
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert says in said
+
+
+def test_a_url_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "d/a", "--jaeger=localhost:16686"]) == 2
+    assert "is not the URL of" in capsys.readouterr().err
