@@ -1,5 +1,5 @@
-"""Bodies of requests: JSON or YAML, of the kind that the path asks for, with the real server's words when
-not.
+"""Bodies of requests: JSON, YAML or protobuf, of the kind that the path asks for, with the real server's
+words when not.
 
 Lives here: bytes -> a dict whose kind and apiVersion are right. Not here: fields (schema/), patches
 (patching/). Called by handlers.py. Source: k8s.io/apiserver pkg/endpoints/handlers/{create,update,rest}.go.
@@ -11,17 +11,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gangsched.apiserver import protobuf
 from gangsched.apiserver.negotiation import JSON, YAML
+from gangsched.apiserver.protobuf import PROTOBUF
 from gangsched.apiserver.status import StatusError, bad_request, quoted, unsupported_media_type
 
 MAX_BODY_BYTES = 3 * 2**20
 _SUMMARY_BYTES = 30
-_ACCEPTED = (JSON, YAML)
+_ACCEPTED = (JSON, YAML, PROTOBUF)
 _decode = msgspec.json.Decoder().decode
 
 
 class Expected(NamedTuple):
-    """What a body must be; `custom`: a kind that a CRD defines, which must name itself."""
+    """What a body must be, in any version if `api_version` is ""; `custom`: of a CRD's kind, which names
+    itself."""
 
     kind: str
     api_version: str
@@ -45,6 +48,8 @@ def decoded(body: bytes, content_type: str, expected: Expected) -> dict[str, Any
         obj = _from_json(body, expected)
     elif kind == YAML:
         obj = _from_yaml(body, expected)
+    elif kind == PROTOBUF:
+        obj = _from_protobuf(body, expected)
     else:
         raise unsupported_media_type(_ACCEPTED)
     _check_type(obj, body, expected)
@@ -85,6 +90,13 @@ def _from_yaml(body: bytes, expected: Expected) -> dict[str, Any]:
     return obj
 
 
+def _from_protobuf(body: bytes, expected: Expected) -> dict[str, Any]:
+    try:
+        return protobuf.decoded(body)
+    except protobuf.BadProtobuf as error:
+        raise _unrecognized(str(error), body, expected) from None
+
+
 def _in_go_words(body: bytes, error: Exception) -> str:
     """encoding/json's words for the commonest mistakes."""
     text = body.decode("utf-8", "replace").strip()
@@ -113,7 +125,7 @@ def _check_type(obj: dict[str, Any], body: bytes, expected: Expected) -> None:
             f"{kind} in version {quoted(version)} cannot be handled as a {expected.kind}: "
             f"converting ({version}.{kind}) to ({expected.package}.{expected.kind}): unknown conversion"
         )
-    if api_version and api_version != expected.api_version:
+    if expected.api_version and api_version and api_version != expected.api_version:
         raise bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version "
             f"({expected.api_version})"

@@ -9,11 +9,9 @@ pkg/endpoints/handlers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
-from gangsched.apiserver import bodies, codec, responses
+from gangsched.apiserver import bodies, responses
 from gangsched.apiserver.bodies import Expected
 from gangsched.apiserver.lists import ListOptions, page
 from gangsched.apiserver.negotiation import Shape, negotiate
@@ -220,15 +218,8 @@ class Handlers:
     def _delete_body(self, request: Request) -> Object | None:
         if not request.body:
             return None
-        expected = Expected("DeleteOptions", "v1")
-        try:
-            found: Any = msgspec.json.decode(request.body)
-        except msgspec.DecodeError:
-            found = None
-        if isinstance(found, dict):
-            # Any group's version may name it: it is registered in all of them.
-            found.pop("apiVersion", None)
-            return bodies.decoded(codec.encode(found), "", expected)
+        # Each group's version may name it: it is registered in all of them.
+        expected = Expected("DeleteOptions", "")
         return bodies.decoded(request.body, request.content_type, expected)
 
     def _body(self, request: Request, target: Target, options: WriteOptions, context: Context) -> Object:

@@ -1,0 +1,1 @@
+"""Protobuf bodies: what Go programs send, read as the JSON of the same object."""
