@@ -39,6 +39,7 @@ _QUEUES = {
 }
 _TRIED = (GroupState.ACTIVE, GroupState.WAITING, GroupState.BINDING, GroupState.UNWINDING)
 _TIMEOUTS = {GroupState.BACKOFF: "BackoffComplete", GroupState.UNSCHEDULABLE: "UnschedulableTimeout"}
+_ANSWERS = (BindSucceeded, BindFailed, PodRead)
 # The values of framework.Code.
 _PERMITTED, _NOT_PERMITTED = "Success", "Unschedulable"
 # kube-scheduler's getAttemptsLabel: more than this is one label value.
@@ -226,34 +227,35 @@ class Measures:
 
     def heard(self, events: Sequence[Event], pods: Mapping[str, PodInfo]) -> None:
         """After the core has had them. A pod is scheduled when its bind is answered."""
-        for event in events:
-            kind = type(event)
-            if kind is BindSucceeded:
-                self._bound(pods.get(event.uid))  # type: ignore[union-attr]
-            elif kind is PodRead:
-                if event.pod is not None and event.pod.spec.node_name:  # type: ignore[union-attr]
-                    self._bound(pods.get(event.uid))  # type: ignore[union-attr]
-            elif kind is BindFailed:
-                self._failed(pods.get(event.uid))  # type: ignore[union-attr]
-
-    def _bound(self, info: PodInfo | None) -> None:
-        group = info.group if info is not None else None
-        tries = self._tries.get(group.key) if group is not None else None
-        if group is None or tries is None:
-            return
         now_s = self._clock_s()
+        group: Group | None = None
+        tries: _Tries | None = None
+        for event in events:
+            if not isinstance(event, _ANSWERS):
+                continue
+            info = pods.get(event.uid)
+            if info is None or info.group is None:
+                continue
+            if info.group is not group:  # a gang's answers come together
+                group = info.group
+                tries = self._tries.get(group.key)
+            if tries is None:
+                continue
+            if isinstance(event, BindFailed):
+                key = (ERROR, group.scheduler_name)
+                _of(self.attempts, key, ATTEMPT_S).observe(now_s - tries.attempt_s)
+            elif isinstance(event, BindSucceeded) or _is_bound(event):
+                self._bound(group, tries, now_s)
+
+    def _bound(self, group: Group, tries: _Tries, now_s: float) -> None:
         _of(self.attempts, (SCHEDULED, group.scheduler_name), ATTEMPT_S).observe(now_s - tries.attempt_s)
         self.pod_attempts.observe(tries.n_tries)
         label = str(tries.n_tries) if tries.n_tries < MAX_ATTEMPTS else f"{MAX_ATTEMPTS}+"
         _of(self.sli, label, SLI_S).observe(now_s - tries.first_s)
 
-    def _failed(self, info: PodInfo | None) -> None:
-        group = info.group if info is not None else None
-        tries = self._tries.get(group.key) if group is not None else None
-        if group is not None and tries is not None:
-            _of(self.attempts, (ERROR, group.scheduler_name), ATTEMPT_S).observe(
-                self._clock_s() - tries.attempt_s
-            )
+
+def _is_bound(event: PodRead) -> bool:
+    return event.pod is not None and bool(event.pod.spec.node_name)
 
 
 def _of(kept: dict[KeyT, Distribution], key: KeyT, bounds: tuple[float, ...]) -> Distribution:

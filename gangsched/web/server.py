@@ -109,7 +109,7 @@ class Server:
 
 
 def _silent() -> logging.Logger:
-    """aiohttp would log what strangers send, with tracebacks; what fails here is said by the server itself."""
+    """aiohttp would log what strangers send, with tracebacks; what fails in a page the server says itself."""
     logger = logging.Logger("gangsched.web")
     logger.disabled = True
     return logger
