@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -27,7 +28,9 @@ from gangsched.errors import ConfigError
 from gangsched.logs import set_up_logs
 
 _MAX_SPEED = 100.0
-_PIPE_CLOSED = 141  # as a shell says it of SIGPIPE
+# As a shell says it of a process that a signal ended.
+_INTERRUPTED = 128
+_PIPE_CLOSED = _INTERRUPTED + signal.SIGPIPE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,8 +69,6 @@ def run(args: argparse.Namespace) -> int:
         if note:
             show.say(note)
         with _folder() as folder, _log(args.log_file, folder) as log:
-            set_up_logs("text", debug=args.verbose, file=log)
-            logging.basicConfig(stream=log, level=logging.WARNING)
             options = Options(
                 samples=samples,
                 kubeconfig=kubeconfig_path(args.kubeconfig_out, folder),
@@ -78,14 +79,19 @@ def run(args: argparse.Namespace) -> int:
                 speed=args.speed,
                 keep=args.keep,
             )
+            set_up_logs("text", debug=args.verbose, file=log)
+            logging.basicConfig(stream=log, level=logging.WARNING)
             try:
-                return anyio.run(Performance(options, show, svg).run)
+                code = anyio.run(Performance(options, show, svg).run)
             except BrokenPipeError:
                 # Whoever read has read enough; the interpreter must not try to flush to him at its end.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                return _PIPE_CLOSED
+                code = _PIPE_CLOSED
             finally:
                 options.kubeconfig.unlink(missing_ok=True)
+            if code > _INTERRUPTED and traces is not None and not args.trace_file:
+                traces.unlink(missing_ok=True)
+            return code
     finally:
         if svg is not None:
             svg.drop()

@@ -59,6 +59,8 @@ def id_list(ids: Sequence[str], *, keep: int = 12) -> str:
     """Device IDs of one node: as a host list where they are numbered, else the first ones cut short."""
     if not ids:
         return "-"
+    if len(ids) == 1:
+        return ids[0]
     listed = host_list(ids)
     if "[" in listed and "," not in listed.partition("[")[0] and listed.count("[") == 1:
         return listed

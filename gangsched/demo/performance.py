@@ -5,7 +5,9 @@ Signals end it in order: what was started is stopped, and one line says so. Call
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -112,7 +114,7 @@ class Performance:
         lines = [*summary(play.chronicle), ""]
         if options.traces is not None:
             file = shlex.quote(str(options.traces))
-            lines.append(f"Traces: gangsched trace default/learners --file {file}")
+            lines.append(f"Traces: {_program()} trace default/learners --file {file}")
         else:
             lines.append(options.no_traces)
         if self._svg is not None:
@@ -143,6 +145,14 @@ class Performance:
             tail = []
         if tail:
             print("The end of the scheduler's log:", *tail, sep="\n  ", file=sys.stderr)
+
+
+def _program() -> str:
+    """How this program is called from where the user is."""
+    called = Path(sys.argv[0])
+    if called.name != "gangsched" or shutil.which("gangsched") == str(called):
+        return "gangsched"
+    return shlex.quote(os.path.relpath(called))
 
 
 def _first(errors: BaseException) -> BaseException:

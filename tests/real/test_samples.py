@@ -42,6 +42,12 @@ def test_sample_is_accepted_and_bound(cluster: Cluster, applied: list[dict[str, 
     cluster.whole(*names)
 
 
+@pytest.mark.parametrize("sample", sorted((SAMPLES[0].parent / "demo").glob("*.yaml")), ids=lambda p: p.stem)
+def test_what_the_demo_submits_is_accepted(cluster: Cluster, sample: Path) -> None:
+    said = cluster.plane.kubectl("apply", "--validate=strict", "--dry-run=server", "-f", str(sample))
+    assert "created (server dry run)" in said
+
+
 def test_crd_is_accepted_and_refuses_what_makes_no_sense(cluster: Cluster) -> None:
     read = yaml.safe_load(cluster.plane.kubectl("get", "-f", str(CRD), "-o", "yaml"))
     conditions = {c["type"]: c["status"] for c in read["status"]["conditions"]}
