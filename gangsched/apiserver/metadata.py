@@ -85,7 +85,8 @@ def name_problems(name: str, rule: str) -> list[str]:
     }[rule]
     problems = [] if len(name) <= limit else [f"must be no more than {limit} characters"]
     if not pattern.match(name):
-        problems.append(says)
+        dots_alone = rule == "label" and _IS_SUBDOMAIN.match(name)
+        problems.append("must not contain dots" if dots_alone else says)
     return problems
 
 

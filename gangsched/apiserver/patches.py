@@ -11,7 +11,7 @@ from gangsched.apiserver.registry import Registry
 from gangsched.apiserver.requests import Request, Target, WriteOptions, check_name
 from gangsched.apiserver.schema.catalog import builtin
 from gangsched.apiserver.schema.node import Schema
-from gangsched.apiserver.status import unsupported_media_type
+from gangsched.apiserver.status import bad_request, invalid, invalid_value, unsupported_media_type
 from gangsched.apiserver.store import Item
 from gangsched.apiserver.strategy import Context, Object
 
@@ -45,7 +45,26 @@ def patch(
             key: value for key, value in shown.items() if key not in ("kind", "apiVersion")
         }
         new = parsed.applied(shown, schema)
+        _check_identity(new, old, target)
         check_name(new, target)
+        uid = new["metadata"].get("uid")
+        if uid and uid != old["metadata"]["uid"]:
+            # No precondition, as it would be in a PUT.
+            problem = invalid_value("metadata.uid", uid, "field is immutable")
+            raise invalid(resource.kind, target.name, [problem], group=resource.group)
         return strategy.to_storage(new, target.version, resource) if strategy.converts else new
 
     return registry.update(resource, target.namespace, target.name, change, context=context)
+
+
+def _check_identity(new: Object, old: Object, target: Target) -> None:
+    """What a PUT may bring along as a precondition, a patch must not change."""
+    meta, resource = new.get("metadata") or {}, target.resource
+    if (meta.get("namespace") or target.namespace) != target.namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    uid = meta.get("uid")
+    if uid and uid != old["metadata"].get("uid"):
+        problem = invalid_value("metadata.uid", uid, "field is immutable")
+        raise invalid(resource.kind, target.name, [problem], group=resource.group)

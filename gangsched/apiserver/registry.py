@@ -228,7 +228,8 @@ class Registry:
         if last is None:
             item = self._remove(context.resource.storage_key, existing)
         else:
-            item = codec.as_item(context.resource, last, self.store.revision + 1, strategy.fields(last))
+            stored_as = self._stored_as(context.resource)
+            item = codec.as_item(stored_as, last, self.store.revision + 1, strategy.fields(last))
             self.store.remove(context.resource.storage_key, item)
         strategy.after_delete(item, context)
         return item
@@ -238,8 +239,13 @@ class Registry:
         self.store.remove(collection, item)
         return item
 
+    def _stored_as(self, resource: Resource) -> Resource:
+        """The resource in whose form the objects lie: another's where two groups show the same objects."""
+        group, _, plural = resource.storage.partition("/")
+        return (resource.storage and self.resources.by_key(group, plural)) or resource
+
     def _put(self, obj: Object, strategy: Strategy, context: Context) -> Item:
-        resource = context.resource
+        resource = self._stored_as(context.resource)
         fields = strategy.fields(obj)
         if context.dry_run:
             return codec.as_item(resource, obj, 0, fields)
@@ -252,8 +258,7 @@ class Registry:
 
     def _in_namespace(self, resource: Resource, meta: dict[str, Any], context: Context) -> None:
         if not resource.namespaced:
-            if meta.pop("namespace", None):
-                raise bad_request("namespace is not allowed on this type")
+            meta.pop("namespace", None)
             return
         meta["namespace"] = meta.get("namespace") or context.namespace
         if meta["namespace"] != context.namespace:
@@ -296,7 +301,7 @@ class Registry:
         if version in ("", "0"):
             if not strategy.allows_unconditional_update and not context.subresource:
                 problem = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-                raise invalid(resource.kind, existing.name, [problem], group=resource.group)
+                raise invalid(resource.plural, existing.name, [problem], group=resource.group)
         elif version != str(existing.revision):
             raise conflict(resource.plural, existing.name, MODIFIED, group=resource.group)
         meta["resourceVersion"] = str(existing.revision)
@@ -330,7 +335,8 @@ class Registry:
             found += metadata.problems(meta, namespaced=resource.namespaced, name_rule=strategy.name_rule)
         found += strategy.validate(new, old, context)
         if found:
-            raise invalid(resource.kind, meta.get("name") or "", found, group=resource.group)
+            named = self._stored_as(resource)
+            raise invalid(named.kind, meta.get("name") or "", found, group=named.group)
 
 
 def _changed(meta: dict[str, Any], before: dict[str, Any]) -> bool:

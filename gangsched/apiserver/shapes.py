@@ -40,7 +40,9 @@ class Shapes:
         resource, version = target.resource, target.version
         if self._registry.strategy(resource).converts:
             form = self._plain(target)
-            shown = [form.item(item, first=False) for item in page.items]
+            n_head = len(codec.head(resource, version))
+            # As in_list leaves them: the items of a list do not repeat kind and apiVersion.
+            shown = [b"{" + form.item(item, first=False)[n_head:] for item in page.items]
         else:
             shown = [codec.in_list(resource, version, item.raw) for item in page.items]
         return responses.list_body(resource, version, page, shown)

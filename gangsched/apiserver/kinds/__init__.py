@@ -1,0 +1,62 @@
+"""The kinds that have rules of their own: one strategy each, by resource.
+
+Lives here: the table, and what a cluster has from the start. Called by whoever makes a registry (app.py,
+tests).
+"""
+
+from __future__ import annotations
+
+from gangsched.apiserver.kinds.binding import BindingStrategy
+from gangsched.apiserver.kinds.budgets import BudgetStrategy
+from gangsched.apiserver.kinds.events import EventStrategy, NewEventStrategy
+from gangsched.apiserver.kinds.leases import LeaseStrategy
+from gangsched.apiserver.kinds.namespaces import NamespaceStrategy
+from gangsched.apiserver.kinds.nodes import NodeStrategy
+from gangsched.apiserver.kinds.pod_groups import PodGroupStrategy
+from gangsched.apiserver.kinds.pods import PodStrategy
+from gangsched.apiserver.kinds.priority_classes import SYSTEM, SYSTEM_DESCRIPTIONS, PriorityClassStrategy
+from gangsched.apiserver.strategy import Cluster, Object, Strategy
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+def builtin_strategies(
+    *, service_accounts: bool = False, not_ready_taint: bool = False, podgroup_protection: bool = True
+) -> dict[str, Strategy]:
+    """By `Resource.key`. The options are admission plugins that need somebody who acts on what they do.
+
+    `service_accounts`: pods run as the account `default` of their namespace. `not_ready_taint`: a new node is
+    tainted until it is found ready. `podgroup_protection`: core PodGroups get the finalizer that a controller
+    takes off.
+    """
+    return {
+        "/pods": PodStrategy(service_accounts=service_accounts),
+        "/bindings": BindingStrategy(),
+        "/nodes": NodeStrategy(not_ready_taint=not_ready_taint),
+        "/namespaces": NamespaceStrategy(),
+        "/events": EventStrategy(),
+        "events.k8s.io/events": NewEventStrategy(),
+        "coordination.k8s.io/leases": LeaseStrategy(),
+        "scheduling.k8s.io/priorityclasses": PriorityClassStrategy(),
+        "scheduling.k8s.io/podgroups": PodGroupStrategy(protection=podgroup_protection),
+        "policy/poddisruptionbudgets": BudgetStrategy(),
+    }
+
+
+def bootstrap(cluster: Cluster) -> None:
+    """Create what a real cluster has before anybody does anything: namespaces, system priority classes."""
+    for name in NAMESPACES:
+        _create(cluster, "namespaces", {"metadata": {"name": name}})
+    for name, value in SYSTEM.items():
+        priority_class: Object = {
+            "metadata": {"name": name},
+            "value": value,
+            "description": SYSTEM_DESCRIPTIONS[name],
+        }
+        _create(cluster, "priorityclasses.scheduling.k8s.io", priority_class)
+
+
+def _create(cluster: Cluster, resource: str, obj: Object) -> None:
+    found = cluster.resource(resource)
+    if cluster.find(found, "", obj["metadata"]["name"]) is None:
+        cluster.create(found, obj)

@@ -1,0 +1,85 @@
+"""Namespaces: their label, their own finalizers, and an end in two steps.
+
+Lives here: the strategy. Not here: who empties a namespace that goes (the simulated controllers), the refusal
+to create in one (registry.py). Source: pkg/registry/core/namespace/{strategy,storage/storage}.go,
+k8s.io/apiserver plugin/namespace/lifecycle of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+from gangsched.apiserver.kinds import names
+from gangsched.apiserver.kinds.names import Problems
+from gangsched.apiserver.status import FieldProblem, forbidden, invalid_value
+from gangsched.apiserver.strategy import Context, Object, Strategy, keep
+
+FINALIZER = "kubernetes"
+_LABEL = "kubernetes.io/metadata.name"
+# Without these nothing works: source NamespaceLifecycle's immortal namespaces.
+_IMMORTAL = ("default", "kube-system", "kube-public")
+_STANDARD = ("orphan", "foregroundDeletion", FINALIZER)
+
+
+class NamespaceStrategy(Strategy):
+    name_rule = "label"
+    says_grace = False
+
+    def prepare_for_create(self, obj: Object, context: Context) -> None:
+        obj["status"] = {"phase": "Active"}
+        finalizers = (obj.setdefault("spec", {}) or {}).get("finalizers") or []
+        if FINALIZER not in finalizers:
+            finalizers = [*finalizers, FINALIZER]
+        obj["spec"] = {"finalizers": finalizers}
+        _label(obj)
+
+    def prepare_for_update(self, new: Object, old: Object, context: Context) -> None:
+        _label(new)
+        if context.subresource == "finalize":
+            keep("status", new, old)
+            new["spec"] = {key: value for key, value in (new.get("spec") or {}).items() if value}
+            return
+        keep("spec", new, old)
+        if context.subresource == "status":
+            status = new.setdefault("status", {})
+            status.setdefault("phase", "Active")
+            for condition in status.get("conditions") or ():
+                condition.setdefault("lastTransitionTime", None)
+        else:
+            keep("status", new, old)
+
+    def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
+        problems: Problems = []
+        if context.subresource == "status":
+            phase, deleted = new["status"]["phase"], "deletionTimestamp" in new["metadata"]
+            if deleted and phase != "Terminating":
+                says = "may only be 'Terminating' if `deletionTimestamp` is not empty"
+                problems.append(invalid_value("status.Phase", phase, says))
+            elif not deleted and phase != "Active":
+                says = "may only be 'Active' if `deletionTimestamp` is empty"
+                problems.append(invalid_value("status.Phase", phase, says))
+        for each in new["spec"].get("finalizers") or ():
+            problems += names.qualified("spec.finalizers", each)
+            if "/" not in each and each not in _STANDARD:
+                says = "name is neither a standard finalizer name nor is it fully qualified"
+                problems.append(invalid_value("spec.finalizers", each, says))
+        return problems
+
+    def before_delete(self, obj: Object, context: Context) -> None:
+        if context.name in _IMMORTAL:
+            raise forbidden("namespaces", context.name, "this namespace may not be deleted")
+        # A grace is not what a namespace waits for: only its finalizers.
+        obj["metadata"].setdefault("deletionTimestamp", context.timestamp())
+        obj["status"]["phase"] = "Terminating"
+
+    def is_gone(self, obj: Object) -> bool:
+        return not obj["spec"].get("finalizers")
+
+    def fields(self, obj: Object) -> dict[str, str]:
+        return {"status.phase": obj["status"].get("phase", "")}
+
+    def field_names(self) -> tuple[str, ...]:
+        return ("status.phase",)
+
+
+def _label(obj: Object) -> None:
+    labels = obj["metadata"].get("labels") or {}
+    obj["metadata"]["labels"] = {**labels, _LABEL: obj["metadata"].get("name") or ""}

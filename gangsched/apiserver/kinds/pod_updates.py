@@ -1,0 +1,164 @@
+"""What an update may change in a pod's spec, and how the rest is refused.
+
+Lives here: the comparison of an old and a new spec. Called by the pods' strategy.
+Source: pkg/apis/core/validation/validation.go (ValidatePodUpdate) of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import Any
+
+from gangsched.apiserver.kinds import affinity_validation
+from gangsched.apiserver.kinds.names import INT32_MAX, Problems, in_range
+from gangsched.apiserver.status import FieldProblem, forbidden_field, invalid_value
+
+Object = dict[str, Any]
+
+_FIELD = "spec"
+_MAY_CHANGE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def update_problems(new: Object, old: Object) -> Problems:
+    """Both are specs, defaulted."""
+    if new == old:
+        return []
+    problems: Problems = []
+    for key in ("containers", "initContainers"):
+        if len(new.get(key) or ()) != len(old.get(key) or ()):
+            says = "pod updates may not add or remove containers"
+            return [*problems, forbidden_field(f"{_FIELD}.{key}", says)]
+    wrong, stop = _deadline(new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"))
+    problems += wrong
+    if stop:
+        return problems
+    problems += _tolerations(new.get("tolerations") or [], old.get("tolerations") or [])
+    problems += _gates(new.get("schedulingGates") or [], old.get("schedulingGates") or [])
+    if new != old:
+        munged = _with_the_changeable_of(old, new)
+        if old.get("schedulingGates"):
+            problems += _narrowing(munged, new, old)
+        if munged != old:
+            problems.append(forbidden_field(_FIELD, f"{_MAY_CHANGE}\n{_difference(old, munged)}"))
+    return problems
+
+
+def _with_the_changeable_of(old: Object, new: Object) -> Object:
+    """The new spec with those fields as they were that an update may change."""
+    munged = dict(new)
+    for key in ("containers", "initContainers"):
+        if key in new:
+            munged[key] = [
+                {**container, "image": before.get("image")}
+                if "image" in before
+                else {name: value for name, value in container.items() if name != "image"}
+                for container, before in zip(new[key], old[key], strict=True)
+            ]
+    for key in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
+        munged.pop(key, None)
+        if key in old:
+            munged[key] = old[key]
+    return munged
+
+
+def _deadline(new: int | None, old: int | None) -> tuple[Problems, bool]:
+    field = f"{_FIELD}.activeDeadlineSeconds"
+    if new is None:
+        if old is None:
+            return [], False
+        says = "Invalid value: null: must not update from a positive integer to nil value"
+        return [FieldProblem(field, "FieldValueInvalid", says)], False
+    if wrong := in_range(field, new, 0, INT32_MAX):
+        return wrong, True
+    if old is not None and old < new:
+        return [invalid_value(field, new, "must be less than or equal to previous value")], True
+    return [], False
+
+
+def _tolerations(new: list[Object], old: list[Object]) -> Problems:
+    def identity(toleration: Object) -> Object:
+        return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+    field = f"{_FIELD}.tolerations"
+    kept = [identity(each) for each in new]
+    if any(identity(each) not in kept for each in old):
+        return [
+            forbidden_field(field, "existing toleration can not be modified except its tolerationSeconds")
+        ]
+    # The same problems are found by the spec's own validation; said once in the message, twice in causes.
+    return affinity_validation.tolerations(field, new)
+
+
+def _gates(new: list[Object], old: list[Object]) -> Problems:
+    known = {each.get("name") for each in old}
+    return [
+        forbidden_field(
+            f"{_FIELD}.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{each.get('name')}'",
+        )
+        for index, each in enumerate(new)
+        if each.get("name") not in known
+    ]
+
+
+def _narrowing(munged: Object, new: Object, old: Object) -> Problems:
+    """A gated pod's node selector may grow, and so may its node affinity; `munged` then has the old ones."""
+    problems: Problems = []
+    selector, before = new.get("nodeSelector") or {}, old.get("nodeSelector") or {}
+    if selector != before:
+        if any(selector.get(key) != value for key, value in before.items()):
+            says = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            problems.append(invalid_value(f"{_FIELD}.nodeSelector", selector, says))
+        _take(munged, old, "nodeSelector")
+    affinity, was = (new.get("affinity") or {}), (old.get("affinity") or {})
+    if affinity.get("nodeAffinity") != was.get("nodeAffinity"):
+        if was.get("nodeAffinity"):
+            problems += _node_affinity(affinity.get("nodeAffinity") or {}, was["nodeAffinity"])
+        merged = {key: value for key, value in affinity.items() if key != "nodeAffinity"}
+        if "nodeAffinity" in was:
+            merged["nodeAffinity"] = was["nodeAffinity"]
+        if merged or "affinity" in old:
+            munged["affinity"] = merged
+        else:
+            munged.pop("affinity", None)
+    return problems
+
+
+def _take(munged: Object, old: Object, key: str) -> None:
+    munged.pop(key, None)
+    if key in old:
+        munged[key] = old[key]
+
+
+def _node_affinity(new: Object, old: Object) -> Problems:
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    field = f"{_FIELD}.affinity.nodeAffinity.{key}.nodeSelectorTerms"
+    terms, before = ((each.get(key) or {}).get("nodeSelectorTerms") or [] for each in (new, old))
+    if not before:
+        return []
+    if len(terms) != len(before):
+        says = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        return [invalid_value(field, terms, says)]
+    says = "only additions are allowed (no mutations or deletions)"
+    return [
+        invalid_value(f"{field}[{index}]", term, says)
+        for index, (term, was) in enumerate(zip(terms, before, strict=True))
+        if any(
+            (term.get(part) or [])[: len(was.get(part) or [])] != (was.get(part) or [])
+            for part in ("matchExpressions", "matchFields")
+        )
+    ]
+
+
+def _difference(old: Object, new: Object) -> str:
+    """As unified text; the real server prints its internal type, whose fields are named otherwise."""
+    before, after = (
+        json.dumps(each, indent=1, sort_keys=True, ensure_ascii=False).splitlines() for each in (old, new)
+    )
+    lines = list(difflib.unified_diff(before, after, n=3, lineterm=""))[2:]
+    return "".join(line + "\n" for line in lines)

@@ -1,0 +1,166 @@
+"""Pods: what is filled in, admitted, refused, and how they are deleted.
+
+Lives here: the strategy that ties the pieces together. The pieces: pod_defaults.py, pod_admission.py,
+pod_validation.py, pod_updates.py, binding.py, eviction.py.
+Source: pkg/registry/core/pod/strategy.go of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+from gangsched.apiserver.kinds import pod_admission, pod_updates, pod_validation
+from gangsched.apiserver.kinds.binding import bind
+from gangsched.apiserver.kinds.canonical import tidy
+from gangsched.apiserver.kinds.eviction import evict
+from gangsched.apiserver.kinds.pod_defaults import default_pod
+from gangsched.apiserver.status import FieldProblem, StatusError, bad_request
+from gangsched.apiserver.strategy import Context, Object, Strategy, keep, keep_all_but_status
+
+_FIELDS = (
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.podIPs",
+    "status.nominatedNodeName",
+)
+_TIMES = ("lastProbeTime", "lastTransitionTime")
+
+
+class PodStrategy(Strategy):
+    """`service_accounts`: a pod that names no account runs as `default`, as where that plugin is on."""
+
+    has_generation = True
+    returns_deleted = True
+
+    def __init__(self, *, service_accounts: bool = False) -> None:
+        self._service_accounts = service_accounts
+
+    def prepare_for_create(self, obj: Object, context: Context) -> None:
+        default_pod(obj)
+        spec = obj["spec"]
+        pod_admission.admit_priority(obj, context)
+        pod_admission.reject_runtime_class(obj)
+        pod_admission.add_default_tolerations(spec)
+        if self._service_accounts:
+            pod_admission.default_service_account(spec)
+        status: Object = {"phase": "Pending"}
+        if spec.get("schedulingGates"):
+            status["conditions"] = [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "lastProbeTime": None,
+                    "lastTransitionTime": context.timestamp(),
+                    "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates",
+                }
+            ]
+        status["qosClass"] = pod_admission.qos_class(spec)
+        obj["status"] = status
+
+    def prepare_for_update(self, new: Object, old: Object, context: Context) -> None:
+        if context.subresource == "status":
+            _prepare_status(new, old)
+            return
+        default_pod(new)
+        keep("status", new, old)
+        for key in ("priority", "preemptionPolicy"):
+            if key not in new["spec"]:
+                keep(key, new["spec"], old["spec"])
+        # That plugin looks at updates too: a toleration of its own that is taken away comes back.
+        pod_admission.add_default_tolerations(new["spec"])
+
+    def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
+        if context.subresource == "status":
+            assert old is not None
+            return pod_validation.status_problems(new, old)
+        if old is None:
+            return pod_validation.creation_problems(new)
+        if new["spec"] == old["spec"]:
+            return []
+        problems = pod_validation.pod_problems(new)
+        return problems + pod_updates.update_problems(new["spec"], old["spec"])
+
+    def changes_generation(self, new: Object, old: Object) -> bool:
+        return bool(new.get("spec") != old.get("spec"))
+
+    def grace_s(self, obj: Object, requested_s: int | None, context: Context) -> int:
+        """Nothing to wait for unless a kubelet has it; a negative grace is one second."""
+        spec = obj["spec"]
+        if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+            return 0
+        grace_s = requested_s if requested_s is not None else spec.get("terminationGracePeriodSeconds", 0)
+        return 1 if grace_s < 0 else int(grace_s)
+
+    def fields(self, obj: Object) -> dict[str, str]:
+        spec, status = obj["spec"], obj.get("status") or {}
+        return {
+            "spec.nodeName": spec.get("nodeName", ""),
+            "spec.restartPolicy": spec.get("restartPolicy", ""),
+            "spec.schedulerName": spec.get("schedulerName", ""),
+            "spec.serviceAccountName": spec.get("serviceAccountName", ""),
+            "spec.hostNetwork": "true" if spec.get("hostNetwork") else "false",
+            "status.phase": status.get("phase", ""),
+            "status.podIP": status.get("podIP", ""),
+            "status.podIPs": ",".join(each.get("ip", "") for each in status.get("podIPs") or ()),
+            "status.nominatedNodeName": status.get("nominatedNodeName", ""),
+        }
+
+    def field_names(self) -> tuple[str, ...]:
+        return _FIELDS
+
+    def create_subresource(self, body: Object, context: Context) -> Object:
+        if context.subresource == "binding":
+            return bind(body, context.resource, context.name, context)
+        if context.subresource == "eviction":
+            return evict(body, context.name, context)
+        return super().create_subresource(body, context)
+
+    def get_subresource(self, context: Context) -> Object:
+        if context.subresource != "log":
+            return super().get_subresource(context)
+        pod = context.cluster.get(context.resource, context.namespace, context.name).decode()
+        if not pod["spec"].get("nodeName"):
+            raise bad_request(f"pod {context.name} does not have a host assigned")
+        raise StatusError(
+            501,
+            "NotImplemented",
+            f"no logs of pod {context.namespace}/{context.name}: simulated nodes run no containers",
+            name=context.name,
+            kind="pods",
+        )
+
+
+def _prepare_status(new: Object, old: Object) -> None:
+    keep_all_but_status(new, old)
+    # `old` was decoded for this request alone, so that its parts may be shared.
+    status, before = new.setdefault("status", {}), old.get("status") or {}
+    conditions = status.get("conditions")
+    tidy(status)
+    for each in conditions or ():
+        for key in _TIMES:
+            each.setdefault(key, None)
+    if "qosClass" not in status and "qosClass" in before:
+        status["qosClass"] = before["qosClass"]
+    # An older kubelet knows the one address only, and what it says of it holds.
+    address, addresses = status.get("podIP"), status.get("podIPs")
+    if address and (not addresses or addresses[0].get("ip") != address):
+        status["podIPs"] = [{"ip": address}]
+    elif addresses and not address:
+        status["podIP"] = addresses[0]["ip"]
+    for key in ("containerStatuses", "initContainerStatuses"):
+        for each in status.get(key) or ():
+            for name, value in (("ready", False), ("restartCount", 0), ("image", ""), ("imageID", "")):
+                each.setdefault(name, value)
+            each.setdefault("state", {})
+            each.setdefault("lastState", {})
+            for state in (each["state"], each["lastState"]):
+                if "terminated" in state:
+                    state["terminated"].setdefault("exitCode", 0)
+                    state["terminated"].setdefault("startedAt", None)
+                    state["terminated"].setdefault("finishedAt", None)
+                elif "running" in state:
+                    state["running"].setdefault("startedAt", None)

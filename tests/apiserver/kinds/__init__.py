@@ -1,0 +1,1 @@
+"""The kinds against recordings of a real kube-apiserver."""

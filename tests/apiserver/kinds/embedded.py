@@ -1,0 +1,44 @@
+"""Requests to the embedded API server's handlers, without a socket.
+
+Lives here: what answers in the place of a real server when a case is played. Called by the tests of the
+kinds. A PATCH is what the handlers make of it.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+from gangsched.apiserver.handlers import Handlers
+from gangsched.apiserver.kinds import bootstrap, builtin_strategies
+from gangsched.apiserver.registry import Registry
+from gangsched.apiserver.requests import Request
+from gangsched.apiserver.responses import Answer
+from gangsched.apiserver.status import StatusError
+from tests.apiserver.kinds.recording import Answer as Said
+
+
+class Embedded:
+    """One cluster of its own; `now` stands still."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        self.registry = Registry(now=lambda: self.now, rng=Random(7), strategies=builtin_strategies())
+        self._handlers = Handlers(self.registry)
+        bootstrap(self.registry)
+
+    def namespace(self, name: str) -> None:
+        self.registry.create(self.registry.resource("namespaces"), {"metadata": {"name": name}})
+
+    def send(self, method: str, path: str, body: Any, content_type: str = "application/json") -> Said:
+        raw = b"" if body is None else json.dumps(body).encode()
+        request = Request(method, path, "application/json", content_type, "test", raw)
+        try:
+            answer = self._handlers.handle(request)
+        except StatusError as error:
+            return error.code, error.as_status()
+        assert isinstance(answer, Answer), f"{method} {path} is not served"
+        assert not answer.code // 100 > 2, answer
+        return 200, json.loads(answer.body)

@@ -1,0 +1,185 @@
+"""Cases: requests in order, and what a real kube-apiserver answered to each.
+
+Lives here: the form of a case, what differs between any two runs (taken out of an answer), playing a case on
+whatever answers requests, and the command that records the cases anew on a real kube-apiserver:
+
+    python -m tests.apiserver.kinds.recording [FILE...]
+
+Not here: the cases (cases/*.yaml) and the answers (recorded/*.json).
+
+In a path and in a body, `$ns` stands for a namespace that the case has for itself (with it, cluster-scoped
+names are made unique), `$uidN` and `$rvN` for the uid and resourceVersion in the answer to step N.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from gangsched.controlplane.processes import ControlPlane
+from gangsched.errors import ApiError
+
+HERE = Path(__file__).parent
+CASES = HERE / "cases"
+RECORDED = HERE / "recorded"
+
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_PATCH_TYPES = {
+    "MERGE": "application/merge-patch+json",
+    "JSONPATCH": "application/json-patch+json",
+    "STRATEGIC": "application/strategic-merge-patch+json",
+}
+
+Answer = tuple[int, Any]
+# method, path, body, content type -> code, body
+Send = Callable[[str, str, Any, str], Answer]
+
+
+class Step(NamedTuple):
+    """One request; `verb` is an HTTP method, or a kind of PATCH: MERGE, JSONPATCH, STRATEGIC."""
+
+    verb: str
+    path: str
+    body: Any
+
+    @property
+    def method(self) -> str:
+        return "PATCH" if self.verb in _PATCH_TYPES else self.verb
+
+    @property
+    def content_type(self) -> str:
+        return _PATCH_TYPES.get(self.verb, "application/json")
+
+
+class Case(NamedTuple):
+    """`file` is the name of the file that it is in, without an ending."""
+
+    file: str
+    name: str
+    steps: tuple[Step, ...]
+
+    @property
+    def id(self) -> str:
+        return f"{self.file}: {self.name}"
+
+
+def load(file: str) -> list[Case]:
+    """The cases of one file; a step is `VERB path: body`."""
+    found = []
+    for name, steps in yaml.safe_load((CASES / f"{file}.yaml").read_text()).items():
+        if name == "shared":
+            continue  # holds anchors for the others
+        parsed = []
+        for step in steps:
+            [(head, body)] = step.items()
+            verb, path = head.split(" ", 1)
+            parsed.append(Step(verb, path, body))
+        found.append(Case(file, name, tuple(parsed)))
+    return found
+
+
+def files() -> list[str]:
+    return sorted(path.stem for path in CASES.glob("*.yaml"))
+
+
+def recorded(file: str) -> dict[str, list[Any]]:
+    """By case: code and body of each answer."""
+    answers: dict[str, list[Any]] = json.loads((RECORDED / f"{file}.json").read_text())
+    return answers
+
+
+def play(case: Case, send: Send, namespace: str) -> list[Any]:
+    """The answers, with what differs between any two runs taken out."""
+    said: dict[str, str] = {"ns": namespace}
+    answers: list[Any] = []
+    for number, step in enumerate(case.steps, 1):
+        path = _fill(step.path, said)
+        body = None if step.body is None else json.loads(_fill(json.dumps(step.body), said))
+        code, answer = send(step.method, path, body, step.content_type)
+        if isinstance(answer, dict):
+            meta = answer.get("metadata") or {}
+            said[f"uid{number}"] = str(meta.get("uid", ""))
+            said[f"rv{number}"] = str(meta.get("resourceVersion", ""))
+        answers.append([code, _comparable(answer, namespace)])
+    return answers
+
+
+def _fill(text: str, said: dict[str, str]) -> str:
+    for name in sorted(said, key=len, reverse=True):
+        text = text.replace(f"${name}", said[name])
+    return text
+
+
+def _comparable(answer: Any, namespace: str, key: str = "") -> Any:
+    if isinstance(answer, dict):
+        return {
+            str(_comparable(name, namespace)): _comparable(value, namespace, name)
+            for name, value in answer.items()
+            if name not in ("managedFields", "resourceVersion")
+        }
+    if isinstance(answer, list):
+        return [_comparable(each, namespace, key) for each in answer]
+    if isinstance(answer, str):
+        text = answer.replace(namespace, "$ns")
+        text = _TIME.sub("TIME", _UID.sub("UID", text))
+        if key == "message":
+            # One message names a revision, another a time as Go prints it.
+            text = re.sub(r"\b(ResourceVersion in (?:record|object meta): ?)\d+", r"\1N", text)
+            text = re.sub(r"(in the precondition \()\d+(\).*in record \()\d+\)", r"\1N\2N)", text)
+            text = re.sub(r"(ResourceVersion in precondition: )\d+", r"\1N", text)
+            text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? [^,\"]*?UTC( m=\S+)?", "TIME", text)
+        return text
+    return answer
+
+
+def real(plane: ControlPlane) -> Send:
+    """Requests to a real kube-apiserver."""
+
+    def send(method: str, path: str, body: Any, content_type: str) -> Answer:
+        try:
+            return 200, plane.request(method, path, body, content_type=content_type)
+        except ApiError as error:
+            text = str(error).partition(path + ": ")[2]
+            return error.code, json.loads(text) if text.startswith("{") else text
+
+    return send
+
+
+def play_all(cases: list[Case], plane: ControlPlane, prefix: str) -> dict[str, list[Any]]:
+    send = real(plane)
+    answers = {}
+    for number, case in enumerate(cases):
+        namespace = f"{prefix}-{case.file[:8]}-{number}"
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        plane.request("POST", "/api/v1/namespaces", body)
+        answers[case.name] = play(case, send, namespace)
+    return answers
+
+
+def record(names: list[str]) -> None:
+    """Write the answers of a real control plane to the cases of these files."""
+    RECORDED.mkdir(exist_ok=True)
+    with ControlPlane(unsafe_no_fsync=True) as plane:
+        for name in names or files():
+            answers = play_all(load(name), plane, "rec")
+            (RECORDED / f"{name}.json").write_text(dumped(answers))
+
+
+def dumped(answers: dict[str, list[Any]]) -> str:
+    """One answer a line: small, and a difference is a line."""
+    cases = []
+    for name, said in answers.items():
+        lines = ",\n  ".join(json.dumps(each, sort_keys=True) for each in said)
+        cases.append(f" {json.dumps(name)}: [\n  {lines}\n ]")
+    return "{\n" + ",\n".join(cases) + "\n}\n"
+
+
+if __name__ == "__main__":
+    record(sys.argv[1:])
