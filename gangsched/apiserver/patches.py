@@ -47,11 +47,6 @@ def patch(
         new = parsed.applied(shown, schema)
         _check_identity(new, old, target)
         check_name(new, target)
-        uid = new["metadata"].get("uid")
-        if uid and uid != old["metadata"]["uid"]:
-            # No precondition, as it would be in a PUT.
-            problem = invalid_value("metadata.uid", uid, "field is immutable")
-            raise invalid(resource.kind, target.name, [problem], group=resource.group)
         return strategy.to_storage(new, target.version, resource) if strategy.converts else new
 
     return registry.update(resource, target.namespace, target.name, change, context=context)

@@ -270,6 +270,5 @@ def check_name(obj: Mapping[str, Any], target: Target) -> None:
         )
     if target.namespace and namespace and namespace != target.namespace:
         raise bad_request(
-            f"the namespace of the object ({namespace}) does not match the namespace on the request "
-            f"({target.namespace})"
+            "the namespace of the provided object does not match the namespace sent on the request"
         )
