@@ -98,13 +98,13 @@ class NodeAgents:
 
         self._api.modify(self._api.nodes, "", name, change)
 
-    def complain(self, machine: Machine, pod: PodView, what: str) -> None:
+    def complain(self, machine: Machine, pod: PodView, what: str, reason: str = "DeviceMismatch") -> None:
         """Aloud: on the pod, on the node, in its conditions and in the log."""
-        _log.warning("devices were handed out wrongly", pod=pod.key, node=machine.name, problem=what)
-        self._event(pod, "Pod", "DeviceMismatch", what, machine)
+        _log.warning("a pod and its devices do not agree", pod=pod.key, node=machine.name, problem=what)
+        self._event(pod, "Pod", reason, what, machine)
         node = self._view.nodes.get(machine.name)
         if node is not None:
-            self._event(node, "Node", "DeviceMismatch", f"pod {pod.key}: {what}", machine)
+            self._event(node, "Node", reason, f"pod {pod.key}: {what}", machine)
         self._conflicts.setdefault(machine.name, {})[pod.uid] = f"pod {pod.key}: {what}"
         self._write_status(machine)
 
@@ -175,7 +175,7 @@ class NodeAgents:
             pod = self._view.pods.get(uid)
             what = ", ".join(devices) + ", and held by a live pod"
             if pod is not None and known.get(uid) != f"pod {pod.key}: {what}":
-                self.complain(machine, pod, what)
+                self.complain(machine, pod, what, "DeviceUnhealthy")
         cured = [
             uid for uid, what in known.items() if what.endswith("held by a live pod") and uid not in sick
         ]

@@ -163,11 +163,11 @@ def test_a_device_that_turns_bad_under_a_pod_is_complained_about_and_the_pod_run
     world.annotate(NODE, unhealthy_devices="GPU-node-0-3").run(1)
     says = "nvidia.com/gpu GPU-node-0-3 is unhealthy, and held by a live pod"
     assert world.phase("a") == "Running"
-    assert world.event("a", "DeviceMismatch")["message"] == says
+    assert world.event("a", "DeviceUnhealthy")["message"] == says
     assert world.condition("nodes", NODE, "DeviceAllocationConflict")["status"] == "True"
     world.annotate(NODE, unhealthy_devices=None).run(1)
     assert world.condition("nodes", NODE, "DeviceAllocationConflict")["status"] == "False"
-    assert world.event("a", "DeviceMismatch")["count"] == 1
+    assert world.event("a", "DeviceUnhealthy")["count"] == 1
 
 
 def test_an_init_container_hands_its_devices_on() -> None:
