@@ -90,7 +90,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         from gangsched.apiserver import command as apiserver_command
 
         apiserver_command.add_arguments(apiserver)
-        apiserver.set_defaults(run=apiserver_command.run)
+        apiserver.set_defaults(run=_run_apiserver)
     trace = commands.add_parser("trace", help="draw a gang's trace: what it waited for, and where it went")
     if "trace" in arguments[:1]:
         from gangsched.telemetry import command as trace_command
@@ -164,6 +164,16 @@ def _tracing(settings: TracingSettings) -> Tracing:
     from gangsched.telemetry.service import Tracing
 
     return Tracing(settings)
+
+
+def _run_apiserver(args: argparse.Namespace) -> int:
+    from gangsched.logs import set_up_logs
+
+    set_up_logs(args.logging_format, debug=args.v >= 4)
+
+    from gangsched.apiserver import command
+
+    return command.run(args)
 
 
 def _write_config(path: str, config: SchedulerConfig) -> int:

@@ -1,4 +1,5 @@
-"""The embedded cluster put together: store, rules, HTTP face, one async context manager around them.
+"""The embedded cluster put together: store, rules, HTTP face, simulated nodes, one async context manager
+around them.
 
 Lives here: assembly, and the kubeconfig that leads to it. Not here: any behaviour. Used by the CLI, the demo
 and by tests.
@@ -6,85 +7,143 @@ and by tests.
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Self
 
+from gangsched.apiserver import simulated
 from gangsched.apiserver.discovery import Discovery
 from gangsched.apiserver.documents import Documents
 from gangsched.apiserver.handlers import Handlers, Watching
+from gangsched.apiserver.kinds import bootstrap, builtin_strategies
 from gangsched.apiserver.registry import Registry, utc_now
 from gangsched.apiserver.requests import Request
 from gangsched.apiserver.responses import Answer
 from gangsched.apiserver.server import HttpServer
-from gangsched.apiserver.strategy import Strategy
 from gangsched.errors import ConfigError
 
-# As kube-controller-manager and kube-apiserver make them in every cluster.
-NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-# How long a watch lasts that says nothing: at random in here, as the real server's --min-request-timeout.
+# How long a watch lasts that asks for no time: at random in here, as with the real --min-request-timeout.
 WATCH_S = (1800.0, 3600.0)
 
 
-class EmbeddedCluster:
-    """An API server in this process: in memory, without authentication, on 127.0.0.1 unless told otherwise.
+class Simulation:
+    """What is simulated: nodes and their faults, kubelets, the speed at which their time passes."""
 
-    `port` 0 takes a free one. With `tls` (a context for servers) it speaks https; `ca` is the PEM its
-    kubeconfig trusts then.
+    def __init__(
+        self,
+        *,
+        nodes: int = 0,
+        gpus: int = 8,
+        racks: int = 4,
+        kubelets: bool = True,
+        speed: float = 1.0,
+        kills: Sequence[simulated.Kill] = (),
+        unhealthy: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """Raises: ConfigError for what cannot be."""
+        if not 0 < speed < 1e6:
+            raise ConfigError(f"--speed {speed}: expected a number above 0")
+        self.kubelets = kubelets
+        self.speed = speed
+        self.kills = tuple(kills)
+        self.nodes = simulated.build_nodes(nodes, gpus=gpus, racks=racks)
+        simulated.make_unhealthy(self.nodes, unhealthy or {})
+        simulated.check_kills(self.nodes, self.kills)
+
+
+class EmbeddedCluster:
+    """A cluster in this process: in memory, without authentication, on 127.0.0.1 unless told otherwise.
+
+    `port` 0 takes a free one. With `tls` (a server's context) it speaks https, and its kubeconfig trusts `ca`
+    (PEM). With `nodes` (or a `simulation`) there are nodes with kubelets, and the controllers of a cluster;
+    without, there is an API server and nobody else. Raises: ConfigError, on entering, for an address that
+    cannot be had.
     """
 
     def __init__(
         self,
         *,
-        host: str = "127.0.0.1",
+        nodes: int = 0,
+        gpus: int = 8,
+        racks: int = 4,
         port: int = 0,
+        host: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
         ca: bytes = b"",
-        seed: int = 0,
-        strategies: Mapping[str, Strategy] | None = None,
+        simulation: Simulation | None = None,
+        seed: int | None = None,
     ) -> None:
         self._host = host
         self._asked_port = port
         self._tls = tls
         self._ca = ca
-        self._rng = Random(seed or None)
+        if simulation is None and nodes:
+            simulation = Simulation(nodes=nodes, gpus=gpus, racks=racks)
+        self._simulation = simulation
+        self._rng = Random(seed)
+        # What admission adds for controllers is only added where there are controllers, and the other way
+        # round: nobody here would take the PodGroups' finalizer off.
+        simulated_too = simulation is not None
+        strategies = builtin_strategies(service_accounts=simulated_too, podgroup_protection=not simulated_too)
         self.registry = Registry(now=utc_now, rng=self._rng, strategies=strategies)
-        self.url = ""
-        self._http: HttpServer | None = None
         self._handlers = Handlers(self.registry)
         self._documents = Documents(Discovery(self.registry.resources, ""))
+        self._http: HttpServer | None = None
+        self._simulating: asyncio.Task[None] | None = None
+        self.url = ""
 
     async def __aenter__(self) -> Self:
-        for name in NAMESPACES:
-            self.registry.create(self.registry.resource("namespaces"), {"metadata": {"name": name}})
-        http = HttpServer(self._respond, rng_s=lambda: self._rng.uniform(*WATCH_S))
+        http = HttpServer(self._respond, watch_s=lambda: self._rng.uniform(*WATCH_S))
         await http.listen(self._host, self._asked_port, self._tls)
         self._http = http
         shown = f"[{self._host}]" if ":" in self._host else self._host
         address = f"{shown}:{http.port}"
         self.url = f"{'https' if self._tls else 'http'}://{address}"
         self._documents = Documents(Discovery(self.registry.resources, address))
+        bootstrap(self.registry)
+        if self._simulation is not None:
+            self._simulate(self._simulation)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._simulating is not None:
+            self._simulating.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._simulating
+            self._simulating = None
         if self._http is not None:
             await self._http.close()
             self._http = None
+
+    def kubeconfig(self, path: str | Path) -> Path:
+        """Write a kubeconfig for this cluster, readable by its owner alone. Raises: ConfigError."""
+        return write_kubeconfig(Path(path), self.url, ca=self._ca)
 
     def _respond(self, request: Request) -> Answer | Watching:
         answer = self._handlers.handle(request)
         return self._documents.handle(request) if answer is None else answer
 
-    def kubeconfig(self, path: str | Path) -> Path:
-        """Write a kubeconfig for this cluster, readable by its owner alone. Raises: ConfigError."""
-        return write_kubeconfig(Path(path), self.url, ca=self._ca)
+    def _simulate(self, simulation: Simulation) -> None:
+        for node in simulation.nodes:
+            self.registry.create(self.registry.resource("nodes"), node)
+        cluster = simulated.SimulatedCluster(
+            self.registry,
+            speed=simulation.speed,
+            seed=self._rng.getrandbits(32),
+            kubelets=simulation.kubelets,
+        )
+        for kill in simulation.kills:
+            cluster.kill_later(kill)
+        self._simulating = asyncio.create_task(simulated.run(cluster), name="simulated cluster")
 
 
 def write_kubeconfig(path: Path, url: str, *, ca: bytes = b"", name: str = "gangsched") -> Path:

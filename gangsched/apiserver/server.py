@@ -7,6 +7,7 @@ answered (handlers.py, documents.py). Started by the assembly (app.py).
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable
 
@@ -65,7 +66,9 @@ class HttpServer:
             await site.start()
         except OSError as error:
             await self._runner.cleanup()
-            why = error.strerror or str(error)
+            # asyncio's own text repeats the address.
+            errno = error.errno or 0
+            why = os.strerror(errno) if errno > 0 else error.strerror or str(error)
             raise ConfigError(f"cannot listen on {host}:{port}: {why}") from None
         for address in self._runner.addresses:
             self.port = address[1]
@@ -87,6 +90,7 @@ class HttpServer:
             content_type=headers.get("Content-Type", ""),
             user_agent=headers.get("User-Agent", ""),
             body=body,
+            if_none_match=headers.get("If-None-Match", ""),
         )
         try:
             answer = self._handle(request)
