@@ -23,6 +23,7 @@ import structlog
 from gangsched.certificates import self_signed, server_context, server_context_from_files
 from gangsched.config import SchedulerConfig
 from gangsched.core.scheduler import Scheduler
+from gangsched.errors import ConfigError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.dispatcher import Dispatcher
 from gangsched.kube.elector import LeaderElector
@@ -240,12 +241,13 @@ class Web:
             if stamp == before or stamp is None or self._tls is None:
                 continue
             try:
+                # Tried on a context of its own: a pair that is half replaced would spoil the living one.
+                server_context_from_files(certificate, key)
                 self._tls.load_cert_chain(certificate, key)
                 _log.info("certificate renewed", file=certificate)
                 before = stamp
-            except (OSError, ssl.SSLError) as error:
-                # The pair may be half replaced: looked at again, the old one goes on being shown.
-                _log.warning("the new certificate cannot be used", file=certificate, err=str(error))
+            except (ConfigError, OSError) as error:  # SSLError is an OSError
+                _log.warning("the new certificate cannot be used (yet)", err=str(error))
 
 
 def _stamp(*paths: str) -> tuple[int, ...] | None:

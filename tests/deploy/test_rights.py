@@ -133,7 +133,9 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
         cluster.gang("part", pods=2, gpus=1, annotations={"gangsched.io/on-partial-bind": "unwind"})
         cluster.picture.until(lambda: not cluster.members("part"), "what was bound of part is given back")
         _metrics_are_read_with_a_token(cluster, applied, ports[0])
-        cluster.eventually(lambda: "synced, following" in follower.said, "the second one follows")
+        _the_follower_is_ready_and_takes_over(cluster, leader, ports[1])
+        cluster.gang("last", pods=2, gpus=1)
+        cluster.whole("last")
     rights = granted(base, ACCOUNT, NAMESPACE)
     needs = used(applied.audit_log, USER)
     assert not missing(rights, needs)
@@ -161,6 +163,21 @@ def _metrics_are_read_with_a_token(cluster: Cluster, plane: Audited, port: int) 
     assert values["gangsched_partial_gangs"] == 0
     assert values["gangsched_bind_unknown_total"] == 1
     assert _get(f"https://127.0.0.1:{port}/readyz", "") == (200, "ok")
+
+
+def _the_follower_is_ready_and_takes_over(cluster: Cluster, leader: Scheduler, port: int) -> None:
+    """What its pages say before and after the leader is asked to end."""
+    page, status = f"https://127.0.0.1:{port}", "leader_election_master_status{name=gangsched}"
+    token = cluster.plane.token
+
+    def leads() -> float:
+        return samples(_get(f"{page}/metrics", token)[1])[status]
+
+    assert _get(f"{page}/readyz?verbose", "")[0] == 200
+    assert leads() == 0
+    leader.stop_cleanly()
+    cluster.eventually(leads, "the follower leads")
+    assert _get(f"{page}/readyz/leaderElection", token) == (200, "ok")
 
 
 def _get(url: str, token: str) -> tuple[int, str]:

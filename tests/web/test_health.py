@@ -129,6 +129,10 @@ def test_an_inbox_that_stays_full_fails(monkeypatch: Any) -> None:
     assert not problem(check)
 
 
+def test_credentials_that_cannot_be_renewed_are_said() -> None:
+    assert problem(checks.credentials_check(lambda: "the plugin failed")) == "the plugin failed"
+
+
 def test_a_process_that_ends_is_not_ready() -> None:
     assert problem(checks.shutdown_check(lambda: True)) == "process is shutting down"
     assert not problem(checks.shutdown_check(lambda: False))
