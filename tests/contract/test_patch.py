@@ -94,9 +94,12 @@ def test_preconditions_in_a_patch(api: Api) -> None:
         "Conflict",
         'Operation cannot be fulfilled on configmaps "a": the object has been modified; please apply your changes to the latest version and try again',
     )
-    other = {"metadata": {"uid": "11111111-2222-3333-4444-555555555555"}, "data": {"a": "3"}}
-    answer = api.patch(api.at("configmaps", "a"), other)
-    assert (answer.code, answer.body["reason"]) == (409, "Conflict")
+    other = "11111111-2222-3333-4444-555555555555"
+    api.patch(api.at("configmaps", "a"), {"metadata": {"uid": other}, "data": {"a": "3"}}).no(
+        422,
+        "Invalid",
+        f'ConfigMap "a" is invalid: metadata.uid: Invalid value: "{other}": field is immutable',
+    )
 
 
 def test_a_patch_of_nothing(api: Api) -> None:
@@ -131,7 +134,7 @@ def test_a_patch_says_what_kind_it_is(api: Api) -> None:
     api.patch(api.at("configmaps", "a"), {"data": {}}, JSON).no(
         415,
         "UnsupportedMediaType",
-        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor",
+        "415: Unsupported Media Type",
     )
 
 

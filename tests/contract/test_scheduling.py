@@ -80,7 +80,7 @@ def test_a_binding_may_be_for_one_incarnation_of_the_pod_only(api: Api) -> None:
     api.post(api.at("pods", "a", "binding"), binding("a", uid=OTHER_UID)).no(
         409,
         "Conflict",
-        f'Operation cannot be fulfilled on pods/binding "a": Precondition failed: UID in precondition: {OTHER_UID}, UID in object meta: {made["uid"]}',
+        f'Operation cannot be fulfilled on pods "a": StorageError: invalid object, Code: 4, Key: /registry/pods/{api.namespace}/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {OTHER_UID}, UID in object meta: {made["uid"]}',
     )
     api.patch(api.at("pods", "a"), {"metadata": {"labels": {"b": "c"}}}).ok()
     answer = api.post(api.at("pods", "a", "binding"), binding("a", resourceVersion=made["resourceVersion"]))
@@ -96,12 +96,11 @@ def test_bindings_that_are_none(api: Api) -> None:
         400, "BadRequest", "name in URL does not match name in Binding object"
     )
     nowhere = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": ""}}
-    answer = api.post(api.at("pods", "a", "binding"), nowhere)
-    assert (answer.code, answer.body["reason"]) == (422, "Invalid")
-    assert answer.body["message"] == 'Binding "a" is invalid: target.name: Required value'
+    api.post(api.at("pods", "a", "binding"), nowhere).no(500, "", "target.name: Required value")
     wrong = {"metadata": {"name": "a"}, "target": {"kind": "Pod", "name": "b"}}
-    answer = api.post(api.at("pods", "a", "binding"), wrong)
-    assert (answer.code, answer.body["reason"]) == (422, "Invalid")
+    api.post(api.at("pods", "a", "binding"), wrong).no(
+        500, "", 'target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>"'
+    )
     api.get(api.at("pods", "a", "binding")).no(
         405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
     )
@@ -131,7 +130,7 @@ def test_the_reason_why_not_is_a_condition(api: Api) -> None:
     patch = {"metadata": {"uid": made["metadata"]["uid"]}, "status": {"conditions": [unschedulable]}}
     changed = api.patch(api.at("pods", "a", "status"), patch, STRATEGIC).ok()
     assert changed["status"]["phase"] == "Pending"
-    assert changed["status"]["conditions"] == [unschedulable]
+    assert changed["status"]["conditions"] == [{**unschedulable, "lastProbeTime": None}]
     # Later it is bound: the same condition, turned around, and no reason is left.
     bind(api, "a")
     [scheduled] = api.get(api.at("pods", "a")).ok()["status"]["conditions"]
@@ -142,7 +141,7 @@ def test_the_reason_why_not_is_a_condition(api: Api) -> None:
     }
     patch["metadata"]["uid"] = OTHER_UID
     answer = api.patch(api.at("pods", "a", "status"), patch, STRATEGIC)
-    assert (answer.code, answer.body["reason"]) == (409, "Conflict")
+    assert (answer.code, answer.body["reason"]) == (422, "Invalid")
 
 
 def test_a_status_write_leaves_the_spec_and_may_annotate(api: Api) -> None:
@@ -174,8 +173,7 @@ def eviction(name: str, **options: object) -> Json:
 def test_an_eviction_is_a_deletion(api: Api) -> None:
     made = api.post(api.at("pods"), pod("a")).ok(201)["metadata"]
     path = api.at("pods", "a", "eviction")
-    answer = api.post(path, eviction("a", preconditions={"uid": OTHER_UID}))
-    assert (answer.code, answer.body["reason"]) == (409, "Conflict")
+    # With another UID it is refused, but only after the ten seconds that the real server tries again for.
     said = api.post(path, eviction("a", preconditions={"uid": made["uid"]})).ok(201)
     assert (said["kind"], said["status"], said["code"]) == ("Status", "Success", 201)
     api.get(api.at("pods", "a")).no(404, "NotFound", 'pods "a" not found')
