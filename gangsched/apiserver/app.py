@@ -23,6 +23,7 @@ from gangsched.apiserver.discovery import Discovery
 from gangsched.apiserver.documents import Documents
 from gangsched.apiserver.handlers import Handlers, Watching
 from gangsched.apiserver.kinds import bootstrap, builtin_strategies
+from gangsched.apiserver.openapi import OpenApi
 from gangsched.apiserver.registry import Registry, utc_now
 from gangsched.apiserver.requests import Request
 from gangsched.apiserver.responses import Answer
@@ -94,7 +95,11 @@ class EmbeddedCluster:
         strategies = builtin_strategies(service_accounts=simulated_too, podgroup_protection=not simulated_too)
         self.registry = Registry(now=utc_now, rng=self._rng, strategies=strategies)
         self._handlers = Handlers(self.registry)
-        self._documents = Documents(Discovery(self.registry.resources, ""))
+        self._openapi = OpenApi(
+            self.registry.resources,
+            lambda resource, version: self.registry.strategy(resource).schema(version),
+        )
+        self._documents = Documents(Discovery(self.registry.resources, ""), self._openapi)
         self._http: HttpServer | None = None
         self._simulating: asyncio.Task[None] | None = None
         self.url = ""
@@ -106,7 +111,7 @@ class EmbeddedCluster:
         shown = f"[{self._host}]" if ":" in self._host else self._host
         address = f"{shown}:{http.port}"
         self.url = f"{'https' if self._tls else 'http'}://{address}"
-        self._documents = Documents(Discovery(self.registry.resources, address))
+        self._documents = Documents(Discovery(self.registry.resources, address), self._openapi)
         bootstrap(self.registry)
         if self._simulation is not None:
             self._simulate(self._simulation)

@@ -1,20 +1,23 @@
 """What the API says of itself: versions, health, discovery; everything that is served beside resources.
 
-Lives here: which path is answered by what. Not here: the documents' content (discovery.py, openapi). Called
-by the face, for paths at which there is no resource.
+Lives here: which path is answered by what. Not here: the documents' content (discovery.py, openapi.py).
+Called by the face, for paths at which there is no resource.
 """
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 from gangsched import __version__
-from gangsched.apiserver import responses
+from gangsched.apiserver import openapi, responses
 from gangsched.apiserver.discovery import Discovery
+from gangsched.apiserver.openapi import OpenApi
 from gangsched.apiserver.requests import Request
 from gangsched.apiserver.responses import Answer
-from gangsched.apiserver.status import method_not_allowed
+from gangsched.apiserver.status import method_not_allowed, not_acceptable
 
 # The version whose behaviour is followed; the part behind + says that it is not that program.
 KUBERNETES = "1.37.1"
@@ -43,8 +46,9 @@ def version() -> Mapping[str, str]:
 class Documents:
     """Answers GETs for what is not a resource."""
 
-    def __init__(self, discovery: Discovery) -> None:
+    def __init__(self, discovery: Discovery, openapi: OpenApi) -> None:
         self._discovery = discovery
+        self._openapi = openapi
 
     def handle(self, request: Request) -> Answer:
         """404 in plain text where there is nothing. Raises: StatusError."""
@@ -68,6 +72,8 @@ class Documents:
                 if request.if_none_match == document.etag:
                     return Answer(304, b"", document.content_type, headers)
             return Answer(200, document.body, document.content_type, headers)
+        if root == "openapi":
+            return self._openapi_document(path, request)
         if path == "/version":
             return responses.document(version())
         if path in _HEALTH:
@@ -77,8 +83,23 @@ class Documents:
             return responses.document({"paths": self._paths()})
         return None
 
+    def _openapi_document(self, path: str, request: Request) -> Answer | None:
+        if "proto-openapi" in request.accept and "json" not in request.accept.replace(".json", ""):
+            raise not_acceptable([openapi.JSON])
+        document = self._openapi.answer(path)
+        if document is None:
+            return None
+        headers = {"Vary": "Accept", "ETag": f'"{document.etag}"'}
+        if request.first("hash") == document.etag:
+            # kubectl keeps it on disk: what is under this address never changes.
+            a_year_on = format_datetime(datetime.now(UTC) + timedelta(days=365), usegmt=True)
+            headers |= {"Cache-Control": "public, immutable", "Expires": a_year_on}
+        if request.if_none_match == headers["ETag"]:
+            return Answer(304, b"", openapi.JSON, headers)
+        return Answer(200, document.body, openapi.JSON, headers)
+
     def _paths(self) -> list[str]:
         groups = self._discovery.groups()
         below = [f"/apis/{group}/{each}" for group, versions in groups.items() for each in versions]
-        roots = ["/api", "/api/v1", "/apis", "/version", *_HEALTH]
+        roots = ["/api", "/api/v1", "/apis", "/openapi/v2", "/openapi/v3", "/version", *_HEALTH]
         return sorted([*roots, *(f"/apis/{group}" for group in groups), *below])

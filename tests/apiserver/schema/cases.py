@@ -214,6 +214,19 @@ def _thing(**spec: Any) -> Object:
     }
 
 
+SPECS: tuple[Object, ...] = (
+    {"n": "x"}, {"n": 1.5}, {"n": 2.0}, {"n": 0}, {"n": 11}, {"n": 1 << 40}, {"n": True},
+    {"n": None}, {"n": {}}, {"n": []}, {"s": "AB"}, {"s": "abcdefg"}, {"s": "a"}, {"s": 5},
+    {"s": None}, {"e": "C"}, {"e": 1}, {"l": "x"}, {"l": [1]}, {"l": ["a", "b", "c", "d"]},
+    {"l": []}, {"l": ["a", "a"]}, {"l": [5, 5]}, {"m": [{"k": "a"}, {"k": "a"}]},
+    {"m": [{"v": 1}]}, {"m": [{"k": 1}]}, {"m": [None]}, {"map": {"a": "x"}},
+    {"map": {"a": 1, "b": 2, "c": 3}}, {"map": {}}, {"map": []}, {"q": True}, {"q": "x"},
+    {"q": 1.5}, {"q": "5"}, {"free": {"x": None}}, {"free": "x"}, {"nul": None}, {"nul": 5},
+    {"b": "x"}, {"num": 0.3}, {"num": "x"}, {"xmin": 1}, {"dt": "x"}, {"dt": 5}, {"one": {}},
+    {"one": {"a": "x", "c": "y"}}, {"one": {"a": 5}}, {"nt": "zz"}, {"d": None}, {"o": {}},
+    {"o": None},
+)  # fmt: skip
+
 THING: dict[str, Object] = {
     "unknown fields": _with(
         _with(_with(_thing(foo=1), "metadata.zoo", 1), "status.x", 1), "top", {"of": "it"}
@@ -224,22 +237,8 @@ THING: dict[str, Object] = {
     "no spec": {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}},
     "string for spec": _thing() | {"spec": "x"},
     "missing beside wrong": _thing() | {"spec": {"s": 5}},
-    **{
-        f"spec {json.dumps(spec)}": _thing(**spec)
-        for spec in (
-            {"n": "x"}, {"n": 1.5}, {"n": 2.0}, {"n": 0}, {"n": 11}, {"n": 1 << 40}, {"n": True},
-            {"n": None}, {"n": {}}, {"n": []}, {"s": "AB"}, {"s": "abcdefg"}, {"s": "a"}, {"s": 5},
-            {"s": None}, {"e": "C"}, {"e": 1}, {"l": "x"}, {"l": [1]}, {"l": ["a", "b", "c", "d"]},
-            {"l": []}, {"l": ["a", "a"]}, {"l": [5, 5]}, {"m": [{"k": "a"}, {"k": "a"}]},
-            {"m": [{"v": 1}]}, {"m": [{"k": 1}]}, {"m": [None]}, {"map": {"a": "x"}},
-            {"map": {"a": 1, "b": 2, "c": 3}}, {"map": {}}, {"map": []}, {"q": True}, {"q": "x"},
-            {"q": 1.5}, {"q": "5"}, {"free": {"x": None}}, {"free": "x"}, {"nul": None}, {"nul": 5},
-            {"b": "x"}, {"num": 0.3}, {"num": "x"}, {"xmin": 1}, {"dt": "x"}, {"dt": 5}, {"one": {}},
-            {"one": {"a": "x", "c": "y"}}, {"one": {"a": 5}}, {"nt": "zz"}, {"d": None}, {"o": {}},
-            {"o": None},
-        )
-    },
-}  # fmt: skip
+    **{f"spec {json.dumps(spec)}": _thing(**spec) for spec in SPECS},
+}
 
 
 def _field(**field: Any) -> Object:

@@ -21,7 +21,7 @@ from tests.apiserver.schema import cases
 RECORDED: dict[str, Any] = json.loads(cases.ANSWERS.read_text())
 
 
-def said_no(text: str) -> list[str]:
+def said_no(text: str) -> None:
     raise AssertionError(f"warned though strict: {text}")
 
 

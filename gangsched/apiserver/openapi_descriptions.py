@@ -1,0 +1,62 @@
+"""What fields mean, for `kubectl explain`: from the docstrings of the installed kubernetes-asyncio models.
+
+Lives here: finding a schema's model, and its fields' sentences, by reading the model's file; nothing is
+imported and nothing is read before somebody asks. A kind that the models do not have (they follow an older
+Kubernetes) has no descriptions, nor have fields that are objects of their own; where the package is missing
+nothing has. Called by openapi.py.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+_GETTER = re.compile(r'"""Gets the (\w+) of this \w+\.  # noqa: E501\n(.*?):return:', re.DOTALL)
+_JSON_NAMES = re.compile(r"attribute_map = \{(.*?)\}", re.DOTALL)
+_JSON_NAME = re.compile(r"'(\w+)': '([^']+)'")
+
+
+@cache
+def of_fields(schema: str) -> dict[str, str]:
+    """Field -> description, for a schema as `io.k8s.api.core.v1.PodSpec`; empty if nothing is known."""
+    text = _model(schema)
+    names = _JSON_NAMES.search(text)
+    if names is None:
+        return {}
+    known = dict(_JSON_NAME.findall(names[1]))
+    found = {}
+    for name, said in _GETTER.findall(text):
+        sentence = said.replace("# noqa: E501", "").strip()
+        if sentence and name in known:
+            found[known[name]] = sentence
+    return found
+
+
+def _model(schema: str) -> str:
+    folder = _models()
+    if folder is None or schema.count(".") < 2:
+        return ""
+    rest, version, name = schema.rsplit(".", 2)
+    group = rest.rpartition(".")[2]
+    for file in (f"{version}_{_snake(name)}.py", f"{group}_{version}_{_snake(name)}.py"):
+        path = folder / file
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    return ""
+
+
+@cache
+def _models() -> Path | None:
+    spec = find_spec("kubernetes_asyncio")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(spec.submodule_search_locations[0]) / "client" / "models"
+    return folder if folder.is_dir() else None
+
+
+def _snake(name: str) -> str:
+    """As OpenAPI Generator names a model's file."""
+    name = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
