@@ -70,12 +70,11 @@ def id_list(ids: Sequence[str], *, keep: int = 12) -> str:
 
 
 def seconds(value_s: float) -> str:
-    """A length of time for people: 4 ms, 0.25 s, 12.3 s, 2 min 05 s."""
+    """A length of time for people, at most six cells up to a day: 4 ms, 0.25 s, 12.3 s, 125 s, 33 min."""
     if value_s < 0.0995:
         return f"{max(value_s, 0) * 1000:.0f} ms"
     if value_s < 1:
         return f"{value_s:.2f} s"
-    if value_s < 60:
+    if value_s < 100:
         return f"{value_s:.1f} s"
-    minutes, rest = divmod(round(value_s), 60)
-    return f"{minutes} min {rest:02} s"
+    return f"{value_s:.0f} s" if value_s < 1000 else f"{value_s / 60:.0f} min"

@@ -18,7 +18,6 @@ import msgspec
 from anyio.abc import TaskStatus
 
 from gangsched.demo.files import Written
-from gangsched.demo.names import seconds
 from gangsched.demo.picture import picture
 from gangsched.demo.play import Play
 from gangsched.demo.show import Lines, Table
@@ -90,21 +89,23 @@ class Performance:
 
     async def _perform(self) -> None:
         options = self._options
-        began_s = time.monotonic()
         async with open_stage(
             samples=options.samples, kubeconfig=options.kubeconfig, port=options.port, traces=options.traces
         ) as stage:
-            ready = seconds(time.monotonic() - began_s)
             size = f"{N_NODES} nodes of {N_GPUS} GPUs in {N_RACKS} racks"
-            self._show.say(f"An API server in memory at {stage.url}, {size}; ready after {ready}.")
+            self._show.say(f"API server in memory at {stage.url}: {size}.")
             play = Play(stage, self._show, speed=options.speed, clock=time.monotonic)
             with self._show:
                 await play.perform(STORY)
                 stage.validate()
                 self._story_over = True
                 if options.keep:
-                    self._show.say("", *self._epilogue(play), *self._invitation(stage))
-                    self._show.end("the story is over; Ctrl-C ends the rest")
+                    self._show.say("", *self._epilogue(play), "", *self._invitation(stage))
+                    self._show.end(
+                        "The story is over, the cluster goes on; Ctrl-C ends it.",
+                        f"export KUBECONFIG={stage.kubeconfig}",
+                        "kubectl get pods,nodes -o wide",
+                    )
                     await play.watch()
         if not options.keep:
             self._show.say("", *self._epilogue(play))
@@ -123,17 +124,17 @@ class Performance:
         return lines
 
     def _invitation(self, stage: LiveStage) -> list[str]:
+        sample = shlex.quote(str(self._options.samples / "gang-ours.yaml"))
         return [
-            "",
             "It goes on until Ctrl-C. In another terminal:",
             f"  export KUBECONFIG={shlex.quote(str(stage.kubeconfig))}",
             "  kubectl get pods,nodes -o wide",
-            "  kubectl get pods -w",
             "  kubectl describe pod notebook",
             "  kubectl get events --sort-by=.lastTimestamp",
-            "  kubectl delete pod notebook      # evaluate is reserved again",
-            f"  kubectl apply -f {shlex.quote(str(self._options.samples / 'gang-ours.yaml'))}",
-            f"The scheduler's log: {self._options.log}",
+            "  kubectl delete pod notebook      # and evaluate is reserved again",
+            "  kubectl delete job pretrain      # eight nodes become empty",
+            f"  kubectl apply -f {sample}",
+            f"The scheduler's log is in {self._options.log}",
             "",
         ]
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from gangsched.core.group import GroupState
 from gangsched.core.view import DeviceView, GroupView, NodeView
-from gangsched.demo.names import host_list, id_list, seconds
+from gangsched.demo.names import ELLIPSIS, host_list, id_list, seconds
 from gangsched.demo.scene import DELETED, ENDED, RUNNING, Scene, Seen, took_s
 
 MIN_WIDTH, MIN_HEIGHT = 72, 20
@@ -78,7 +78,7 @@ def screen(frame: Frame, look: Look, *, width: int, height: int) -> RenderableTy
 
 def _headline(frame: Frame, width: int) -> Text:
     left = Text("gangsched demo", "bold")
-    left.append(f"   {frame.heading}", "dim")
+    left.append(f"   {frame.heading}" if frame.heading else "", "dim")
     clock = f"{frame.scene.at_s:.1f} s"
     left.pad_right(max(1, width - left.cell_len - len(clock)))
     return left.append(clock, "dim")
@@ -87,7 +87,7 @@ def _headline(frame: Frame, width: int) -> Text:
 def _caption(frame: Frame, width: int) -> list[Text]:
     """Always as many lines, so that what is below does not jump."""
     lines = [Text(frame.title, "bold")]
-    lines += [Text(f"$ {command}", "dim") for command in frame.commands[:1]]
+    lines += [Text(f"$ {command}", "dim") for command in frame.commands]
     lines += [Text(line, "italic") for line in textwrap.wrap(frame.shows, width)]
     lines += [Text()] * (_CAPTION_LINES - len(lines))
     return [_trimmed(line, width) for line in lines[:_CAPTION_LINES]]
@@ -164,18 +164,18 @@ def _legend(devices: Sequence[DeviceView], look: Look) -> list[Text]:
 
 _STATE_CELLS = len(GroupState.UNSCHEDULABLE.value)
 _COUNTS = (("res.", 4), ("bound", 5), ("need", 4))
-_TIME_CELLS = 7
+_TIME_CELLS = 6
 _GAP = "  "
 
 
 def _table(scene: Scene, marks: dict[str, _Mark], *, width: int, n_lines: int) -> list[Text]:
     """A line a gang, and a second one under it for why it does not run."""
     # Widths do not follow what is shown: columns that jump cannot be read.
-    name_cells = min(24, 2 + max([9, *(cell_len(seen.short) for seen in scene.groups)]))
+    name_cells = min(24, 2 + max([8, *(cell_len(seen.short) for seen in scene.groups)]))
     head = Text(style="dim", no_wrap=True)
     head.append_text(_cell("  gang", name_cells)).append_text(_cell("state", _STATE_CELLS))
     for title, cells in _COUNTS:
-        head.append_text(_cell(title, cells, right=True))
+        head.append_text(_cell(title, cells, right=True, gap=" "))
     head.append_text(_cell("time", _TIME_CELLS, right=True)).append("nodes and device IDs")
     lines = [head]
     for seen, why in _that_fit(scene, n_lines - 1):
@@ -192,18 +192,19 @@ def _row(seen: Seen, scene: Scene, mark: _Mark, name_cells: int, width: int) -> 
     line.append_text(_cell(seen.word, _STATE_CELLS, _STATE_STYLES.get(seen.word, "")))
     counts = ("", "", view.n_needed) if seen.gone else (view.n_reserved, view.n_bound, view.n_needed)
     for count, (_, cells) in zip(counts, _COUNTS, strict=True):
-        line.append_text(_cell(str(count), cells, "" if count else "dim", right=True))
+        line.append_text(_cell(str(count), cells, "" if count else "dim", right=True, gap=" "))
     line.append_text(_cell(_time(seen, scene), _TIME_CELLS, "dim", right=True))
     if view.holds and not seen.gone:
-        line.append(host_list(view.nodes)).append(f"  {_devices(view)}", "dim")
+        line.append(host_list(view.nodes)).append(_GAP)
+        line.append(_devices(view, width - line.cell_len), "dim")
     return _trimmed(line, width)
 
 
-def _cell(text: str, cells: int, style: str = "", *, right: bool = False) -> Text:
+def _cell(text: str, cells: int, style: str = "", *, right: bool = False, gap: str = _GAP) -> Text:
     cell = Text(text, style, no_wrap=True)
     cell.truncate(cells, overflow="ellipsis")
     cell.align("right" if right else "left", cells)
-    return cell.append(_GAP, "none")
+    return cell.append(gap, "none")
 
 
 def _trimmed(line: Text, width: int) -> Text:
@@ -240,13 +241,17 @@ def _time(seen: Seen, scene: Scene) -> str:
     return seconds(scene.now_s - began_s)
 
 
-def _devices(view: GroupView) -> str:
-    """The first node's device IDs, and how many more there are elsewhere."""
-    for holding in view.holds:
-        if holding.ids:
-            more = len(view.ids) - len(holding.ids)
-            return id_list(holding.ids) + (f" +{more}" if more else "")
-    return ""
+def _devices(view: GroupView, cells: int) -> str:
+    """The first node's device IDs and how many more there are; short of room, without their node's name."""
+    having = [holding for holding in view.holds if holding.ids]
+    if not having:
+        return ""
+    more = len(view.ids) - len(having[0].ids)
+    full = id_list(having[0].ids) + (f" +{more}" if more else "")
+    if cell_len(full) <= cells:
+        return full
+    short = {id_list([text.replace(h.node, ELLIPSIS) for text in h.ids]) for h in having}
+    return f"{short.pop()} each" if len(short) == 1 and more else full
 
 
 def _why(seen: Seen, scene: Scene) -> str:

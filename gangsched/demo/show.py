@@ -60,11 +60,12 @@ class Table:
     def say(self, *lines: str) -> None:
         """Lines that stay, above the table while there is one."""
         for line in lines:
+            # Not wrapped: what is there to be copied stays in one piece.
             self._console.print(Text(line), soft_wrap=True)
 
-    def end(self, heading: str) -> None:
+    def end(self, title: str, *commands: str) -> None:
         """The story is over; the table goes on without it."""
-        self._frame = Frame(self._frame.scene, heading)
+        self._frame = Frame(self._frame.scene, title=title, commands=commands)
         self._draw()
 
     def _draw(self) -> None:
@@ -112,7 +113,7 @@ class Lines:
         for line in lines:
             print(line, file=self._file, flush=True)
 
-    def end(self, heading: str) -> None:
+    def end(self, title: str, *commands: str) -> None:
         """The story is over; changes are told as before."""
 
     def _print(self, text: str) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gangsched.core.group import GroupState
+from gangsched.core.view import GroupView
 from gangsched.demo.names import host_list, seconds
-from gangsched.demo.scene import RUNNING, Change, Chronicle, took_s
+from gangsched.demo.scene import Change, Chronicle, took_s
 
 
 def summary(seen: Chronicle) -> list[str]:
@@ -29,33 +30,32 @@ def summary(seen: Chronicle) -> list[str]:
 def _life(changes: list[Change]) -> Iterator[str]:
     """One gang's life, in the sentences that matter; several of one name are told as one."""
     held: Change | None = None
-    refused: Change | None = None
+    refused = bound = False
     for change in changes:
         view, state = change.seen.view, change.seen.view.state
-        at = f"at {change.at_s:4.1f} s"
+        at = f"{change.at_s:5.1f} s "
         if change.seen.gone:
-            yield f"{at} deleted: what it had is free"
+            yield f"{at} deleted; what it had is free"
+            refused = bound = False
         elif state is GroupState.WAITING and held is None:
             held = change
-            what = f"{len(view.ids)} GPUs " if view.ids else ""
-            yield f"{at} reserved, {what}on {host_list(view.nodes)}; {change.seen.why}"
+            why = change.seen.why.partition(", or ")[0]
+            yield f"{at} held {_gpus(view)} on {host_list(view.nodes)}: {why}"
         elif held is not None and not view.holds and not view.n_bound:
-            yield f"{at} all given back, after {seconds(change.at_s - held.at_s)} in Permit"
+            yield f"{at} gave all of it back, after {seconds(change.at_s - held.at_s)} in Permit"
             held = None
-        elif state is GroupState.UNSCHEDULABLE and refused is None:
-            refused = change
-            yield f"{at} refused: {_first_clause(change.seen.why)}"
-        elif change.seen.word == RUNNING:
-            yield f"{at} running, bound {_bound(change)}"
+        elif state is GroupState.UNSCHEDULABLE and not refused:
+            refused = True
+            yield f"{at} refused: {change.seen.why.partition(';')[0]}"
+        elif took_s(view) is not None and not bound:
+            bound, held = True, None
+            yield f"{at} bound after {seconds(took_s(view) or 0.0)}: {_size(view)} on {host_list(view.nodes)}"
 
 
-def _bound(change: Change) -> str:
-    view = change.seen.view
-    took = seconds(took_s(view) or 0.0)
-    pods = "1 pod" if view.n_bound == 1 else f"all {view.n_bound} pods"
-    gpus = f" with {len(view.ids)} GPU{'s' * (len(view.ids) != 1)}" if view.ids else ""
-    return f"{took} after it was complete: {pods}{gpus} on {host_list(view.nodes)}"
+def _size(view: GroupView) -> str:
+    pods = f"{view.n_bound} pod{'s' * (view.n_bound != 1)}"
+    return f"{pods}, {_gpus(view)}" if view.ids else pods
 
 
-def _first_clause(why: str) -> str:
-    return why.partition(";")[0]
+def _gpus(view: GroupView) -> str:
+    return f"{len(view.ids)} GPU{'s' * (len(view.ids) != 1)}"
