@@ -1,7 +1,7 @@
 """Everything that is simulated around the API server, as one object that is told changes and the time.
 
 Lives here: hearing what was written, passing it on in order, and taking turns. Not here: what is done about
-it (kubelets.py, node_agent.py, node_lifecycle.py, jobs/, garbage.py, namespaces.py), and waiting (driver.py).
+it (the other rooms of this package), and waiting (driver.py).
 
 The registry calls us in the middle of a write, so a change is only noted then. `step` takes noted changes in,
 one after the other; once all are in, the controllers that compare what is with what should be act; then comes
@@ -18,12 +18,14 @@ from random import Random
 import structlog
 
 from gangsched.apiserver.simulated.api import Api, Registry
+from gangsched.apiserver.simulated.budgets import Budgets
 from gangsched.apiserver.simulated.garbage import Garbage
 from gangsched.apiserver.simulated.jobs.controller import Jobs
 from gangsched.apiserver.simulated.namespaces import Namespaces
 from gangsched.apiserver.simulated.node_agent import LEASE_NAMESPACE, NodeAgents
 from gangsched.apiserver.simulated.node_lifecycle import NodeLifecycle
 from gangsched.apiserver.simulated.nodes import Kill
+from gangsched.apiserver.simulated.pod_groups import PodGroups
 from gangsched.apiserver.simulated.timetable import Timetable
 from gangsched.apiserver.simulated.view import View, node_of, pod_of
 from gangsched.apiserver.store import Change, Item
@@ -32,6 +34,7 @@ _log = structlog.get_logger(__name__)
 
 # How long events are kept, as kube-apiserver's --event-ttl does by default; wall-clock seconds.
 EVENT_TTL_S = 3600.0
+_BUDGETS = "policy/poddisruptionbudgets"
 NAMESPACES = ("default", "kube-system", "kube-public", LEASE_NAMESPACE)
 
 
@@ -58,6 +61,8 @@ class SimulatedCluster:
         self._jobs = Jobs(self._api, self._view, self._timetable)
         self._garbage = Garbage(self._api, self._view, self._timetable)
         self._namespaces = Namespaces(self._api)
+        self._budgets = Budgets(self._api, self._view, self._timetable)
+        self._pod_groups = PodGroups(self._api, self._view)
         self._event_times: deque[tuple[float, str, str]] = deque()
         self._leave: Callable[[], None] = lambda: None
         self._wake: Callable[[], None] = lambda: None
@@ -151,6 +156,10 @@ class SimulatedCluster:
             self._node(change, item, now_s)
         elif collection == self._job_key:
             self._jobs.heard(change)
+        elif collection == _BUDGETS:
+            self._budgets.heard(change, now_s)
+        elif collection == self._pod_groups.storage_key:
+            self._pod_groups.heard(change)
 
     def _pod(self, change: Change, item: Item, now_s: float) -> None:
         if change.type == "DELETED":
@@ -160,6 +169,8 @@ class SimulatedCluster:
             if self._kubelets:
                 self._agents.pod_gone(last)
             self._jobs.pod_changed(last)
+            self._budgets.pod_changed(last, now_s)
+            self._pod_groups.pod_changed(last)
             return
         pod = pod_of(item)
         before = self._view.put_pod(pod)
@@ -167,6 +178,8 @@ class SimulatedCluster:
             self._agents.kubelets.pod_changed(pod, now_s)
         self._lifecycle.pod_changed(pod, before, now_s)
         self._jobs.pod_changed(pod)
+        self._budgets.pod_changed(pod, now_s)
+        self._pod_groups.pod_changed(pod)
         if pod.node and (before is None or not before.node) and pod.node not in self._view.nodes:
             self._garbage.without_node(pod, now_s)
 

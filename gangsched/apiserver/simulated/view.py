@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gangsched.apiserver.store import Item
-from gangsched.model.objects import Taint, Toleration
+from gangsched.model.objects import SchedulingGroup, Taint, Toleration
 
 
 class _Wire(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
@@ -43,6 +43,7 @@ class Meta(_Wire):
 
 class _PodSpec(_Wire):
     node_name: str = ""
+    scheduling_group: SchedulingGroup | None = None
     tolerations: list[Toleration] | None = None
 
 
@@ -90,6 +91,11 @@ class PodView(_WithMeta):
     @property
     def node(self) -> str:
         return self.spec.node_name
+
+    @property
+    def group(self) -> str:
+        """The core PodGroup that it names."""
+        return self.spec.scheduling_group.pod_group_name if self.spec.scheduling_group else ""
 
     @property
     def phase(self) -> str:

@@ -1,4 +1,4 @@
-"""What goes when something else is gone: owners and dependents, namespaces, old events."""
+"""What goes when something else is gone: owners and dependents, namespaces, pod groups, old events."""
 
 from __future__ import annotations
 
@@ -126,6 +126,18 @@ def test_a_finalizer_holds_its_namespace_and_is_named() -> None:
         del obj["metadata"]["finalizers"]
 
     assert world.change("configmaps", "cfg", release, "team").run(0).find("namespaces", "team") is None
+
+
+def test_a_pod_group_stays_until_its_pods_have_ended() -> None:
+    world = World(1)
+    protected = {"name": "gang", "finalizers": ["scheduling.k8s.io/podgroup-protection"]}
+    world.create("podgroups.scheduling.k8s.io", {"metadata": protected})
+    for name, run_s in (("a", 10), ("b", None)):
+        world.submit(pod(name, run_s=run_s, schedulingGroup={"podGroupName": "gang"}), on="node-0")
+    world.run(5).delete("podgroups.scheduling.k8s.io", "gang").run(20)
+    assert world.phase("a") == "Succeeded"
+    assert world.find("podgroups.scheduling.k8s.io", "gang") is not None
+    assert world.delete("pods", "b").run(2).find("podgroups.scheduling.k8s.io", "gang") is None
 
 
 def test_events_go_after_an_hour() -> None:
