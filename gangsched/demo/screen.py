@@ -173,7 +173,7 @@ def _table(scene: Scene, marks: dict[str, _Mark], *, width: int, n_lines: int) -
     # Widths do not follow what is shown: columns that jump cannot be read.
     name_cells = min(24, 2 + max([8, *(cell_len(seen.short) for seen in scene.groups)]))
     head = Text(style="dim", no_wrap=True)
-    head.append_text(_cell("  gang", name_cells)).append_text(_cell("state", _STATE_CELLS))
+    head.append_text(_cell("  gang", name_cells)).append_text(_cell("state", _STATE_CELLS, gap=" "))
     for title, cells in _COUNTS:
         head.append_text(_cell(title, cells, right=True, gap=" "))
     head.append_text(_cell("time", _TIME_CELLS, right=True)).append("nodes and device IDs")
@@ -189,7 +189,7 @@ def _row(seen: Seen, scene: Scene, mark: _Mark, name_cells: int, width: int) -> 
     view = seen.view
     line = Text(style="dim" if seen.gone else "", no_wrap=True)
     line.append_text(_cell(f"{mark.bound} {seen.short}", name_cells, "" if seen.gone else mark.style))
-    line.append_text(_cell(seen.word, _STATE_CELLS, _STATE_STYLES.get(seen.word, "")))
+    line.append_text(_cell(seen.word, _STATE_CELLS, _STATE_STYLES.get(seen.word, ""), gap=" "))
     counts = ("", "", view.n_needed) if seen.gone else (view.n_reserved, view.n_bound, view.n_needed)
     for count, (_, cells) in zip(counts, _COUNTS, strict=True):
         line.append_text(_cell(str(count), cells, "" if count else "dim", right=True, gap=" "))

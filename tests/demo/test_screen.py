@@ -54,7 +54,7 @@ def test_a_waiting_gang_at_80_columns(frames: list[Frame]) -> None:
     lines = drawn(frames[LEARNERS], width=80)
     assert row(lines, "learners").split()[1:6] == ["learners", "waiting", "2", "0", "2"]
     assert "n[4,8]  GPU-n4-[0-7] +8" in row(lines, "learners")
-    narrow = drawn(frames[LEARNERS], width=72)
+    narrow = drawn(frames[LEARNERS], width=78)
     assert "n[1,5,9,13]  GPU-…-[0-7] each" in row(narrow, "train"), "short of room"
     assert any("given back in 60 s unless it can start: group default/actors" in line for line in lines)
     assert any(line.startswith("r0  ■······· □□□□□□□□ □□□□□□□□ ········") for line in lines)
