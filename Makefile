@@ -2,7 +2,7 @@
 # make test        set everything up in .venv and run every check; needs Python 3.11+ and, for the
 #                  real-server tests, a Go toolchain (or KUBEBUILDER_ASSETS)
 # make lint        ruff, types and the import contracts only
-# make controlplane  build etcd, kube-apiserver, kubectl and kube-scheduler into the user's cache
+# make controlplane  build etcd, kube-apiserver, kubectl, kube-scheduler and Jaeger into the user's cache
 # make lock        write the requirements locks anew (needs uv)
 # PYTEST_ARGS="-k name -x" narrows the tests; DEMO_ARGS=--keep lets the demo go on.
 
