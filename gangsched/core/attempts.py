@@ -61,7 +61,7 @@ class Attempts:
     def decide(self, unit: list[Group]) -> None:
         """Places the unit on top of what it holds; failing that, gives that back and tries from nothing."""
         cache = self._world.cache
-        held = (info for group in unit for info in group.in_state(MemberState.ASSUMED))
+        held = (info for group in unit if group.n_assumed for info in group.in_state(MemberState.ASSUMED))
         if any(cache.promise_overtaken(info) for info in held):
             for each in unit:
                 self._world.forget_all(each, "another scheduler's pod has landed on what was held")

@@ -297,9 +297,10 @@ def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]
         return {}, str(error)
 
 
-def _ids(allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+def _ids(allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Mapping[str, tuple[str, ...]]:
     if len(allocation) == 1:  # the usual pod has one container with devices
-        return dict(next(iter(allocation.values())))
+        for sets in allocation.values():
+            return sets
     merged: dict[str, tuple[str, ...]] = {}
     for sets in allocation.values():
         for resource, ids in sets.items():

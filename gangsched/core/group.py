@@ -103,7 +103,7 @@ class PodInfo:
         self.row = NO_ROW
         self.allocation: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
         self.allocated: str | None = None
-        self.ids: dict[str, tuple[str, ...]] = {}
+        self.ids: Mapping[str, tuple[str, ...]] = {}
         self.rank = -1
         self.attempt = 0
         self.said = ""
@@ -138,6 +138,7 @@ class Group:
         "own_problem",
         "priority",
         "problem",
+        "read_from",
         "recovering",
         "rejected_by",
         "said",
@@ -156,6 +157,7 @@ class Group:
         self.counts: dict[MemberState, int] = dict.fromkeys(MemberState, 0)
         self.definition: PodGroup | None = None
         self.stated: dict[tuple[object, ...], int] = {}
+        self.read_from: tuple[object, ...] = ()
         self.problem = ""
         self.own_problem = ""
         self.priority = 0

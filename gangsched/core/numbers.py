@@ -31,6 +31,7 @@ from gangsched.model.pod_group import (
 )
 
 _STATED_KEYS = (MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, TIMEOUT_KEY, GROUPS_KEY, PARTIAL_BIND_KEY)
+_NOTHING_STATED = (None,) * (1 + len(_STATED_KEYS))
 
 
 class Numbers:
@@ -111,8 +112,9 @@ class Numbers:
                 return group.definition, ""  # what it was started with stands until it has ended
             return (None, known) if isinstance(known, str) else (known, "")
         info = group.first()
-        if info is None:
+        if info is None or (group.definition is not None and group.read_from == info.stated):
             return group.definition, ""
+        group.read_from = info.stated
         try:
             return group_from_pod(group.key, info.pod), ""
         except ParseError as error:
@@ -150,9 +152,12 @@ class Numbers:
 
 def stated_raw(pod: Pod) -> tuple[str | None, ...]:
     """The lightweight label, then _STATED_KEYS in order; as long for a pod without any annotation."""
-    labels = pod.metadata.labels
-    get = (pod.metadata.annotations or {}).get
-    return (labels.get(LIGHTWEIGHT_MIN) if labels else None, *[get(key) for key in _STATED_KEYS])
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    label = labels.get(LIGHTWEIGHT_MIN) if labels else None
+    if not annotations:
+        return _NOTHING_STATED if label is None else (label, *_NOTHING_STATED[1:])
+    get = annotations.get
+    return (label, *map(get, _STATED_KEYS))
 
 
 def stated_by(key: GroupKey, pod: Pod, raw: tuple[str | None, ...]) -> tuple[object, ...]:

@@ -111,7 +111,7 @@ class Profile:
         """The first "no" gates the pod."""
         for plugin in self.pre_enqueue:
             status = _guarded(plugin.name, "PreEnqueue", plugin.pre_enqueue, pod)
-            if not status.is_success:
+            if status is not SUCCESS and not status.is_success:
                 return status
         return SUCCESS
 

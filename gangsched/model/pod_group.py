@@ -45,6 +45,7 @@ _GROUP_LABELS = (
     (COSCHEDULING_OLD_LABEL, COSCHEDULING),
     (LIGHTWEIGHT_NAME, LIGHTWEIGHT),
 )
+_GROUP_LABEL_NAMES = frozenset(label for label, _ in _GROUP_LABELS)
 
 MAX_MEMBERS = 100_000
 MAX_START_TOGETHER = 64
@@ -93,7 +94,7 @@ def group_key(pod: Pod) -> GroupKey:
     namespace = pod.metadata.namespace
     named: list[tuple[str, str, str]] = []
     labels = pod.metadata.labels
-    if labels:
+    if labels and not _GROUP_LABEL_NAMES.isdisjoint(labels):
         for label, dialect in _GROUP_LABELS:
             name = labels.get(label)
             if name:
