@@ -147,6 +147,7 @@ class Measures:
         state = group.state
         if state is GroupState.DELETED:
             self._tries.pop(group.key, None)
+            self._timed.pop(group.key, None)
             return
         tries = self._tries.get(group.key)
         if tries is not None:

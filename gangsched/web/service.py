@@ -145,7 +145,7 @@ class Web:
         with anyio.move_on_after(_LATEST_START_S):
             # Asked a few times in a process's life; a signal would cost every turn something.
             while not (  # noqa: ASYNC110
-                parts.scheduler.is_synced
+                not parts.unheard()
                 and not parts.scheduler.n_active
                 and not parts.dispatcher.n_binds_waiting
                 and not parts.dispatcher.n_binds_in_flight

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from gangsched import __version__
+
 REPO = Path(__file__).parents[2]
 _PIN = re.compile(r"^([a-z0-9][a-z0-9.-]*)==([^\s;]+)(?: ;[^\\]*)? \\$", re.MULTILINE)
 
@@ -78,6 +80,11 @@ def test_it_runs_as_nobody_as_the_deployment_says() -> None:
     context = deployment["spec"]["template"]["spec"]["securityContext"]
     assert last("USER") == f"{context['runAsUser']}:{context['runAsGroup']}"
     assert context["runAsUser"] >= 10_000
+
+
+def test_the_deployments_image_is_this_version() -> None:
+    base = yaml.safe_load((REPO / "deploy/kustomization.yaml").read_text())
+    assert base["images"] == [{"name": "gangsched", "newTag": __version__}]
 
 
 def test_what_it_starts_is_a_command_of_the_package() -> None:

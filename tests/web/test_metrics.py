@@ -181,4 +181,7 @@ async def test_what_is_remembered_of_groups_is_bounded() -> None:
     for k in range(20):
         c.submit(make_pod(f"p{k}", cpu="1m")).run()
         c.delete(f"p{k}")
+    c.submit(make_pod("never", cpu="1000")).run().wait(400.0)
+    c.delete("never")
     assert not c.measures._tries
+    assert not c.measures._timed
