@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from gangsched.app import _INBOX_LIMIT, Inbox
+from gangsched.inbox import _INBOX_LIMIT, Inbox
 from gangsched.model.events import BindSucceeded, Event, KindSynced
 
 

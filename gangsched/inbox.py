@@ -1,0 +1,151 @@
+"""The inbox and the async queue: what the one loop sleeps on, and in which order it works.
+
+Events wait in the Inbox and are handed to the core in batches between cycles; the GroupQueue gives out the
+group whose turn it is. Nothing here decides anything. Called by app.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import anyio
+
+from gangsched.core.group import Group
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.effects import Effect
+from gangsched.model.events import Event
+
+# Reflectors wait when this many events are not handled yet; outcomes of effects are never refused, they
+# are bounded by what is in flight.
+_INBOX_LIMIT = 10_000
+# Decisions run ahead of the binds by this many pods and no further: a later decision knows more, and the
+# first bind leaves at once even when thousands of gangs are waiting.
+_BINDS_AHEAD = 64
+# Outcomes of binds are not urgent: handled this much later, many at a time.
+_OUTCOMES_DELAY_S = 0.004
+# The longest the loop works without letting the sockets have a turn.
+_MAX_TURN_S = 0.005
+
+
+class Inbox:
+    """Events on their way to the core, in order; bounded for the reflectors.
+
+    A timer and a future instead of a cancel scope and an event: this is the loop's heartbeat, a thousand
+    times a second under load.
+    """
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._urgent = False
+        self._sleeper: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._drained = anyio.Event()
+
+    async def put(self, events: Sequence[Event]) -> None:
+        """For reflectors: waits while the inbox is full."""
+        while self.is_full:
+            if self._drained.is_set():  # one event for all who wait
+                self._drained = anyio.Event()
+            await self._drained.wait()
+        self._events += events
+        self._urgent = True
+        self.wake()
+
+    def put_nowait(self, event: Event) -> None:
+        """For outcomes of effects; noticed a little later, so that many are handled in one turn."""
+        if not self._events and self._sleeper is not None:
+            self._wake_in(_OUTCOMES_DELAY_S)
+        self._events.append(event)
+
+    @property
+    def is_full(self) -> bool:
+        """Reflectors wait."""
+        return len(self._events) >= _INBOX_LIMIT
+
+    def take(self) -> list[Event]:
+        """Everything that has come since the last take."""
+        events, self._events = self._events, []
+        self._urgent = False
+        if events:
+            self._drained.set()
+        return events
+
+    def wake(self) -> None:
+        """Lets a sleeper look."""
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    async def wait(self, timeout_s: float | None) -> None:
+        """Returns when there are events, outcomes a little later than others, or after the timeout."""
+        if self._urgent:
+            return
+        if self._events:
+            timeout_s = _OUTCOMES_DELAY_S if timeout_s is None else min(timeout_s, _OUTCOMES_DELAY_S)
+        self._sleeper = asyncio.get_running_loop().create_future()
+        if timeout_s is not None:
+            self._wake_in(timeout_s)
+        try:
+            await self._sleeper
+        finally:
+            self._sleeper = None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _wake_in(self, delay_s: float) -> None:
+        """Wakes the sleeper then, unless it is woken before already."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + delay_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(delay_s, self.wake)
+
+
+class GroupQueue:
+    """The async queue of pod groups: `await pop()` sleeps until a group may be tried."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        inbox: Inbox,
+        *,
+        submit: Callable[[Sequence[Effect]], None],
+        hears: Callable[[Sequence[Event]], None],
+        heard: Callable[[Sequence[Event]], None],
+        n_binds_waiting: Callable[[], int],
+    ) -> None:
+        """`submit` gets each turn's effects; `hears` its events before the core has them, `heard` after."""
+        self._scheduler = scheduler
+        self._inbox = inbox
+        self._submit = submit
+        self._hears = hears
+        self._heard = heard
+        self._n_binds_waiting = n_binds_waiting
+        self._yield_at_s = 0.0
+
+    async def pop(self) -> Group:
+        """The next group in QueueSort order; applies events and deadlines while it waits."""
+        while True:
+            now_s = time.monotonic()
+            if now_s >= self._yield_at_s:
+                await anyio.lowlevel.checkpoint()
+                now_s = time.monotonic()
+                self._yield_at_s = now_s + _MAX_TURN_S
+            events = self._inbox.take()
+            if events:
+                self._hears(events)
+                self._submit(self._scheduler.handle(events, now_s))
+                self._heard(events)
+            deadline_s = self._scheduler.next_deadline_s()
+            if deadline_s is not None and deadline_s <= now_s:
+                self._submit(self._scheduler.advance(now_s))
+                continue
+            if self._n_binds_waiting() < _BINDS_AHEAD:
+                group = self._scheduler.pop()
+                if group is not None:
+                    return group
+            await self._inbox.wait(None if deadline_s is None else deadline_s - now_s)
+            self._yield_at_s = time.monotonic() + _MAX_TURN_S
