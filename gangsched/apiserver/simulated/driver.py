@@ -11,8 +11,8 @@ from time import monotonic
 
 from gangsched.apiserver.simulated.cluster import SimulatedCluster
 
-# About 2 ms of work, then whoever has a request waiting comes first.
-_SLICE = 20
+# About 1 ms of work, then whoever has a request waiting comes first.
+_SLICE = 5
 
 
 async def run(cluster: SimulatedCluster) -> None:
