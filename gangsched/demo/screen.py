@@ -176,7 +176,7 @@ def _table(scene: Scene, marks: dict[str, _Mark], *, width: int, n_lines: int) -
     head.append_text(_cell("  gang", name_cells)).append_text(_cell("state", _STATE_CELLS, gap=" "))
     for title, cells in _COUNTS:
         head.append_text(_cell(title, cells, right=True, gap=" "))
-    head.append_text(_cell("time", _TIME_CELLS, right=True)).append("nodes and device IDs")
+    head.append(" ").append_text(_cell("time", _TIME_CELLS, right=True)).append("nodes and device IDs")
     lines = [head]
     for seen, why in _that_fit(scene, n_lines - 1):
         lines.append(_row(seen, scene, marks[seen.view.name], name_cells, width))
@@ -193,9 +193,9 @@ def _row(seen: Seen, scene: Scene, mark: _Mark, name_cells: int, width: int) -> 
     counts = ("", "", view.n_needed) if seen.gone else (view.n_reserved, view.n_bound, view.n_needed)
     for count, (_, cells) in zip(counts, _COUNTS, strict=True):
         line.append_text(_cell(str(count), cells, "" if count else "dim", right=True, gap=" "))
-    line.append_text(_cell(_time(seen, scene), _TIME_CELLS, "dim", right=True))
+    line.append(" ").append_text(_cell(_time(seen, scene), _TIME_CELLS, "dim", right=True))
     if view.holds and not seen.gone:
-        line.append(host_list(view.nodes)).append(_GAP)
+        line.append(host_list(view.nodes)).append(" ")
         line.append(_devices(view, width - line.cell_len), "dim")
     return _trimmed(line, width)
 

@@ -138,7 +138,7 @@ def test_in_a_terminal_it_draws_the_table_and_ends_with_a_summary(tmp_path: Path
     try:
         assert demo.end() == (0, "")
         text = plain(demo.said)
-        assert "gang      state         res. bound need   time  nodes and device IDs" in text
+        assert "gang      state         res. bound need    time  nodes and device IDs" in text
         assert re.search(r"■ learners  waiting +2 +0 +2 ", text)
         assert re.search(r"rack-0  ■······· □□□□□□□□ □□□□□□□□ ········", text)
         assert re.search(r"■ pretrain  unschedulable +0 +0 +8 ", text)
