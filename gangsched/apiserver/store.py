@@ -221,6 +221,9 @@ class Store:
         found = (overlay[key] if key in overlay else held.items[key] for key in merged)
         return (item for item in found if item is not None)
 
+    def n_listeners(self, collection: str = "") -> int:
+        return len(self._listeners.get(collection, ()))
+
     def subscribe(self, listener: Listener, collection: str = "") -> Callable[[], None]:
         """Call `listener` with each change of the collection (of all of them by default); answers with the
         way out.

@@ -1,0 +1,135 @@
+"""Our scheduler against the embedded cluster: gangs that run, and end, over HTTP and TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from gangsched.apiserver.app import EmbeddedCluster, Simulation
+from gangsched.apiserver.store import Item
+from gangsched.app import SchedulerApp
+from gangsched.certificates import self_signed, server_context
+from gangsched.config import default_config
+from gangsched.kube.credentials import load_credentials
+from gangsched.plugins import IN_TREE
+
+DEADLINE_S = 30.0
+
+
+@asynccontextmanager
+async def scheduler(cluster: EmbeddedCluster, kubeconfig: Path) -> AsyncIterator[SchedulerApp]:
+    credentials = await load_credentials(kubeconfig=str(cluster.kubeconfig(kubeconfig)))
+    app = SchedulerApp(default_config(IN_TREE), credentials, seed=1)
+    async with anyio.create_task_group() as running:
+
+        async def run() -> None:
+            await app.run(on_signals=False)
+
+        running.start_soon(run)
+        try:
+            yield app
+        finally:
+            await app.stop(5.0)
+            running.cancel_scope.cancel()
+
+
+def member(name: str, gang: str, n: int, *, gpus: int = 8) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {"gangsched.io/pod-group": gang},
+            "annotations": {
+                "gangsched.io/min-members": str(n),
+                "simulated.gangsched.io/start-seconds": "0",
+                "simulated.gangsched.io/run-seconds": "5",
+            },
+        },
+        "spec": {
+            "schedulerName": "gangsched",
+            "restartPolicy": "Never",
+            "containers": [
+                {"name": "main", "image": "busybox", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+            ],
+        },
+    }
+
+
+async def until(true: Callable[[], bool], what: str) -> None:
+    with anyio.move_on_after(DEADLINE_S):
+        while not true():
+            await asyncio.sleep(0.02)
+        return
+    pytest.fail(f"not within {DEADLINE_S:.0f} s: {what}")
+
+
+def pods(cluster: EmbeddedCluster) -> list[Item]:
+    return cluster.registry.list(cluster.registry.resource("pods"), "default")
+
+
+def phases(cluster: EmbeddedCluster) -> set[str]:
+    return {pod.decode()["status"]["phase"] for pod in pods(cluster)}
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["http", "tls"])
+async def test_a_gang_is_bound_whole_runs_and_ends(tls: bool, tmp_path: Path) -> None:
+    pair = self_signed("embedded", hosts=["127.0.0.1"]) if tls else None
+    cluster = EmbeddedCluster(
+        simulation=Simulation(nodes=4, gpus=8, racks=2, speed=20.0),
+        tls=server_context(pair) if pair else None,
+        ca=pair.certificate if pair else b"",
+        seed=1,
+    )
+    async with cluster, scheduler(cluster, tmp_path / "kubeconfig"):
+        for k in range(4):
+            cluster.registry.create(
+                cluster.registry.resource("pods"), member(f"a-{k}", "a", 4), namespace="default"
+            )
+        await until(lambda: phases(cluster) == {"Succeeded"}, "all members of the gang have run")
+        bound = [pod.decode() for pod in pods(cluster)]
+    assert len({pod["spec"]["nodeName"] for pod in bound}) == 4
+    devices = [device for pod in bound for device in devices_of(pod)]
+    assert len(set(devices)) == len(devices) == 32
+
+
+async def test_a_gang_that_does_not_fit_is_not_bound_until_it_does(tmp_path: Path) -> None:
+    async with (
+        EmbeddedCluster(simulation=Simulation(nodes=2, gpus=8, speed=20.0), seed=1) as cluster,
+        scheduler(cluster, tmp_path / "kubeconfig"),
+    ):
+        registry = cluster.registry
+        created = registry.resource("pods")
+        for k in range(3):
+            registry.create(created, member(f"a-{k}", "a", 3), namespace="default")
+        await until(lambda: any(says_why_not(pod) for pod in pods(cluster)), "the gang is refused")
+        assert not any(pod.decode()["spec"].get("nodeName") for pod in pods(cluster))
+        node = registry.get(registry.resource("nodes"), "", "node-0").decode()
+        node["metadata"] = {
+            "name": "node-2",
+            "labels": node["metadata"]["labels"] | {"kubernetes.io/hostname": "node-2"},
+            "annotations": {
+                key: value.replace("node-0", "node-2")
+                for key, value in node["metadata"]["annotations"].items()
+            },
+        }
+        del node["spec"]["podCIDR"], node["spec"]["podCIDRs"]
+        registry.create(registry.resource("nodes"), node)
+        await until(lambda: phases(cluster) == {"Succeeded"}, "the gang runs on the node that came")
+
+
+def devices_of(pod: dict[str, Any]) -> list[str]:
+    allocated = msgspec.json.decode(pod["metadata"]["annotations"]["gangsched.io/allocated-devices"])
+    return [device for of in allocated.values() for ids in of.values() for device in ids]
+
+
+def says_why_not(pod: Item) -> bool:
+    conditions = pod.decode()["status"].get("conditions", [])
+    return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
