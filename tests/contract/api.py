@@ -30,7 +30,7 @@ PATIENCE_S = 20.0
 
 
 class Answer(NamedTuple):
-    """What came back; `body` is decoded where it is JSON, text else."""
+    """What came back; `body` is decoded where it is JSON, text else; names of headers are in lower case."""
 
     code: int
     body: Any
@@ -54,7 +54,7 @@ class Answer(NamedTuple):
     @property
     def warnings(self) -> list[str]:
         """The texts of the Warning headers."""
-        found = self.headers.get("Warning", "")
+        found = self.headers.get("warning", "")
         parts = (part.rstrip(", ").removesuffix('"') for part in found.split('299 - "') if part)
         return [part.replace('\\"', '"') for part in parts]
 
@@ -94,7 +94,8 @@ class Api:
         answer = self._once(method, target, raw, headers)
         data = answer.read()
         joined: dict[str, str] = {}
-        for key, value in answer.getheaders():
+        for name, value in answer.getheaders():
+            key = name.lower()
             joined[key] = f"{joined[key]}, {value}" if key in joined else value
         return Answer(answer.status, _decoded(data), joined)
 

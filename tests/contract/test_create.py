@@ -115,7 +115,7 @@ def test_yaml_is_understood(api: Api) -> None:
     made = api.post(api.at("configmaps"), body, content_type=YAML).ok(201)
     assert made["data"] == {"b": "1"}
     shown = api.get(api.at("configmaps", "a"), accept=YAML)
-    assert shown.headers["Content-Type"].startswith(YAML)
+    assert shown.headers["content-type"].startswith(YAML)
     assert '\ndata:\n  b: "1"\n' in "\n" + shown.body.replace("'", '"')
 
 

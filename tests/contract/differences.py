@@ -1,0 +1,240 @@
+"""What the embedded API server does not answer as a real one does: the whole list, each with its reason.
+
+test_differences.py asks both servers: a row whose difference has gone away fails there and is taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tests.contract.api import CORE, TABLE, Api, Json
+from tests.contract.objects import binding, config_map, pod, unique
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+class Difference(NamedTuple):
+    """`ask` one server something; `real` and `embedded` are what each answers."""
+
+    name: str
+    reason: str
+    ask: Callable[[Api], Any]
+    real: Any
+    embedded: Any
+
+
+def _code(path: str, **rest: Any) -> Callable[[Api], int]:
+    return lambda api: api.get(path, **rest).code
+
+
+def _protobuf(api: Api) -> int:
+    return api.get(api.at("pods"), accept=PROTOBUF).code
+
+
+def _without_a_token(api: Api) -> int:
+    connection = api.connect()
+    connection.request("GET", api.at("pods"))
+    code = connection.getresponse().status
+    connection.close()
+    return code
+
+
+def _nobody_may(api: Api) -> bool:
+    asked = {"user": "nobody", "resourceAttributes": {"verb": "delete", "resource": "nodes"}}
+    said = api.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": asked}).ok(201)
+    return bool(said["status"]["allowed"])
+
+
+def _column_descriptions(api: Api) -> bool:
+    columns = api.get(api.at("pods"), accept=TABLE).ok()["columnDefinitions"]
+    return all(each["description"] for each in columns)
+
+
+def _log_of_a_bound_pod(api: Api) -> int:
+    api.post(api.at("pods"), pod("a")).ok(201)
+    api.post(api.at("pods", "a", "binding"), binding("a")).ok(201)
+    return api.get(api.at("pods", "a", "log")).code
+
+
+def _log_of_a_pod_without_a_node(api: Api) -> int:
+    api.post(api.at("pods"), pod("a")).ok(201)
+    return api.get(api.at("pods", "a", "log")).code
+
+
+def _exec(api: Api) -> int:
+    api.post(api.at("pods"), pod("a")).ok(201)
+    return api.post(api.at("pods", "a", "exec"), None, command="ls").code
+
+
+def _scale(api: Api) -> int:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+    sent = {
+        "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+    }
+    group = "/apis/apps/v1"
+    api.post(api.at("deployments", group=group), sent).ok(201)
+    return api.get(api.at("deployments", "d", "scale", group=group)).code
+
+
+def _token(api: Api) -> int:
+    api.post(api.at("serviceaccounts"), {"metadata": {"name": "a"}}).ok(201)
+    return api.post(api.at("serviceaccounts", "a", "token"), {"spec": {}}).code
+
+
+def _policy_is_enforced(api: Api) -> bool:
+    """Whether a validating policy that refuses everything refuses a config map."""
+    group = "/apis/admissionregistration.k8s.io/v1"
+    name = unique("never")
+    namespace = {"matchLabels": {"kubernetes.io/metadata.name": api.namespace}}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    policy = {
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule], "namespaceSelector": namespace},
+            "validations": [{"expression": "false"}],
+        },
+    }
+    bound = {"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}}
+    api.post(f"{group}/validatingadmissionpolicies", policy).ok(201)
+    api.post(f"{group}/validatingadmissionpolicybindings", bound).ok(201)
+
+    def try_it() -> Any:
+        return api.post(api.at("configmaps"), config_map("a"), dryRun="All")
+
+    # The real server takes note of a policy in the background.
+    return try_it().code == 422 if api.name == "embedded" else api.eventually(try_it, 422).code == 422
+
+
+def _cel_rule(api: Api) -> int:
+    """What a custom object gets that breaks a rule of x-kubernetes-validations."""
+    plural = unique("gadgets").replace("-", "")
+    group = f"{plural}.example.com"
+    schema: Json = {
+        "type": "object",
+        "properties": {
+            "size": {
+                "type": "integer",
+                "x-kubernetes-validations": [{"rule": "self > 5", "message": "too small"}],
+            }
+        },
+    }
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    definition = {
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": "Gadget"},
+            "versions": [version],
+        },
+    }
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).ok(201)
+    path = api.at(plural, group=f"/apis/{group}/v1")
+    api.eventually(lambda: api.get(path))
+    sent = {"apiVersion": f"{group}/v1", "kind": "Gadget", "metadata": {"name": "a"}, "size": 1}
+    return api.post(path, sent).code
+
+
+DIFFERENCES = (
+    Difference(
+        "authentication",
+        "The embedded server is for one person on his own machine: it listens on loopback and lets everybody in.",
+        _without_a_token,
+        real=403,
+        embedded=200,
+    ),
+    Difference(
+        "authorization",
+        "For the same reason nobody is refused: roles are kept, and every review says yes.",
+        _nobody_may,
+        real=False,
+        embedded=True,
+    ),
+    Difference(
+        "protobuf answers",
+        "JSON and YAML are all it answers in; every client of Kubernetes accepts JSON as well.",
+        _protobuf,
+        real=200,
+        embedded=406,
+    ),
+    Difference(
+        "descriptions of columns",
+        "kubectl does not print them, and the sentences are Kubernetes' own.",
+        _column_descriptions,
+        real=True,
+        embedded=False,
+    ),
+    Difference(
+        "logs of a pod on a node",
+        "No container runs, so there is no log: 501 says so. The real server fails to find the node.",
+        _log_of_a_bound_pod,
+        real=404,
+        embedded=501,
+    ),
+    Difference(
+        "logs of a pod without a node",
+        "The real server answers with nothing at all; the clear no is of more use.",
+        _log_of_a_pod_without_a_node,
+        real=204,
+        embedded=501,
+    ),
+    Difference(
+        "exec, attach, port-forward, proxy, resize, ephemeral containers",
+        "There is nothing to reach into; the subresources are absent from discovery as well.",
+        _exec,
+        real=400,
+        embedded=404,
+    ),
+    Difference(
+        "scale",
+        "Deployments are kept so that files with them are accepted; nobody runs them here.",
+        _scale,
+        real=200,
+        embedded=404,
+    ),
+    Difference(
+        "tokens of service accounts",
+        "Without authentication nobody needs one.",
+        _token,
+        real=201,
+        embedded=404,
+    ),
+    Difference(
+        "admission policies and webhooks",
+        "They are kept, not enforced: that would take an interpreter of CEL.",
+        _policy_is_enforced,
+        real=True,
+        embedded=False,
+    ),
+    Difference(
+        "CEL rules in a definition's schema",
+        "The same: accepted with a warning, not evaluated.",
+        _cel_rule,
+        real=422,
+        embedded=201,
+    ),
+    Difference(
+        "kinds without a use here",
+        "Kinds that no scheduler reads and that the simulated cluster does not run are not served: daemon sets, "
+        "stateful sets, replica sets, cron jobs, quotas, ingresses, endpoints, autoscalers and the like.",
+        _code("/apis/apps/v1/daemonsets"),
+        real=200,
+        embedded=404,
+    ),
+    Difference(
+        "quotas and limit ranges",
+        "Their admission is not simulated.",
+        _code(f"{CORE}/resourcequotas"),
+        real=200,
+        embedded=404,
+    ),
+    Difference(
+        "metrics of the API server",
+        "It has none; the scheduler's metrics are the scheduler's.",
+        _code("/metrics"),
+        real=200,
+        embedded=404,
+    ),
+)
