@@ -178,7 +178,7 @@ DIFFERENCES = (
         "The real server answers with nothing at all; the clear no is of more use.",
         _log_of_a_pod_without_a_node,
         real=204,
-        embedded=501,
+        embedded=400,
     ),
     Difference(
         "exec, attach, port-forward, proxy, resize, ephemeral containers",

@@ -81,10 +81,10 @@ def test_jobs_that_are_refused(api: Api) -> None:
         "Invalid",
         'Job.batch "j" is invalid: spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"',
     )
-    api.post(path, job(completionMode="Indexed")).no(
+    api.post(path, job(parallelism=-1)).no(
         422,
         "Invalid",
-        'Job.batch "j" is invalid: spec.completions: Required value: when completion mode is Indexed',
+        'Job.batch "j" is invalid: spec.parallelism: Invalid value: -1: must be greater than or equal to 0',
     )
     api.post(path, job(parallelism=2, completions=2)).ok(201)
     answer = api.patch(api.at("jobs", "j", group=BATCH), {"spec": {"completions": 3}})
