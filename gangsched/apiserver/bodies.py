@@ -118,7 +118,7 @@ def _check_type(obj: dict[str, Any], body: bytes, expected: Expected) -> None:
             )
     if expected.custom and not kind:
         shown = body.decode("utf-8", "replace").strip()
-        raise bad_request(f"Object 'Kind' is missing in '{shown}'")
+        raise _unrecognized(f"Object 'Kind' is missing in '{shown}'", body, expected)
     if kind and kind != expected.kind:
         version = (api_version or expected.api_version).rpartition("/")[2]
         raise bad_request(

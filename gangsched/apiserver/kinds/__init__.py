@@ -8,13 +8,33 @@ from __future__ import annotations
 
 from gangsched.apiserver.kinds.binding import BindingStrategy
 from gangsched.apiserver.kinds.budgets import BudgetStrategy
+from gangsched.apiserver.kinds.definitions import DefinitionStrategy
+from gangsched.apiserver.kinds.deployments import DeploymentStrategy
 from gangsched.apiserver.kinds.events import EventStrategy, NewEventStrategy
+from gangsched.apiserver.kinds.jobs import JobStrategy
 from gangsched.apiserver.kinds.leases import LeaseStrategy
 from gangsched.apiserver.kinds.namespaces import NamespaceStrategy
 from gangsched.apiserver.kinds.nodes import NodeStrategy
 from gangsched.apiserver.kinds.pod_groups import PodGroupStrategy
 from gangsched.apiserver.kinds.pods import PodStrategy
 from gangsched.apiserver.kinds.priority_classes import SYSTEM, SYSTEM_DESCRIPTIONS, PriorityClassStrategy
+from gangsched.apiserver.kinds.reviews import (
+    AccessReviewStrategy,
+    RulesReviewStrategy,
+    SelfReviewStrategy,
+    TokenReviewStrategy,
+)
+from gangsched.apiserver.kinds.stored import (
+    ClaimStrategy,
+    DataStrategy,
+    FlowStrategy,
+    RoleBindingStrategy,
+    RoleStrategy,
+    SecretStrategy,
+    ServiceStrategy,
+    StorageClassStrategy,
+    VolumeStrategy,
+)
 from gangsched.apiserver.strategy import Cluster, Object, Strategy
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -40,6 +60,41 @@ def builtin_strategies(
         "scheduling.k8s.io/priorityclasses": PriorityClassStrategy(),
         "scheduling.k8s.io/podgroups": PodGroupStrategy(protection=podgroup_protection),
         "policy/poddisruptionbudgets": BudgetStrategy(),
+        "apiextensions.k8s.io/customresourcedefinitions": DefinitionStrategy(),
+        "batch/jobs": JobStrategy(),
+        "apps/deployments": DeploymentStrategy(),
+        **_stored(),
+        **_reviews(),
+    }
+
+
+def _stored() -> dict[str, Strategy]:
+    rbac, flow = "rbac.authorization.k8s.io", "flowcontrol.apiserver.k8s.io"
+    return {
+        "/configmaps": DataStrategy(),
+        "/secrets": SecretStrategy(),
+        "/services": ServiceStrategy(),
+        "/persistentvolumes": VolumeStrategy(),
+        "/persistentvolumeclaims": ClaimStrategy(),
+        f"{rbac}/roles": RoleStrategy(),
+        f"{rbac}/clusterroles": RoleStrategy(),
+        f"{rbac}/rolebindings": RoleBindingStrategy(),
+        f"{rbac}/clusterrolebindings": RoleBindingStrategy(),
+        f"{flow}/flowschemas": FlowStrategy(),
+        f"{flow}/prioritylevelconfigurations": FlowStrategy(),
+        "storage.k8s.io/storageclasses": StorageClassStrategy(),
+    }
+
+
+def _reviews() -> dict[str, Strategy]:
+    authorization, authentication = "authorization.k8s.io", "authentication.k8s.io"
+    return {
+        f"{authorization}/subjectaccessreviews": AccessReviewStrategy(),
+        f"{authorization}/selfsubjectaccessreviews": AccessReviewStrategy(),
+        f"{authorization}/localsubjectaccessreviews": AccessReviewStrategy(),
+        f"{authorization}/selfsubjectrulesreviews": RulesReviewStrategy(),
+        f"{authentication}/selfsubjectreviews": SelfReviewStrategy(),
+        f"{authentication}/tokenreviews": TokenReviewStrategy(),
     }
 
 

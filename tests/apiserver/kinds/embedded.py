@@ -27,6 +27,8 @@ class Embedded:
         self.now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
         self.registry = Registry(now=lambda: self.now, rng=Random(7), strategies=builtin_strategies())
         self._handlers = Handlers(self.registry)
+        # Of the last answer.
+        self.warning = ""
         bootstrap(self.registry)
 
     def namespace(self, name: str) -> None:
@@ -39,6 +41,9 @@ class Embedded:
             answer = self._handlers.handle(request)
         except StatusError as error:
             return error.code, error.as_status()
-        assert isinstance(answer, Answer), f"{method} {path} is not served"
+        if answer is None:
+            return 404, "404 page not found\n"
+        assert isinstance(answer, Answer), f"{method} {path} is a watch"
+        self.warning = answer.headers.get("Warning", "")
         assert not answer.code // 100 > 2, answer
         return 200, json.loads(answer.body)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,13 +38,16 @@ _PATCH_TYPES = {
     "STRATEGIC": "application/strategic-merge-patch+json",
 }
 
+SETTLE_S = 20.0
+"""A definition is established some time after it is created, and its objects are served a little later."""
+
 Answer = tuple[int, Any]
 # method, path, body, content type -> code, body
 Send = Callable[[str, str, Any, str], Answer]
 
 
 class Step(NamedTuple):
-    """One request; `verb` is an HTTP method, or a kind of PATCH: MERGE, JSONPATCH, STRATEGIC."""
+    """One request; `verb` is an HTTP method, a kind of PATCH (MERGE, JSONPATCH, STRATEGIC), WAIT or GONE."""
 
     verb: str
     path: str
@@ -102,13 +106,30 @@ def play(case: Case, send: Send, namespace: str) -> list[Any]:
     for number, step in enumerate(case.steps, 1):
         path = _fill(step.path, said)
         body = None if step.body is None else json.loads(_fill(json.dumps(step.body), said))
-        code, answer = send(step.method, path, body, step.content_type)
+        code, answer = _answer(step, path, body, send)
         if isinstance(answer, dict):
             meta = answer.get("metadata") or {}
             said[f"uid{number}"] = str(meta.get("uid", ""))
             said[f"rv{number}"] = str(meta.get("resourceVersion", ""))
         answers.append([code, _comparable(answer, namespace)])
     return answers
+
+
+def _answer(step: Step, path: str, body: Any, send: Send) -> Answer:
+    """WAIT and GONE ask until a definition is established, or is no more."""
+    if step.verb not in ("WAIT", "GONE"):
+        return send(step.method, path, body, step.content_type)
+    deadline_s = time.monotonic() + SETTLE_S
+    while True:
+        code, answer = send("GET", path, None, "")
+        established = code == 200 and any(
+            each["type"] == "Established" and each["status"] == "True"
+            for each in answer.get("status", {}).get("conditions") or ()
+        )
+        if (code == 404) if step.verb == "GONE" else established:
+            return code, answer
+        assert time.monotonic() < deadline_s, f"{step.verb} {path}: {answer}"
+        time.sleep(0.1)
 
 
 def _fill(text: str, said: dict[str, str]) -> str:

@@ -1,0 +1,84 @@
+"""Objects whose kind a CustomResourceDefinition defines.
+
+Lives here: their strategy, with the schema of each version. Not here: the definition (definitions.py), the
+schema's own rules (schema/). CEL rules are accepted and not evaluated.
+Source: k8s.io/apiextensions-apiserver pkg/registry/customresource/strategy.go of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gangsched.apiserver.schema.catalog import builtin
+from gangsched.apiserver.schema.custom import fill_defaults, validate_custom
+from gangsched.apiserver.schema.node import Schema
+from gangsched.apiserver.status import FieldProblem
+from gangsched.apiserver.strategy import Context, Object, Strategy, keep
+
+_PART = re.compile(r"\.([^.\[\]]+)")
+
+
+class CustomStrategy(Strategy):
+    has_generation = True
+    allows_unconditional_update = False
+
+    def __init__(self, definition: Object) -> None:
+        catalog = builtin()
+        versions = definition["spec"]["versions"]
+        self._schemas = {
+            each["name"]: catalog.custom((each.get("schema") or {}).get("openAPIV3Schema"))
+            for each in versions
+        }
+        self._with_status = {
+            each["name"] for each in versions if "status" in (each.get("subresources") or {})
+        }
+        self._selectable = tuple(
+            dict.fromkeys(
+                field["jsonPath"].removeprefix(".")
+                for each in versions
+                for field in each.get("selectableFields") or ()
+            )
+        )
+
+    def schema(self, version: str) -> Schema | None:
+        return self._schemas.get(version)
+
+    def prepare_for_create(self, obj: Object, context: Context) -> None:
+        if context.version in self._with_status:
+            obj.pop("status", None)
+        fill_defaults(self._schemas[context.version], obj)
+
+    def prepare_for_update(self, new: Object, old: Object, context: Context) -> None:
+        if context.subresource == "status":
+            # Its metadata is not the request's to change either: only managedFields are.
+            for key in {*new, *old} - {"status", "metadata"}:
+                keep(key, new, old)
+            version = new["metadata"].get("resourceVersion")
+            new["metadata"] = dict(old["metadata"], resourceVersion=version)
+        elif context.version in self._with_status:
+            keep("status", new, old)
+        fill_defaults(self._schemas[context.version], new)
+
+    def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
+        return validate_custom(self._schemas[context.version], new)
+
+    def changes_generation(self, new: Object, old: Object) -> bool:
+        """Without a status subresource, the status is a field like any other."""
+        ignored = {"metadata", "kind", "apiVersion"} | ({"status"} if self._with_status else set())
+        return any(new.get(key) != old.get(key) for key in {*new, *old} - ignored)
+
+    def fields(self, obj: Object) -> dict[str, str]:
+        return {path: _text(obj, path) for path in self._selectable}
+
+    def field_names(self) -> tuple[str, ...]:
+        return self._selectable
+
+
+def _text(obj: Object, path: str) -> str:
+    value: Any = obj
+    for part in _PART.findall(f".{path}"):
+        value = value.get(part) if isinstance(value, dict) else None
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
