@@ -7,8 +7,8 @@
     Creating   start-seconds are over               Running    Running, Ready, a pod IP; Created, Started
     Creating   a ConfigMap or Secret is missing     Creating   FailedMount; tried again
     Running    run-seconds are over                 Ended      Succeeded or Failed
-    Running    the same, and it is to restart       Backoff    CrashLoopBackOff, one restart more
-    Backoff    the back-off is over                 Running    Running
+    Running    the same, and it is to restart       Backoff    at once the first time, then CrashLoopBackOff
+    Backoff    the back-off is over                 Running    Running, one restart more
     Running    deleted with grace                   Stopping   Killing
     Stopping   stopped, or its grace is over        Ended      Succeeded or Failed, then gone
     any other  deleted                              Ended      gone
@@ -228,15 +228,24 @@ class Kubelets:
         if not restarts:
             self._end(held, exit_code)
             return
-        delay_s = min(_RESTART_S * 2**held.n_restarts, _MAX_RESTART_S)
-        held.n_restarts = min(held.n_restarts + 1, 20)
         held.state = State.BACKOFF
         now = self._api.now()
-        self._write(held, lambda obj: pod_status.restart_later(obj, exit_code, delay_s, now))
-        where = f"{held.pod.name}_{held.pod.namespace}({held.pod.uid})"
-        message = f"Back-off restarting failed container in pod {where}"
-        self._event(held.pod, "BackOff", message, held, warning=True)
+        self._write(held, lambda obj: pod_status.restart(obj, exit_code, now))
+        # The first time at once, but for what a kubelet needs to notice.
+        delay_s = min(_RESTART_S * 2 ** (held.n_restarts - 1), _MAX_RESTART_S) if held.n_restarts else 1.0
+        if held.n_restarts:
+            self._write(held, lambda obj: pod_status.back_off(obj, delay_s))
+            self._say_back_off(held)
+        held.n_restarts = min(held.n_restarts + 1, 20)
         self._at(held, now_s + delay_s, self._start)
+
+    def _say_back_off(self, held: _Held) -> None:
+        where = f"{held.pod.name}_{held.pod.namespace}({held.pod.uid})"
+        item = self._api.find(self._api.pods, held.pod.namespace, held.pod.name, held.pod.uid)
+        for container in item.decode()["spec"]["containers"] if item else ():
+            message = f"Back-off restarting failed container {container['name']} in pod {where}"
+            field = f"spec.containers{{{container['name']}}}"
+            self._event(held.pod, "BackOff", message, held, warning=True, field=field)
 
     def _stop(self, held: _Held, now_s: float) -> None:
         """Deleted with grace. A second, shorter deletion shortens what is left."""

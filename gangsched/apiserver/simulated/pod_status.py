@@ -14,6 +14,7 @@ from typing import Any
 from gangsched.apiserver.simulated.node_status import RUNTIME
 from gangsched.apiserver.strategy import Object, timestamp
 
+_BACK_OFF = "CrashLoopBackOff"
 _READY_CONDITIONS = ("Ready", "ContainersReady")
 # 128 + SIGKILL and SIGTERM, as a shell counts them.
 KILLED, TERMINATED = 137, 143
@@ -33,6 +34,7 @@ def create(obj: Object, host_ip: str, now: datetime) -> None:
     status["hostIPs"] = [{"ip": host_ip}]
     status.setdefault("startTime", timestamp(now))
     waits_for = [each["name"] for each in _init(obj)]
+    _condition(obj, "PodScheduled", "True", now)
     _condition(obj, "PodReadyToStartContainers", "False", now)
     if waits_for:
         why = f"containers with incomplete status: [{' '.join(waits_for)}]"
@@ -67,17 +69,22 @@ def run(obj: Object, pod_ip: str, now: datetime) -> None:
         _condition(obj, type_, "True", now)
 
 
-def restart_later(obj: Object, exit_code: int, delay_s: float, now: datetime) -> None:
-    """Its containers have ended and will be started again; how they ended is their last state."""
-    name, namespace, uid = (obj["metadata"][key] for key in ("name", "namespace", "uid"))
+def restart(obj: Object, exit_code: int, now: datetime) -> None:
+    """Its containers have ended and are about to be started again."""
     for each in obj["status"].get("containerStatuses", ()):
-        each["lastState"] = {"terminated": _terminated(each, exit_code, now)}
-        each["restartCount"] = each.get("restartCount", 0) + 1
-        pod = f"{name}_{namespace}({uid})"
-        message = f"back-off {_printed(delay_s)} restarting failed container={each['name']} pod={pod}"
-        each["state"] = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
+        each["state"] = {"terminated": _terminated(each, exit_code, now)}
         each.update(ready=False, started=False)
     _not_ready(obj, now)
+
+
+def back_off(obj: Object, delay_s: float) -> None:
+    """Containers that have ended wait before they are started again; how they ended is their last state."""
+    name, namespace, uid = (obj["metadata"][key] for key in ("name", "namespace", "uid"))
+    for each in obj["status"].get("containerStatuses", ()):
+        each["lastState"] = each["state"]
+        pod = f"{name}_{namespace}({uid})"
+        message = f"back-off {_printed(delay_s)} restarting failed container={each['name']} pod={pod}"
+        each["state"] = {"waiting": {"reason": _BACK_OFF, "message": message}}
 
 
 def end(obj: Object, exit_code: int, now: datetime) -> None:
@@ -137,6 +144,14 @@ def _each(obj: Object, state: dict[str, Any], *, ready: bool, started: bool) -> 
                     "started": False,
                 },
             )
+            before = one["state"]
+            if "running" in state and "running" in before:
+                continue  # a sidecar that went on while the others were restarted
+            if "running" in state:
+                was_ended = "terminated" in before
+                if was_ended:
+                    one["lastState"] = before
+                one["restartCount"] += was_ended or before.get("waiting", {}).get("reason") == _BACK_OFF
             one.update(state=dict(state), ready=ready, started=started)
             if "running" in state:
                 one["containerID"] = _container_id(obj, spec["name"], one["restartCount"])

@@ -36,6 +36,17 @@ def test_a_bound_pod_is_created_runs_and_succeeds() -> None:
     assert "simulated" in started["message"]
 
 
+def test_a_sidecar_runs_on_while_the_others_are_restarted() -> None:
+    sidecar = [{"name": "side", "image": "busybox", "restartPolicy": "Always"}]
+    world = World(1).submit(
+        pod("a", run_s=5, exit_code=1, restart="OnFailure", initContainers=sidecar), on=NODE
+    )
+    side = world.run(8).get("pods", "a")["status"]["initContainerStatuses"][0]
+    assert side["state"]["running"]["startedAt"] == "2026-01-01T00:00:01Z"
+    assert side["restartCount"] == 0
+    assert world.get("pods", "a")["status"]["containerStatuses"][0]["restartCount"] == 1
+
+
 def test_an_exit_code_fails_the_pod() -> None:
     world = World(1).submit(pod("a", run_s=1, exit_code=3), on=NODE).run(3)
     state = world.get("pods", "a")["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -63,16 +74,33 @@ def test_a_pod_that_always_restarts_and_does_not_sleep_runs_for_ever() -> None:
     assert World(1).submit(spec, on=NODE).run(1e6).phase("a") == "Running"
 
 
-def test_containers_that_end_are_restarted_with_a_back_off() -> None:
-    world = World(1).submit(pod("a", run_s=5, exit_code=1, restart="OnFailure"), on=NODE).run(7)
-    status = world.get("pods", "a")["status"]["containerStatuses"][0]
-    assert (world.phase("a"), world.waiting("a")) == ("Running", "CrashLoopBackOff")
-    assert (status["restartCount"], status["lastState"]["terminated"]["exitCode"]) == (1, 1)
-    assert "BackOff" in world.events("a")
-    assert world.run(9.5).waiting("a") == ""  # 10 s later it runs again
+def test_containers_that_end_are_restarted_at_once_and_then_with_a_back_off() -> None:
+    def container() -> tuple[str, int]:
+        one = world.get("pods", "a")["status"]["containerStatuses"][0]
+        state = next(iter(one["state"]))
+        return one["state"]["waiting"]["reason"] if state == "waiting" else state, one["restartCount"]
+
+    world = World(1).submit(pod("a", run_s=5, exit_code=1, restart="OnFailure"), on=NODE).run(6.5)
+    assert (world.phase("a"), container()) == ("Running", ("terminated", 0))
+    assert world.condition("pods", "a", "Ready")["status"] == "False"
+    world.run(1)
+    assert container() == ("running", 1)
+    assert world.condition("pods", "a", "Ready")["status"] == "True"
     world.run(5)
-    assert world.run(19).waiting("a") == "CrashLoopBackOff"  # the second time it is 20 s
-    assert world.run(1.5).waiting("a") == ""
+    assert container() == ("CrashLoopBackOff", 1)
+    last = world.get("pods", "a")["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    assert (last["exitCode"], last["reason"]) == (1, "Error")
+    assert world.event("a", "BackOff")["message"].startswith(
+        "Back-off restarting failed container main in pod a_"
+    )
+    world.run(10)
+    assert container() == ("running", 2)  # it waited 10 s
+    world.run(5)
+    assert container() == ("CrashLoopBackOff", 2)
+    world.run(19)
+    assert container() == ("CrashLoopBackOff", 2)  # and waits 20 s the next time
+    world.run(1)
+    assert container() == ("running", 3)
 
 
 def test_deletion_waits_for_the_containers_to_stop() -> None:
