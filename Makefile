@@ -50,7 +50,8 @@ venv: $(STAMP)
 # project itself in place, comes from the other lock.
 $(RUNTIME): requirements.runtime.lock requirements.lock pyproject.toml
 	@$(CHECK_PYTHON)
-	@echo "== $(VENV): installing what gangsched needs to run, about 20 s"
+	@echo "== $(VENV): installing the $$(grep -c '^[^ ]*==' requirements.runtime.lock) locked packages that" \
+		"gangsched needs to run, about 20 s"
 	@$(PYTHON) -m venv $(VENV)
 	@sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock | $(PIP_INSTALL) --require-hashes \
 		-r requirements.runtime.lock -r /dev/stdin

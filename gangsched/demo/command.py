@@ -1,7 +1,7 @@
 """The command `gangsched demo`: its options, its exit codes, and that nothing is left behind.
 
 Exit code 0: the story came true; 1: something of it did not happen in time; 2: it cannot be played here as
-asked; 130 or 143: interrupted in the middle (after --keep's story Ctrl-C is the way to end it, and 0).
+asked; 130, 143 or 129: interrupted in the middle (after --keep's story Ctrl-C is the way to end it, and 0).
 """
 
 from __future__ import annotations

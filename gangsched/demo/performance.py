@@ -26,6 +26,8 @@ from gangsched.demo.story import N_GPUS, N_NODES, N_RACKS, STORY
 from gangsched.demo.summary import summary
 from gangsched.errors import ConfigError, GangschedError
 
+# A terminal that is closed is a reason to tidy up, too.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # The last lines of the log that are shown when something went wrong.
 _LOG_LINES = 10
 # All states at once: running, deleted, waiting, unschedulable.
@@ -80,7 +82,7 @@ class Performance:
         self, everything: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         """The first signal ends it; further ones find it ending."""
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with anyio.open_signal_receiver(*_SIGNALS) as signals:
             task_status.started()
             async for number in signals:
                 if not self._caught:

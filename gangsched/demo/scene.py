@@ -117,6 +117,8 @@ def words(seen: Seen) -> str:
         return "its room is free again"
     if view.state is GroupState.WAITING:
         return f"{view.n_reserved} of {view.n_needed} reserved on {_place(view)}; {seen.why}"
+    if view.state is GroupState.BINDING:
+        return f"{view.n_bound} of {view.n_needed} so far"
     if view.state is GroupState.BOUND:
         if seen.word in (RUNNING, ENDED):
             return f"{view.n_running if seen.word == RUNNING else view.n_ended} of {view.n_needed}"
