@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import socket
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ from gangsched.errors import ConfigError
 from gangsched.flags import foreign_notes, web_settings
 from gangsched.plugins import IN_TREE
 from gangsched.web.listening import WebSettings
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loggers that are set up for a command would stay so for the tests that come after."""
+    monkeypatch.setattr("gangsched.logs.set_up_logs", lambda *_, **__: None)
 
 
 def parsed(*flags: str) -> argparse.Namespace:
@@ -101,3 +108,23 @@ def test_every_version_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
             main(line)
     first, second = capsys.readouterr().out.splitlines()
     assert first == second
+
+
+def test_a_taken_port_is_one_line_and_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        """
+        {apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],
+         clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}
+        """
+    )
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        flags = [f"--kubeconfig={kubeconfig}", f"--secure-port={port}", "--bind-address=127.0.0.1"]
+        assert main(["scheduler", *flags]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        f"gangsched: --secure-port: cannot listen on 127.0.0.1 port {port}: Address already"
+    )
