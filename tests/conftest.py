@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.controlplane.assets import find
+from gangsched.controlplane.assets import Assets, find
 from gangsched.controlplane.build import REQUIRE_VARIABLE
 from gangsched.controlplane.jaeger import Jaeger
 from gangsched.controlplane.processes import ControlPlane
@@ -37,15 +37,27 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def control_plane() -> Iterator[ControlPlane]:
-    """etcd and kube-apiserver for this process (with pytest-xdist: one for each worker)."""
+def assets() -> Assets:
+    """The real binaries; without them the test is skipped with the command that brings them."""
     try:
-        assets = find()
+        return find()
     except ConfigError as error:
         if os.environ.get(REQUIRE_VARIABLE) == "1":
             pytest.fail(f"{REQUIRE_VARIABLE}=1, but: {error}", pytrace=False)
         pytest.skip(f"no real control plane: {error}")
+
+
+@pytest.fixture(scope="session")
+def control_plane(assets: Assets) -> Iterator[ControlPlane]:
+    """etcd and kube-apiserver for this process (with pytest-xdist: one for each worker)."""
     # The data is thrown away: fsync would only measure the disk.
+    with ControlPlane(assets=assets, unsafe_no_fsync=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def littered_plane(assets: Assets) -> Iterator[ControlPlane]:
+    """Another one, for suites that leave behind what must not meet the tests of the scheduler."""
     with ControlPlane(assets=assets, unsafe_no_fsync=True) as running:
         yield running
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import threading
 from collections.abc import Iterator
 
 import pytest
 
 from gangsched.apiserver.app import EmbeddedCluster
-from gangsched.controlplane.assets import find
-from gangsched.controlplane.build import REQUIRE_VARIABLE
 from gangsched.controlplane.processes import ControlPlane
-from gangsched.errors import ConfigError
 from tests.contract.api import Api
 
 _numbers = itertools.count()
@@ -44,18 +40,10 @@ def embedded_api() -> Iterator[Api]:
 
 
 @pytest.fixture(scope="session")
-def real_api() -> Iterator[Api]:
-    """A control plane for this suite alone: what tests leave behind here must not meet other suites."""
-    try:
-        assets = find()
-    except ConfigError as error:
-        if os.environ.get(REQUIRE_VARIABLE) == "1":
-            pytest.fail(f"{REQUIRE_VARIABLE}=1, but: {error}", pytrace=False)
-        pytest.skip(f"no real control plane: {error}")
-    with ControlPlane(assets=assets, unsafe_no_fsync=True) as plane:
-        api = Api("real", plane.base_url, plane.token, str(plane.ca_file))
-        yield api
-        api.close()
+def real_api(littered_plane: ControlPlane) -> Iterator[Api]:
+    api = Api("real", littered_plane.base_url, littered_plane.token, str(littered_plane.ca_file))
+    yield api
+    api.close()
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
