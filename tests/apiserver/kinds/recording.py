@@ -39,7 +39,9 @@ _PATCH_TYPES = {
 }
 
 SETTLE_S = 20.0
-"""A definition is established some time after it is created, and its objects are served a little later."""
+"""A definition is established some time after it is created."""
+SERVED_S = 3.0
+"""Its objects are served a little later; nothing says when, and until then there are 404s and 429s."""
 
 Answer = tuple[int, Any]
 # method, path, body, content type -> code, body
@@ -99,14 +101,19 @@ def recorded(file: str) -> dict[str, list[Any]]:
     return answers
 
 
-def play(case: Case, send: Send, namespace: str) -> list[Any]:
-    """The answers, with what differs between any two runs taken out."""
+def play(case: Case, send: Send, namespace: str, *, served_s: float = 0.0) -> list[Any]:
+    """The answers, with what differs between any two runs taken out.
+
+    `served_s` is given to a server after a definition is established, until its objects can be asked for.
+    """
     said: dict[str, str] = {"ns": namespace}
     answers: list[Any] = []
     for number, step in enumerate(case.steps, 1):
         path = _fill(step.path, said)
         body = None if step.body is None else json.loads(_fill(json.dumps(step.body), said))
         code, answer = _answer(step, path, body, send)
+        if step.verb == "WAIT":
+            time.sleep(served_s)
         if isinstance(answer, dict):
             meta = answer.get("metadata") or {}
             said[f"uid{number}"] = str(meta.get("uid", ""))
@@ -180,7 +187,7 @@ def play_all(cases: list[Case], plane: ControlPlane, prefix: str) -> dict[str, l
         namespace = f"{prefix}-{case.file[:8]}-{number}"
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         plane.request("POST", "/api/v1/namespaces", body)
-        answers[case.name] = play(case, send, namespace)
+        answers[case.name] = play(case, send, namespace, served_s=SERVED_S)
     return answers
 
 
