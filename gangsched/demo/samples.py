@@ -61,9 +61,10 @@ def read(folder: Path, name: str, only: Collection[str] = ()) -> list[Document]:
 
 def _document(item: object, path: Path) -> Document:
     try:
-        assert isinstance(item, dict)
+        if not isinstance(item, dict):
+            raise TypeError
         collection = _COLLECTIONS[item["apiVersion"], item["kind"]]
         return Document(str(item["metadata"]["name"]), collection, item)
-    except (AssertionError, KeyError, TypeError):
+    except (KeyError, TypeError):
         known = " or ".join(kind for _, kind in _COLLECTIONS)
         raise ConfigError(f"has a document that is no {known} with a name", source=str(path)) from None

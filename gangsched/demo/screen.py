@@ -259,5 +259,5 @@ def _why(seen: Seen, scene: Scene) -> str:
     if view.state is GroupState.WAITING and view.deadline_s is not None:
         left_s = max(0.0, view.deadline_s - scene.now_s)
         if left_s < 100:
-            return f"given back in {left_s:.0f} s unless it can start: {seen.why}"
+            return f"given back in {left_s:.0f} s: {seen.why}"
     return seen.why

@@ -57,7 +57,7 @@ def test_a_waiting_gang_at_80_columns(frames: list[Frame]) -> None:
     assert row(lines, "learners").split()[1:6] == ["learners", "waiting", "2", "0", "2"]
     assert "n[4,8] GPU-n4-[0-7] +8" in row(lines, "learners")
 
-    assert any("given back in 60 s unless it can start: group default/actors" in line for line in lines)
+    assert any("given back in 60 s: group default/actors" in line for line in lines)
     assert any(line.startswith("r0  ■······· □□□□□□□□ □□□□□□□□ ········") for line in lines)
     assert any("16 reserved, not bound" in line for line in lines)
 
