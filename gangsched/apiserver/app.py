@@ -89,10 +89,9 @@ class EmbeddedCluster:
             simulation = Simulation(nodes=nodes, gpus=gpus, racks=racks)
         self._simulation = simulation
         self._rng = Random(seed)
-        # What admission adds for controllers is only added where there are controllers, and the other way
-        # round: nobody here would take the PodGroups' finalizer off.
+        # What admission adds for controllers to act on is only added where there are controllers.
         simulated_too = simulation is not None
-        strategies = builtin_strategies(service_accounts=simulated_too, podgroup_protection=not simulated_too)
+        strategies = builtin_strategies(service_accounts=simulated_too, not_ready_taint=simulated_too)
         self.registry = Registry(now=utc_now, rng=self._rng, strategies=strategies)
         self._handlers = Handlers(self.registry)
         self._openapi = OpenApi(
