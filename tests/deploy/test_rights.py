@@ -197,6 +197,9 @@ def test_the_arguments_of_the_deployment_are_the_commands(base: list[dict[str, A
     assert args.secure_port == port["containerPort"]
     volume = next(v for v in container["volumeMounts"] if args.config.startswith(v["mountPath"]))
     assert args.config == f"{volume['mountPath']}/scheduler.yaml"
+    volumes = find(base, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    [source] = [v["configMap"]["name"] for v in volumes if v["name"] == volume["name"]]
+    assert source == find(base, "ConfigMap", "gangsched-config-")["metadata"]["name"], "it has its hash"
 
 
 # -- the comparison itself -----------------------------------------------------------------------------

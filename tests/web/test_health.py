@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from gangsched.web import checks
 from gangsched.web.health import Check, Health
@@ -63,6 +64,20 @@ def test_a_check_can_be_left_out_and_one_that_is_not_there_is_said() -> None:
     assert page.code == 200
     assert "[+]watch excluded: ok\n" in page.text
     assert 'no matches for "y\\x1b[31m"\n' in page.text
+
+
+def test_the_log_says_once_what_fails_and_strangers_cannot_make_it_say_more() -> None:
+    wrong = Wrong({"watch": "pods is not watched for 46 s"})
+    health = wrong.health("watch", "inbox")
+    with capture_logs() as lines:
+        health.page()
+        wrong.why["watch"] = "pods is not watched for 47 s"
+        for exclude in ([], ["watch"], ["inbox"], []):
+            health.page(exclude=exclude)
+        wrong.why.clear()
+        health.page()
+    assert [line["event"] for line in lines] == ["readyz fails", "readyz is well again"]
+    assert lines[0]["why"] == "watch: pods is not watched for 46 s"
 
 
 def problem(check: Check) -> str:
