@@ -14,7 +14,14 @@ import msgspec
 from gangsched.apiserver import protobuf
 from gangsched.apiserver.negotiation import JSON, YAML
 from gangsched.apiserver.protobuf import PROTOBUF
-from gangsched.apiserver.status import StatusError, bad_request, quoted, unsupported_media_type
+from gangsched.apiserver.status import (
+    StatusError,
+    bad_request,
+    invalid,
+    invalid_value,
+    quoted,
+    unsupported_media_type,
+)
 
 MAX_BODY_BYTES = 3 * 2**20
 _SUMMARY_BYTES = 30
@@ -23,12 +30,15 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Expected(NamedTuple):
-    """What a body must be, in any version if `api_version` is ""; `custom`: of a CRD's kind, which names
-    itself."""
+    """What a body must be, in any version if `api_version` is ""; `custom`: of a kind that a CRD defines.
+
+    Custom kinds, and what `names_itself`, must say their kind; others may leave it to the path.
+    """
 
     kind: str
     api_version: str
     custom: bool = False
+    names_itself: bool = False
 
     @property
     def version(self) -> str:
@@ -116,10 +126,12 @@ def _check_type(obj: dict[str, Any], body: bytes, expected: Expected) -> None:
             raise _unrecognized(
                 f"couldn't get version/kind; json parse error: {key} is not a string", body, expected
             )
-    if expected.custom and not kind:
+    if (expected.custom or expected.names_itself) and not kind:
         shown = body.decode("utf-8", "replace").strip()
         raise _unrecognized(f"Object 'Kind' is missing in '{shown}'", body, expected)
     if kind and kind != expected.kind:
+        if expected.custom:
+            raise _not_of_kind(kind, obj, expected)
         version = (api_version or expected.api_version).rpartition("/")[2]
         raise bad_request(
             f"{kind} in version {quoted(version)} cannot be handled as a {expected.kind}: "
@@ -131,6 +143,14 @@ def _check_type(obj: dict[str, Any], body: bytes, expected: Expected) -> None:
             f"({expected.api_version})"
         )
     obj["kind"], obj["apiVersion"] = expected.kind, expected.api_version
+
+
+def _not_of_kind(kind: str, obj: dict[str, Any], expected: Expected) -> StatusError:
+    """As the handler of custom resources says it."""
+    meta = obj.get("metadata")
+    name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
+    problem = invalid_value("kind", kind, f"must be {expected.kind}")
+    return invalid(kind, name, [problem], group=expected.api_version.rpartition("/")[0])
 
 
 def _unrecognized(why: str, body: bytes, expected: Expected) -> StatusError:

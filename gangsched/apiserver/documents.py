@@ -17,7 +17,7 @@ from gangsched.apiserver.discovery import Discovery
 from gangsched.apiserver.openapi import OpenApi
 from gangsched.apiserver.requests import Request
 from gangsched.apiserver.responses import Answer
-from gangsched.apiserver.status import method_not_allowed, not_acceptable
+from gangsched.apiserver.status import method_not_allowed, not_acceptable, unknown_path
 
 # The version whose behaviour is followed; the part behind + says that it is not that program.
 KUBERNETES = "1.37.1"
@@ -65,6 +65,8 @@ class Documents:
         if root in ("api", "apis"):
             document = self._discovery.answer(path, request.accept)
             if document is None:
+                if root == "api" or (path.split("/")[2:3] and path.split("/")[2] in self._discovery.groups()):
+                    raise unknown_path()
                 return None
             headers = {"Vary": "Accept"}
             if document.etag:

@@ -15,7 +15,7 @@ from gangsched.apiserver import bodies, responses
 from gangsched.apiserver.bodies import Expected
 from gangsched.apiserver.lists import ListOptions, page
 from gangsched.apiserver.negotiation import Shape, negotiate
-from gangsched.apiserver.patches import patch, schema_of
+from gangsched.apiserver.patches import patch, schema_of, shown, tracked
 from gangsched.apiserver.registry import Registry
 from gangsched.apiserver.requests import (
     Request,
@@ -145,6 +145,7 @@ class Handlers:
         if not target.resource.stored:
             reviewed = strategy.review(obj, context)
             return _warned(responses.document(reviewed, code=201), context)
+        tracked(obj, None, schema_of(self._registry, target), target, context)
         obj = self._stored(obj, target, strategy)
         item = self._registry.create(target.resource, obj, namespace=target.namespace, context=context)
         return _warned(self._one(item, target, wanted, request, code=201), context)
@@ -166,16 +167,20 @@ class Handlers:
         obj = self._body(request, target, options, context)
         check_name(obj, target)
         strategy = self._registry.strategy(target.resource)
-        obj = self._stored(obj, target, strategy)
+        schema = schema_of(self._registry, target)
+
+        def made(old: Object | None) -> Object:
+            before = shown(old, strategy, target) if old is not None else None
+            return self._stored(tracked(obj, before, schema, target, context), target, strategy)
 
         creates = strategy.creates_on_update and not target.subresource
         item, is_new = self._registry.update(
             target.resource,
             target.namespace,
             target.name,
-            lambda old: obj,
+            made,
             context=context,
-            create=(lambda: obj) if creates else None,
+            create=(lambda: made(None)) if creates else None,
         )
         return _warned(self._one(item, target, wanted, request, code=201 if is_new else 200), context)
 

@@ -1,21 +1,40 @@
-"""PATCH: which format by which content type, from the request to the registry.
+"""PATCH: which format by which content type, from the request to the registry; and who manages which field.
 
 Lives here: the content types, and the way of an object through its version to the patch and back. Not here:
-the formats (patching/). Called by handlers.py. Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go.
+the formats, and the bookkeeping of managed fields (patching/). Called by handlers.py. Source:
+k8s.io/apiserver pkg/endpoints/handlers/patch.go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from gangsched.apiserver.bodies import Expected, decoded
+from gangsched.apiserver.negotiation import YAML
+from gangsched.apiserver.patching.apply import apply
+from gangsched.apiserver.patching.managed import track
 from gangsched.apiserver.patching.patched import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Patch
 from gangsched.apiserver.registry import Registry
 from gangsched.apiserver.requests import Request, Target, WriteOptions, check_name
 from gangsched.apiserver.schema.catalog import builtin
+from gangsched.apiserver.schema.decode import DecodeFailed, decode, unknown_fields
 from gangsched.apiserver.schema.node import Schema
-from gangsched.apiserver.status import bad_request, invalid, invalid_value, unsupported_media_type
+from gangsched.apiserver.status import (
+    StatusError,
+    bad_request,
+    invalid,
+    invalid_value,
+    required,
+    unsupported_media_type,
+)
 from gangsched.apiserver.store import Item
-from gangsched.apiserver.strategy import Context, Object
+from gangsched.apiserver.strategy import Context, Object, Strategy
 
-_FORMATS = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+APPLY = "application/apply-patch+yaml"
+_FORMATS = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
+# Written by programs, many times a second, and applied by nobody: their fields get managers only if somebody
+# does.
+_UNTRACKED = ("/pods", "/nodes", "/events", "coordination.k8s.io/leases")
 
 
 def schema_of(registry: Registry, target: Target) -> Schema:
@@ -25,41 +44,109 @@ def schema_of(registry: Registry, target: Target) -> Schema:
     return own or builtin().builtin(resource.group, target.version, resource.kind)
 
 
+def tracked(new: Object, old: Object | None, schema: Schema, target: Target, context: Context) -> Object:
+    """`new` with the fields managed by who sends it, as far as managers are kept; both as stored."""
+    resource, meta = target.resource, new.setdefault("metadata", {})
+    starts = old is None and resource.storage_key not in _UNTRACKED
+    if starts or (old or {}).get("metadata", {}).get("managedFields") or meta.get("managedFields"):
+        new["apiVersion"] = resource.api_version(target.version)
+        track(
+            old,
+            new,
+            schema,
+            manager=context.field_manager,
+            now=context.timestamp(),
+            subresource=context.subresource,
+            has_status=resource.has_status,
+            starts=starts,
+        )
+    return new
+
+
 def patch(
     registry: Registry, request: Request, target: Target, options: WriteOptions, context: Context
 ) -> tuple[Item, bool]:
     """Answers with the item and whether it was created. Raises: StatusError."""
     resource = target.resource
     content_type = request.content_type.partition(";")[0].strip()
-    formats = [each for each in _FORMATS if not (resource.custom and each == STRATEGIC_MERGE_PATCH)]
-    if content_type not in formats:
-        raise unsupported_media_type(formats)
+    if content_type not in _FORMATS:
+        raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    if resource.custom and content_type == STRATEGIC_MERGE_PATCH:
+        raise unsupported_media_type([each for each in _FORMATS if each != STRATEGIC_MERGE_PATCH])
     schema = schema_of(registry, target)
-    strategy = registry.strategy(resource)
-    api_version = resource.api_version(target.version)
-    parsed = Patch(request.body, content_type, directive=options.field_validation, warn=context.warn)
+    if content_type == APPLY:
+        change, create = _applying(request, target, schema, options, context)
+    else:
+        parsed = Patch(request.body, content_type, directive=options.field_validation, warn=context.warn)
+        create = None
 
-    def change(old: Object) -> Object:
-        shown = strategy.from_storage(old, target.version, resource) if strategy.converts else old
-        shown = {"kind": resource.kind, "apiVersion": api_version} | {
-            key: value for key, value in shown.items() if key not in ("kind", "apiVersion")
-        }
-        new = parsed.applied(shown, schema)
+        def change(live: Object) -> Object:
+            return tracked(parsed.applied(live, schema), live, schema, target, context)
+
+    strategy = registry.strategy(resource)
+
+    def changed(old: Object) -> Object:
+        new = change(shown(old, strategy, target))
         _check_identity(new, old, target)
-        check_name(new, target)
         return strategy.to_storage(new, target.version, resource) if strategy.converts else new
 
-    return registry.update(resource, target.namespace, target.name, change, context=context)
+    return registry.update(resource, target.namespace, target.name, changed, context=context, create=create)
+
+
+def shown(old: Object, strategy: Strategy, target: Target) -> Object:
+    """A stored object as it reads in the request's group and version."""
+    resource = target.resource
+    found = strategy.from_storage(old, target.version, resource) if strategy.converts else old
+    api_version = resource.api_version(target.version)
+    rest = {key: value for key, value in found.items() if key not in ("kind", "apiVersion")}
+    return {"kind": resource.kind, "apiVersion": api_version} | rest
+
+
+def _applying(
+    request: Request, target: Target, schema: Schema, options: WriteOptions, context: Context
+) -> tuple[Callable[[Object], Object], Callable[[], Object] | None]:
+    """What server-side apply makes of an object, and of none."""
+    if not options.field_manager:
+        problem = required("fieldManager", "is required for apply patch")
+        raise invalid("PatchOptions", "", [problem], group="meta.k8s.io")
+    resource = target.resource
+    api_version = resource.api_version(target.version)
+    expected = Expected(resource.kind, api_version, resource.custom, names_itself=True)
+    config = decoded(request.body, YAML, expected)
+    check_name(config, target)
+    unknown = unknown_fields(schema, config)
+    if unknown:
+        said = [f".{path}: field not declared in schema" for path in unknown]
+        what = f"{target.namespace}/{target.name}" if target.namespace else f"/{target.name}"
+        group = f"{resource.group}/{target.version}" if resource.group else f"/{target.version}"
+        listed = said[0] if len(said) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in said)
+        raise StatusError(
+            500, "", f"failed to create typed patch object ({what}; {group}, Kind={resource.kind}): {listed}"
+        )
+
+    def applied(live: Object | None) -> Object:
+        merged = apply(
+            live,
+            config,
+            schema,
+            manager=options.field_manager,
+            force=options.force,
+            now=context.timestamp(),
+            subresource=context.subresource,
+            has_status=resource.has_status,
+        )
+        try:
+            return decode(schema, merged).obj
+        except DecodeFailed as failed:
+            raise bad_request(f"error decoding patch: {failed}") from None
+
+    return applied, None if target.subresource else lambda: applied(None)
 
 
 def _check_identity(new: Object, old: Object, target: Target) -> None:
     """What a PUT may bring along as a precondition, a patch must not change."""
-    meta, resource = new.get("metadata") or {}, target.resource
-    if (meta.get("namespace") or target.namespace) != target.namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-    uid = meta.get("uid")
+    check_name(new, target)
+    uid = new["metadata"].get("uid")
     if uid and uid != old["metadata"].get("uid"):
         problem = invalid_value("metadata.uid", uid, "field is immutable")
-        raise invalid(resource.kind, target.name, [problem], group=resource.group)
+        raise invalid(target.resource.kind, target.name, [problem], group=target.resource.group)

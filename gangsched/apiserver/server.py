@@ -53,16 +53,14 @@ class HttpServer:
             max_line_size=MAX_LINE_BYTES,
             max_field_size=MAX_LINE_BYTES,
         )
-        self._runner = web.ServerRunner(self._server)
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=SHUTDOWN_S)
         self.port = 0
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """Raises: ConfigError, where the address cannot be had."""
         await self._runner.setup()
         try:
-            site = web.TCPSite(
-                self._runner, host, port, ssl_context=tls, shutdown_timeout=SHUTDOWN_S, backlog=1024
-            )
+            site = web.TCPSite(self._runner, host, port, ssl_context=tls, backlog=1024)
             await site.start()
         except OSError as error:
             await self._runner.cleanup()

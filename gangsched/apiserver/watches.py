@@ -113,7 +113,11 @@ class Watch:
     def _begin(self) -> None:
         options = self._options
         initial = options.send_initial_events
-        revision = parse_revision(options.resource_version)
+        try:
+            revision = parse_revision(options.resource_version)
+        except StatusError as error:
+            # What a list calls a bad request is nobody's fault in a watch.
+            raise StatusError(500, "", error.message.removeprefix("invalid resource version: ")) from None
         if initial and revision > self._store.revision:
             raise too_large(revision, self._store.revision)
         if initial or (initial is None and revision == 0):
