@@ -23,5 +23,6 @@ shows them side by side under `<trace-without-root-span>`. A process that dies l
 What was bound by it carries `gangsched.io/traceparent`, the context of the root: whoever completes or
 unwinds that gang goes on in the same trace and ends the same root, so that it is one tree again. A gang of
 which nothing was bound starts a new trace with a new process; what the old one had told of it, the waits
-of attempts that are over, stays behind without a root.
+of attempts that are over, stays behind without a root. (Nobody can tell a gang that never was whole from
+one that was and lost members in the same second: then the root is ended twice, once by each process.)
 """

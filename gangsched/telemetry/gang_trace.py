@@ -206,7 +206,8 @@ class GangTrace:
             self._end_phase(now_ns, names.STOPPED)
         if self._attempt is not None:
             self._end_attempt(now_ns, names.STOPPED)
-        if self.group.satisfied or not (self._n_bound or self.group.n_bound):
+        n_bound = self.group.n_bound or (self._n_bound if binding else 0)
+        if self.group.satisfied or not n_bound:
             self._end_root(now_ns, names.STOPPED)
 
     # -- what ends -------------------------------------------------------------------------------------

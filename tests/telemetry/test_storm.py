@@ -1,0 +1,109 @@
+"""Traces under simulated storms: crashes, lost answers, evictions, deletions; what holds of every trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+
+from gangsched.config import Settings, default_config
+from gangsched.core.group import Group
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.effects import Effect
+from gangsched.model.events import Event
+from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.sim.driver import Simulation
+from gangsched.sim.faults import STORM
+from gangsched.sim.mischief import Mischief
+from gangsched.sim.objects import at
+from gangsched.sim.workloads import random_workload
+from gangsched.telemetry import names
+from gangsched.telemetry.tracer import GangTracer
+from tests.telemetry.traced import RESOURCE, said
+
+
+class TracedScheduler(Scheduler):
+    """A scheduler as app.py drives it, with a tracer. Each process has a tracer of its own."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._now_ns = 0
+        self.spans: list[ReadableSpan] = []
+        self.tracer = GangTracer(
+            self.spans.append,
+            resource=RESOURCE,
+            clock_ns=lambda: self._now_ns,
+            wall_ns=lambda: int(at(0).timestamp() * 1e9) + self._now_ns,
+        )
+        profiles = build_profiles(default_config(IN_TREE))
+        super().__init__(profiles, settings, node_capacity=4, observer=self.tracer)
+
+    def handle(self, events: Sequence[Event], now_s: float) -> list[Effect]:
+        self._now_ns = int(now_s * 1e9)
+        self.tracer.hear(events)
+        return list(self.tracer.turn_ended(super().handle(events, now_s)))
+
+    def advance(self, now_s: float) -> list[Effect]:
+        self._now_ns = int(now_s * 1e9)
+        return list(self.tracer.turn_ended(super().advance(now_s)))
+
+    def schedule(self, group: Group, now_s: float) -> list[Effect]:
+        self._now_ns = int(now_s * 1e9)
+        return list(self.tracer.turn_ended(super().schedule(group, now_s)))
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_traces_of_a_storm(seed: int, crashes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not crashes:
+        monkeypatch.setattr(Mischief, "crash", lambda self: None)
+    sim = Simulation(seed, random_workload(seed), rates=STORM, make=TracedScheduler)
+    processes: dict[int, TracedScheduler] = {}
+
+    def look(sim: Simulation) -> tuple[str, ...]:
+        assert isinstance(sim.scheduler, TracedScheduler)
+        processes[id(sim.scheduler)] = sim.scheduler  # and not those that the checkers make to compare with
+        return ()
+
+    sim.watchers.append(look)
+    sim.run_for(40.0)
+    sim.settle()
+    last = processes[id(sim.scheduler)]
+    assert {group.key for group in last.world.groups.values()} >= set(last.tracer._traces)
+    last.tracer.stop()
+    spans = [span for process in processes.values() for span in process.spans]
+    assert spans
+    assert crashes or not sim.n_crashes
+    by_trace: dict[int, list[ReadableSpan]] = {}
+    for span in spans:
+        assert span.context
+        by_trace.setdefault(span.context.trace_id, []).append(span)
+    for of in by_trace.values():
+        continued = [span for span in of if said(span, names.CONTINUED)]
+        assert crashes or not continued
+        # A gang that was whole, lost members and is found half bound by the next process ends its root again.
+        once = of if not continued else [span for span in of if span.parent is not None]
+        assert len({span.context.span_id for span in once if span.context}) == len(once)
+        assert continued or sum(span.parent is None for span in of) <= 1
+        for span in of:
+            check(span, [] if continued else of)
+            if not sim.n_crashes:
+                parents = {one.context.span_id for one in of if one.context}
+                assert span.parent is None or span.parent.span_id in parents, f"{span.name} has no parent"
+
+
+def check(span: ReadableSpan, of: list[ReadableSpan]) -> None:
+    """What holds for each span, and between it and its parent if that is among `of`."""
+    assert span.start_time is not None
+    assert span.end_time is not None
+    assert span.start_time <= span.end_time
+    for parent in of:
+        if span.parent and parent.context and parent.context.span_id == span.parent.span_id:
+            assert (parent.start_time or 0) <= span.start_time
+            assert span.end_time <= (parent.end_time or 0)
+    if span.name in (names.ATTEMPT, names.CYCLE, names.GANG, names.POD):
+        assert said(span, names.VERDICT)
+    if span.name == names.BIND and said(span, names.VERDICT) == names.SCHEDULED:
+        assert said(span, names.N_BOUND) >= 0
+    for event in span.events:
+        assert span.start_time <= event.timestamp <= span.end_time
