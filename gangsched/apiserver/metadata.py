@@ -90,7 +90,7 @@ def name_problems(name: str, rule: str) -> list[str]:
     return problems
 
 
-def qualified_name_problems(key: str) -> list[str]:
+def qualified_name_problems(key: str, called: str = "a qualified name") -> list[str]:
     """What is wrong with a label's key, an annotation's or a finalizer's name."""
     prefix, slash, name = key.rpartition("/")
     problems: list[str] = []
@@ -99,7 +99,7 @@ def qualified_name_problems(key: str) -> list[str]:
             problems.append("prefix part must be non-empty")
         elif "/" in prefix:
             return [
-                "a qualified name "
+                f"{called} "
                 + _QUALIFIED_SAYS.removeprefix("name part ")
                 + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             ]
@@ -124,7 +124,8 @@ def label_value_problems(value: str) -> list[str]:
 def label_problems(labels: Any, field: str) -> list[FieldProblem]:
     found: list[FieldProblem] = []
     for key, value in (labels or {}).items():
-        found += [invalid_value(field, key, each) for each in qualified_name_problems(key)]
+        wrong = qualified_name_problems(key, "a valid label key")
+        found += [invalid_value(field, key, each) for each in wrong]
         found += [invalid_value(field, value, each) for each in label_value_problems(value)]
     return found
 
