@@ -201,7 +201,7 @@ STORY: tuple[Step, ...] = (
         "An MPI job, a launcher and 8 workers of 4 GPUs, is one gang too.",
         (Apply("gang-mpi.yaml"),),
         running("mpi"),
-        bound("mpi", "All nine bound after {took}, two workers a node: {nodes} in {racks}."),
+        bound("mpi", "All nine bound after {took}: {n_gpus} GPUs on {nodes} in {racks}."),
     ),
     Step(
         "Two gangs that start together. Only the learners exist so far.",
