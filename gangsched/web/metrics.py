@@ -39,7 +39,7 @@ class _Taken:
 
 def measured(measures: Measures) -> list[Metric]:
     """What was counted so far, as values of this moment."""
-    return list(_measured(measures))
+    return [*_attempts(measures), *_group_attempts(measures), *_points_and_queues(measures)]
 
 
 def text(families: Iterable[Metric], reading: Reading) -> bytes:
@@ -50,19 +50,21 @@ def text(families: Iterable[Metric], reading: Reading) -> bytes:
     return generate_latest(registry)
 
 
-def _measured(measures: Measures) -> Iterator[Metric]:
-    by_result = ("result", "profile")
+_BY_RESULT = ("result", "profile")
+
+
+def _attempts(measures: Measures) -> Iterator[Metric]:
     attempts = measures.attempts
     yield _counter(
         "scheduler_schedule_attempts",
         "Attempts to schedule pods, by result: scheduled, unschedulable, or error (ours or a plugin's).",
-        by_result,
+        _BY_RESULT,
         {labels: of.n for labels, of in attempts.items()},
     )
     yield _histogram(
         "scheduler_scheduling_attempt_duration_seconds",
         "From the start of an attempt to its verdict, or to the answer to the pod's bind.",
-        by_result,
+        _BY_RESULT,
         attempts,
     )
     yield _histogram(
@@ -70,25 +72,6 @@ def _measured(measures: Measures) -> Iterator[Metric]:
         "Deciding about a pod; the members of a group share the time that their decision took.",
         (),
         {(): measures.algorithm},
-    )
-    groups = measures.group_attempts
-    yield _counter(
-        "scheduler_podgroup_schedule_attempts",
-        "Attempts to schedule pod groups, by result.",
-        by_result,
-        {labels: of.n for labels, of in groups.items()},
-    )
-    yield _histogram(
-        "scheduler_podgroup_scheduling_attempt_duration_seconds",
-        "From the start of a pod group's attempt to its verdict.",
-        by_result,
-        groups,
-    )
-    yield _histogram(
-        "scheduler_podgroup_scheduling_algorithm_duration_seconds",
-        "Deciding about a pod group.",
-        (),
-        {(): measures.group_algorithm},
     )
     yield _histogram(
         "scheduler_pod_scheduling_attempts",
@@ -102,6 +85,31 @@ def _measured(measures: Measures) -> Iterator[Metric]:
         ("attempts",),
         {(label,): of for label, of in measures.sli.items()},
     )
+
+
+def _group_attempts(measures: Measures) -> Iterator[Metric]:
+    groups = measures.group_attempts
+    yield _counter(
+        "scheduler_podgroup_schedule_attempts",
+        "Attempts to schedule pod groups, by result.",
+        _BY_RESULT,
+        {labels: of.n for labels, of in groups.items()},
+    )
+    yield _histogram(
+        "scheduler_podgroup_scheduling_attempt_duration_seconds",
+        "From the start of a pod group's attempt to its verdict.",
+        _BY_RESULT,
+        groups,
+    )
+    yield _histogram(
+        "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+        "Deciding about a pod group.",
+        (),
+        {(): measures.group_algorithm},
+    )
+
+
+def _points_and_queues(measures: Measures) -> Iterator[Metric]:
     yield _histogram(
         "scheduler_framework_extension_point_duration_seconds",
         "Running all plugins of an extension point, for all nodes at once.",
