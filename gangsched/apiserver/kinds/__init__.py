@@ -25,7 +25,6 @@ from gangsched.apiserver.kinds.reviews import (
     TokenReviewStrategy,
 )
 from gangsched.apiserver.kinds.stored import (
-    ClaimStrategy,
     DataStrategy,
     FlowStrategy,
     RoleBindingStrategy,
@@ -33,8 +32,8 @@ from gangsched.apiserver.kinds.stored import (
     SecretStrategy,
     ServiceStrategy,
     StorageClassStrategy,
-    VolumeStrategy,
 )
+from gangsched.apiserver.kinds.volumes import ClaimStrategy, VolumeStrategy
 from gangsched.apiserver.strategy import Cluster, Object, Strategy
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")

@@ -69,11 +69,7 @@ class JobStrategy(Strategy):
 def _default(job: Object) -> None:
     spec = job["spec"] = job.get("spec") or {}
     template = spec["template"] = spec.get("template") or {}
-    said = (template.get("spec") or {}).get("restartPolicy")
     default_template(template, "Job")
-    if not said:
-        # Always is the default of pods and refused for jobs: nothing said is not the same as that.
-        template["spec"]["restartPolicy"] = ""
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = spec["parallelism"] = 1
     for key, value in (
@@ -120,14 +116,14 @@ def _problems(job: Object, *, created: bool) -> Problems:
         problems.append(required("spec.completions", "when completion mode is Indexed"))
     if created:
         problems += names.labels("spec.template.labels", template["metadata"].get("labels"))
+    problems += pod_validation.spec_problems("spec.template.spec", template["spec"])
     policy = template["spec"]["restartPolicy"]
-    checked = {**template["spec"], "restartPolicy": policy or "Never"}
-    problems += pod_validation.spec_problems("spec.template.spec", checked)
-    if not policy:
-        says = 'valid values: "OnFailure", "Never"'
-        problems.append(required("spec.template.spec.restartPolicy", says))
-    elif policy == "Always":
-        problems.append(not_supported("spec.template.spec.restartPolicy", policy, ("OnFailure", "Never")))
+    field = "spec.template.spec.restartPolicy"
+    if policy == "Always":
+        # The default of pods: nobody has said what a job needs to be told.
+        problems.append(required(field, 'valid values: "OnFailure", "Never"'))
+    elif policy not in ("OnFailure", "Never"):
+        problems.append(not_supported(field, policy, ("OnFailure", "Never")))
     return problems + _selector_problems(job, created=created)
 
 

@@ -12,7 +12,9 @@ from gangsched.apiserver.kinds.binding import bind
 from gangsched.apiserver.kinds.canonical import tidy
 from gangsched.apiserver.kinds.eviction import evict
 from gangsched.apiserver.kinds.pod_defaults import default_pod
+from gangsched.apiserver.kinds.volumes import claims_of, release_claim
 from gangsched.apiserver.status import FieldProblem, StatusError, bad_request
+from gangsched.apiserver.store import Item
 from gangsched.apiserver.strategy import Context, Object, Strategy, keep, keep_all_but_status
 
 _FIELDS = (
@@ -94,6 +96,11 @@ class PodStrategy(Strategy):
             return 0
         grace_s = requested_s if requested_s is not None else spec.get("terminationGracePeriodSeconds", 0)
         return 1 if grace_s < 0 else int(grace_s)
+
+    def after_delete(self, item: Item, context: Context) -> None:
+        if b'"persistentVolumeClaim"' in item.raw:
+            for name in claims_of(item.decode()):
+                release_claim(context.cluster, item.namespace, name)
 
     def fields(self, obj: Object) -> dict[str, str]:
         spec, status = obj["spec"], obj.get("status") or {}

@@ -1,7 +1,7 @@
 """Kinds that nobody acts on here: what is filled in and refused, so that manifests meet the real answers.
 
-Lives here: ConfigMaps, Secrets, Services, RBAC, FlowSchemas, volumes and their claims. RBAC is stored, not
-enforced; a Service gets an address that nothing listens on; a claim is bound by nobody.
+Lives here: ConfigMaps, Secrets, Services, RBAC, FlowSchemas and storage classes. RBAC is stored, not
+enforced; a Service gets an address that nothing listens on.
 Source: pkg/apis/{core,rbac,flowcontrol,storage}/... of Kubernetes 1.37.
 """
 
@@ -13,7 +13,6 @@ import re
 from ipaddress import ip_network
 
 from gangsched.apiserver.kinds import names
-from gangsched.apiserver.kinds.canonical import canonical_list, tidy
 from gangsched.apiserver.kinds.names import Problems
 from gangsched.apiserver.status import FieldProblem, forbidden_field, invalid_value, required
 from gangsched.apiserver.strategy import Context, Object, Strategy, keep, keep_all_but_status
@@ -222,25 +221,3 @@ class StorageClassStrategy(Strategy):
 
     def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
         return [] if new.get("provisioner") else [required("provisioner")]
-
-
-class ClaimStrategy(Strategy):
-    """Without the protection finalizer: there is nobody who would take it off again."""
-
-    def prepare_for_create(self, obj: Object, context: Context) -> None:
-        spec = obj["spec"] = obj.get("spec") or {}
-        tidy(spec)
-        spec.setdefault("volumeMode", "Filesystem")
-        canonical_list((spec.get("resources") or {}).get("requests"), "PersistentVolumeClaim")
-        obj["status"] = {"phase": "Pending"}
-
-
-class VolumeStrategy(Strategy):
-    """Without the protection finalizer, as ClaimStrategy."""
-
-    def prepare_for_create(self, obj: Object, context: Context) -> None:
-        spec = obj["spec"] = obj.get("spec") or {}
-        spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-        spec.setdefault("volumeMode", "Filesystem")
-        canonical_list(spec.get("capacity"), "PersistentVolume")
-        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": context.timestamp()}

@@ -66,14 +66,28 @@ def test_a_bound_pod_can_be_found_by_its_node() -> None:
     assert item.fields["status.phase"] == "Pending"
 
 
-def test_a_claim_and_a_volume_wait_for_nobodys_finalizer() -> None:
-    embedded = Embedded()
-    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+def test_a_claim_goes_when_the_last_pod_that_mounts_it_is_gone() -> None:
+    made = registry()
+    claims, pods = made.resource("persistentvolumeclaims"), made.resource("pods")
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}}
-    code, claim = embedded.send("POST", claims, {"metadata": {"name": "c"}, "spec": spec})
-    assert (code, claim["status"]["phase"]) == (200, "Pending")
-    assert claim["spec"]["resources"]["requests"] == {"storage": "1Gi"}
-    assert embedded.send("DELETE", f"{claims}/c", None)[1]["status"] == "Success"
+    item = made.create(claims, {"metadata": {"name": "data"}, "spec": spec}, namespace="default")
+    assert item.decode()["spec"]["resources"]["requests"] == {"storage": "1Gi"}
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    made.create(pods, pod(volumes=[volume]), namespace="default")
+
+    assert made.delete(claims, "default", "data") is not None
+    assert made.find(claims, "default", "data") is not None
+    made.delete(pods, "default", "p")
+    assert made.find(claims, "default", "data") is None
+
+
+def test_a_volume_that_nothing_is_bound_to_goes_when_it_is_deleted() -> None:
+    made = registry()
+    volumes = made.resource("persistentvolumes")
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
+    made.create(volumes, {"metadata": {"name": "v"}, "spec": spec})
+    made.delete(volumes, "", "v")
+    assert made.find(volumes, "", "v") is None
 
 
 def test_a_services_addresses_are_its_own() -> None:
