@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gangsched.apiserver.patching.conformity import problems
 from gangsched.apiserver.patching.fieldsets import EMPTY, FieldSet, Path, order, shown, without_prefix
 from gangsched.apiserver.patching.managed import (
     APPLY,
@@ -28,8 +29,6 @@ from gangsched.apiserver.patching.managed import (
     write,
 )
 from gangsched.apiserver.patching.typed import (
-    DuplicateItem,
-    check_unique,
     compare,
     field_set,
     merge,
@@ -61,16 +60,16 @@ def apply(
 ) -> Object:
     """A new object with its managedFields; it equals `live` where nothing changed.
 
-    `live` is None if the object is to be created. Both must have the request's apiVersion and kind. `now` is the
-    time as metadata prints it. `config` is not yet taken in: unknown fields must have been refused before.
-    Raises: StatusError (400; 409 with a cause for each conflict).
+    `live` is None if the object is to be created. Both must have the request's apiVersion and kind. `now` is
+    the time as metadata prints it. What comes back is not yet taken in: values are as `config` has them.
+    Raises: StatusError (400; 409 with a cause for each conflict; 500 where `config` does not conform to the
+    schema, as the real server does).
     """
     if (config.get("metadata") or {}).get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
-    try:
-        check_unique(schema, config)
-    except DuplicateItem as twice:
-        raise StatusError(500, "", f"failed to create typed patch object: {twice}") from None
+    if wrong := list(problems(schema, config)):
+        said = wrong[0] if len(wrong) == 1 else "\n  ".join(["errors:", *wrong])
+        raise StatusError(500, "", f"failed to create typed patch object ({_named(config)}): {said}")
     reset = reset_fields(schema, subresource) if has_status else ()
     head = {key: config[key] for key in ("apiVersion", "kind")}
     before = without_managed_fields(live) if live is not None else head | empty_object(schema)
@@ -94,6 +93,13 @@ def apply(
         after = _with_last_applied(after, config)
     write(after, managers)
     return after
+
+
+def _named(config: Object) -> str:
+    """As the server names it in errors of its own; the namespace is what the configuration says."""
+    meta = config.get("metadata") or {}
+    api_version = config["apiVersion"] if "/" in config["apiVersion"] else f"/{config['apiVersion']}"
+    return f"{meta.get('namespace', '')}/{meta.get('name', '')}; {api_version}, Kind={config['kind']}"
 
 
 class _Conflicting(Exception):

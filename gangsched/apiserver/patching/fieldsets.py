@@ -1,8 +1,8 @@
 """Sets of an object's fields, as managedFields keeps them: who owns what.
 
-Lives here: paths, their text, and FieldsV1. Not here: which fields a value has (typed.py). A path is a tuple of
-FieldsV1's own elements: `f:spec`, `k:{"name":"c"}`, `v:"x"`, `i:0`. Source: sigs.k8s.io/structured-merge-diff
-fieldpath/{element,serialize,set}.go.
+Lives here: paths, their text, and FieldsV1. Not here: which fields a value has (typed.py). A path is a tuple
+of FieldsV1's own elements: `f:spec`, `k:{"name":"c"}`, `v:"x"`, `i:0`. Source:
+sigs.k8s.io/structured-merge-diff fieldpath/{element,serialize,set}.go.
 """
 
 from __future__ import annotations

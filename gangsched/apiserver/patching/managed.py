@@ -135,7 +135,7 @@ def without_managed_fields(obj: Object) -> Object:
 
 
 def empty_object(schema: Schema) -> Object:
-    """A built-in kind before anything is set: structs that are always there are there, required lists null."""
+    """A built-in kind before anything is set: structs are there, and required lists are null."""
     found: Object = {}
     for key, each in schema.properties.items() if not schema.custom else ():
         if each.kind == "struct" and each.spec.get("default") == {}:

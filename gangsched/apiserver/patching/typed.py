@@ -17,10 +17,6 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 _UNKNOWN = Schema({})
 
 
-class DuplicateItem(ValueError):
-    """An applied list has an item twice; the message says which."""
-
-
 class Difference(NamedTuple):
     """Fields that only the second value has, only the first, or that are not equal."""
 
@@ -88,24 +84,6 @@ def _fields(schema: Schema, value: Any, path: Path) -> Iterator[Path]:
                 here = (*path, item_element(schema, each))
                 yield from _fields(schema.element, each, here)
                 yield here
-
-
-def check_unique(schema: Schema, value: Any, path: str = "") -> None:
-    """Raises: DuplicateItem."""
-    match _shape(schema, value):
-        case "map":
-            for key, each in (value or {}).items():
-                check_unique(_below(schema, key), each, f"{path}.{key}")
-        case "list":
-            seen: set[str] = set()
-            for each in value or ():
-                element = item_element(schema, each)
-                if element in seen:
-                    from gangsched.apiserver.patching.fieldsets import shown
-
-                    raise DuplicateItem(f"{path}: duplicate entries for key {shown((element,))}")
-                seen.add(element)
-                check_unique(schema.element, each, path)
 
 
 def compare(schema: Schema, old: Any, new: Any) -> Difference:

@@ -55,7 +55,7 @@ def _container(rng: Random, name: str) -> Object:
     if rng.random() < 0.4:
         found["ports"] = [{"containerPort": ord(key)} for key in some(rng, NAMES)]
     if rng.random() < 0.4:
-        found["resources"] = {"limits": {key: "1" for key in some(rng, ("cpu", "memory"))}}
+        found["resources"] = {"limits": dict.fromkeys(some(rng, ("cpu", "memory")), "1")}
     if rng.random() < 0.4:
         found["command"] = [rng.choice("xyz")]
     return found
