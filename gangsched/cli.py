@@ -125,6 +125,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     set_up_logs(args.logging_format, debug=args.v >= 4)  # first: it sees to it that structlog loads fast
 
     import anyio
+    import msgspec
 
     from gangsched.app import SchedulerApp
     from gangsched.config import default_config
@@ -140,6 +141,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     trace, trace_notes = resolve(
         config.tracing, endpoint_flag=args.trace_endpoint, file_flag=args.trace_file, env=os.environ
     )
+    config = msgspec.structs.replace(config, tracing=trace)  # what is in effect, for whoever asks
     for note in (*config.notes, *foreign_notes(args), *trace_notes):
         print(f"gangsched: note: {note}", file=sys.stderr)
     if args.write_config_to:
