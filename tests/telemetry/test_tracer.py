@@ -5,10 +5,13 @@ from __future__ import annotations
 import structlog
 from msgspec.structs import replace
 
+from gangsched.config import default_config
+from gangsched.core.scheduler import Scheduler
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod
 from gangsched.model.objects import CustomObject, ObjectMeta, SchedulingGroup
 from gangsched.model.pod_group import CORE
+from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import make_node
 from gangsched.telemetry import names
 from tests.core.scenario import gang, with_annotations
@@ -190,3 +193,20 @@ def test_nothing_is_remembered_of_gangs_that_are_bound_or_gone() -> None:
     tracer = c.tracer
     left = (tracer._traces, tracer._of_member, tracer._binding, tracer._to_gather, tracer._touched)
     assert not any(left)
+
+
+def test_a_follower_tells_nothing_until_it_leads() -> None:
+    c = Traced()
+    profiles = build_profiles(default_config(IN_TREE))
+    c.scheduler = Scheduler(profiles, c.settings, leading=False, observer=c.tracer)
+    c.node(make_node("n0", gpus=8))
+    kinds = ("nodes", "pods", "podgroups.core", "podgroups.coscheduling")
+    c.tell(*(ev.KindSynced(kind) for kind in kinds))
+    c.submit(gang("a", pods=2)).run()
+    c.wait(100.0)
+    assert c.spans == []
+    assert not c.tracer._traces
+    c.tell(ev.LeadershipGained()).run()
+    assert c.placed("a")
+    [root] = c.named(names.GANG)
+    assert (root.end_time or 0) - (root.start_time or 0) < 1e9, "it begins with its leadership"
