@@ -70,12 +70,15 @@ def complain(
             warn(problem)
 
 
+class _Repeated(dict[str, Any]):
+    """An object in which some keys stand twice."""
+
+    keys_again: list[str]
+
+
 def duplicates(body: bytes) -> list[str]:
     """Paths of the fields that stand twice in one JSON object, each once, in document order."""
     seen_any = False
-
-    class Repeated(dict[str, Any]):
-        keys_again: list[str]
 
     def noted(pairs: list[tuple[str, Any]]) -> Object:
         nonlocal seen_any
@@ -83,7 +86,7 @@ def duplicates(body: bytes) -> list[str]:
         if len(found) == len(pairs):
             return found
         seen_any = True
-        marked = Repeated(found)
+        marked = _Repeated(found)
         keys = [key for key, _ in pairs]
         marked.keys_again = list(dict.fromkeys(key for at, key in enumerate(keys) if key in keys[:at]))
         return marked
@@ -98,7 +101,7 @@ def duplicates(body: bytes) -> list[str]:
 
     def walk(value: Any, path: str) -> None:
         if isinstance(value, dict):
-            again = value.keys_again if isinstance(value, Repeated) else []
+            again = value.keys_again if isinstance(value, _Repeated) else []
             for key, inner in value.items():
                 place = f"{path}.{key}" if path else key
                 if key in again:
