@@ -13,6 +13,8 @@ from gangsched.apiserver.simulated.cluster import SimulatedCluster
 
 # About 1 ms of work, then whoever has a request waiting comes first.
 _SLICE = 5
+# Deadlines this near to each other are met together: heartbeats would wake the loop one by one.
+_TICK_S = 0.02
 
 
 async def run(cluster: SimulatedCluster) -> None:
@@ -31,7 +33,7 @@ async def run(cluster: SimulatedCluster) -> None:
             timer: asyncio.TimerHandle | None = None
             deadline_s = cluster.next_deadline_s()
             if deadline_s is not None:
-                timer = loop.call_later(max(deadline_s - now_s, 0) / cluster.speed, awake.set)
+                timer = loop.call_later(max((deadline_s - now_s) / cluster.speed, _TICK_S), awake.set)
             await awake.wait()
             if timer is not None:
                 timer.cancel()
