@@ -17,7 +17,7 @@ from gangsched.apiserver.patching.patched import JSON_PATCH, MERGE_PATCH, STRATE
 from gangsched.apiserver.registry import Registry
 from gangsched.apiserver.requests import Request, Target, WriteOptions, check_name
 from gangsched.apiserver.schema.catalog import builtin
-from gangsched.apiserver.schema.decode import DecodeFailed, decode, unknown_fields
+from gangsched.apiserver.schema.decode import DecodeFailed, decode
 from gangsched.apiserver.schema.node import Schema
 from gangsched.apiserver.status import (
     StatusError,
@@ -33,7 +33,7 @@ from gangsched.apiserver.strategy import Context, Object, Strategy
 APPLY = "application/apply-patch+yaml"
 _FORMATS = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
 # Written by programs, many times a second, and applied by nobody: their fields get managers only if somebody
-# does.
+# does, or if it is kubectl that creates them.
 _UNTRACKED = ("/pods", "/nodes", "/events", "coordination.k8s.io/leases")
 
 
@@ -47,7 +47,8 @@ def schema_of(registry: Registry, target: Target) -> Schema:
 def tracked(new: Object, old: Object | None, schema: Schema, target: Target, context: Context) -> Object:
     """`new` with the fields managed by who sends it, as far as managers are kept; both as stored."""
     resource, meta = target.resource, new.setdefault("metadata", {})
-    starts = old is None and resource.storage_key not in _UNTRACKED
+    by_hand = context.field_manager.startswith("kubectl")
+    starts = old is None and (by_hand or resource.storage_key not in _UNTRACKED)
     if starts or (old or {}).get("metadata", {}).get("managedFields") or meta.get("managedFields"):
         new["apiVersion"] = resource.api_version(target.version)
         track(
@@ -114,15 +115,6 @@ def _applying(
     expected = Expected(resource.kind, api_version, resource.custom, names_itself=True)
     config = decoded(request.body, YAML, expected)
     check_name(config, target)
-    unknown = unknown_fields(schema, config)
-    if unknown:
-        said = [f".{path}: field not declared in schema" for path in unknown]
-        what = f"{target.namespace}/{target.name}" if target.namespace else f"/{target.name}"
-        group = f"{resource.group}/{target.version}" if resource.group else f"/{target.version}"
-        listed = said[0] if len(said) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in said)
-        raise StatusError(
-            500, "", f"failed to create typed patch object ({what}; {group}, Kind={resource.kind}): {listed}"
-        )
 
     def applied(live: Object | None) -> Object:
         merged = apply(

@@ -61,8 +61,13 @@ def conversion(failed: DecodeFailed) -> str:
             return f"cannot restore map from {found}"
         case "list" | "bytes":
             return f"cannot restore slice from {found}"
-    found = {"map": "map[string]interface {}", "slice": "[]interface {}"}.get(found, found)
-    return f"cannot convert {found} to {schema.go_type}"
+    # Go could convert between numbers, and an integer to text; only those does it then refuse by name.
+    numbers = ("int64", "float64")
+    if found in numbers and (
+        schema.kind in ("integer", "number") or (found, schema.kind) == ("int64", "string")
+    ):
+        return f"cannot convert {found} to {schema.go_type}"
+    return f"unrecognized type: {'string' if schema.kind == 'string' else schema.go_type}"
 
 
 def go_printed(value: Any) -> str:

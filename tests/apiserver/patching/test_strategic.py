@@ -109,6 +109,23 @@ def test_a_list_of_scalars_merges_as_a_set(metadata: Object, finalizers: list[st
             ' "" is invalid: patch: Invalid value: "map[data:x]": cannot restore map from string',
         ),
         (
+            {"metadata": {"generation": "x"}},
+            422,
+            ' "" is invalid: patch: Invalid value: "map[metadata:map[generation:x]]": '
+            "unrecognized type: int64",
+        ),
+        (
+            {"data": {"x": True}},
+            422,
+            ' "" is invalid: patch: Invalid value: "map[data:map[x:true]]": unrecognized type: string',
+        ),
+        (
+            {"metadata": {"generation": 1.5}},
+            422,
+            ' "" is invalid: patch: Invalid value: "map[metadata:map[generation:1.5]]": '
+            "cannot convert float64 to int64",
+        ),
+        (
             {"metadata": {"ownerReferences": ["x"]}},
             422,
             ' "" is invalid: patch: Invalid value: "map[metadata:map[ownerReferences:[x]]]": '
