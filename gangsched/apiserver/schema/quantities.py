@@ -9,66 +9,118 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from fractions import Fraction
+from decimal import ROUND_UP, Decimal, localcontext
 from functools import lru_cache
 
 from gangsched.apiserver.status import quoted
 
-_FORMAT = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
-_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
+_FORM = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)\Z")
 _WRONG_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)\Z")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {power: suffix for suffix, power in _DECIMAL.items()}
-_BINARY_SUFFIX = {power: suffix for suffix, power in _BINARY.items()}
+_BINARY_SUFFIX = {0: "", **{power: suffix for suffix, power in _BINARY.items()}}
+_NANO, _MILLI = Decimal("1e-9"), Decimal("0.001")
+# What fits an int64 without looking.
+_MAX_DIGITS = 18
+_DIGITS = 60
 
 
 class BadText(ValueError):
     """The text is none; the message is what the server says."""
 
 
-@lru_cache(maxsize=4096)
+class Quantity:
+    """A value with the text that it is printed as; compares by value."""
+
+    __slots__ = ("text", "value")
+
+    def __init__(self, text: str, value: Decimal) -> None:
+        self.text = text
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantity) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
 def canonical_quantity(text: str) -> str:
     """Raises: BadText."""
-    found = _FORMAT.fullmatch(text)
-    if not found or not _NUMBER.fullmatch(found[1]):
+    return quantity(text).text
+
+
+@lru_cache(maxsize=8192)
+def quantity(text: str, *, in_list: bool = False) -> Quantity:
+    """A quantity on its own, or as a resource list has it: no finer than thousandths. Raises: BadText.
+
+    What is finer than the server keeps is rounded up, away from zero.
+    """
+    match = _FORM.match(text)
+    if match is None or not (match[2] or match[3]):
         raise BadText(_WRONG_FORMAT)
-    number, suffix = Fraction(found[1]), found[2]
-    if suffix in _BINARY:
-        whole = _up(number * 1024 ** _BINARY[suffix])
-        if abs(whole) >= 1024:
-            power = 0
-            while power < 6 and whole % 1024 == 0:
-                whole //= 1024
-                power += 1
-            return f"{whole}{_BINARY_SUFFIX.get(power, '')}"
-        return _decimal(number * 1024 ** _BINARY[suffix], exponent=False)
-    if suffix in _DECIMAL:
-        return _decimal(number * Fraction(10) ** _DECIMAL[suffix], exponent=False)
-    exponent = re.fullmatch(r"[eE]([+-]?[0-9]+)", suffix)
-    if not exponent:
+    sign, whole, fraction, suffix = match[1], match[2].lstrip("0") or "0", match[3] or "", match[4]
+    exponent = _EXPONENT.match(suffix)
+    if exponent is None and suffix not in _DECIMAL and suffix not in _BINARY:
         raise BadText("unable to parse quantity's suffix")
-    return _decimal(number * Fraction(10) ** int(exponent[1]), exponent=True)
+    with localcontext() as context:
+        context.prec = _DIGITS
+        number = Decimal(f"{sign}{whole}.{fraction or '0'}")
+        if suffix in _BINARY:
+            value = number * 2 ** _BINARY[suffix]
+        else:
+            value = number.scaleb(int(exponent[1]) if exponent else _DECIMAL[suffix])
+        rounded = value
+        if value.adjusted() < _DIGITS - 10:
+            rounded = value.quantize(_MILLI if in_list else _NANO, ROUND_UP)
+        if rounded == value and _keeps_its_text(whole, fraction, suffix, exponent):
+            return Quantity(text, value)
+        if suffix in _BINARY and abs(rounded) >= 1024 and rounded == rounded.to_integral_value():
+            return Quantity(_binary_text(int(rounded)), rounded)
+        return Quantity(_decimal_text(rounded, exponential=exponent is not None), rounded)
 
 
-def _decimal(value: Fraction, *, exponent: bool) -> str:
+def _keeps_its_text(whole: str, fraction: str, suffix: str, exponent: re.Match[str] | None) -> bool:
+    """Whether the server takes the text for canonical without working it out."""
+    digits = whole + fraction
+    if suffix in _BINARY:
+        fits = 15 - len(whole) - int(_BINARY[suffix] * 3 / 10) - 1 >= 0
+        return fits and not fraction and int(whole) & 7 != 0
+    scale = (int(exponent[1]) if exponent else _DECIMAL[suffix]) - len(fraction)
+    return (
+        len(digits) <= _MAX_DIGITS
+        and scale >= -9
+        and scale % 3 == 0
+        and not digits.endswith("000")
+        and digits[0] != "0"
+    )
+
+
+def _binary_text(value: int) -> str:
     power = 0
-    while value.denominator != 1 and power > -9:
-        value *= 1000
-        power -= 3
-    whole = _up(value)
-    while whole and whole % 1000 == 0 and power < 18:
-        whole //= 1000
-        power += 3
-    if exponent:
-        return f"{whole}e{power}" if power else str(whole)
-    return f"{whole}{_DECIMAL_SUFFIX[power]}"
+    while value and value % 1024 == 0 and power < 60:
+        value //= 1024
+        power += 10
+    return f"{value}{_BINARY_SUFFIX[power]}"
 
 
-def _up(value: Fraction) -> int:
-    """Away from zero, as the server rounds what is finer than it keeps."""
-    whole = -(-abs(value).numerator // value.denominator)
-    return whole if value >= 0 else -whole
+def _decimal_text(value: Decimal, *, exponential: bool) -> str:
+    if not value:
+        return "0"
+    sign, digits, scale = value.as_tuple()
+    mantissa, power = int("".join(map(str, digits))), int(scale)
+    while mantissa % 10 == 0:
+        mantissa //= 10
+        power += 1
+    while power % 3:
+        mantissa *= 10
+        power -= 1
+    lead = "-" if sign else ""
+    if not exponential and power in _DECIMAL_SUFFIX:
+        return f"{lead}{mantissa}{_DECIMAL_SUFFIX[power]}"
+    return f"{lead}{mantissa}e{power}" if power else f"{lead}{mantissa}"
 
 
 _SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")

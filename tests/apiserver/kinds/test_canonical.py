@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from gangsched.apiserver.kinds.canonical import NotAQuantity, quantity, tidy
+from gangsched.apiserver.kinds.canonical import quantity, tidy
+from gangsched.apiserver.schema.quantities import BadText
 from tests.apiserver.kinds.recording import RECORDED
 
 PRINTED: dict[str, str] = json.loads((RECORDED / "quantities.json").read_text())
@@ -25,12 +26,12 @@ def test_quantities_are_equal_by_value() -> None:
 
 @pytest.mark.parametrize("given", ["", "lots", "1 Gi", "--1", "1.2.3", "."])
 def test_what_is_not_a_quantity_is_refused(given: str) -> None:
-    with pytest.raises(NotAQuantity, match="quantities must match the regular expression"):
+    with pytest.raises(BadText, match="quantities must match the regular expression"):
         quantity(given)
 
 
 def test_a_suffix_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(NotAQuantity, match="unable to parse quantity's suffix"):
+    with pytest.raises(BadText, match="unable to parse quantity's suffix"):
         quantity("1KK")
 
 
