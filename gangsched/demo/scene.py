@@ -17,6 +17,9 @@ from gangsched.demo.names import host_list, seconds
 DELETED = "deleted"
 ENDED = "ended"
 RUNNING = "running"
+# A demo that is kept going sees other people's work: this much of the past is enough for a table.
+_MAX_GONE = 100
+_MAX_CHANGES = 10_000
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -100,10 +103,16 @@ class Chronicle:
             if self._told.get(key) != told:
                 self._told[key] = told
                 news.append(Change(at_s, seen, words(seen)))
-        self.changes += news
+        self.changes = [*self.changes, *news][-_MAX_CHANGES:] if news else self.changes
+        self._forget()
         self.scene = Scene(at_s, now_s, tuple(self._seen.values()), tuple(nodes))
         self.broken += [text for text in _broken(self.scene) if text not in self.broken]
         return news
+
+    def _forget(self) -> None:
+        gone = [key for key, seen in self._seen.items() if seen.gone]
+        for key in gone[:-_MAX_GONE]:
+            del self._seen[key], self._told[key]
 
     def of(self, short: str) -> list[Change]:
         """One group's changes, oldest first."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from gangsched.core.view import view_groups
 from gangsched.demo.names import host_list, id_list, seconds
 from gangsched.demo.play import Play, StoryFailed
-from gangsched.demo.scene import DELETED, RUNNING
+from gangsched.demo.scene import DELETED, RUNNING, Chronicle
 from gangsched.demo.story import STORY, held_by
 from gangsched.demo.summary import summary
+from gangsched.sim.objects import make_pod
+from tests.core.scenario import cluster
 from tests.demo.rehearsal import Rehearsal
 
 
@@ -165,3 +168,14 @@ def test_lengths_of_time() -> None:
     assert [seconds(s) for s in (0.0042, 0.25, 12.34, 125, 2000)] == [
         *("4 ms", "0.25 s", "12.3 s", "125 s", "33 min")
     ]
+
+
+def test_what_is_long_gone_is_forgotten() -> None:
+    world, seen = cluster(nodes=1), Chronicle()
+    for k in range(150):
+        world.submit(make_pod(f"p{k}", gpus=0)).run()
+        seen.see(view_groups(world.scheduler), [], at_s=float(k), now_s=world.now_s)
+        world.delete(f"p{k}")
+    seen.see([], [], at_s=150.0, now_s=world.now_s)
+    assert [group.short for group in seen.scene.groups] == [f"p{k}" for k in range(50, 150)]
+    assert all(group.gone for group in seen.scene.groups)
