@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import ssl
 import sys
 from collections.abc import Sequence
@@ -64,6 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until SIGINT or SIGTERM; the caller has set up logs. Raises: ConfigError."""
+    # Objects are bytes and what is made of them dies young: at the default of 700 the collector takes half of
+    # the CPU that a write takes.
+    gc.set_threshold(50_000, 20, 20)
     if not 0 <= args.port < 65536:
         raise ConfigError(f"--port {args.port}: expected 0 to 65535")
     return asyncio.run(_serve(args))
