@@ -1,0 +1,52 @@
+"""`gangsched trace NAMESPACE/GANG`: the waterfall of a gang's latest trace, from a file or from Jaeger.
+
+Called by the command line. A trace without colours is text that may be piped.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gangsched.errors import ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; default/ may be left out"
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--file", metavar="FILE", help="what `gangsched scheduler --trace-file` has written")
+    where.add_argument("--jaeger", metavar="URL", help="Jaeger's query API, as http://localhost:16686")
+    parser.add_argument(
+        "--trace-id", metavar="ID", default="", help="not the latest but this one, or its begin"
+    )
+    parser.add_argument("--all", action="store_true", help="all of the gang's traces, oldest first")
+    parser.add_argument("--width", metavar="COLUMNS", type=int, help="default: the terminal's")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises: ConfigError, ApiError."""
+    from rich.console import Console
+
+    from gangsched.telemetry.reading import from_file, from_jaeger
+    from gangsched.telemetry.waterfall import draw
+
+    gang = args.gang if "/" in args.gang else f"default/{args.gang}"
+    traces = from_file(Path(args.file), gang) if args.file else from_jaeger(args.jaeger, gang)
+    chosen = traces if args.all else traces[-1:]
+    if args.trace_id:
+        chosen = [trace for trace in traces if trace.trace_id.startswith(args.trace_id.lower())]
+        if not chosen:
+            ids = ", ".join(trace.trace_id for trace in traces[-3:])
+            raise ConfigError(f"no trace of {gang} begins with {args.trace_id!r}; the latest are {ids}")
+    console = Console(width=args.width, highlight=False, soft_wrap=False)
+    ascii_only = "utf" not in console.encoding.lower()
+    for i, trace in enumerate(chosen):
+        if i:
+            console.print()
+        for line in draw(trace, gang=gang, width=console.width, ascii_only=ascii_only):
+            console.print(line)
+    if len(chosen) < len(traces):
+        console.print(f"The gang has {len(traces)} traces; --all shows them all.", style="dim")
+    return 0

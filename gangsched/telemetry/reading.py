@@ -1,0 +1,282 @@
+"""Traces read back: OTLP JSON lines from a file, or Jaeger's query API, as one plain shape.
+
+Lives here: decoding, and finding a gang's traces. Not here: drawing (telemetry.waterfall). Called by
+telemetry.command; loads nothing of OpenTelemetry. A file may be as large as a disk: it is read twice, line by
+line, and of other gangs only their names are kept.
+Sources: opentelemetry-proto's JSON encoding; Jaeger `model/json`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import http.client
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gangsched.errors import ApiError, ConfigError
+from gangsched.telemetry import names
+
+MAX_NAMES = 10_000
+"""Other gangs whose names are remembered, to name the nearest of them."""
+_LOOK_BACK_S = 7 * 86_400
+_JAEGER_LIMIT = 200
+
+
+class SpanView(msgspec.Struct, frozen=True):
+    """One span. events: (name, ns, attributes)."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str
+    name: str
+    start_ns: int
+    end_ns: int
+    attributes: dict[str, Any]
+    events: tuple[tuple[str, int, dict[str, Any]], ...] = ()
+    links: tuple[str, ...] = ()
+    """Trace ids of other traces: from a file the submitters' only, Jaeger forgets what a link was for."""
+
+
+class TraceView(msgspec.Struct, frozen=True):
+    """The spans of one trace, by begin; the longer first where two begin together."""
+
+    trace_id: str
+    spans: tuple[SpanView, ...]
+
+    @property
+    def root(self) -> SpanView | None:
+        """None while the gang waits, or when its scheduler died."""
+        return next((span for span in self.spans if not span.parent_id), None)
+
+    @property
+    def start_ns(self) -> int:
+        return min(span.start_ns for span in self.spans)
+
+    @property
+    def end_ns(self) -> int:
+        return max(span.end_ns for span in self.spans)
+
+
+# -- a file of OTLP JSON lines -----------------------------------------------------------------------------
+
+
+class _Value(msgspec.Struct, rename="camel"):
+    string_value: str | None = None
+    int_value: str | int | None = None
+    double_value: float | None = None
+    bool_value: bool | None = None
+    array_value: dict[str, list[_Value]] | None = None
+
+    def plain(self) -> Any:
+        if self.array_value is not None:
+            return [one.plain() for one in self.array_value.get("values", ())]
+        if self.int_value is not None:
+            return int(self.int_value)
+        return next((v for v in (self.string_value, self.bool_value, self.double_value) if v is not None), "")
+
+
+class _Attribute(msgspec.Struct):
+    key: str
+    value: _Value = msgspec.field(default_factory=_Value)
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    name: str = ""
+    time_unix_nano: str | int = 0
+    attributes: list[_Attribute] = []
+
+
+class _Link(msgspec.Struct, rename="camel"):
+    trace_id: str = ""
+    attributes: list[_Attribute] = []
+
+
+class _Span(msgspec.Struct, rename="camel"):
+    trace_id: str
+    span_id: str
+    name: str
+    start_time_unix_nano: str | int
+    end_time_unix_nano: str | int
+    parent_span_id: str = ""
+    attributes: list[_Attribute] = []
+    events: list[_Event] = []
+    links: list[_Link] = []
+
+
+class _ScopeSpans(msgspec.Struct):
+    spans: list[_Span] = []
+
+
+class _ResourceSpans(msgspec.Struct, rename="camel"):
+    scope_spans: list[_ScopeSpans] = []
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    resource_spans: list[_ResourceSpans]
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def from_file(path: Path, gang: str) -> list[TraceView]:
+    """The gang's traces, oldest first. Raises: ConfigError, naming the line, or the nearest gang."""
+    ids: set[str] = set()
+    known: dict[str, None] = {}
+    for span in _spans(path):
+        for attribute in span.attributes:
+            if attribute.key == names.GROUP:
+                said = str(attribute.value.plain())
+                if said == gang:
+                    ids.add(span.trace_id)
+                elif len(known) < MAX_NAMES:
+                    known[said] = None
+    if not ids:
+        raise ConfigError(_no_such(gang, known), source=str(path))
+    return _traces(_view(span, path) for span in _spans(path) if span.trace_id in ids)
+
+
+def _spans(path: Path) -> Iterator[_Span]:
+    try:
+        with open(path, "rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                try:
+                    decoded = _decode(line)
+                except (msgspec.MsgspecError, RecursionError) as error:
+                    raise ConfigError(
+                        f"line {number} is not a line of OTLP JSON traces: {error}", source=str(path)
+                    ) from None
+                for resource in decoded.resource_spans:
+                    for scope in resource.scope_spans:
+                        yield from scope.spans
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from None
+
+
+def _view(span: _Span, path: Path) -> SpanView:
+    try:
+        return SpanView(
+            span.trace_id,
+            span.span_id,
+            span.parent_span_id,
+            span.name,
+            int(span.start_time_unix_nano),
+            int(span.end_time_unix_nano),
+            _plain(span.attributes),
+            tuple((e.name, int(e.time_unix_nano), _plain(e.attributes)) for e in span.events),
+            tuple(k.trace_id for k in span.links if _plain(k.attributes).get(names.LINK) == "submitter"),
+        )
+    except ValueError as error:
+        raise ConfigError(f"span {span.span_id[:16]!r}: {error}", source=str(path)) from None
+
+
+def _plain(attributes: Iterable[_Attribute]) -> dict[str, Any]:
+    return {attribute.key: attribute.value.plain() for attribute in attributes}
+
+
+# -- Jaeger ------------------------------------------------------------------------------------------------
+
+
+def from_jaeger(url: str, gang: str) -> list[TraceView]:
+    """The gang's traces of the last week, oldest first. Raises: ConfigError, ApiError."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ConfigError(f"{url!r} is not the URL of Jaeger, as http://localhost:16686 is", path="--jaeger")
+    spans = _ask(url, {"tags": json.dumps({names.GROUP: gang})})
+    if not spans:
+        others = {
+            str(span.attributes[names.GROUP]) for span in _ask(url, {}) if names.GROUP in span.attributes
+        }
+        raise ConfigError(_no_such(gang, others), source=url)
+    return _traces(spans)
+
+
+def _ask(url: str, more: dict[str, str]) -> list[SpanView]:
+    """All spans of the traces that are asked for."""
+    now_s = time.time()
+    query = {
+        "service": names.SERVICE,
+        "limit": str(_JAEGER_LIMIT),
+        "start": str(int((now_s - _LOOK_BACK_S) * 1e6)),
+        "end": str(int((now_s + 60) * 1e6)),
+        **more,
+    }
+    full = f"{url.rstrip('/')}/api/traces?{urllib.parse.urlencode(query)}"
+    try:
+        with urllib.request.urlopen(full, timeout=30) as answer:
+            found = json.load(answer)["data"]
+        return [_jaeger_span(span) for trace in found for span in trace["spans"]]
+    except urllib.error.HTTPError as error:
+        raise ApiError(f"{url}: {error.reason}", code=error.code, reason="Jaeger") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise ApiError(f"{url} cannot be reached: {getattr(error, 'reason', error)}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        said = "does not answer as Jaeger's query API does (its port is 16686 by default)"
+        raise ConfigError(said, source=url) from None
+
+
+def _jaeger_span(span: dict[str, Any]) -> SpanView:
+    references = span.get("references") or ()
+    parents = [r["spanID"] for r in references if r["refType"] == "CHILD_OF"]
+    start_ns = int(span["startTime"]) * 1000
+    logs = []
+    for log in span.get("logs") or ():
+        fields = _tags(log["fields"])
+        logs.append((str(fields.pop("event", "")), int(log["timestamp"]) * 1000, fields))
+    return SpanView(
+        span["traceID"],
+        span["spanID"],
+        parents[0] if parents else "",
+        span["operationName"],
+        start_ns,
+        start_ns + int(span["duration"]) * 1000,
+        _tags(span.get("tags") or ()),
+        tuple(logs),
+        () if parents else tuple(r["traceID"] for r in references),
+    )
+
+
+def _tags(tags: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return {tag["key"]: _decoded(tag["value"]) for tag in tags}
+
+
+def _decoded(value: Any) -> Any:
+    """Jaeger keeps a list as its JSON."""
+    if isinstance(value, str) and value.startswith("["):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+# -- both --------------------------------------------------------------------------------------------------
+
+
+def _traces(spans: Iterable[SpanView]) -> list[TraceView]:
+    by_id: dict[str, list[SpanView]] = {}
+    for span in spans:
+        by_id.setdefault(span.trace_id, []).append(span)
+    for mine in by_id.values():
+        mine.sort(key=lambda span: (span.start_ns, -span.end_ns))
+    traces = [TraceView(trace_id, tuple(mine)) for trace_id, mine in by_id.items()]
+    return sorted(traces, key=lambda trace: trace.start_ns)
+
+
+def _no_such(gang: str, known: Iterable[str]) -> str:
+    others = sorted(known)
+    if not others:
+        return f"no trace of gang {gang!r}, nor of any other"
+    near = difflib.get_close_matches(gang, others, n=3, cutoff=0.5) or others[:3]
+    return f"no trace of gang {gang!r}; there are traces of {', '.join(near)}" + (
+        f" and {len(others) - len(near)} more" if len(others) > len(near) else ""
+    )
