@@ -17,11 +17,15 @@ from gangsched.apiserver.discovery import Discovery
 from gangsched.apiserver.openapi import OpenApi
 from gangsched.apiserver.requests import Request
 from gangsched.apiserver.responses import Answer
-from gangsched.apiserver.status import method_not_allowed, not_acceptable, unknown_path
+from gangsched.apiserver.status import method_not_allowed, unknown_path
 
 # The version whose behaviour is followed; the part behind + says that it is not that program.
 KUBERNETES = "1.37.1"
 _HEALTH = ("/healthz", "/livez", "/readyz")
+# kubectl asks for version 2 in protobuf alone, and only for kinds that it has found nowhere else: a document
+# with nothing in it (`swagger: "2.0"`) tells it that they are not here either.
+_PROTOBUF_SCHEMA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_EMPTY_SCHEMA = b"\n\x032.0"
 
 
 def version() -> Mapping[str, str]:
@@ -86,8 +90,8 @@ class Documents:
         return None
 
     def _openapi_document(self, path: str, request: Request) -> Answer | None:
-        if "proto-openapi" in request.accept and "json" not in request.accept.replace(".json", ""):
-            raise not_acceptable([openapi.JSON])
+        if path == "/openapi/v2" and "proto-openapi" in request.accept:
+            return Answer(200, _EMPTY_SCHEMA, _PROTOBUF_SCHEMA)
         document = self._openapi.answer(path)
         if document is None:
             return None
