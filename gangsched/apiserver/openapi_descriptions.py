@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 _GETTER = re.compile(r'"""Gets the (\w+) of this \w+\.  # noqa: E501\n(.*?):return:', re.DOTALL)
@@ -49,7 +49,8 @@ def _model(schema: str) -> str:
 
 @cache
 def _models() -> Path | None:
-    spec = find_spec("kubernetes_asyncio")
+    # Not find_spec: where a client of ours runs in the same process, the package is loaded without a spec.
+    spec = PathFinder.find_spec("kubernetes_asyncio")
     if spec is None or not spec.submodule_search_locations:
         return None
     folder = Path(spec.submodule_search_locations[0]) / "client" / "models"
