@@ -211,7 +211,11 @@ def _custom_schemas(resource: Resource, version: str, schema: Schema) -> Spec:
     name = _custom_name(resource, version)
     kind = {"group": resource.group, "version": version, "kind": resource.kind}
     meta = {"allOf": [{"$ref": REF + OBJECT_META}]}
-    own = schema.spec | {"properties": schema.spec.get("properties", {}) | {"metadata": meta}}
+    # What every object says of itself, in the words of one whose model is installed.
+    said = openapi_descriptions.of_fields("io.k8s.api.core.v1.ConfigMap")
+    text = {"type": "string"}
+    head = {key: text | ({"description": said[key]} if key in said else {}) for key in ("apiVersion", "kind")}
+    own = schema.spec | {"properties": schema.spec.get("properties", {}) | head | {"metadata": meta}}
     listed = {
         "type": "object",
         "required": ["items"],

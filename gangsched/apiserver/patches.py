@@ -17,6 +17,7 @@ from gangsched.apiserver.patching.patched import JSON_PATCH, MERGE_PATCH, STRATE
 from gangsched.apiserver.registry import Registry
 from gangsched.apiserver.requests import Request, Target, WriteOptions, check_name
 from gangsched.apiserver.schema.catalog import builtin
+from gangsched.apiserver.schema.custom import fill_defaults
 from gangsched.apiserver.schema.decode import DecodeFailed, decode
 from gangsched.apiserver.schema.node import Schema
 from gangsched.apiserver.status import (
@@ -47,6 +48,9 @@ def schema_of(registry: Registry, target: Target) -> Schema:
 def tracked(new: Object, old: Object | None, schema: Schema, target: Target, context: Context) -> Object:
     """`new` with the fields managed by who sends it, as far as managers are kept; both as stored."""
     resource, meta = target.resource, new.setdefault("metadata", {})
+    if schema.custom:
+        # Defaults of a definition are its creator's fields too.
+        fill_defaults(schema, new)
     by_hand = context.field_manager.startswith("kubectl")
     starts = old is None and (by_hand or resource.storage_key not in _UNTRACKED)
     if starts or (old or {}).get("metadata", {}).get("managedFields") or meta.get("managedFields"):

@@ -55,7 +55,9 @@ class CustomStrategy(Strategy):
             for key in {*new, *old} - {"status", "metadata"}:
                 keep(key, new, old)
             version = new["metadata"].get("resourceVersion")
+            managed = new["metadata"].get("managedFields")
             new["metadata"] = dict(old["metadata"], resourceVersion=version)
+            keep("managedFields", new["metadata"], {"managedFields": managed} if managed else {})
         elif context.version in self._with_status:
             keep("status", new, old)
         fill_defaults(self._schemas[context.version], new)
