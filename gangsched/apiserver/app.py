@@ -104,6 +104,10 @@ class EmbeddedCluster:
         self.url = ""
 
     async def __aenter__(self) -> Self:
+        bootstrap(self.registry)
+        if self._simulation is not None:
+            for node in self._simulation.nodes:
+                self.registry.create(self.registry.resource("nodes"), node)
         http = HttpServer(self._respond, watch_s=lambda: self._rng.uniform(*WATCH_S))
         await http.listen(self._host, self._asked_port, self._tls)
         self._http = http
@@ -111,7 +115,6 @@ class EmbeddedCluster:
         address = f"{shown}:{http.port}"
         self.url = f"{'https' if self._tls else 'http'}://{address}"
         self._documents = Documents(Discovery(self.registry.resources, address), self._openapi)
-        bootstrap(self.registry)
         if self._simulation is not None:
             self._simulate(self._simulation)
         return self
@@ -137,8 +140,6 @@ class EmbeddedCluster:
         return self._documents.handle(request) if answer is None else answer
 
     def _simulate(self, simulation: Simulation) -> None:
-        for node in simulation.nodes:
-            self.registry.create(self.registry.resource("nodes"), node)
         cluster = simulated.SimulatedCluster(
             self.registry,
             speed=simulation.speed,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+from weakref import WeakSet
 
 from gangsched.apiserver import bodies, responses
 from gangsched.apiserver.bodies import Expected
@@ -51,6 +52,8 @@ class Handlers:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._shapes = Shapes(registry)
+        self._watches: WeakSet[Watch] = WeakSet()
+        registry.on_unserved(self._end_watches)
 
     def handle(self, request: Request) -> Answer | Watching | None:
         """None where no resource is served at the path. Raises: StatusError."""
@@ -132,9 +135,17 @@ class Handlers:
         store, resource = self._registry.store, target.resource
 
         def begin(wake: Callable[[], None]) -> Watch:
-            return Watch(store, resource, target.namespace, options, form, wake)
+            watch = Watch(store, resource, target.namespace, options, form, wake)
+            self._watches.add(watch)
+            return watch
 
         return Watching(begin, options.timeout_s, options.bookmarks)
+
+    def _end_watches(self, key: str) -> None:
+        """Those of a resource that is served no longer: its clients look what became of it."""
+        for watch in list(self._watches):
+            if watch.key == key:
+                watch.end()
 
     def _create(self, request: Request, target: Target) -> Answer:
         wanted = negotiate(request.accept).shape

@@ -76,6 +76,8 @@ class HttpServer:
         await self._runner.cleanup()
 
     async def _respond(self, http: web.BaseRequest) -> web.StreamResponse:
+        if "Expect" in http.headers and http.transport is not None:
+            http.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
             body = await http.read() if http.body_exists else b""
         except web.HTTPRequestEntityTooLarge:

@@ -98,6 +98,16 @@ class Watch:
             self._leave()
         self.ended = True
 
+    def end(self) -> None:
+        """Nothing more will come; the reader is told."""
+        self.close()
+        self._wake()
+
+    @property
+    def key(self) -> str:
+        """Of the resource that is watched."""
+        return self._resource.key
+
     def bookmark(self, *, initial_events_end: bool = False) -> None:
         """Tell the watcher how far the history has come. Nothing else may wait to be sent later than this."""
         meta: dict[str, Any] = {"resourceVersion": str(self._store.revision)}

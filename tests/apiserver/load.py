@@ -120,14 +120,31 @@ async def watch(port: int, n: int) -> tuple[float, int]:
     return time.perf_counter() - began_s, n_bytes
 
 
-async def measure(port: int, nodes: int, pods: int, memory_mib: Callable[[], float]) -> None:
+async def measure(port: int, nodes: int, pods: int, process: psutil.Process) -> None:
+    def memory_mib() -> float:
+        return float(process.memory_info().rss) / 2**20
+
+    def cpu_s() -> float:
+        times = process.cpu_times()
+        return float(times.user + times.system)
+
     print(f"{nodes} nodes: {memory_mib():.0f} MiB")
+    began_s = cpu_s()
     rate = await many(port, pod, pods)
-    print(f"{pods} pods created: {rate:.0f}/s, {memory_mib():.0f} MiB")
+    each_us = (cpu_s() - began_s) / pods * 1e6
+    print(
+        f"{pods} pods created: {rate:.0f}/s, {each_us:.0f} us of the server's CPU each, "
+        f"{memory_mib():.0f} MiB"
+    )
     told = asyncio.create_task(watch(port, 2 * pods))
+    began_s = cpu_s()
     rate = await many(port, binding(nodes), pods)
+    each_us = (cpu_s() - began_s) / pods * 1e6
     await told
-    print(f"{pods} pods bound, with a watch on all of them: {rate:.0f}/s, {memory_mib():.0f} MiB")
+    print(
+        f"{pods} pods bound, with a watch on all of them: {rate:.0f}/s, {each_us:.0f} us of CPU each, "
+        f"{memory_mib():.0f} MiB"
+    )
     connection = Connection(*await asyncio.open_connection("127.0.0.1", port, limit=2**30))
     began_s = time.perf_counter()
     _, listed = await connection.ask("GET", "/api/v1/pods")
@@ -166,11 +183,7 @@ def main() -> None:
             process.cpu_affinity(cores[:1])
             os.sched_setaffinity(0, cores[1:2])
         print(f"server on core {process.cpu_affinity()}, load average {os.getloadavg()[0]:.1f}")
-
-        def memory_mib() -> float:
-            return float(process.memory_info().rss) / 2**20
-
-        asyncio.run(measure(port, args.nodes, args.pods, memory_mib))
+        asyncio.run(measure(port, args.nodes, args.pods, process))
 
 
 if __name__ == "__main__":

@@ -79,6 +79,11 @@ async def test_a_body_beyond_the_limit(http: aiohttp.ClientSession) -> None:
         assert (answer.status, (await answer.json())["reason"]) == (413, "RequestEntityTooLarge")
 
 
+async def test_a_client_may_ask_before_it_sends_its_body(http: aiohttp.ClientSession) -> None:
+    async with http.post(CONFIG_MAPS, json={"metadata": {"name": "a"}}, expect100=True) as answer:
+        assert answer.status == 201
+
+
 async def test_a_watch_is_told_and_ends_at_its_time(http: aiohttp.ClientSession) -> None:
     params = {"watch": "1", "timeoutSeconds": "3", "allowWatchBookmarks": "true"}
     async with http.get(CONFIG_MAPS, params=params) as watch:

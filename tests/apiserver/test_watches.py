@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gangsched.apiserver import watches
+from gangsched.apiserver.requests import find_target
+from gangsched.apiserver.resources import Resource
 from gangsched.apiserver.status import StatusError
+from gangsched.apiserver.strategy import Strategy
 from tests.apiserver.api import CONFIG_MAPS, PODS, Api, pod
 
 WATCH = f"{CONFIG_MAPS}?watch=true"
@@ -132,6 +135,17 @@ def test_a_reader_that_does_not_read_is_cut(api: Api, monkeypatch: pytest.Monkey
     assert reader.watch.ended
     assert reader.read() == []
     assert not fast.watch.ended
+
+
+def test_a_watch_ends_when_its_resource_is_served_no_longer(api: Api) -> None:
+    things = Resource("example.com", ("v1",), "things", "thing", "Thing", True, custom=True)
+    api.registry.serve(things, Strategy())
+    api.registry.create(things, {"metadata": {"name": "a"}}, namespace="default")
+    reader, other = api.watch("/apis/example.com/v1/things?watch=1"), api.watch(WATCH)
+    api.registry.unserve(things.key)
+    assert reader.told() == ["ADDED a", "DELETED a"]
+    assert (reader.watch.ended, other.watch.ended) == (True, False)
+    assert find_target(api.registry.resources, "/apis/example.com/v1/things") is None
 
 
 def test_a_table_has_its_columns_once(api: Api) -> None:
