@@ -91,6 +91,8 @@ def apply(
         after, managers = applying.by(who, now, force=True)
     if manager == _KUBECTL and LAST_APPLIED in ((after.get("metadata") or {}).get("annotations") or {}):
         after = _with_last_applied(after, config)
+    # Neither the live object's metadata nor the configuration's is written to.
+    after = after | {"metadata": dict(after.get("metadata") or {})}
     write(after, managers)
     return after
 

@@ -188,6 +188,37 @@ def test_fields_are_written_as_they_are_read() -> None:
     assert to_fields_v1(from_fields_v1(tree)) == tree
 
 
+def test_a_custom_kind_merges_lists_as_its_definition_says() -> None:
+    """As a definition with a set, a keyed list and a list without a type behaves on the real server."""
+    keyed = {
+        "type": "array",
+        "items": {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}},
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["k"],
+    }
+    texts = {"type": "array", "items": {"type": "string"}}
+    properties = {"keyed": keyed, "set": texts | {"x-kubernetes-list-type": "set"}, "whole": texts}
+    spec = {"type": "object", "properties": properties}
+    schema = builtin().custom({"type": "object", "properties": {"spec": spec}})
+    head = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
+    live = None
+    for manager, given in (
+        ("one", {"keyed": [{"k": "a", "v": 1}], "set": ["x"]}),
+        ("two", {"keyed": [{"k": "b", "v": 2}], "set": ["y"], "whole": ["z"]}),
+        ("one", {"keyed": [{"k": "a", "v": 3}], "set": ["x", "w"]}),
+    ):
+        live = apply(live, head | {"spec": given}, schema, manager=manager, force=False, now=NOW)
+    assert live is not None
+    assert sorted(live["spec"]["keyed"], key=lambda item: str(item["k"])) == [
+        {"k": "a", "v": 3},
+        {"k": "b", "v": 2},
+    ]
+    assert sorted(live["spec"]["set"]) == ["w", "x", "y"]
+    assert live["spec"]["whole"] == ["z"]
+    assert '.spec.set[="w"]' in owners(live)["one"]
+    assert ".spec.whole" in owners(live)["two"]
+
+
 N_STEPS = 8
 # What the server fills in, which is the kinds' business, and what it counts.
 FILLED_IN = (
