@@ -65,6 +65,8 @@ class Api:
     def __init__(self, name: str, url: str, token: str = "", ca_file: str | None = None) -> None:
         self.name = name
         self.namespace = ""
+        # What happened until now can no longer be watched.
+        self.forget: Callable[[], None] = lambda: None
         self._url = urlsplit(url)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._tls = ssl.create_default_context(cafile=ca_file) if ca_file else None

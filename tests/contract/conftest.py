@@ -20,19 +20,20 @@ _numbers = itertools.count()
 def embedded_api() -> Iterator[Api]:
     """An embedded API server on a loop of its own, without simulated nodes and controllers."""
     started, stop = threading.Event(), asyncio.Event()
-    running: list[tuple[asyncio.AbstractEventLoop, str]] = []
+    running: list[tuple[asyncio.AbstractEventLoop, EmbeddedCluster]] = []
 
     async def serve() -> None:
         async with EmbeddedCluster(port=0) as cluster:
-            running.append((asyncio.get_running_loop(), cluster.url))
+            running.append((asyncio.get_running_loop(), cluster))
             started.set()
             await stop.wait()
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
     assert started.wait(30), "the embedded API server did not start"
-    [(loop, url)] = running
-    api = Api("embedded", url)
+    [(loop, cluster)] = running
+    api = Api("embedded", cluster.url)
+    api.forget = cluster.registry.store.compact
     yield api
     api.close()
     loop.call_soon_threadsafe(stop.set)
@@ -42,6 +43,8 @@ def embedded_api() -> Iterator[Api]:
 @pytest.fixture(scope="session")
 def real_api(littered_plane: ControlPlane) -> Iterator[Api]:
     api = Api("real", littered_plane.base_url, littered_plane.token, str(littered_plane.ca_file))
+    # Its watch cache begins at its start.
+    api.forget = littered_plane.restart_apiserver
     yield api
     api.close()
 

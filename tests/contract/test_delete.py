@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.contract.api import CORE, Api
 from tests.contract.objects import binding, config_map, node, pod, unique
 
@@ -23,7 +25,7 @@ def test_a_pod_without_a_node_goes_at_once(api: Api) -> None:
     api.get(api.at("pods", "a")).no(404, "NotFound", 'pods "a" not found')
 
 
-def bound(api: Api, name: str, **spec: object) -> None:
+def bound(api: Api, name: str, **spec: Any) -> None:
     api.post(api.at("pods"), pod(name, **spec)).ok(201)
     api.post(api.at("pods", name, "binding"), binding(name)).ok(201)
 

@@ -63,11 +63,12 @@ def test_a_core_pod_group(api: Api) -> None:
 
 def test_a_core_pod_group_that_is_wrong(api: Api) -> None:
     path = api.at("podgroups", group=CORE_GROUP)
-    for spec in (
+    wrong: tuple[Json, ...] = (
         {"schedulingPolicy": {"gang": {"minCount": 0}}},
         {"schedulingPolicy": {}},
         {"schedulingPolicy": {"gang": {"minCount": 1}, "basic": {}}},
-    ):
+    )
+    for spec in wrong:
         answer = api.post(path, {"metadata": {"name": "g"}, "spec": spec})
         assert (answer.code, answer.body["reason"]) == (422, "Invalid"), spec
         assert answer.body["message"].startswith('PodGroup.scheduling.k8s.io "g" is invalid: '), spec

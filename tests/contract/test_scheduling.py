@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.contract.api import CORE, STRATEGIC, Api, Json
@@ -10,7 +12,7 @@ from tests.contract.objects import binding, condition, gated, pod
 OTHER_UID = "11111111-2222-3333-4444-555555555555"
 
 
-def bind(api: Api, name: str, **metadata: object) -> Json:
+def bind(api: Api, name: str, **metadata: Any) -> Json:
     return api.post(api.at("pods", name, "binding"), binding(name, **metadata)).ok(201)
 
 

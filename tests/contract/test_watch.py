@@ -135,14 +135,13 @@ def test_a_watch_ends_when_it_was_said_to(api: Api) -> None:
 
 
 def test_a_version_from_long_ago_is_gone(api: Api) -> None:
-    """Both have forgotten it: the real server's history begins at its start."""
-    with api.watch(api.at("configmaps"), resourceVersion="1", timeoutSeconds=1) as watch:
-        told = list(watch.rest())
-    # Too early in a server's life there is nothing that it could have forgotten.
-    for type_, status in told:
-        assert type_ == "ERROR"
-        assert (status["code"], status["reason"]) == (410, "Expired")
-        assert status["message"].startswith("too old resource version: 1 (")
+    """As after a compaction: the client has to list anew."""
+    api.forget()
+    with api.watch(api.at("configmaps"), resourceVersion="1", timeoutSeconds=5) as watch:
+        [(type_, status)] = watch.rest()
+    assert (type_, status["kind"], status["status"]) == ("ERROR", "Status", "Failure")
+    assert (status["code"], status["reason"]) == (410, "Expired")
+    assert status["message"].startswith("too old resource version: 1 (")
 
 
 def test_a_version_that_is_none(api: Api) -> None:
