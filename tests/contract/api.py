@@ -151,17 +151,17 @@ class Api:
         self, method: str, target: str, raw: bytes | None, headers: dict[str, str]
     ) -> http.client.HTTPResponse:
         """On the connection that is there; on a new one if the server has closed that meanwhile."""
-        for is_last in (False, True):
+        while True:
+            is_new = self._connection is None
             if self._connection is None:
                 self._connection = self.connect()
             try:
                 self._connection.request(method, target, raw, headers)
                 return self._connection.getresponse()
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            except (http.client.HTTPException, OSError):
                 self.close()
-                if is_last:
+                if is_new:
                     raise
-        raise AssertionError("not reached")
 
 
 class Watch:
