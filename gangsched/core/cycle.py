@@ -8,7 +8,7 @@ the highest score, then the lowest row. A lone pod goes to the highest score.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
 
 import msgspec
@@ -24,6 +24,8 @@ from gangsched.model.devices import split_among_containers
 
 # Members with different templates compete; when the tightest-first order fails, others are tried.
 _MAX_ORDERS = 6
+# Of groups that start together: a set of 64 that does not fit must not cost 64 times as much.
+_MAX_ROTATIONS = 12
 GANG = "GangScheduling"
 
 
@@ -74,11 +76,37 @@ _Batch = tuple[PodTemplate, list[PodInfo]]
 def run_cycle(
     demands: Sequence[Demand], view: ClusterView, *, topology_key: str, nominated: Sequence[PodInfo] = ()
 ) -> Plan | FitError:
-    """Places all demands on one Trial, or none.
+    """Places all demands on one Trial, or none; several are tried in other orders too before it is "no".
 
     nominated: other schedulers' pods that hold a promise on a node; those of equal or higher priority
-    take their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods).
+    take their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods). The reason is
+    that of the order given.
     """
+    refused: FitError | None = None
+    for order in _orders(demands):
+        answer = _place_all(order, view, topology_key, nominated)
+        if isinstance(answer, Plan):
+            return answer
+        refused = refused or answer
+    return refused or Plan([])
+
+
+def _orders(demands: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
+    """The order given first; groups that fit together may fit in one order of filling the nodes only.
+
+    All orders of up to four groups; of more, each group first once, forwards and backwards.
+    """
+    if len(demands) <= 4:
+        yield from permutations(demands)
+        return
+    for ring in (demands, demands[::-1]):
+        for i in range(min(len(ring), _MAX_ROTATIONS)):
+            yield [*ring[i:], *ring[:i]]
+
+
+def _place_all(
+    demands: Sequence[Demand], view: ClusterView, topology_key: str, nominated: Sequence[PodInfo]
+) -> Plan | FitError:
     placements: list[Placement] = []
     trial = Trial(view)
     if nominated and demands:

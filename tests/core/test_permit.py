@@ -12,13 +12,29 @@ from gangsched.model import effects as ef
 from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import COSCHEDULING_LABEL
-from gangsched.sim.objects import STRANGER, inventory, make_pod, make_pod_group
+from gangsched.sim.objects import STRANGER, inventory, make_node, make_pod, make_pod_group
 from tests.core.scenario import Cluster, cluster, gang, with_annotations
 
 
 def together(name: str, *others: str, pods: int = 2, gpus: int = 8, **more: Any) -> list[Pod]:
     own = {"gangsched.io/groups": msgspec.json.encode([name, *others]).decode()}
     return with_annotations(gang(name, pods=pods, gpus=gpus, **more), own)
+
+
+@pytest.mark.parametrize("n_more", [0, 3], ids=["two groups", "five groups"])
+def test_groups_that_fit_in_one_order_only_are_placed_in_that_order(n_more: int) -> None:
+    """`a` alone would take the one node that is large enough for `b`."""
+    c = cluster(nodes=0).node(make_node("n0", gpus=8))
+    for i in range(2 + n_more):
+        c.node(make_node(f"n{i + 1}", gpus=4))
+    names = ["a", "b", *(f"c{i}" for i in range(n_more))]
+    sizes = {"a": (4, 2), "b": (1, 8)}  # pods, GPUs of each
+    for name in names:
+        pods, gpus = sizes.get(name, (1, 4))
+        c.submit(together(name, *(other for other in names if other != name), pods=pods, gpus=gpus))
+    c.run()
+    assert all(c.placed(name) for name in names)
+    assert c.pod("b-0").spec.node_name == "n0"
 
 
 def test_groups_that_start_together_wait_reserved_and_bind_together() -> None:
