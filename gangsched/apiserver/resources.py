@@ -14,6 +14,7 @@ import msgspec
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CREATE_ONLY = ("create",)
+READ_ONLY = ("get", "list", "watch")
 STATUS_VERBS = ("get", "patch", "update")
 
 
@@ -179,6 +180,10 @@ def _review(plural: str, kind: str, *, group: str, namespaced: bool = False) -> 
     return _resource(plural, kind, group=group, namespaced=namespaced, verbs=CREATE_ONLY, stored=False)
 
 
+def _empty(plural: str, kind: str, **rest: Any) -> Resource:
+    return _resource(plural, kind, verbs=READ_ONLY, **rest)
+
+
 _BINDING = Subresource("binding", "Binding", CREATE_ONLY)
 _EVICTION = Subresource("eviction", "Eviction", CREATE_ONLY, group="policy", version="v1")
 _LOG = Subresource("log", "Pod", ("get",))
@@ -290,7 +295,25 @@ _GROUPS = (
     ),
 )
 
+# Other schedulers wait until they have listed these. Nobody here would act on them, so there never are any.
+_EMPTY = (
+    _empty("replicationcontrollers", "ReplicationController", short_names="rc", categories=("all",)),
+    _empty("replicasets", "ReplicaSet", group="apps", short_names="rs", categories=("all",)),
+    _empty("statefulsets", "StatefulSet", group="apps", short_names="sts", categories=("all",)),
+    _empty("csidrivers", "CSIDriver", group="storage.k8s.io", namespaced=False),
+    _empty(
+        "csistoragecapacities",
+        "CSIStorageCapacity",
+        group="storage.k8s.io",
+    ),
+    _empty("volumeattachments", "VolumeAttachment", group="storage.k8s.io", namespaced=False),
+    _empty("deviceclasses", "DeviceClass", group="resource.k8s.io", namespaced=False),
+    _empty("devicetaintrules", "DeviceTaintRule", group="resource.k8s.io", namespaced=False),
+    _empty("resourceclaims", "ResourceClaim", group="resource.k8s.io"),
+    _empty("resourceslices", "ResourceSlice", group="resource.k8s.io", namespaced=False),
+)
+
 
 def builtin_resources() -> Resources:
     """What is served before any CRD is created."""
-    return Resources(_CORE + _GROUPS)
+    return Resources(_CORE + _GROUPS + _EMPTY)

@@ -93,6 +93,8 @@ def reachable(everything: dict[str, protobuf.Fields]) -> dict[str, protobuf.Fiel
     """Those that bodies for the kinds served can hold."""
     wanted = [protobuf.message_of("v1", "DeleteOptions")]
     for resource in resources.builtin_resources():
+        if "create" not in resource.verbs:
+            continue
         for version in resource.versions:
             wanted.append(protobuf.message_of(resource.api_version(version), resource.kind))
             for below in resource.subresources:
