@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.devices import DeviceLedger
-from gangsched.core.framework import Change, ClusterChange
 from gangsched.core.group import NO_ROW, PodInfo
 from gangsched.core.nodes import NodeTable
 from gangsched.core.snapshot import ClusterView

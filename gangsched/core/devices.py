@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from gangsched.core.framework import IntArray
+from gangsched.core.arrays import IntArray
 from gangsched.errors import InvariantError
 from gangsched.model.devices import DeviceInventory
 

@@ -25,8 +25,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
+
+from gangsched.core.arrays import BoolArray, FloatArray, IntArray
+from gangsched.core.changes import Change, ClusterChange
 
 if TYPE_CHECKING:
     from gangsched.core.group import Group
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from gangsched.core.template import PodTemplate
     from gangsched.model.objects import Pod
 
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 Rows = IntArray | slice
 """Which rows are asked about: some, or EVERYWHERE."""
 
@@ -77,37 +75,6 @@ class Status(msgspec.Struct, frozen=True, gc=False):
 
 
 SUCCESS = Status()
-
-
-class Change(enum.Flag):
-    """What an event changed in the cluster, as a plugin names what can cure its rejections.
-
-    Source of the idea: kube-scheduler's EventsToRegister and QueueingHint (KEP-4247).
-    """
-
-    NONE = 0
-    NODE_ADDED = enum.auto()
-    NODE_ALLOCATABLE = enum.auto()
-    NODE_LABELS = enum.auto()
-    NODE_TAINTS = enum.auto()
-    """Taints or spec.unschedulable."""
-    NODE_DEVICES = enum.auto()
-    ROOM_FREED = enum.auto()
-    """A pod that held room on a node is gone, ended, or its reservation was given back."""
-    GROUP_CHANGED = enum.auto()
-    """A member appeared, or the group's own numbers or object changed."""
-    SIBLING_CHANGED = enum.auto()
-    """A group named in start_together changed its state."""
-
-
-class ClusterChange(msgspec.Struct, frozen=True, gc=False):
-    """One change, with enough detail for a plugin to say "that does not help me"."""
-
-    what: Change
-    row: int = -1
-    resources: frozenset[str] = frozenset()
-    """For ROOM_FREED, NODE_ALLOCATABLE and NODE_DEVICES: the resource names of which there is more now."""
-    ports: bool = False
 
 
 class CycleState:
@@ -229,3 +196,29 @@ class CuringPlugin(Protocol):
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
         """Whether this change may let the rejected template through; True when in doubt."""
         ...
+
+
+# All that a plugin imports from the core comes from this page.
+__all__ = [
+    "EVERYWHERE",
+    "MAX_SCORE",
+    "SUCCESS",
+    "BoolArray",
+    "CapacityPlugin",
+    "Change",
+    "ClusterChange",
+    "Code",
+    "CuringPlugin",
+    "CycleState",
+    "FilterPlugin",
+    "FloatArray",
+    "IntArray",
+    "PermitPlugin",
+    "Plugin",
+    "PreEnqueuePlugin",
+    "PreFilterPlugin",
+    "QueueSortPlugin",
+    "Rows",
+    "ScorePlugin",
+    "Status",
+]

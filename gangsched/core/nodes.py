@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gangsched.core.framework import BoolArray, Change, ClusterChange, IntArray
+from gangsched.core.arrays import BoolArray, IntArray
+from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.template import HostPort
 from gangsched.model.objects import Node, Taint
 from gangsched.model.resources import ResourceTable, parse_quantities

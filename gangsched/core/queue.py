@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gangsched.core.framework import ClusterChange
+from gangsched.core.changes import ClusterChange
 from gangsched.core.group import NEVER_S, Group, GroupState
 from gangsched.core.observer import Observer
 from gangsched.core.snapshot import ClusterView

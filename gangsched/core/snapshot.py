@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from gangsched.core.arrays import BoolArray, IntArray
 from gangsched.core.devices import DeviceLedger
-from gangsched.core.framework import BoolArray, IntArray
 from gangsched.core.nodes import CodeArray, LabelColumn, NodeTable
 from gangsched.core.template import HostPort, PodTemplate
 from gangsched.model.devices import DeviceInventory

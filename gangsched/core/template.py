@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import IntArray
+from gangsched.core.arrays import IntArray
 from gangsched.errors import ParseError
 from gangsched.model.devices import device_demand
 from gangsched.model.objects import Affinity, Container, Pod, PodSpec, ResourceRequirements, Toleration

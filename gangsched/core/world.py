@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from gangsched.config import Settings
 from gangsched.core.cache import Cache
-from gangsched.core.framework import Change, ClusterChange
+from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.core.observer import Observer
 from gangsched.core.queue import SchedulingQueue

@@ -1,0 +1,41 @@
+"""Changes: what an event changed in the cluster, in the words in which plugins name what may cure their "no".
+
+Made by core.cache and core.nodes as events are applied; heard by core.queue, which asks the plugins.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Change(enum.Flag):
+    """What an event changed in the cluster, as a plugin names what can cure its rejections.
+
+    Source of the idea: kube-scheduler's EventsToRegister and QueueingHint (KEP-4247).
+    """
+
+    NONE = 0
+    NODE_ADDED = enum.auto()
+    NODE_ALLOCATABLE = enum.auto()
+    NODE_LABELS = enum.auto()
+    NODE_TAINTS = enum.auto()
+    """Taints or spec.unschedulable."""
+    NODE_DEVICES = enum.auto()
+    ROOM_FREED = enum.auto()
+    """A pod that held room on a node is gone, ended, or its reservation was given back."""
+    GROUP_CHANGED = enum.auto()
+    """A member appeared, or the group's own numbers or object changed."""
+    SIBLING_CHANGED = enum.auto()
+    """A group named in start_together changed its state."""
+
+
+class ClusterChange(msgspec.Struct, frozen=True, gc=False):
+    """One change, with enough detail for a plugin to say "that does not help me"."""
+
+    what: Change
+    row: int = -1
+    resources: frozenset[str] = frozenset()
+    """For ROOM_FREED, NODE_ALLOCATABLE and NODE_DEVICES: the resource names of which there is more now."""
+    ports: bool = False
