@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from tests.contract.api import Json
+from tests.contract.api import Api, Json
 
 _numbers = itertools.count()
 
@@ -43,6 +43,15 @@ def binding(name: str, node_name: str = "some-node", **metadata: Any) -> Json:
         "metadata": {"name": name, **metadata},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
     }
+
+
+def bind(api: Api, name: str, **metadata: Any) -> Json:
+    """Bind a pod, and let the real server's cache know: a deletion right behind a binding can meet the pod
+    without its node there, and then has no grace."""
+    said = api.post(api.at("pods", name, "binding"), binding(name, **metadata)).ok(201)
+    bound = api.get(api.at("pods", name)).ok()
+    api.get(api.at("pods", name), resourceVersion=bound["metadata"]["resourceVersion"]).ok()
+    return said
 
 
 def condition(type_: str, status: str, **rest: Any) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.contract.api import CORE, Api
-from tests.contract.objects import binding, config_map, node, pod, unique
+from tests.contract.objects import bind, config_map, node, pod, unique
 
 NOW = {"gracePeriodSeconds": 0}
 
@@ -27,7 +27,7 @@ def test_a_pod_without_a_node_goes_at_once(api: Api) -> None:
 
 def bound(api: Api, name: str, **spec: Any) -> None:
     api.post(api.at("pods"), pod(name, **spec)).ok(201)
-    api.post(api.at("pods", name, "binding"), binding(name)).ok(201)
+    bind(api, name)
 
 
 def test_a_bound_pod_waits_for_its_kubelet(api: Api) -> None:

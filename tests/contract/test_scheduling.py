@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.contract.api import CORE, STRATEGIC, Api, Json
-from tests.contract.objects import binding, condition, gated, pod
+from tests.contract.objects import bind, binding, condition, gated, pod
 
 OTHER_UID = "11111111-2222-3333-4444-555555555555"
-
-
-def bind(api: Api, name: str, **metadata: Any) -> Json:
-    return api.post(api.at("pods", name, "binding"), binding(name, **metadata)).ok(201)
 
 
 def test_a_binding_writes_node_and_annotations_at_once(api: Api) -> None:
