@@ -66,6 +66,7 @@ class Printer:
     """Makes tables of one kind."""
 
     def __init__(self, kind: Kind) -> None:
+        self.columns = kind.columns
         self._kind = kind
         self._columns = [each.as_json() for each in kind.columns]
 
