@@ -13,6 +13,7 @@ import re
 from random import Random
 from typing import Any
 
+from gangsched.apiserver.selectors import label_value_problem
 from gangsched.apiserver.status import (
     TOO_LONG,
     FieldProblem,
@@ -30,7 +31,6 @@ _IS_LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
 _IS_SUBDOMAIN = re.compile(f"{_LABEL}(\\.{_LABEL})*\\Z")
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _IS_QUALIFIED = re.compile(f"{_QUALIFIED}\\Z")
-_IS_LABEL_VALUE = re.compile(f"(({_QUALIFIED})?)\\Z")
 
 _SUBDOMAIN_SAYS = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
@@ -52,11 +52,6 @@ _QUALIFIED_SAYS = (
     "an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation "
     "is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
-_LABEL_VALUE_SAYS = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
-    "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
-    "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
 
 MAX_ANNOTATIONS_BYTES = 256 * 2**10
 MAX_GENERATED_NAME = 63
@@ -70,8 +65,11 @@ def generated_name(base: str, rng: Random) -> str:
     return base[: MAX_GENERATED_NAME - 5] + "".join(rng.choice(_SUFFIX_CHARACTERS) for _ in range(5))
 
 
-def name_problems(name: str, rule: str) -> list[str]:
-    """What is wrong with a name under one of Strategy.name_rule's rules."""
+def name_problems(name: str, rule: str, unit: str = "characters") -> list[str]:
+    """What is wrong with a name under one of Strategy.name_rule's rules.
+
+    What is counted are bytes; of object names the server says that they are characters.
+    """
     if rule == "any":
         return []
     if rule == "path":
@@ -83,7 +81,7 @@ def name_problems(name: str, rule: str) -> list[str]:
         "label": (63, _IS_LABEL, _LABEL_SAYS),
         "label1035": (63, _IS_LABEL_1035, _LABEL_1035_SAYS),
     }[rule]
-    problems = [] if len(name) <= limit else [f"must be no more than {limit} characters"]
+    problems = [] if len(name.encode()) <= limit else [f"must be no more than {limit} {unit}"]
     if not pattern.match(name):
         dots_alone = rule == "label" and _IS_SUBDOMAIN.match(name)
         problems.append("must not contain dots" if dots_alone else says)
@@ -104,21 +102,19 @@ def qualified_name_problems(key: str, called: str = "a qualified name") -> list[
                 + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             ]
         else:
-            problems += [f"prefix part {each}" for each in name_problems(prefix, "subdomain")]
+            problems += [f"prefix part {each}" for each in name_problems(prefix, "subdomain", "bytes")]
     if not name:
         problems.append("name part must be non-empty")
-    elif len(name) > 63:
-        problems.append("name part must be no more than 63 characters")
+    elif len(name.encode()) > 63:
+        problems.append("name part must be no more than 63 bytes")
     if not _IS_QUALIFIED.match(name):
         problems.append(_QUALIFIED_SAYS)
     return problems
 
 
 def label_value_problems(value: str) -> list[str]:
-    problems = [] if len(value) <= 63 else ["must be no more than 63 characters"]
-    if not _IS_LABEL_VALUE.match(value):
-        problems.append(_LABEL_VALUE_SAYS)
-    return problems
+    wrong = label_value_problem(value)
+    return [wrong] if wrong else []
 
 
 def label_problems(labels: Any, field: str) -> list[FieldProblem]:

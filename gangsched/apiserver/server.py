@@ -32,6 +32,7 @@ _log = structlog.get_logger(__name__)
 
 # How long a request under way may take to end once the server is closed; watches are ended at once.
 SHUTDOWN_S = 2.0
+KEEP_ALIVE_S = 3600.0
 # Selectors and continue tokens make long request lines; Go's servers take a megabyte of head.
 MAX_LINE_BYTES = 256 * 2**10
 
@@ -50,6 +51,8 @@ class HttpServer:
             request_factory=_request,
             handler_cancellation=True,
             access_log=None,
+            # A scheduler keeps warm connections for the next gang, however long that takes to come.
+            keepalive_timeout=KEEP_ALIVE_S,
             max_line_size=MAX_LINE_BYTES,
             max_field_size=MAX_LINE_BYTES,
         )

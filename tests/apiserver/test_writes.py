@@ -48,6 +48,10 @@ def test_a_name_can_be_generated(api: Api) -> None:
         ({}, 422, "metadata.name: Required value: name or generateName is required"),
         ({"name": "Upper"}, 422, 'metadata.name: Invalid value: "Upper": a lowercase RFC 1123 subdomain'),
         ({"name": "a", "labels": {"a b": "c"}}, 422, 'metadata.labels: Invalid value: "a b": name part must'),
+        ({"name": "a" * 254}, 422, "must be no more than 253 characters"),
+        ({"name": "a", "labels": {"a" * 64: "b"}}, 422, "name part must be no more than 63 bytes"),
+        ({"name": "a", "labels": {"a" * 254 + "/b": "c"}}, 422, "prefix part must be no more than 253 bytes"),
+        ({"name": "a", "labels": {"a": "b" * 64}}, 422, "must be no more than 63 bytes"),
         ({"name": "a", "labels": {"a": "-"}}, 422, 'metadata.labels: Invalid value: "-": a valid label must'),
         ({"name": "a", "annotations": {"/x": ""}}, 422, "prefix part must be non-empty"),
         (
