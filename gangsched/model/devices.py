@@ -36,7 +36,12 @@ Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
 """container name -> resource name -> device IDs."""
 
 
-class _WireDevice(msgspec.Struct, rename="camel", gc=False):
+class Device(msgspec.Struct, rename="camel", gc=False, frozen=True):
+    """One device as an inventory lists it; what is not known has its default.
+
+    links: ID of a device of the same resource -> the kind of path to it, as `nvidia-smi topo -m` names it.
+    """
+
     id: str
     health: str = "Healthy"
     numa: int = -1
@@ -131,7 +136,7 @@ class DeviceInventory:
         return tuple([device_id for i, device_id in enumerate(self.ids) if mask >> i & 1])
 
 
-_inventory_decoder = msgspec.json.Decoder(dict[str, list[_WireDevice]])
+_inventory_decoder = msgspec.json.Decoder(dict[str, list[Device]])
 _encode = msgspec.json.Encoder().encode
 _allocation_decoder = msgspec.json.Decoder(dict[str, dict[str, tuple[str, ...]]])
 
@@ -141,14 +146,46 @@ def parse_inventory(text: str) -> dict[str, DeviceInventory]:
 
     Raises: ParseError (not JSON, duplicate or overlong IDs, a resource that has no devices such as cpu).
     """
+    return {resource: _inventory(resource, devices) for resource, devices in _decoded(text).items()}
+
+
+def parse_devices(text: str) -> dict[str, list[Device]]:
+    """The same annotation as it is written, each device with all that is said of it. Raises: ParseError."""
+    listed = _decoded(text)
+    for resource, devices in listed.items():
+        _inventory(resource, devices)
+    return listed
+
+
+def inventory_annotation(listed: Mapping[str, Iterable[Device]]) -> str:
+    """The value of `gangsched.io/devices`; `parse_devices` of it gives the same devices in the same order."""
+    return _encode(
+        {resource: [_said(device) for device in devices] for resource, devices in listed.items()}
+    ).decode()
+
+
+def _said(device: Device) -> dict[str, object]:
+    """A device without what is not known; its health is always said."""
+    said: dict[str, object] = {"id": device.id, "health": device.health}
+    if device.numa >= 0:
+        said["numa"] = device.numa
+    if device.model:
+        said["model"] = device.model
+    if device.memory_mib:
+        said["memoryMiB"] = device.memory_mib
+    if device.links:
+        said["links"] = device.links
+    return said
+
+
+def _decoded(text: str) -> dict[str, list[Device]]:
     try:
-        wire = _inventory_decoder.decode(text)
+        return _inventory_decoder.decode(text)
     except msgspec.MsgspecError as error:
         raise ParseError(f"is not a device inventory: {error}", field=INVENTORY_KEY) from None
-    return {resource: _inventory(resource, devices) for resource, devices in wire.items()}
 
 
-def _inventory(resource: str, devices: list[_WireDevice]) -> DeviceInventory:
+def _inventory(resource: str, devices: list[Device]) -> DeviceInventory:
     if not is_extended(resource):
         raise ParseError(
             f"{resource[:80]!r} is not an extended resource, as nvidia.com/gpu is", field=INVENTORY_KEY
@@ -175,7 +212,7 @@ def _inventory(resource: str, devices: list[_WireDevice]) -> DeviceInventory:
     return DeviceInventory(tuple(index), healthy, _topology(devices, index))
 
 
-def _topology(devices: list[_WireDevice], index: Mapping[str, int]) -> DeviceTopology:
+def _topology(devices: list[Device], index: Mapping[str, int]) -> DeviceTopology:
     """Nodes of one type write the same wiring but for the IDs; it is worked out once for all of them."""
     place = index.get
     wiring: _Wiring = tuple(

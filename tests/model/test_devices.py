@@ -16,12 +16,15 @@ from gangsched.model.devices import (
     ALLOCATED_KEY,
     VISIBLE_KEY,
     Allocation,
+    Device,
     DeviceInventory,
     DeviceTopology,
     allocation_annotations,
     device_demand,
+    inventory_annotation,
     link_weight,
     parse_allocation,
+    parse_devices,
     parse_inventory,
     split_among_containers,
 )
@@ -51,6 +54,37 @@ def test_the_documented_example_is_read() -> None:
     assert found.ids_of(0b10) == ("GPU-9a2e",)
 
 
+_text = st.text(max_size=20)
+_devices = st.lists(
+    st.builds(
+        Device,
+        id=st.text(min_size=1, max_size=63),
+        health=st.sampled_from(["Healthy", "Unhealthy"]),
+        numa=st.integers(-1, 7),
+        model=_text,
+        memory_mib=st.integers(0, 2**40),
+        links=st.none() | st.dictionaries(_text, _text, min_size=1, max_size=3),
+    ),
+    max_size=4,
+    unique_by=lambda device: device.id,
+)
+
+
+@given(st.dictionaries(st.sampled_from([GPU, "example.com/fpga", "rdma/hca"]), _devices))
+def test_what_is_written_is_what_is_read(listed: dict[str, list[Device]]) -> None:
+    text = inventory_annotation(listed)
+    assert parse_devices(text) == listed
+    assert {resource: found.ids for resource, found in parse_inventory(text).items()} == {
+        resource: tuple(device.id for device in devices) for resource, devices in listed.items()
+    }
+
+
+def test_health_is_always_written_and_what_is_not_known_never() -> None:
+    assert inventory_annotation({GPU: [Device("a")], "x/y": []}) == (
+        '{"nvidia.com/gpu":[{"id":"a","health":"Healthy"}],"x/y":[]}'
+    )
+
+
 def test_an_empty_inventory_is_one() -> None:
     assert parse_inventory("{}") == {}
     assert inventory().ids == ()
@@ -75,6 +109,8 @@ def test_an_empty_inventory_is_one() -> None:
 def test_bad_inventories(text: str, message: str) -> None:
     with pytest.raises(ParseError, match=message):
         parse_inventory(text)
+    with pytest.raises(ParseError, match=message):
+        parse_devices(text)
 
 
 def test_links_are_ordered_from_nvlink_to_system() -> None:
