@@ -7,7 +7,7 @@ microseconds, so what is rare (bookmarks, errors, refused objects) pays a second
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -100,7 +100,8 @@ class Kind:
     """One kind that we follow: where it is, how it is read, which events tell of it.
 
     `name` is the one of KindSynced; `versions` are tried in their order, empty for kinds that every server
-    has. Raises from its decoders: msgspec.MsgspecError.
+    has. `selector` is what its lists and watches ask for besides: a fieldSelector or a labelSelector.
+    Raises from its decoders: msgspec.MsgspecError.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Kind:
         resource: str,
         group: str = "",
         versions: tuple[str, ...] = (),
+        selector: Mapping[str, str] | None = None,
         added: Callable[[Any, str], Event],
         updated: Callable[[Any, str], Event],
         deleted: Callable[[Any, str], Event],
@@ -121,6 +123,7 @@ class Kind:
         self.resource = resource
         self.group = group
         self.versions = versions
+        self.selector = dict(selector or {})
         self.added = added
         self.updated = updated
         self.deleted = deleted
@@ -137,13 +140,17 @@ class Kind:
         return f"/apis/{self.group}/{version}/{self.resource}" if self.group else f"/api/v1/{self.resource}"
 
 
-def pods() -> Kind:
-    """All pods of the cluster, also finished ones (a gang counts them) and those of other schedulers."""
+def pods(node: str = "") -> Kind:
+    """All pods of the cluster, also finished ones (a gang counts them) and those of other schedulers.
+
+    With `node` only those that are bound to it.
+    """
     return Kind(
         "pods",
         Pod,
         kind="Pod",
         resource="pods",
+        selector={"fieldSelector": f"spec.nodeName={node}"} if node else None,
         added=lambda pod, _: PodAdded(pod),
         updated=lambda pod, _: PodUpdated(pod),
         deleted=lambda pod, _: PodDeleted(pod),

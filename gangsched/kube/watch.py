@@ -149,7 +149,7 @@ class Reflector:
             raise failure
 
     async def _fetch(self, token: str, pages: MemoryObjectSendStream[bytes | ApiError]) -> None:
-        params = {"limit": str(self._timing.page_limit)}
+        params = {**self.kind.selector, "limit": str(self._timing.page_limit)}
         async with pages:
             while True:
                 if token:
@@ -193,6 +193,7 @@ class Reflector:
         started_s = time.monotonic()
         watch_s = self._rng.uniform(*self._timing.watch_s)
         params = {
+            **self.kind.selector,
             "watch": "1",
             "resourceVersion": resource_version,
             "allowWatchBookmarks": "true",
@@ -285,6 +286,7 @@ class Reflector:
     async def _probe(self) -> str:
         """Why the watch must be dead, or ""."""
         params = {
+            **self.kind.selector,
             "watch": "1",
             "resourceVersion": self.state.resource_version,
             "timeoutSeconds": str(max(1, int(self._timing.probe_s))),

@@ -148,3 +148,20 @@ async def test_a_token_that_cannot_be_read_ahead_is_used_all_the_same() -> None:
         reflector = await follow(server, pods(), emit, lambda: len(said) == 3)
     assert [e.pod.metadata.name for e in said if isinstance(e, PodAdded)] == ["a", "b"]
     assert reflector.n_lists == 1
+
+
+async def test_lists_watches_and_probes_ask_for_one_nodes_pods_alone() -> None:
+    said: list[Event] = []
+
+    def answer(request: Request) -> bytes:
+        return created(page(rv=5)) if "watch=1" not in request.line else STREAM
+
+    async def emit(events: list[Event]) -> None:
+        said.extend(events)
+
+    def probed() -> bool:
+        return any("timeoutSeconds=1" in request.line.split("&") for request in server.requests)
+
+    async with ScriptedServer(default=answer) as server:
+        await follow(server, pods(node="n-1"), emit, probed)
+        assert all("fieldSelector=spec.nodeName%3Dn-1" in request.line for request in server.requests)
