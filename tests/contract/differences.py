@@ -137,7 +137,23 @@ def _cel_rule(api: Api) -> int:
     return api.post(path, sent).code
 
 
+def _managers_of_a_pod(api: Api) -> bool:
+    return "managedFields" in api.post(api.at("pods"), pod("a")).ok(201)["metadata"]
+
+
+def _quota_kinds(api: Api) -> bool:
+    return "resourcequotas" in {each["name"] for each in api.get(CORE).ok()["resources"]}
+
+
 DIFFERENCES = (
+    Difference(
+        "managed fields of what programs write",
+        "Pods, nodes, events and leases are written by programs many times a second: their fields get managers "
+        "only once somebody applies them on the server's side, or where kubectl creates them.",
+        _managers_of_a_pod,
+        real=True,
+        embedded=False,
+    ),
     Difference(
         "authentication",
         "The embedded server is for one person on his own machine: it listens on loopback and lets everybody in.",
@@ -225,10 +241,10 @@ DIFFERENCES = (
     ),
     Difference(
         "quotas and limit ranges",
-        "Their admission is not simulated.",
-        _code(f"{CORE}/resourcequotas"),
-        real=200,
-        embedded=404,
+        "Their admission is not simulated; `kubectl describe namespace` has no lines about them.",
+        _quota_kinds,
+        real=True,
+        embedded=False,
     ),
     Difference(
         "metrics of the API server",

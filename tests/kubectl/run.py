@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +17,7 @@ _CHANGES = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
     (r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
-    (r'resourceVersion: "\d+"', "resourceVersion: VERSION"),
-    (r'"resourceVersion": "\d+"', '"resourceVersion": VERSION'),
-    (r"(?<![\w.-])(\d+m)?\d+(m|s)(?![\w.-])", "AGE"),
+    (r'(resourceVersion\\*"?: ?\\*")\d+', r"\1VERSION"),
     (r"Resource Version: +\d+", "Resource Version: VERSION"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [+-]\d{4}", "TIME"),
     (r"/\S*/(LIVE|MERGED)-\d+", r"\1"),
@@ -54,6 +53,13 @@ class Kubectl:
             self.command(*arguments), input=stdin, capture_output=True, text=True, timeout=PATIENCE_S
         )
         return Said(done.returncode, done.stdout, done.stderr)
+
+    def patiently(self, arguments: Sequence[str], stdin: str = "") -> Said:
+        """Runs it again until it ends well, for what a server does in the background."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while (said := self.run(arguments, stdin)).code != 0 and time.monotonic() < deadline_s:
+            time.sleep(0.2)
+        return said
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:
         """What it printed; it must end well."""

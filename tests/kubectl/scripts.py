@@ -45,6 +45,57 @@ spec:
   schedulingPolicy:
     gang: {minCount: 4}
 """
+EVENT = """\
+apiVersion: v1
+kind: Event
+metadata: {name: web.1}
+involvedObject: {apiVersion: v1, kind: Pod, name: web, namespace: NAMESPACE}
+reason: FailedScheduling
+message: 0/4 nodes are available
+type: Warning
+count: 3
+firstTimestamp: "2026-01-02T03:04:05Z"
+lastTimestamp: "2026-01-02T03:04:05Z"
+source: {component: gangsched}
+"""
+DEFINITION = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.NAMESPACE.example.com}
+spec:
+  group: NAMESPACE.example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget, shortNames: [wid]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    additionalPrinterColumns:
+    - {name: Size, type: integer, jsonPath: .spec.size}
+    - {name: Color, type: string, jsonPath: .spec.color, priority: 1}
+    schema:
+      openAPIV3Schema:
+        type: object
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [size]
+            properties:
+              size: {type: integer, minimum: 1, description: How big it is.}
+              color: {type: string, enum: [red, blue], default: red}
+          status:
+            type: object
+            properties:
+              phase: {type: string}
+"""
+WIDGET = """\
+apiVersion: NAMESPACE.example.com/v1
+kind: Widget
+metadata: {name: w}
+spec: {size: 3}
+"""
 BINDING = """\
 apiVersion: v1
 kind: Binding
@@ -58,6 +109,8 @@ class Step(NamedTuple):
 
     command: str
     stdin: str = ""
+    # Tried until it ends well: a new definition is served in the background.
+    patient: bool = False
 
 
 def _applied(text: str) -> Step:
@@ -274,7 +327,77 @@ SCRIPTS: dict[str, list[Step]] = {
         Step("wait pod/nobody --for=delete --timeout=1s"),
         Step("describe node nobody"),
     ],
+    "events": [
+        _applied(EVENT),
+        Step("get events"),
+        Step("get events -o wide"),
+        Step("get events.events.k8s.io -o yaml"),
+        Step("get events --field-selector=involvedObject.name=web,type=Warning -o name"),
+        Step("events --types=Warning"),
+        Step("events --for=pod/web"),
+        _applied(POD),
+        Step("delete events --all"),
+    ],
+    "custom resources": [
+        _applied(DEFINITION),
+        Step("wait crd/widgets.NAMESPACE.example.com --for=condition=Established --timeout=10s"),
+        Step("get widgets.NAMESPACE.example.com", patient=True),
+        _applied(WIDGET),
+        _applied(WIDGET),
+        _applied(WIDGET.replace("size: 3", "size: 4, color: blue")),
+        _applied(WIDGET.replace("size: 3", "size: 0")),
+        _applied(WIDGET.replace("size: 3", "size: three")),
+        _applied(WIDGET.replace("size: 3", "size: 3, colour: red")),
+        _applied(WIDGET.replace("size: 3", "color: green")),
+        Step(
+            "create -f - --validate=false",
+            WIDGET.replace("{name: w}", "{name: v}").replace("size: 3", "size: 3, a: b"),
+        ),
+        Step("get widgets.NAMESPACE.example.com"),
+        Step("get widgets.NAMESPACE.example.com w -o wide"),
+        Step("get widgets.NAMESPACE.example.com w -o yaml"),
+        Step("describe widgets.NAMESPACE.example.com w"),
+        Step("""patch widgets.NAMESPACE.example.com w --type=merge -p '{"spec":{"size":5}}'"""),
+        Step("""patch widgets.NAMESPACE.example.com w -p '{"spec":{"size":5}}'"""),
+        Step(
+            """patch widgets.NAMESPACE.example.com w --subresource=status --type=merge -p '{"status":{"phase":"Big"}}'"""
+        ),
+        Step("wait widgets.NAMESPACE.example.com/w --for=jsonpath={.status.phase}=Big --timeout=5s"),
+        Step("apply --server-side -f -", WIDGET.replace("size: 3", "size: 6")),
+        Step("apply --server-side --force-conflicts -f -", WIDGET.replace("size: 3", "size: 6")),
+        Step("label widgets.NAMESPACE.example.com w a=b"),
+        Step("explain widgets.NAMESPACE.example.com.spec"),
+        Step("explain widgets.NAMESPACE.example.com.spec.size"),
+        Step("get crd widgets.NAMESPACE.example.com"),
+        Step("delete widgets.NAMESPACE.example.com --all"),
+        Step("delete crd widgets.NAMESPACE.example.com"),
+        Step("get crd widgets.NAMESPACE.example.com"),
+    ],
+    "what is printed": [
+        _applied(POD),
+        Step("label pod web --list"),
+        Step("annotate pod web --list"),
+        Step("get pods --server-print=false"),
+        Step("get pods --show-kind --no-headers"),
+        Step("get pods -o jsonpath-as-json={.items[*].spec.tolerations}"),
+        Step("get pods -o jsonpath={.items[*].status}"),
+        Step("get pod web --show-managed-fields -o jsonpath={.metadata.managedFields[*].manager}"),
+        Step("get pods -A --field-selector=metadata.namespace=NAMESPACE"),
+        Step("get namespace NAMESPACE"),
+        Step("get namespace NAMESPACE -o yaml"),
+        Step("get pods --watch --request-timeout=1s"),
+        Step("get pods --watch-only --request-timeout=1s"),
+    ],
+    "a generated name": [
+        Step(
+            "create -f - -o jsonpath={.metadata.generateName}",
+            CONFIG.replace("name: settings", "generateName: s-"),
+        ),
+        _applied(CONFIG.replace("name: settings", "generateName: s-")),
+    ],
     "explain": [
+        Step("explain configmap.immutable"),
+        Step("explain job.spec.parallelism"),
         Step("explain pod.spec.nonsense"),
         Step("explain nonsense"),
     ],

@@ -84,7 +84,7 @@ class Patch:
         def refused(why: str) -> StatusError:
             if self._content_type == STRATEGIC_MERGE_PATCH:
                 return refusal.patch_itself(left, why)
-            return refusal.patched_object(patched, why)
+            return refusal.patched_object(patched, why, by_name=schema.custom)
 
         if not isinstance(patched, dict):
             raise refused("json: cannot unmarshal array into Go value of type map[string]interface {}")

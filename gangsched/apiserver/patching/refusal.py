@@ -37,9 +37,10 @@ def internal(message: str) -> StatusError:
     return StatusError(500, "", message)
 
 
-def patched_object(patched: Any, why: str) -> StatusError:
-    """What a JSON or merge patch made is not an object of the kind."""
-    return invalid("", "", [invalid_value("patch", msgspec.json.encode(patched).decode(), why)])
+def patched_object(patched: Any, why: str, *, by_name: bool) -> StatusError:
+    """What a JSON or merge patch made is not an object of the kind; custom objects are printed `by_name`."""
+    shown = msgspec.json.encode(patched, order="sorted" if by_name else None).decode()
+    return invalid("", "", [invalid_value("patch", shown, why)])
 
 
 def patch_itself(patch: Mapping[str, Any], why: str) -> StatusError:
