@@ -200,6 +200,13 @@ def gangs_in_store(api: SimApi) -> dict[GroupKey, tuple[PodGroup, list[Pod]]]:
     return found
 
 
+def _names(pod: Pod, key: GroupKey) -> bool:
+    try:
+        return group_key(pod) == key
+    except ParseError:
+        return False
+
+
 _NEVER = at(0.0)
 
 
@@ -208,18 +215,24 @@ def _binding_of(pod: Pod) -> list[Condition]:
 
 
 class HalfBound:
-    """3: how long each gang of the store has run in part without ever having been whole."""
+    """3: how long each gang of the store has run in part without ever having been whole.
+
+    A member whose deletion the scheduler has not been told of counts: that it went just before the last bind
+    and not just after it is nothing that anybody could have known.
+    """
 
     def __init__(self) -> None:
         self.since_s: dict[GroupKey, float] = {}
         self._whole: set[GroupKey] = set()
 
-    def look(self, api: SimApi, now_s: float) -> None:
+    def look(self, api: SimApi, told: Told, now_s: float) -> None:
         """Called after every turn, so that a gang that is whole for a moment is seen."""
         seen = gangs_in_store(api)
+        there = {pod.metadata.uid for pod in api.pods.values()}
+        gone = [pod for uid, pod in told.pods.items() if uid not in there and pod.spec.node_name]
         for key, (numbers, pods) in seen.items():
             n_bound = sum(bool(pod.spec.node_name) for pod in pods)
-            if n_bound >= numbers.min_count:
+            if n_bound + sum(_names(pod, key) for pod in gone) >= numbers.min_count:
                 self._whole.add(key)
             elif not n_bound:
                 self._whole.discard(key)

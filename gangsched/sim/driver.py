@@ -181,7 +181,7 @@ class Simulation:
         for _ in range(self._k):
             if self.scheduler is not scheduler or not self._step(lambda: scheduler.schedule_next(now_s)):
                 break
-        self.half_bound.look(self.api, now_s)
+        self.half_bound.look(self.api, self.told, now_s)
         self._judge(checkers.one_owner(self.api, self.scheduler))
         self._judge(checkers.bound_as_sent(self.api, self.sent))
         if self.calm_since_s:

@@ -25,7 +25,10 @@ class BindFate(enum.Enum):
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Probabilities per request (or per second for mischief); all zero is good weather."""
+    """Probabilities per request (or per second for mischief); all zero is good weather.
+
+    crashes: whether the scheduler is among what mischief is done to; a restart orders everything anew.
+    """
 
     lost_before: float = 0.0
     lost_after: float = 0.0
@@ -36,6 +39,7 @@ class Rates(msgspec.Struct, frozen=True):
     slow: float = 0.0
     eviction_refused: float = 0.0
     mischief_per_s: float = 0.0
+    crashes: bool = True
     watch_delay_s: float = 0.02
     longest_timeout_s: float = 10.0
 

@@ -210,7 +210,8 @@ class Mischief:
 
     def crash(self) -> None:
         """Dies between any two of the next effects."""
-        self._sim.die_after(self._rng.randrange(12))
+        if self._sim.weather.rates.crashes:
+            self._sim.die_after(self._rng.randrange(12))
 
     def repair(self) -> None:
         """Every node there, open, whole and listed; strangers gone."""
