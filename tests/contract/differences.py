@@ -141,6 +141,13 @@ def _managers_of_a_pod(api: Api) -> bool:
     return "managedFields" in api.post(api.at("pods"), pod("a")).ok(201)["metadata"]
 
 
+def _names_of_go(api: Api) -> bool:
+    api.post(api.at("pods"), pod("a")).ok(201)
+    answer = api.patch(api.at("pods", "a"), {"spec": {"hostNetwork": True}})
+    assert "pod updates may not change fields other than" in answer.body["message"]
+    return '"HostNetwork"' in answer.body["message"]
+
+
 def _quota_kinds(api: Api) -> bool:
     return "resourcequotas" in {each["name"] for each in api.get(CORE).ok()["resources"]}
 
@@ -167,6 +174,14 @@ DIFFERENCES = (
         _nobody_may,
         real=False,
         embedded=True,
+    ),
+    Difference(
+        "the comparison behind a refused update of a pod",
+        "The sentence is the same; of the two specs that follow line by line, the real server prints the names "
+        "of Go's fields, the embedded one those that the user wrote.",
+        _names_of_go,
+        real=True,
+        embedded=False,
     ),
     Difference(
         "protobuf answers",

@@ -18,6 +18,7 @@ _CHANGES = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
     (r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
     (r'(resourceVersion\\*"?: ?\\*")\d+', r"\1VERSION"),
+    (r"(?<![\w.-])(\d+m)?\d+(m|s)(?![\w.-])", "AGE"),
     (r"Resource Version: +\d+", "Resource Version: VERSION"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [+-]\d{4}", "TIME"),
     (r"/\S*/(LIVE|MERGED)-\d+", r"\1"),
