@@ -85,11 +85,12 @@ class Api:
         *,
         content_type: str = JSON,
         accept: str = JSON,
+        known: str = "",
         **query: Any,
     ) -> Answer:
-        """One request; `body` is sent as it is if it is bytes, encoded else."""
+        """One request; `body` is sent as it is if it is bytes, encoded else; `known` is an ETag that is had."""
         raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        headers = self._headers | {"Accept": accept}
+        headers = self._headers | {"Accept": accept} | ({"If-None-Match": known} if known else {})
         if raw is not None:
             headers["Content-Type"] = content_type
         target = f"{path}?{urlencode(query, doseq=True)}" if query else path

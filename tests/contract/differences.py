@@ -148,6 +148,21 @@ def _names_of_go(api: Api) -> bool:
     return '"HostNetwork"' in answer.body["message"]
 
 
+def _marked_default(api: Api) -> bool:
+    group = "/apis/storage.k8s.io/v1/storageclasses"
+    name = unique("storage")
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    api.post(group, {"metadata": {"name": name, "annotations": annotations}, "provisioner": "a.b/c"}).ok(201)
+    rows = api.get(group, accept=TABLE).ok()["rows"]
+    api.delete(f"{group}/{name}").ok()
+    return any(row["cells"][0].endswith(" (default)") for row in rows)
+
+
+def _kinds_are_described(api: Api) -> bool:
+    schemas = api.get("/openapi/v3/api/v1").ok()["components"]["schemas"]
+    return bool(schemas["io.k8s.api.core.v1.PodSpec"].get("description"))
+
+
 def _quota_kinds(api: Api) -> bool:
     return "resourcequotas" in {each["name"] for each in api.get(CORE).ok()["resources"]}
 
@@ -194,6 +209,21 @@ DIFFERENCES = (
         "descriptions of columns",
         "kubectl does not print them, and the sentences are Kubernetes' own.",
         _column_descriptions,
+        real=True,
+        embedded=False,
+    ),
+    Difference(
+        "the mark of the default storage class",
+        "A list prints `(default)` behind its name there; nothing here acts on a storage class.",
+        _marked_default,
+        real=True,
+        embedded=False,
+    ),
+    Difference(
+        "descriptions of whole kinds in `kubectl explain`",
+        "Descriptions are those of the installed client's models, which describe plain fields, but neither "
+        "kinds nor fields that refer to another kind.",
+        _kinds_are_described,
         real=True,
         embedded=False,
     ),
