@@ -24,7 +24,7 @@ _INBOX_LIMIT = 10_000
 # first bind leaves at once even when thousands of gangs are waiting.
 _BINDS_AHEAD = 64
 # Outcomes of binds are not urgent: handled this much later, many at a time.
-_OUTCOMES_DELAY_S = 0.004
+_OUTCOMES_DELAY_S = 0.01
 # The longest the loop works without letting the sockets have a turn.
 _MAX_TURN_S = 0.005
 

@@ -30,7 +30,7 @@ from gangsched.model.events import Event, KindMissing
 _log = structlog.get_logger(__name__)
 
 # A wake-up costs as much as decoding several events; while thousands come they are read together.
-HOLD_S = 0.004
+HOLD_S = 0.01
 
 Emit = Callable[[list[Event]], Awaitable[None]]
 
