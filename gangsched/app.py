@@ -54,7 +54,7 @@ _log = structlog.get_logger(__name__)
 
 # The collector finds next to nothing here: what is made for each pod holds no cycles. At the default of 700
 # it would look a hundred times for every gang's worth of JSON.
-_GC_YOUNG = 50_000
+_GC_YOUNG = 200_000
 # How often a new leader looks whether its watch has come as far as its predecessor's last bind.
 _CATCH_UP_STEP_S = 0.02
 _CATCH_UP_SAY_S = 5.0

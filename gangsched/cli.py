@@ -117,7 +117,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 def _run_scheduler(args: argparse.Namespace) -> int:
     # Most of what an import makes stays; at the default of 700 the collector would walk it all again and
     # again, 50 ms of CPU in a scheduler's start. What it is set to while running is the app's.
-    gc.set_threshold(50_000)
+    gc.set_threshold(200_000)
     # NumPy's linear algebra, of which nothing is used, would start a thread for each core: 70 ms of CPU.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from gangsched.logs import set_up_logs

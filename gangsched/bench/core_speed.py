@@ -158,7 +158,7 @@ def _round(scheduler: Scheduler, shape: Shape, number: int, *, n_before: int) ->
     prefix, now_s = f"c{number}", 10.0 * (number + 1)
     pods = [_pod(prefix, ref, shape, n_before + n) for n, ref in enumerate(members(shape))]
     gangs = [pods[first : first + shape.gang_size] for first in range(0, len(pods), shape.gang_size)]
-    gc.set_threshold(50_000)  # as the scheduler's own process has it
+    gc.set_threshold(200_000)  # as the scheduler's own process has it
     gc.collect()
     at_s = [time.perf_counter()]
     for gang in gangs:

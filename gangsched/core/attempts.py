@@ -97,7 +97,7 @@ class Attempts:
             observer.point_began("Reserve")
         self._world.cache.assume((p.info, p.row, p.allocation) for p in plan.placements)
         for group in unit:
-            mine = [p.info for p in plan.placements if p.info.group is group]
+            mine = [p.info for p in plan.placements if len(unit) == 1 or p.info.group is group]
             group.move_all(mine, MemberState.PENDING, MemberState.ASSUMED)
         if observer is not None:
             observer.point_ended("Reserve", Code.SUCCESS)

@@ -47,8 +47,8 @@ class Binder:
         """Everybody is reserved and permitted: no way back from here but through an answer."""
         self._world.queue.park(group, GroupState.BINDING)
         group.failed_binds.clear()
-        self._assign_ranks(group)
         members = list(group.in_state(MemberState.ASSUMED))
+        self._assign_ranks(group, members)
         key = str(group.key)
         for info in members:
             info.attempt = group.attempts
@@ -56,16 +56,20 @@ class Binder:
             self._send(info, group, key)
         self._world.count("binds_sent", len(members))
 
-    def _assign_ranks(self, group: Group) -> None:
+    def _assign_ranks(self, group: Group, members: list[PodInfo]) -> None:
         """The lowest free ranks, in the natural order of names ("w-2" before "w-10").
 
         A pod keeps its rank; who takes the place of one that is gone gets that rank, so that a gang of n
         has the ranks 0 to n - 1, also when it was bound in part by a process that died.
         """
-        unranked = [info for info in group.in_state(MemberState.ASSUMED) if info.rank < 0]
+        unranked = [info for info in members if info.rank < 0]
         if not unranked:
             return
-        unranked.sort(key=lambda info: (len(info.pod.metadata.name), info.pod.metadata.name))
+        unranked.sort(key=_natural_name)
+        if len(unranked) == len(group.members):
+            for rank, info in enumerate(unranked):
+                info.rank = rank
+            return
         taken = {info.rank for info in group.members.values() if info.state is not MemberState.LEAVING}
         free = (rank for rank in count() if rank not in taken)
         for info in unranked:
@@ -295,3 +299,8 @@ class Binder:
         """Evictions that did not take effect are asked again until they do."""
         self._world.queue.set_deadline(group, self._world.now_s + _EVICT_AGAIN_S)
         self.evict_bound(group)
+
+
+def _natural_name(info: PodInfo) -> tuple[int, str]:
+    name = info.pod.metadata.name
+    return len(name), name
