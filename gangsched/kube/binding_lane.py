@@ -151,6 +151,11 @@ class BindingLane:
         """Binds that were sent and not answered."""
         return len(self._busy)
 
+    @property
+    def is_busy(self) -> bool:
+        """What can wait should: while gang after gang is bound the lane may be empty for moments only."""
+        return bool(self._waiting) or 4 * len(self._busy) > self._size
+
     def submit(self, bind: BindPod) -> None:
         """Queue a bind; sent at once if a connection is free."""
         self._waiting.append(_Entry(bind))

@@ -52,8 +52,8 @@ class BusyLane(Protocol):
     """What the others give way to."""
 
     @property
-    def n_waiting(self) -> int:
-        """Binds that nobody has sent yet."""
+    def is_busy(self) -> bool:
+        """More binds are under way than one small gang's last ones."""
         ...
 
 
@@ -146,7 +146,7 @@ class _Lane(Generic[ItemT]):
     async def _yield_to_binds(self) -> None:
         """Let binds go first, but not for ever: people wait for reasons too."""
         for _ in range(round(self.yield_s / YIELD_STEP_S)):
-            if self.hurry or not self._binds.n_waiting:
+            if self.hurry or not self._binds.is_busy:
                 return
             await anyio.sleep(YIELD_STEP_S)
 

@@ -12,7 +12,7 @@ import pytest
 
 from gangsched.kube.client import ApiClient
 from gangsched.kube.dispatcher import Dispatcher
-from gangsched.kube.lanes import EventLane, StatusLane
+from gangsched.kube.lanes import YIELD_STEP_S, EventLane, StatusLane
 from gangsched.kube.writes import MAX_NOTE_BYTES, note
 from gangsched.model.effects import (
     BindPod,
@@ -228,6 +228,23 @@ async def test_events_and_conditions_wait_for_binds(monkeypatch: pytest.MonkeyPa
         kinds = [request.line.rsplit("/", 1)[-1] for request in server.requests]
         assert kinds[:50] == ["binding"] * 50
         assert sorted(kinds[50:]) == ["events", "status"]
+
+
+async def test_events_wait_while_binds_are_on_the_way_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty queue between two gangs is no sign of rest."""
+    monkeypatch.setattr(EventLane, "yield_s", 60.0)
+
+    def answer(request: Request) -> bytes:
+        return created() if "binding" not in request.line else SILENCE
+
+    async with ScriptedServer(default=answer) as server, running(server, n_binds=4) as run:
+        run.dispatcher.submit([bind(0), bind(1), event("x")])
+        await until(lambda: len(server.requests) == 2)
+        assert run.dispatcher.n_binds_waiting == 0
+        await anyio.sleep(3 * YIELD_STEP_S)
+        assert len(server.requests) == 2
+        await run.dispatcher.drain(0.5)
+        assert [request.line.rsplit("/", 1)[-1] for request in server.requests[2:]] == ["events"]
 
 
 async def test_drain_takes_back_what_is_not_sent_and_says_the_rest() -> None:
