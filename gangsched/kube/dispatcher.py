@@ -10,8 +10,8 @@ effects come from the core, so that inbox is bounded by what the core has asked 
 | binds | BindPod, CancelBinds | FIFO | 16 | first |
 | reads | GetPod | FIFO | 4 | as binds: they decide about binds |
 | evictions | EvictPod | FIFO | 2 | |
-| status | WritePodCondition, WritePodGroupStatus | by object, the last word | 2 | waits up to 1 s while binds are under way |
-| events | RecordEvent | FIFO, bounded, oldest dropped | 1 | waits up to 2 s while binds are under way |
+| status | WritePodCondition, WritePodGroupStatus | by object, the last word | 2 | up to 1 s after binds |
+| events | RecordEvent | FIFO, bounded, oldest dropped | 1 | up to 2 s after binds |
 """
 
 from __future__ import annotations
