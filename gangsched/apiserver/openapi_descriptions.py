@@ -28,7 +28,8 @@ def of_fields(schema: str) -> dict[str, str]:
     known = dict(_JSON_NAME.findall(names[1]))
     found = {}
     for name, said in _GETTER.findall(text):
-        sentence = said.replace("# noqa: E501", "").strip()
+        # A quotation mark is escaped in a docstring's source.
+        sentence = said.replace("# noqa: E501", "").replace('\\"', '"').strip()
         if sentence and name in known:
             found[known[name]] = sentence
     return found
