@@ -84,10 +84,10 @@ def fresh_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     for scheduler in control_plane.schedulers:
         scheduler.kill()
     control_plane.schedulers.clear()
-    _wipe(control_plane)
+    wipe(control_plane)
 
 
-def _wipe(control_plane: ControlPlane) -> None:
+def wipe(control_plane: ControlPlane) -> None:
     """Deletes them all and waits until they are gone; finalizers are taken off, nobody acts on them here."""
     deadline_s = time.monotonic() + CLEAN_S
     resources = ("/api/v1/pods", *POD_GROUP_RESOURCES, "/api/v1/nodes")

@@ -1,23 +1,29 @@
-"""A control plane that keeps an audit log, and the kustomize base as kubectl reads it."""
+"""Control planes, one with an audit log and one with every policy in force; the base as kubectl reads it."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from gangsched.controlplane.assets import find
+from gangsched.controlplane.assets import Assets, find
 from gangsched.controlplane.build import REQUIRE_VARIABLE
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ConfigError
+from tests.deploy import doors
 from tests.deploy.rights import AUDIT_POLICY
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+ENV_HAND_OFF = DEPLOY / "env-hand-off"
+SCHEDULER = "system:serviceaccount:gangsched-system:gangsched"
+IN_FORCE_S = 30.0
+"""The API server follows policies by a watch: in force a moment after they are written."""
 
 
 class Audited(ControlPlane):
@@ -56,3 +62,45 @@ def base() -> list[dict[str, Any]]:
         [str(kubectl), "kustomize", str(DEPLOY)], capture_output=True, text=True, timeout=60, check=True
     )
     return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+@pytest.fixture(scope="session")
+def guarded(assets: Assets) -> Iterator[ControlPlane]:
+    """All of deploy/ and deploy/env-hand-off/, strictly validated; alice may do everything with pods."""
+    with ControlPlane(assets=assets, users={"alice": []}, unsafe_no_fsync=True) as plane:
+        plane.kubectl("create", "namespace", doors.NAMESPACE)
+        parts = ["pods", *(f"pods/{of}" for of in ("status", "binding", "ephemeralcontainers", "resize"))]
+        rights = f"--resource={','.join([*parts, 'bindings'])}"
+        plane.kubectl("create", "clusterrole", "pods", "--verb=*", rights)
+        plane.kubectl("create", "clusterrolebinding", "pods", "--clusterrole=pods", "--user=alice")
+        for directory in (DEPLOY, ENV_HAND_OFF):
+            plane.kubectl("apply", "-k", str(directory), "--validate=strict")
+        in_force(plane)
+        yield plane
+
+
+def in_force(plane: ControlPlane) -> None:
+    """Waits until each policy is seen to act; nothing is written meanwhile."""
+    admin, dry, keys = doors.Person(plane, plane.token), "?dryRun=All", {"gangsched.io/rank": "0"}
+    gpu = {"limits": {"nvidia.com/gpu": "1"}}
+    container = {"name": "main", "image": "busybox", "resources": gpu}
+    pod = doors.new_pod("probe", schedulerName="gangsched", containers=[container])
+    target = {"apiVersion": "v1", "kind": "Node", "name": doors.NODE}
+    binding = {"metadata": {"name": "probe", "annotations": keys}, "target": target}
+
+    def seen() -> bool:
+        forged = admin.send("POST", doors.PODS + dry, doors.new_pod("probe", keys))
+        bound = admin.send("POST", f"{doors.PODS}/probe/binding{dry}", binding)
+        made = admin.send("POST", doors.PODS + dry, pod)
+        assert made.code == 201, made.message
+        return forged.code == bound.code == 403 and "env" in made.body["spec"]["containers"][0]
+
+    until(seen)
+
+
+def until(seen: Callable[[], object]) -> None:
+    """For what the API server learns a moment later."""
+    deadline_s = time.monotonic() + IN_FORCE_S
+    while not seen():
+        assert time.monotonic() < deadline_s, f"not after {IN_FORCE_S:.0f} s"
+        time.sleep(0.1)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.controlplane.processes import KubectlFailed
+from gangsched.controlplane.processes import ControlPlane, KubectlFailed
 from gangsched.errors import ApiError
+from gangsched.model.pod_group import GANG_KEY
 from tests.real.cluster import CRD, PODS, REPO, Cluster
 from tests.real.picture import GPU
 
@@ -62,9 +63,30 @@ def test_crd_is_accepted_and_refuses_what_makes_no_sense(cluster: Cluster) -> No
 
 
 def test_everything_in_deploy_is_accepted(cluster: Cluster) -> None:
-    cluster.plane.kubectl("apply", "--validate=strict", "-k", str(REPO / "deploy"))
-    may = "auth", "can-i", "--as=system:serviceaccount:gangsched-system:gangsched"
-    assert "yes" in cluster.plane.kubectl(*may, "create", "pods", "--subresource=binding")
-    for verb, what in (("patch", "nodes"), ("get", "secrets"), ("update", "pods"), ("create", "configmaps")):
-        with pytest.raises(KubectlFailed, match=f"can-i.*{verb} {what}"):
-            cluster.plane.kubectl(*may, verb, what)
+    plane = cluster.plane
+    try:
+        plane.kubectl("apply", "--validate=strict", "-k", str(REPO / "deploy"))
+        may = "auth", "can-i", "--as=system:serviceaccount:gangsched-system:gangsched"
+        assert "yes" in plane.kubectl(*may, "create", "pods", "--subresource=binding")
+        for verb, what in (
+            ("patch", "nodes"),
+            ("get", "secrets"),
+            ("update", "pods"),
+            ("create", "configmaps"),
+        ):
+            with pytest.raises(KubectlFailed, match=f"can-i.*{verb} {what}"):
+                plane.kubectl(*may, verb, what)
+    finally:
+        # Other tests of this server write as the admin what with this policy only the scheduler may.
+        plane.kubectl("delete", "--ignore-not-found", "-f", str(REPO / "deploy" / "reserved-keys.yaml"))
+        cluster.eventually(lambda: _admits_forged_keys(plane), "the policy is gone")
+
+
+def _admits_forged_keys(plane: ControlPlane) -> bool:
+    """By the file's last door: what is deleted before it is gone before it."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": "n"}
+    binding = {"metadata": {"name": "nobody", "annotations": {GANG_KEY: "a"}}, "target": target}
+    with pytest.raises(ApiError) as refused:
+        plane.request("POST", f"{PODS}/nobody/binding", binding)
+    assert refused.value.code in (403, 404), refused.value
+    return refused.value.code == 404

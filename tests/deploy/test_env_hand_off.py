@@ -1,0 +1,233 @@
+"""The hand-off by environment: deploy/env-hand-off/ on a real kube-apiserver, by itself and under gangs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gangsched.controlplane.processes import ControlPlane
+from gangsched.model.devices import VISIBLE_KEY
+from tests.conftest import wipe
+from tests.deploy.conftest import ENV_HAND_OFF, until
+from tests.deploy.doors import PODS, Json, Person, new_pod
+from tests.deploy.test_reserved_keys import KEYS
+from tests.real.cluster import Cluster
+from tests.real.picture import GPU, annotation, ids_of, node_of
+
+pytestmark = pytest.mark.real
+
+VARIABLE = "NVIDIA_VISIBLE_DEVICES"
+FIELD = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{VISIBLE_KEY}']"}
+INJECTED = {"name": VARIABLE, "valueFrom": {"fieldRef": FIELD}}
+OWN = {"name": "OWN", "value": "x"}
+POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+DRY = f"{PODS}?dryRun=All&fieldValidation=Strict"
+
+
+def container(name: str = "main", *, env: list[Json] | None = None, **of: Any) -> Json:
+    """One that asks for two GPUs, unless `resources` say otherwise."""
+    made = {"name": name, "image": "busybox", "resources": {"limits": {GPU: "2"}}, **of}
+    return made if env is None else {**made, "env": env}
+
+
+def created(plane: ControlPlane, *containers: Json, scheduler: str = "gangsched", **more: Any) -> Json:
+    """The pod as the API server would store it."""
+    pod = new_pod("p", schedulerName=scheduler, containers=list(containers), **more)
+    answer = Person(plane, plane.tokens["alice"]).send("POST", DRY, pod)
+    assert answer.code == 201, answer.message
+    return answer.body
+
+
+def envs(pod: Json) -> dict[str, list[Json]]:
+    """Each container's environment, init containers first."""
+    spec = pod["spec"]
+    return {c["name"]: c.get("env", []) for c in (*spec.get("initContainers", []), *spec["containers"])}
+
+
+# -- what is injected ----------------------------------------------------------------------------------
+
+
+def test_a_container_that_asks_for_devices_gets_the_variable(guarded: ControlPlane) -> None:
+    assert envs(created(guarded, container())) == {"main": [INJECTED]}
+
+
+def test_it_comes_before_the_containers_own_variables(guarded: ControlPlane) -> None:
+    refers = {"name": "DEVICES", "value": f"$({VARIABLE})"}
+    assert envs(created(guarded, container(env=[refers, OWN]))) == {"main": [INJECTED, refers, OWN]}
+
+
+def test_only_containers_that_ask_get_it(guarded: ControlPlane) -> None:
+    others = {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi", "amd.com/gpu": "1"}}
+    none = {"limits": {GPU: "0"}}
+    pod = created(
+        guarded,
+        container("sidecar", resources=others, env=[OWN]),
+        container("trainer", env=[OWN]),
+        container("zero", resources=none),
+        container("second", resources={"requests": {GPU: "1"}, "limits": {GPU: "1"}}),
+        initContainers=[
+            container("fetch", resources={}),
+            container("warm"),
+            container("proxy", restartPolicy="Always", resources=others),
+        ],
+    )
+    assert envs(pod) == {
+        "fetch": [],
+        "warm": [INJECTED],
+        "proxy": [],
+        "sidecar": [OWN],
+        "trainer": [INJECTED, OWN],
+        "zero": [],
+        "second": [INJECTED],
+    }
+
+
+def test_many_containers(guarded: ControlPlane) -> None:
+    pod = created(guarded, *(container(f"c{i}", env=[OWN] * (i % 2)) for i in range(40)))
+    assert all(env[0] == INJECTED and env.count(INJECTED) == 1 for env in envs(pod).values())
+
+
+def test_a_container_that_sets_the_variable_keeps_its_own(guarded: ControlPlane) -> None:
+    own = {"name": VARIABLE, "value": "none"}
+    pod = created(guarded, container("own", env=[OWN, own]), container("ours"))
+    assert envs(pod) == {"own": [OWN, own], "ours": [INJECTED]}
+
+
+def test_pods_of_other_schedulers_are_left_alone(guarded: ControlPlane) -> None:
+    assert envs(created(guarded, container(), scheduler="default-scheduler")) == {"main": []}
+
+
+def test_what_may_be_changed_is_said_in_one_place_each(guarded: ControlPlane) -> None:
+    text = (ENV_HAND_OFF / "policy.yaml").read_text()
+    text = text.replace("name: gangsched-env-hand-off", "name: amd").replace(
+        "policyName: gangsched-env-hand-off", "policyName: amd"
+    )
+    changed = {
+        "'nvidia.com/gpu'": "'amd.com/gpu'",
+        f"'{VARIABLE}'": "'ROCR_VISIBLE_DEVICES'",
+        "['gangsched']": "['gangsched', 'another']",
+    }
+    for old, new in changed.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    amd = container(resources={"limits": {"amd.com/gpu": "1"}})
+    with policy(guarded, text):
+        expected = [{**INJECTED, "name": "ROCR_VISIBLE_DEVICES"}]
+        until(lambda: envs(created(guarded, amd)) == {"main": expected})
+        assert envs(created(guarded, amd, scheduler="another")) == {"main": expected}
+        assert envs(created(guarded, container())) == {"main": [INJECTED]}
+
+
+def test_what_a_later_policy_adds_gets_it_too_and_nothing_twice(guarded: ControlPlane) -> None:
+    """A team's default scheduler, say; the API server asks policies in the order of their names."""
+    expression = "[JSONPatch{op: 'replace', path: '/spec/schedulerName', value: 'gangsched'}]"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    spec = {
+        "reinvocationPolicy": "Never",
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "of-the-team", "expression": "object.metadata.name.startsWith('team')"}],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+    }
+    group, meta = {"apiVersion": "admissionregistration.k8s.io/v1"}, {"metadata": {"name": "zz-team"}}
+    documents = [
+        {**group, "kind": "MutatingAdmissionPolicy", **meta, "spec": spec},
+        {**group, "kind": "MutatingAdmissionPolicyBinding", **meta, "spec": {"policyName": "zz-team"}},
+    ]
+    pod = new_pod("team-1", schedulerName="default-scheduler", containers=[container(env=[OWN])])
+    alice = Person(guarded, guarded.tokens["alice"])
+
+    def made() -> Json:
+        return alice.send("POST", DRY, pod).body
+
+    with policy(guarded, yaml.safe_dump_all(documents)):
+        until(lambda: made()["spec"]["schedulerName"] == "gangsched")
+        assert envs(made()) == {"main": [INJECTED, OWN]}
+
+
+@contextmanager
+def policy(plane: ControlPlane, text: str) -> Iterator[None]:
+    """A policy and its binding, while the test needs them."""
+    plane.kubectl("apply", "-f", "-", "--validate=strict", input=text)
+    try:
+        yield
+    finally:
+        plane.kubectl("delete", "-f", "-", input=text)
+
+
+# -- what arrives --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(guarded: ControlPlane, tmp_path: Path) -> Iterator[Cluster]:
+    """Empty; what must always hold is checked when the test has passed."""
+    made = Cluster(guarded, tmp_path)
+    try:
+        made.set_up()
+        yield made
+        made.check()
+    finally:
+        made.close()
+        wipe(guarded)
+
+
+def seen_by(pod: Json, name: str = "main") -> str:
+    """The variable's value, read from the pod as kubelet reads it: empty where the annotation is not."""
+    [variable] = [e for e in envs(pod)[name] if e["name"] == VARIABLE]
+    path: str = variable["valueFrom"]["fieldRef"]["fieldPath"]
+    return annotation(pod, path.removeprefix("metadata.annotations['").removesuffix("']"))
+
+
+def test_the_main_job_with_every_policy_in_force(cluster: Cluster) -> None:
+    """Gangs in every dialect under the account of deploy/; the IDs come in the same write as the node."""
+    cluster.nodes(4, gpus=8)
+    cluster.schedule()
+    for dialect in ("ours", "core", "coscheduling", "lightweight"):
+        cluster.gang(dialect, pods=3, gpus=2, dialect=dialect)
+    cluster.pod("lone", gpus=8)
+    cluster.whole("ours", "core", "coscheduling", "lightweight")
+    cluster.held("lone", says=f"Insufficient {GPU}")
+    cluster.delete("ours", "core")
+    cluster.whole("lone")
+    before: dict[str, str] = {}
+    for type_, pod, _ in cluster.picture.sights:
+        name = pod["metadata"]["name"]
+        assert envs(pod) == {"main": [INJECTED]}, "from the first sight of the pod on"
+        assert (VISIBLE_KEY in pod["metadata"].get("annotations", {})) == bool(node_of(pod)), name
+        if type_ == "MODIFIED" and node_of(pod):
+            assert before.setdefault(name, seen_by(pod)) == seen_by(pod), "kubelet never sees another value"
+    assert len(before) == 13
+    for name, value in before.items():
+        assert len(set(value.split(","))) == (8 if name == "lone" else 2)
+    written = {key for key in cluster.members("lone")[0]["metadata"]["annotations"] if "gangsched" in key}
+    assert written <= set(KEYS), "all that the scheduler writes is reserved"
+    assert set(KEYS) - written <= {"gangsched.io/traceparent"}, "which comes with tracing"
+
+
+def test_containers_of_one_pod_see_what_the_pod_holds(cluster: Cluster) -> None:
+    """The hand-off's limit: the annotation is the pod's, so two containers that ask see each other's."""
+    cluster.nodes(1, gpus=8)
+    cluster.schedule()
+    cluster.pod("p", containers=[container("a"), container("b"), container("c", resources={})])
+    cluster.whole("p")
+    [pod] = cluster.members("p")
+    assert sorted(seen_by(pod, "a").split(",")) == sorted(ids_of(pod))
+    assert seen_by(pod, "a") == seen_by(pod, "b")
+    assert envs(pod)["c"] == []
+
+
+def test_without_an_inventory_the_variable_is_empty(cluster: Cluster) -> None:
+    """Why it is not a part of the base: a runtime that goes by it shows the container nothing."""
+    cluster.node("n0", "{}")
+    del cluster.inventory["n0"]
+    cluster.schedule()
+    cluster.pod("p", gpus=2)
+    cluster.whole("p")
+    [pod] = cluster.members("p")
+    assert envs(pod) == {"main": [INJECTED]}
+    assert seen_by(pod) == ""
