@@ -172,6 +172,8 @@ def test_the_command_line_gives_the_flags() -> None:
 
 # -- plugins -----------------------------------------------------------------------------------------
 
+_LIGHT = {"NodeResourcesBalancedAllocation": 1, "ImageLocality": 1}
+
 
 def test_a_point_can_be_emptied_and_filled() -> None:
     body = profile("{score: {disabled: [{name: '*'}], enabled: [{name: NodeAffinity, weight: 7}]}}")
@@ -188,8 +190,10 @@ def test_one_plugin_can_be_disabled_at_one_point() -> None:
 
 def test_a_default_that_is_named_again_runs_first_with_the_files_weight() -> None:
     body = profile("{score: {enabled: [{name: NodeResourcesFit, weight: 9}, {name: NodeAffinity}]}}")
-    assert at(body, "score") == ["NodeResourcesFit", "NodeAffinity", "TaintToleration"]
-    assert parse(body).profiles[0].weights == {"NodeResourcesFit": 9, "NodeAffinity": 1, "TaintToleration": 3}
+    others = ["TaintToleration", "NodeResourcesBalancedAllocation", "ImageLocality"]
+    assert at(body, "score") == ["NodeResourcesFit", "NodeAffinity", *others]
+    weights = {"NodeResourcesFit": 9, "NodeAffinity": 1, "TaintToleration": 3}
+    assert parse(body).profiles[0].weights == weights | _LIGHT
 
 
 def test_the_points_own_list_wins_over_multi_point_and_that_over_the_defaults() -> None:
@@ -197,7 +201,8 @@ def test_the_points_own_list_wins_over_multi_point_and_that_over_the_defaults() 
         "{multiPoint: {enabled: [{name: NodeAffinity, weight: 8}, {name: TaintToleration, weight: 8}]},"
         " score: {enabled: [{name: TaintToleration, weight: 9}]}}"
     )
-    assert parse(body).profiles[0].weights == {"TaintToleration": 9, "NodeAffinity": 8, "NodeResourcesFit": 1}
+    weights = {"TaintToleration": 9, "NodeAffinity": 8, "NodeResourcesFit": 1}
+    assert parse(body).profiles[0].weights == weights | _LIGHT
     assert at(body, "filter")[:4] == ["NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity"]
 
 

@@ -183,6 +183,8 @@ class Cache:
             for resource in infos[0].ids:
                 self.ledger.promise(row, resource, [(info.uid, info.ids[resource]) for info in infos])
             self.nodes.use(row, template.columns, template.amounts, len(infos))
+            if template.padding is not None:
+                self.nodes.pad(row, template.padding, len(infos))
             if template.host_ports:  # at most one such pod a node: its ports exclude a second
                 self.nodes.use_ports(row, template.host_ports, 1)
 
@@ -260,6 +262,8 @@ class Cache:
             self.clashes += [(info.uid, info.node_name, device_id) for device_id in clashes]
         template = info.template
         self.nodes.use(row, template.columns, template.amounts, 1)
+        if template.padding is not None:
+            self.nodes.pad(row, template.padding, 1)
         if template.host_ports:
             self.nodes.use_ports(row, template.host_ports, 1)
         info.row = row
@@ -269,6 +273,8 @@ class Cache:
             return
         template = info.template
         self.nodes.use(info.row, template.columns, template.amounts, -1)
+        if template.padding is not None:
+            self.nodes.pad(info.row, template.padding, -1)
         if template.host_ports:
             self.nodes.use_ports(info.row, template.host_ports, -1)
         for resource, ids in info.ids.items():

@@ -7,11 +7,13 @@ the first time somebody asks for its key.
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from gangsched.core.arrays import BoolArray, IntArray
 from gangsched.core.changes import Change, ClusterChange
+from gangsched.core.images import ImageTable
 from gangsched.core.template import HostPort
 from gangsched.model.objects import Node, Taint
 from gangsched.model.resources import ResourceTable, parse_quantities
@@ -39,7 +41,10 @@ class LabelColumn:
 
 
 class NodeTable:
-    """Shapes: allocatable and used int64[n_resources, capacity]; live, unschedulable bool[capacity]."""
+    """Shapes: allocatable and used int64[n_resources, capacity]; live, unschedulable bool[capacity].
+
+    padding int64[2, capacity]: the cpu and memory that scores count for pods that state none of it.
+    """
 
     def __init__(self, table: ResourceTable, *, capacity: int = 64) -> None:
         self.table = table
@@ -51,11 +56,14 @@ class NodeTable:
         self.allocatable: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
         self.used: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
         self.free: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
+        self.padding: IntArray = np.zeros((2, capacity), dtype=np.int64)
+        self.n_padded = 0
         self.live: BoolArray = np.zeros(capacity, dtype=np.bool_)
         self.unschedulable: BoolArray = np.zeros(capacity, dtype=np.bool_)
         self.taint_class: CodeArray = np.zeros(capacity, dtype=np.int32)
         self.taint_classes: dict[tuple[Taint, ...], int] = {(): 0}
         self.ports: dict[int, dict[HostPort, int]] = {}
+        self.images = ImageTable()
         self.labels: dict[str, LabelColumn] = {}
         self.static_revision = 0
         self.journal: list[int] = []
@@ -116,6 +124,9 @@ class NodeTable:
             or before.spec.taints != node.spec.taints
             or before.spec.unschedulable != node.spec.unschedulable
         )
+        self.images.put(row, node.status.images)
+        if node.status.images:
+            node = msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, images=None))
         self.nodes[row] = node
         self.live[row] = True
         if labels_changed:
@@ -154,6 +165,8 @@ class NodeTable:
         self.allocatable[:, row] = 0
         self.used[:, row] = 0
         self.free[:, row] = 0
+        self.padding[:, row] = 0
+        self.images.put(row, None)
         self.ports.pop(row, None)
         for column in self.labels.values():
             column.put(row, None)
@@ -167,6 +180,12 @@ class NodeTable:
         for column, amount in zip(columns, amounts, strict=True):
             self.used[column, row] += n_pods * amount
             self.free[column, row] -= n_pods * amount
+
+    def pad(self, row: int, padding: tuple[int, int], n_pods: int) -> None:
+        """Adds what scores count for `n_pods` equal pods beyond their requests; use() has noted the row."""
+        self.n_padded += n_pods
+        self.padding[0, row] += n_pods * padding[0]
+        self.padding[1, row] += n_pods * padding[1]
 
     def use_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
         """Counts host ports taken on the node."""
@@ -226,6 +245,7 @@ class NodeTable:
         self.allocatable = np.concatenate([self.allocatable, np.zeros_like(self.allocatable)], axis=1)
         self.used = np.concatenate([self.used, np.zeros_like(self.used)], axis=1)
         self.free = np.concatenate([self.free, np.zeros_like(self.free)], axis=1)
+        self.padding = np.concatenate([self.padding, np.zeros_like(self.padding)], axis=1)
         self.live = np.concatenate([self.live, np.zeros(more, dtype=np.bool_)])
         self.unschedulable = np.concatenate([self.unschedulable, np.zeros(more, dtype=np.bool_)])
         self.taint_class = np.concatenate([self.taint_class, np.zeros(more, dtype=np.int32)])

@@ -67,7 +67,8 @@ class _Kept:
 
 
 class _KeptScores:
-    """Scores of one template by one plugin, but for `stale` rows right up to `mark` of the journal."""
+    """Scores of one template by plugins that score by row, summed up, but for `stale` rows right up to
+    `mark` of the journal."""
 
     __slots__ = ("mark", "stale", "values")
 
@@ -99,13 +100,15 @@ class Profile:
         self.filters = tuple(filters)
         self.capacities = tuple(capacities)
         self.scores = tuple(scores)
+        self._by_row = tuple(one for one in scores if getattr(one[0], "score_by_row", False))
+        self._not_by_row = tuple(one for one in scores if one not in self._by_row)
         self.permits = tuple(permits)
         everyone: list[Plugin] = [*pre_enqueue, *pre_filter, *filters, *capacities, *permits]
         everyone += [plugin for plugin, _ in scores]
         self._by_name: dict[str, Plugin] = {plugin.name: plugin for plugin in everyone}
         self._masks: dict[int, tuple[int, BoolArray]] = {}
         self._capacities: dict[int, _Kept] = {}
-        self._scores: dict[tuple[str, int], _KeptScores] = {}
+        self._scores: dict[int, _KeptScores] = {}
 
     def run_pre_enqueue(self, pod: Pod) -> Status:
         """The first "no" gates the pod."""
@@ -195,27 +198,22 @@ class Profile:
         Rows that a Trial has placed on are scored as the cache has them: a gang's own opened nodes are
         chosen before scores are asked for.
         """
-        total: FloatArray | None = None
-        for plugin, weight in self.scores:
-            if getattr(plugin, "score_by_row", False) and len(rows) > _FEW_ROWS:
-                own: FloatArray | None = self._kept_scores(plugin, state, template, view, rows)
-            else:
-                own = self._ask_score(plugin, state, template, view, rows)
-            if own is not None:
-                total = own * weight if total is None else total + own * weight
-        return total
+        if not self._by_row or len(rows) <= _FEW_ROWS:
+            return self._ask_scores(self.scores, state, template, view, rows)
+        kept = self._kept_scores(state, template, view, rows)
+        others = self._ask_scores(self._not_by_row, state, template, view, rows)
+        return kept if others is None else kept + others
 
     def _kept_scores(
-        self, plugin: ScorePlugin, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray:
-        key = (plugin.name, template.serial)
-        kept = self._scores.get(key)
+        kept = self._scores.get(template.serial)
         mark = view.journal_end
         changed = view.changed_since(kept.mark) if kept is not None else None
         if kept is None or changed is None or len(kept.values) != view.n_rows:
             if len(self._scores) > _n_kept(view.n_rows):
                 self._scores.clear()
-            kept = self._scores[key] = _KeptScores(view.n_rows, mark)
+            kept = self._scores[template.serial] = _KeptScores(view.n_rows, mark)
         else:
             kept.stale[changed] = True
             kept.mark = mark
@@ -224,10 +222,25 @@ class Profile:
             # Rows that filled up since are not among those asked about, and are not scored for nothing.
             asked = rows[stale]
             base = view.base() if isinstance(view, Trial) else view
-            values = self._ask_score(plugin, state, template, base, asked)
+            values = self._ask_scores(self._by_row, state, template, base, asked)
             kept.values[asked] = 0.0 if values is None else values
             kept.stale[asked] = False
         return kept.values[rows]
+
+    def _ask_scores(
+        self,
+        plugins: Iterable[tuple[ScorePlugin, float]],
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+    ) -> FloatArray | None:
+        total: FloatArray | None = None
+        for plugin, weight in plugins:
+            own = self._ask_score(plugin, state, template, view, rows)
+            if own is not None:
+                total = own * weight if total is None else total + own * weight
+        return total
 
     def _ask_score(
         self, plugin: ScorePlugin, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray

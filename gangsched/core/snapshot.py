@@ -12,6 +12,7 @@ import numpy as np
 
 from gangsched.core.arrays import BoolArray, IntArray
 from gangsched.core.devices import DeviceLedger
+from gangsched.core.images import Image
 from gangsched.core.nodes import CodeArray, LabelColumn, NodeTable
 from gangsched.core.template import HostPort, PodTemplate
 from gangsched.model.devices import DeviceInventory
@@ -104,6 +105,19 @@ class ClusterView:
         at = (columns[:, np.newaxis], rows)
         return self._nodes.allocatable[at], self._nodes.free[at]
 
+    def padding_at(self, rows: IntArray) -> IntArray | None:
+        """int64[2, len(rows)]: cpu and memory to count in scores beside what pods use; None: nowhere any."""
+        return self._nodes.padding[:, rows] if self._nodes.n_padded else None
+
+    def image(self, name: str) -> Image | None:
+        """An image and where it is, by a name as nodes report it; None: on no node."""
+        return self._nodes.images.get(name)
+
+    @property
+    def image_revision(self) -> int:
+        """Moves whenever a node has other images than before."""
+        return self._nodes.images.revision
+
     def device_free(self, resource: str) -> IntArray | None:
         """int64[n_rows]: free healthy devices, -1 where the node has no inventory; None: nobody has one."""
         column = self._ledger.columns.get(resource)
@@ -169,6 +183,15 @@ class Trial(ClusterView):
         if self._placed:
             free = np.stack([self.free(int(column))[rows] for column in columns])
         return allocatable, free
+
+    def padding_at(self, rows: IntArray) -> IntArray | None:
+        padding = super().padding_at(rows)
+        for row, template, count in self._placed:
+            if template.padding is not None:
+                if padding is None:
+                    padding = np.zeros((2, len(rows)), dtype=np.int64)
+                padding[:, rows == row] += np.array(template.padding).reshape(2, 1) * count
+        return padding
 
     def device_free(self, resource: str) -> IntArray | None:
         shared = super().device_free(resource)

@@ -14,25 +14,11 @@ import numpy as np
 from gangsched.core.arrays import IntArray
 from gangsched.errors import ParseError
 from gangsched.model.devices import device_demand
-from gangsched.model.objects import Affinity, Container, Pod, PodSpec, ResourceRequirements, Toleration
-from gangsched.model.resources import PODS, ResourceTable, pod_requests
+from gangsched.model.objects import Pod, PodSpec
+from gangsched.model.resources import PODS, ResourceTable, pod_requests, unstated_room
 
 HostPort = tuple[str, str, int]
 """(host IP or "0.0.0.0", protocol, port)."""
-
-
-class _Signature(msgspec.Struct, array_like=True, gc=False):
-    namespace: str
-    node_name: str
-    node_selector: dict[str, str] | None
-    affinity: Affinity | None
-    tolerations: list[Toleration] | None
-    containers: list[Container]
-    init_containers: list[Container] | None
-    resources: ResourceRequirements | None
-    overhead: dict[str, str | int | float] | None
-    host_network: bool
-    unsupported: str
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -42,7 +28,7 @@ def signature(pod: Pod) -> bytes:
     """Equal for pods that no plugin can tell apart."""
     spec = pod.spec
     return _encode(
-        _Signature(
+        (
             pod.metadata.namespace,
             spec.node_name,
             spec.node_selector,
@@ -53,6 +39,7 @@ def signature(pod: Pod) -> bytes:
             spec.resources,
             spec.overhead,
             spec.host_network,
+            _volume_images(spec) if spec.volumes else None,
             unsupported(spec),
         )
     )
@@ -65,6 +52,8 @@ class PodTemplate:
     parallel lists into the resource columns; column_array int64[k] and amount_array int64[k, 1]: the same as
     arrays. missing: the others; columns are made for what nodes offer,
     never for what pods ask, so that nobody can fill the table with invented names.
+    padding: (cpu, memory) that scores count on the pod's node beyond its requests; None: nothing.
+    images: what it runs and mounts, named as nodes report them, one for each container and image volume.
     """
 
     __slots__ = (
@@ -74,9 +63,11 @@ class PodTemplate:
         "column_array",
         "columns",
         "host_ports",
+        "images",
         "missing",
         "names",
         "namespace",
+        "padding",
         "problem",
         "requests",
         "serial",
@@ -88,14 +79,17 @@ class PodTemplate:
         self.spec: PodSpec = pod.spec
         self.namespace = pod.metadata.namespace
         self.problem = ""
+        self.padding: tuple[int, int] | None = None
         try:
             self.requests: Mapping[str, int] = pod_requests(pod.spec)
+            self.padding = unstated_room(pod.spec)
         except ParseError as error:
             self.problem = f"spec.containers.resources: {error}"
             self.requests = {PODS: 1}
         self.problem = self.problem or unsupported(pod.spec)
         self.resolve(table)
         self.host_ports: tuple[HostPort, ...] = tuple(sorted(_host_ports(pod.spec)))
+        self.images: tuple[str, ...] = tuple(_images(pod.spec))
         self._demand: dict[str, tuple[tuple[str, int, bool], ...]] = {}
 
     def resolve(self, table: ResourceTable) -> None:
@@ -136,6 +130,20 @@ def unsupported(spec: PodSpec) -> str:
     if spec.resource_claims:
         return "spec.resourceClaims: claims of dynamic resource allocation are not supported (yet)"
     return ""
+
+
+def _volume_images(spec: PodSpec) -> list[str] | None:
+    return [volume.image.reference for volume in spec.volumes or () if volume.image is not None] or None
+
+
+def _images(spec: PodSpec) -> list[str]:
+    """A name without tag and digest means the tag latest; registries are not guessed.
+
+    Source: kube-scheduler `plugins/imagelocality/image_locality.go`, normalizedImageName.
+    """
+    containers = (*(spec.init_containers or ()), *spec.containers)
+    names = [*(container.image for container in containers), *(_volume_images(spec) or ())]
+    return [name if name.rfind(":") > name.rfind("/") else f"{name}:latest" for name in names]
 
 
 def _host_ports(spec: PodSpec) -> set[HostPort]:

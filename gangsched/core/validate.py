@@ -36,13 +36,17 @@ def _counted_once(world: World) -> list[str]:
     """6: what is counted on nodes is the sum of the pods that hold something there."""
     cache = world.cache
     expected = np.zeros_like(cache.nodes.used)
+    padding = np.zeros_like(cache.nodes.padding)
     for info in cache.pods.values():
         row = cache.nodes.row_of.get(info.node_name, -1) if info.node_name else -1
         if info.row != row:
             return [f"6: {info!r} is counted on row {info.row}, its node has row {row}"]
         if row >= 0:
             expected[info.template.columns, row] += info.template.amounts
+            padding[:, row] += info.template.padding or (0, 0)
     broken = []
+    if not np.array_equal(padding, cache.nodes.padding):
+        broken.append("6: what scores count for pods without requests is not the sum over pods")
     if not np.array_equal(expected, cache.nodes.used):
         where = np.argwhere(expected != cache.nodes.used)[0]
         name = cache.table.names[where[0]]

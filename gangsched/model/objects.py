@@ -52,6 +52,7 @@ class ContainerPort(_Wire):
 
 class Container(_Wire):
     name: str = ""
+    image: str = ""
     resources: ResourceRequirements | None = None
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
@@ -106,8 +107,13 @@ class TopologySpreadConstraint(_Wire):
     when_unsatisfiable: str = ""
 
 
+class ImageVolume(_Wire):
+    reference: str = ""
+
+
 class Volume(_Wire):
     name: str = ""
+    image: ImageVolume | None = None
     persistent_volume_claim: dict[str, Any] | None = None
     ephemeral: dict[str, Any] | None = None
 
@@ -184,9 +190,16 @@ class NodeSpec(_Wire):
     taints: list[Taint] | None = None
 
 
+class NodeImage(_Wire):
+    names: list[str] | None = None
+    size_bytes: int = 0
+
+
 class NodeStatus(_Wire):
     allocatable: dict[str, str | int | float] | None = None
     conditions: list[Condition] | None = None
+    images: list[NodeImage] | None = None
+    """Fifty a node as kubelets report them; core.images keeps them, and the cache's nodes are without."""
 
 
 class Node(_Wire):

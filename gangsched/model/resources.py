@@ -26,6 +26,10 @@ EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
 HUGE_PAGES = "hugepages-"
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+_NOTHING: Mapping[str, int] = {}
+SCORING_DEFAULTS: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 2**20}
+"""For scores only: a container that requests none of it counts as if it requested this, so that pods
+without requests do not all go to one node. Source: kube-scheduler `util/pod_resources.go`."""
 # Volcano caps at 256 kinds, kube-scheduler has no cap; a cluster we have seen has under 40.
 MAX_RESOURCES = 1024
 
@@ -86,29 +90,37 @@ def parse_quantities(quantities: Quantities | None) -> dict[str, int]:
     return parsed
 
 
-def container_requests(container: Container) -> dict[str, int]:
+def container_requests(container: Container, unstated: Mapping[str, int] = _NOTHING) -> dict[str, int]:
     """What one container asks for; a limit stands in where no request is given, as the API server defaults.
 
-    Raises: ParseError.
+    unstated: what stands in where there is neither; a request of zero is one. Raises: ParseError.
     """
-    if container.resources is None:
-        return {}
-    asked = parse_quantities(container.resources.requests)
-    if container.resources.limits:
-        for name, amount in parse_quantities(container.resources.limits).items():
-            asked.setdefault(name, amount)
+    asked: dict[str, int] = {}
+    if container.resources is not None:
+        asked = parse_quantities(container.resources.requests)
+        if container.resources.limits:
+            for name, amount in parse_quantities(container.resources.limits).items():
+                asked.setdefault(name, amount)
+    for name, amount in unstated.items():
+        asked.setdefault(name, amount)
     return asked
 
 
-def pod_requests(spec: PodSpec) -> dict[str, int]:
-    """What the pod takes from its node, `pods` = 1 included, zeros left out. Raises: ParseError."""
+def pod_requests(
+    spec: PodSpec, *, unstated: Mapping[str, int] = _NOTHING, pod_level: bool = True
+) -> dict[str, int]:
+    """What the pod takes from its node, `pods` = 1 included, zeros left out.
+
+    unstated: as for container_requests; pod_level: whether the requests of the pod as a whole count.
+    Raises: ParseError.
+    """
     running: dict[str, int] = {}
     for container in spec.containers:
-        _add(running, container_requests(container))
+        _add(running, container_requests(container, unstated))
     init_peak: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     for container in spec.init_containers or ():
-        asked = container_requests(container)
+        asked = container_requests(container, unstated)
         if container.restart_policy == "Always":
             _add(running, asked)
             _add(sidecars, asked)
@@ -118,9 +130,9 @@ def pod_requests(spec: PodSpec) -> dict[str, int]:
             _add(at_once, asked)
             _max(init_peak, at_once)
     _max(running, init_peak)
-    if spec.resources is not None:
+    if spec.resources is not None and pod_level:
         for name, amount in parse_quantities(spec.resources.requests).items():
-            if name in (CPU, MEMORY) or name.startswith(HUGE_PAGES):
+            if _is_pod_level(name):
                 running[name] = amount
     _add(running, parse_quantities(spec.overhead))
     for name, amount in running.items():
@@ -128,6 +140,28 @@ def pod_requests(spec: PodSpec) -> dict[str, int]:
             raise ParseError(f"a request cannot be negative, this one is {amount}", field=name)
     running[PODS] = 1
     return {name: amount for name, amount in running.items() if amount}
+
+
+def unstated_room(spec: PodSpec) -> tuple[int, int] | None:
+    """(cpu, memory) that scores count for a pod on a node beyond its requests; None: nothing.
+
+    With requests of the pod as a whole, only what nobody in it states is filled in.
+    Source: kube-scheduler `framework/types.go`, getNonMissingContainerRequests. Raises: ParseError.
+    """
+    unstated = SCORING_DEFAULTS
+    whole = (spec.resources.requests if spec.resources else None) or {}
+    if any(map(_is_pod_level, whole)):
+        stated = {*whole, *(spec.overhead or ())}
+        for container in (*spec.containers, *(spec.init_containers or ())):
+            stated.update(container_requests(container))
+        unstated = {name: amount for name, amount in SCORING_DEFAULTS.items() if name not in stated}
+    real, counted = pod_requests(spec), pod_requests(spec, unstated=unstated)
+    cpu, memory = (counted.get(name, 0) - real.get(name, 0) for name in (CPU, MEMORY))
+    return (cpu, memory) if cpu or memory else None
+
+
+def _is_pod_level(name: str) -> bool:
+    return name in (CPU, MEMORY) or name.startswith(HUGE_PAGES)
 
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:

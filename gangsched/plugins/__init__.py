@@ -14,13 +14,15 @@ import msgspec
 
 from gangsched.config import PluginInfo, ProfileConfig, SchedulerConfig
 from gangsched.core.runtime import Profile
-from gangsched.plugins import node_affinity, node_resources_fit
+from gangsched.plugins import node_affinity, node_resources_balanced_allocation, node_resources_fit
 from gangsched.plugins.default_binder import DefaultBinder
 from gangsched.plugins.devices import Devices
 from gangsched.plugins.gang_scheduling import GangScheduling
+from gangsched.plugins.image_locality import ImageLocality
 from gangsched.plugins.node_affinity import NodeAffinity
 from gangsched.plugins.node_name import NodeName
 from gangsched.plugins.node_ports import NodePorts
+from gangsched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from gangsched.plugins.node_resources_fit import NodeResourcesFit
 from gangsched.plugins.node_unschedulable import NodeUnschedulable
 from gangsched.plugins.priority_sort import PrioritySort
@@ -61,6 +63,16 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
         ),
         NodeResourcesFit,
     ),
+    (
+        _info(
+            "NodeResourcesBalancedAllocation",
+            *("preScore", "score"),
+            args_type=node_resources_balanced_allocation.Args,
+            weight=1,
+        ),
+        NodeResourcesBalancedAllocation,
+    ),
+    (_info("ImageLocality", "score", weight=1), ImageLocality),
     (_info("Devices", "filter"), Devices),
     (_info("DefaultBinder", "bind"), DefaultBinder),
     (_info("GangScheduling", "preEnqueue", "reserve", "permit"), GangScheduling),

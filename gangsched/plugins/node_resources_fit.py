@@ -1,8 +1,9 @@
 """NodeResourcesFit: how many copies of a pod fit into what is free, and which nodes it suits best.
 
 Filter and capacity are whole-number arithmetic on the resource columns. The scores are kube-scheduler's,
-rounded down where it rounds down, so that ties fall alike. One difference: for pods already on a node the
-score counts their real requests, where kube-scheduler puts 100m and 200Mi for a container without any.
+rounded down where it rounds down, so that ties fall alike: also for pods already on a node a container
+without requests counts as 100m and 200Mi, and what a pod asks for as a whole (spec.resources) counts once
+it is on a node and not before, which is how kube-scheduler's scores read it (its filter reads it always).
 Sources: kube-scheduler `plugins/noderesources/{fit,resource_allocation,least_allocated,most_allocated,
 requested_to_capacity_ratio}.go`, `util/pod_resources.go`.
 """
@@ -29,15 +30,25 @@ from gangsched.core.framework import (
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
 from gangsched.errors import ParseError
-from gangsched.model.objects import Container, PodSpec, ResourceRequirements
-from gangsched.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, pod_requests
+from gangsched.model.resources import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    SCORING_DEFAULTS,
+    is_extended,
+    pod_requests,
+)
 
 StrategyType = Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
 
-# For scoring only: a container that requests none counts as if it requested this.
-_DEFAULT_REQUESTS = {CPU: "100m", MEMORY: "200Mi"}
-_NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
+# These are columns of every table, in this order.
+NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_PADDED = (CPU, MEMORY)
 _MAX_REMEMBERED = 2000
+
+_Scored = tuple[IntArray, IntArray, IntArray, IntArray]
+"""(columns [k], requests [k, 1], weights [k, 1], which of the k are cpu or memory), int64."""
 
 
 class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -123,7 +134,7 @@ class NodeResourcesFit:
         self._score_of = _score_table(strategy)
         self._skips_zero = strategy.type == "RequestedToCapacityRatio"
         self._least = strategy.type == "LeastAllocated"
-        self._scoring: dict[int, tuple[PodTemplate, int, tuple[IntArray, IntArray, IntArray]]] = {}
+        self._scoring: dict[int, tuple[PodTemplate, int, _Scored]] = {}
 
     def capacity(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
@@ -158,9 +169,14 @@ class NodeResourcesFit:
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
         """Weighted mean over the strategy's resources, as far as the node has them at all."""
-        columns, requests, weights = self._scored(template)
+        columns, requests, weights, padded = self._scored(template)
         allocatable, free = view.room_at(columns, rows)
-        own = self._of_resource(allocatable, allocatable - free + requests)
+        asked = allocatable - free + requests
+        padding = view.padding_at(rows) if len(padded) else None
+        if padding is not None:
+            # cpu and memory are columns 0 and 1 here as they are there.
+            asked[padded] += padding[columns[padded]]
+        own = self._of_resource(allocatable, asked)
         counts = (own > 0) if self._skips_zero else (allocatable > 0)
         total = (own * weights * counts).sum(axis=0)
         weight = np.maximum((weights * counts).sum(axis=0), 1)
@@ -201,22 +217,24 @@ class NodeResourcesFit:
         used = np.clip(asked * 100 // size, 0, 100)
         return used if self._score_of is None else self._score_of[used] * (allocatable > 0)
 
-    def _scored(self, template: PodTemplate) -> tuple[IntArray, IntArray, IntArray]:
-        """(columns [k], requests [k, 1], weights [k, 1]), int64; extended ones only where asked for."""
+    def _scored(self, template: PodTemplate) -> _Scored:
+        """Extended resources only where asked for."""
         known = self._scoring.get(template.serial)
         if known is not None and known[0] is template and known[1] == len(template.names):
             return known[2]
         requests = _scoring_requests(template)
         columns: dict[str, int] = dict(zip(template.names, template.columns, strict=True))
-        # These three are columns of every table, in this order.
-        columns.update({name: column for column, name in enumerate(_NATIVE)})
+        columns.update({name: column for column, name in enumerate(NATIVE)})
         names = [
-            name for name in self._weights if name in _NATIVE or (requests.get(name) and name in columns)
+            name
+            for name in self._weights
+            if name in NATIVE or (name != PODS and requests.get(name) and name in columns)
         ]
         scored = (
             np.array([columns[name] for name in names], dtype=np.int64),
             np.array([[requests.get(name, 0)] for name in names], dtype=np.int64).reshape(-1, 1),
             np.array([[self._weights[name]] for name in names], dtype=np.int64).reshape(-1, 1),
+            np.array([i for i, name in enumerate(names) if name in _PADDED], dtype=np.int64),
         )
         if len(self._scoring) >= _MAX_REMEMBERED:
             self._scoring.clear()
@@ -225,31 +243,10 @@ class NodeResourcesFit:
 
 
 def _scoring_requests(template: PodTemplate) -> Mapping[str, int]:
-    """The pod's requests with 100m and 200Mi for each container that states none."""
     try:
-        return pod_requests(_with_defaults(template.spec))
+        return pod_requests(template.spec, unstated=SCORING_DEFAULTS, pod_level=False)
     except ParseError:
         return template.requests  # such a template is refused before anything is scored
-
-
-def _with_defaults(spec: PodSpec) -> PodSpec:
-    return msgspec.structs.replace(
-        spec,
-        containers=[_filled(container) for container in spec.containers],
-        init_containers=[_filled(container) for container in spec.init_containers or ()],
-    )
-
-
-def _filled(container: Container) -> Container:
-    stated = container.resources or ResourceRequirements()
-    limits = stated.limits or {}
-    requests: dict[str, str | int | float] = {
-        name: limits.get(name, default) for name, default in _DEFAULT_REQUESTS.items()
-    }
-    requests.update(stated.requests or {})
-    return msgspec.structs.replace(
-        container, resources=ResourceRequirements(requests=requests, limits=stated.limits)
-    )
 
 
 def _score_table(strategy: ScoringStrategy) -> IntArray | None:

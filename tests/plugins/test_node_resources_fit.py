@@ -250,3 +250,49 @@ def _score_slowly(kind: str, allocatable: dict[str, int], used: dict[str, int], 
         total += own * weight
         weights += weight
     return total // weights if weights else 0
+
+
+def test_a_container_without_requests_counts_in_scores_before_and_after_it_is_placed() -> None:
+    cluster = Cluster(
+        node("busy", allocatable={"cpu": "1", "memory": "2000Mi"}),
+        node("empty", allocatable={"cpu": "1", "memory": "2000Mi"}),
+    )
+    silent = pod("silent")
+    cluster.run(silent, on="busy")
+    cluster.run(pod("silent-too"), on="busy")
+    rows = cluster.rows(["busy", "empty"])
+    # 100m of 1 cpu and 200Mi of 2000Mi each: three on the one node, one on the other.
+    found = plugin().score(cluster.state, cluster.template(silent), cluster.view, rows)
+    assert found is not None
+    assert found.tolist() == [70.0, 90.0]
+    cluster.cache.forget(cluster.cache.pods["uid-silent-too"])
+    again = plugin().score(cluster.state, cluster.template(silent), cluster.view, rows)
+    assert again is not None
+    assert again.tolist() == [80.0, 90.0]
+    trial = Trial(cluster.view)
+    trial.place(1, cluster.template(silent), 4)
+    tried = plugin().score(cluster.state, cluster.template(silent), trial, rows)
+    assert tried is not None
+    assert tried.tolist() == [80.0, 50.0]
+
+
+def test_a_request_of_zero_is_a_request() -> None:
+    cluster = Cluster(node("a", allocatable={"cpu": "1", "memory": "2000Mi"}))
+    cluster.run(pod("nothing", requests={"cpu": "0", "memory": "0"}), on="a")
+    template = cluster.template(pod(requests={"cpu": "0", "memory": "1000Mi"}))
+    found = plugin().score(cluster.state, template, cluster.view, cluster.rows(["a"]))
+    assert found is not None
+    assert found.tolist() == [75.0]
+
+
+def test_requests_of_the_whole_pod_count_in_scores_once_it_is_on_a_node() -> None:
+    cluster = Cluster(node("a", allocatable={"cpu": "10", "memory": "2000Mi"}))
+    whole = pod("whole", resources={"requests": {"cpu": "5"}})
+    only_cpu = strategy("LeastAllocated", {"cpu": 1})
+    before = only_cpu.score(cluster.state, cluster.template(whole), cluster.view, cluster.rows(["a"]))
+    cluster.run(whole, on="a")
+    after = only_cpu.score(cluster.state, cluster.template(whole), cluster.view, cluster.rows(["a"]))
+    assert before is not None
+    assert after is not None
+    # Its own container counts as 100m; on the node it is 5 of 10 cpu, with nothing filled in.
+    assert (before.tolist(), after.tolist()) == ([99.0], [49.0])

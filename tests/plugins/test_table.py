@@ -24,6 +24,8 @@ def test_the_default_profile_runs_everything_in_kube_schedulers_order() -> None:
         ("TaintToleration", 3.0),
         ("NodeAffinity", 2.0),
         ("NodeResourcesFit", 1.0),
+        ("NodeResourcesBalancedAllocation", 1.0),
+        ("ImageLocality", 1.0),
     ]
     assert [plugin.name for plugin in profile.permits] == ["GangScheduling"]
 

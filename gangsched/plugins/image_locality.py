@@ -1,0 +1,61 @@
+"""ImageLocality: nodes that have the pod's images already score higher, the more so the larger the images.
+
+An image's size counts for the share of nodes that have it, so that a pod is not drawn to the only node with
+its image. The thresholds are kube-scheduler's: less than 23 MiB is nothing, 1,000 MiB a container are full.
+Source: kube-scheduler `plugins/imagelocality/image_locality.go`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gangsched.core.framework import MAX_SCORE, CycleState, FloatArray, IntArray
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+
+_MIB = 2**20
+MIN_BYTES = 23 * _MIB
+MAX_CONTAINER_BYTES = 1000 * _MIB
+# Remembered scores per template; dropped together, they are made anew in microseconds.
+_MAX_REMEMBERED = 500
+
+_Mark = tuple[int, int, int]
+
+
+class ImageLocality:
+    """Score by the images that are there."""
+
+    name = "ImageLocality"
+
+    def __init__(self) -> None:
+        self._scores: dict[int, tuple[PodTemplate, _Mark, FloatArray | None]] = {}
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """0 to 100, whole numbers; None when no node has enough of the pod's images to count."""
+        mark = (view.image_revision, view.n_nodes, view.n_rows)
+        known = self._scores.get(template.serial)
+        if known is None or known[0] is not template or known[1] != mark:
+            if len(self._scores) >= _MAX_REMEMBERED:
+                self._scores.clear()
+            known = self._scores[template.serial] = (template, mark, _scores(template, view))
+        scores = known[2]
+        return None if scores is None else scores[rows]
+
+
+def _scores(template: PodTemplate, view: ClusterView) -> FloatArray | None:
+    """float64[n_rows]; an image that several containers run counts for each of them."""
+    total: IntArray | None = None
+    for name in template.images:
+        image = view.image(name)
+        if image is not None:
+            if total is None:
+                total = np.zeros(view.n_rows, dtype=np.int64)
+            total[image.rows()] += int(image.size_bytes * (image.n_nodes / view.n_nodes))
+    if total is None or total.max() <= MIN_BYTES:
+        return None
+    most = MAX_CONTAINER_BYTES * len(template.images)
+    above = np.clip(total, MIN_BYTES, most) - MIN_BYTES
+    scores: FloatArray = (int(MAX_SCORE) * above // (most - MIN_BYTES)).astype(np.float64)
+    return scores

@@ -1,0 +1,112 @@
+"""NodeResourcesBalancedAllocation: prefers nodes that the pod leaves with evenly used resources.
+
+Scored is the change: how evenly cpu, memory and others are used with the pod, against without it. About 75
+where it changes little, towards 100 where the pod evens the node out, towards 50 where it makes it lopsided.
+Source: kube-scheduler `plugins/noderesources/balanced_allocation.go`, in the same floating point steps, so
+that what is rounded down there is rounded down here.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework import MAX_SCORE, BoolArray, CycleState, FloatArray, IntArray
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.model.resources import CPU, MEMORY, PODS
+from gangsched.plugins.node_resources_fit import NATIVE, ResourceSpec
+
+_DEFAULT_RESOURCES = (ResourceSpec(CPU), ResourceSpec(MEMORY))
+_MAX_REMEMBERED = 2000
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """NodeResourcesBalancedAllocationArgs; all resources weigh the same."""
+
+    resources: tuple[ResourceSpec, ...] = _DEFAULT_RESOURCES
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for one in self.resources:
+            if one.weight not in (0, 1):
+                raise ValueError(f"resource weight of {one.name} is {one.weight}, must be 1")
+            if one.name in seen:
+                raise ValueError(f"resource {one.name} is named twice")
+            seen.add(one.name)
+
+
+class NodeResourcesBalancedAllocation:
+    """Score by how the pod changes the balance of what is used."""
+
+    name = "NodeResourcesBalancedAllocation"
+    score_by_row = True
+
+    def __init__(self, args: Args | None = None) -> None:
+        resources = (args or Args()).resources or _DEFAULT_RESOURCES
+        self._names = tuple(one.name for one in resources if one.name != PODS)
+        self._scored: dict[int, tuple[PodTemplate, int, tuple[IntArray, IntArray]]] = {}
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """50 to 100 in whole numbers; None for a pod that asks for none of the resources."""
+        if not any(name in template.requests for name in self._names):
+            return None
+        columns, requests = self._columns_of(template)
+        allocatable, free = view.room_at(columns, rows)
+        used, has = allocatable - free, allocatable != 0
+        without, with_pod = (_evenness(asked, allocatable, has) for asked in (used, used + requests))
+        half = int(MAX_SCORE) // 2
+        scores: FloatArray = (half + (half + with_pod - without) // 2).astype(np.float64)
+        return scores
+
+    def _columns_of(self, template: PodTemplate) -> tuple[IntArray, IntArray]:
+        """(columns [k], requests [k, 1]), int64; others than cpu, memory and disk only where asked for."""
+        known = self._scored.get(template.serial)
+        if known is not None and known[0] is template and known[1] == len(template.names):
+            return known[2]
+        columns: dict[str, int] = {name: column for column, name in enumerate(NATIVE)}
+        columns.update(zip(template.names, template.columns, strict=True))
+        names = [name for name in self._names if name in columns]
+        found = (
+            np.array([columns[name] for name in names], dtype=np.int64),
+            np.array([[template.requests.get(name, 0)] for name in names], dtype=np.int64).reshape(-1, 1),
+        )
+        if len(self._scored) >= _MAX_REMEMBERED:
+            self._scored.clear()
+        self._scored[template.serial] = (template, len(template.names), found)
+        return found
+
+
+def _evenness(asked: IntArray, allocatable: IntArray, has: BoolArray) -> IntArray:
+    """int64[n] in 0..100: 100 where all resources that the node has are used to the same share."""
+    shares = np.minimum(asked / np.where(has, allocatable, 1), 1.0) * has
+    whole: IntArray = ((1 - _deviation(shares, has)) * MAX_SCORE).astype(np.int64)
+    return whole
+
+
+def _deviation(shares: FloatArray, has: BoolArray) -> FloatArray:
+    """The standard deviation over a node's resources; of two it is half their distance, without squares."""
+    if len(shares) == 2:
+        of_two: FloatArray = np.abs((shares[0] - shares[1]) / 2) * has.all(axis=0)
+        return of_two
+    if len(shares) < 2:
+        return np.zeros(shares.shape[1])
+    n_has = np.maximum(has.sum(axis=0), 1)
+    high = np.where(has, shares, -np.inf).max(axis=0)
+    low = np.where(has, shares, np.inf).min(axis=0)
+    mean = _sum(shares) / n_has
+    squares = _sum(np.where(has, (shares - mean) * (shares - mean), 0.0))
+    of_some: FloatArray = np.select(
+        [n_has > 2, n_has == 2], [np.sqrt(squares / n_has), (high - low) / 2], 0.0
+    )
+    return of_some
+
+
+def _sum(terms: FloatArray) -> FloatArray:
+    """Row after row, as a loop adds them up: another order would round otherwise."""
+    total = terms[0].copy()
+    for row in terms[1:]:
+        total += row
+    return total
