@@ -1,0 +1,75 @@
+"""Which devices of this node live pods hold, by the annotation that came with their binding. Pure.
+
+Told the events of the node's own pods (kube.watch); asked by `reporter`. A pod whose annotation cannot be
+read holds what it was last known to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gangsched.errors import ParseError
+from gangsched.model.devices import ALLOCATED_KEY, parse_allocation
+from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
+from gangsched.model.objects import Pod
+
+Held = frozenset[tuple[str, str]]
+
+
+class Holders:
+    """is_known: all pods of the node have been heard of. changed: since this was last set to False."""
+
+    def __init__(self) -> None:
+        self.is_known = False
+        self.changed = False
+        self._held: dict[str, Held] = {}
+        self._unreadable: dict[str, str] = {}
+
+    def hear(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, PodAdded | PodUpdated):
+                self._there(event.pod)
+            elif isinstance(event, PodDeleted):
+                self._set(event.pod.metadata.uid, frozenset())
+                self._unreadable.pop(event.pod.metadata.uid, None)
+            elif isinstance(event, KindSynced):
+                self.is_known = self.changed = True
+
+    def holds(self, resource: str, device_id: str) -> bool:
+        """Does a live pod hold this device?"""
+        return any((resource, device_id) in held for held in self._held.values())
+
+    def problems(self) -> tuple[str, ...]:
+        """Pods whose annotation cannot be read."""
+        return tuple(self._unreadable.values())
+
+    def _there(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        self._unreadable.pop(uid, None)
+        text = (pod.metadata.annotations or {}).get(ALLOCATED_KEY)
+        if pod.is_terminal or text is None:
+            self._set(uid, frozenset())
+            return
+        try:
+            allocation = parse_allocation(text)
+        except ParseError as error:
+            self._unreadable[uid] = f"pod {pod.key}: {error}"
+            return
+        self._set(
+            uid,
+            frozenset(
+                (resource, device_id)
+                for sets in allocation.values()
+                for resource, ids in sets.items()
+                for device_id in ids
+            ),
+        )
+
+    def _set(self, uid: str, held: Held) -> None:
+        if self._held.get(uid, frozenset()) == held:
+            return
+        self.changed = True
+        if held:
+            self._held[uid] = held
+        else:
+            del self._held[uid]

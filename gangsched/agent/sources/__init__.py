@@ -1,0 +1,31 @@
+"""Where devices are found. A source is asked again and again, in a thread of its own, and answers all it has.
+
+One file a source: `files` (JSON), `nvml` (NVIDIA's library), `registers` (what HAMi's and Volcano's own
+agents write on the Node; read with the Node, so it needs no thread). kubelet's PodResources API is none yet.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gangsched.agent.reports import Report, Silence
+
+
+class Source(Protocol):
+    """name: for people, and unlike that of any other source. period_s: pause between two readings.
+
+    silence: what it means if it does not answer for long.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def period_s(self) -> float: ...
+
+    @property
+    def silence(self) -> Silence: ...
+
+    def read(self) -> Report:
+        """May block; called from one thread, never twice at a time. Raises: nothing."""
+        ...
