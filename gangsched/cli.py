@@ -80,6 +80,14 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug"
     )
     scheduler.set_defaults(run=_run_scheduler)
+    agent = commands.add_parser(
+        "agent", help="run on each node: write which devices it has, and how they are, on its Node object"
+    )
+    if "agent" in arguments[:1]:
+        from gangsched.agent import command as agent_command
+
+        agent_command.add_arguments(agent)
+        agent.set_defaults(run=_run_agent)
     check = commands.add_parser("check-config", help="read a configuration file and say what it comes to")
     check.add_argument("file", metavar="FILE")
     check.set_defaults(run=_run_check_config)
@@ -174,6 +182,16 @@ def _run_apiserver(args: argparse.Namespace) -> int:
     set_up_logs(args.logging_format, debug=args.v >= 4)
 
     from gangsched.apiserver import command
+
+    return command.run(args)
+
+
+def _run_agent(args: argparse.Namespace) -> int:
+    from gangsched.logs import set_up_logs
+
+    set_up_logs(args.logging_format, debug=args.v >= 4)
+
+    from gangsched.agent import command
 
     return command.run(args)
 

@@ -1,0 +1,239 @@
+"""The assembly: sources in their threads, the watch of the node's pods, the one loop that asks the reporter.
+
+Lives here: all I/O of the agent. Nothing here decides anything: what happens is told to the reporter, what
+it answers is done, and what came of it is told again. Called by `command`. A further part of the agent
+(kubelet's device plugin API, counters) gets its own pure part beside the reporter and its own task here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from asyncio import AbstractEventLoop, get_running_loop
+from collections.abc import Callable
+from random import Random
+
+import anyio
+import structlog
+
+from gangsched.agent.node import inventory_patch, manager_name, node_path, read_node
+from gangsched.agent.reporter import InventoryReporter, Notice, ReadNode, WriteInventory, explained
+from gangsched.agent.reports import Report, Silence
+from gangsched.agent.settings import AgentSettings
+from gangsched.agent.sources import Source
+from gangsched.agent.sources.files import FileSource
+from gangsched.agent.sources.nvml import NvmlSource
+from gangsched.config.strict import nearest
+from gangsched.errors import ApiError, ConfigError
+from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import Credentials
+from gangsched.kube.decode import decode_raw_page, pods, read_meta
+from gangsched.kube.watch import Reflector
+from gangsched.model.events import Event, KindSynced
+
+_log = structlog.get_logger(__name__)
+
+# Names that a wrong one is compared with.
+_MAX_NAMES = 500
+_REQUEST_S = 10.0
+
+
+def sources_of(settings: AgentSettings) -> list[Source]:
+    """Those that are asked, in the order in which their word counts."""
+    sources: list[Source] = []
+    if settings.nvml.mode != "off":
+        nvml = settings.nvml
+        sources.append(NvmlSource(nvml.mode, resource=nvml.resource, ignored_xids=nvml.ignore_xids))
+    return [*sources, *(FileSource(path) for path in settings.devices)]
+
+
+class AgentApp:
+    """One agent process, for one node."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        credentials: Credentials,
+        *,
+        sources: list[Source] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._settings = settings
+        self._sources = sources_of(settings) if sources is None else sources
+        self._client = ApiClient(credentials)
+        self._manager = manager_name(f"{os.uname().nodename}_{os.urandom(4).hex()}")
+        rng = Random(seed)
+        silences = {source.name: source.silence for source in self._sources}
+        silences |= {register.source: Silence.NORMAL for register in settings.registers}
+        self.reporter = InventoryReporter(
+            settings.node_name, silences, heartbeat_s=settings.heartbeat_s, rng=rng
+        )
+        self._pods = Reflector(self._client, pods(settings.node_name), self._hear, rng=rng)
+        self._news = anyio.Event()
+
+    async def run(self) -> int:
+        """Report until SIGTERM or SIGINT. Raises: ConfigError, if there is no such node."""
+        await self._check_name()
+        loop = get_running_loop()
+        threads = [_SourceThread(source, self._told, loop) for source in self._sources]
+        try:
+            async with anyio.create_task_group() as everything:
+                everything.start_soon(self._stop_on_signal, everything.cancel_scope)
+                everything.start_soon(self._pods.run)
+                for thread in threads:
+                    thread.start()
+                await self._report()
+        finally:
+            for thread in threads:
+                thread.stop()
+            self._client.close()
+        return 0
+
+    async def look_once(self) -> tuple[str | None, list[Notice]]:
+        """What would be written now, None for nothing, and what there is to say.
+
+        Raises: ConfigError, ApiError.
+        """
+        await self._check_name()
+        try:
+            for source in self._sources:
+                self._told(await anyio.to_thread.run_sync(source.read))
+            try:
+                self._told_node(await self._get())
+            except ApiError as error:
+                raise ApiError(explained(error, "read", self._settings.node_name)) from None
+            await self._hear(await self._listed_pods())
+        finally:
+            self._client.close()
+        value = self.reporter.value()
+        return value, self.reporter.take_notices()
+
+    # -- tasks -----------------------------------------------------------------------------------------------
+
+    async def _report(self) -> None:
+        while True:
+            self._news = anyio.Event()
+            effect = self.reporter.decide(time.monotonic())
+            self._say()
+            if isinstance(effect, ReadNode):
+                await self._read()
+            elif isinstance(effect, WriteInventory):
+                await self._write(effect)
+            else:
+                with anyio.move_on_after(max(0.0, self.reporter.next_deadline_s() - time.monotonic())):
+                    await self._news.wait()
+
+    async def _read(self) -> None:
+        try:
+            body = await self._get()
+        except ApiError as error:
+            self.reporter.failed("read", error, time.monotonic())
+        else:
+            self._told_node(body)
+
+    async def _write(self, effect: WriteInventory) -> None:
+        path = node_path(self._settings.node_name, manager=self._manager)
+        body = inventory_patch(effect.uid, effect.resource_version, effect.value)
+        try:
+            seen = read_node(await self._client.patch(path, body, timeout_s=_REQUEST_S))
+        except ApiError as error:
+            self.reporter.failed("write", error, time.monotonic())
+        else:
+            self.reporter.written(seen, time.monotonic())
+
+    async def _stop_on_signal(self, everything: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for number in signals:
+                # The annotation stays: pods run on whether or not somebody looks after their devices.
+                _log.info("stopping", signal=signal.Signals(number).name, node=self._settings.node_name)
+                everything.cancel()
+                return
+
+    # -- what is told ----------------------------------------------------------------------------------------
+
+    def _told(self, report: Report) -> None:
+        self.reporter.source_reported(report, time.monotonic())
+        self._news.set()
+
+    async def _hear(self, events: list[Event]) -> None:
+        self.reporter.pods_changed(events)
+        self._news.set()
+
+    def _told_node(self, body: bytes) -> None:
+        now_s = time.monotonic()
+        try:
+            seen = read_node(body)
+        except ApiError as error:
+            self.reporter.failed("read", error, now_s)
+            return
+        for register in self._settings.registers:
+            self.reporter.source_reported(register.report(seen.annotations), now_s)
+        self.reporter.node_read(seen, now_s)
+
+    def _say(self) -> None:
+        for notice in self.reporter.take_notices():
+            getattr(_log, notice.level)(notice.message, **notice.fields)
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    async def _get(self) -> bytes:
+        return await self._client.get(node_path(self._settings.node_name), timeout_s=_REQUEST_S)
+
+    async def _check_name(self) -> None:
+        """A wrong name is a mistake to be told at once; everything else may pass, and is waited for."""
+        name = self._settings.node_name
+        try:
+            await self._get()
+        except ApiError as error:
+            if error.code == 404:
+                self._client.close()
+                raise ConfigError(
+                    f"there is no node {name!r}{await self._near(name)}", path="--node-name"
+                ) from None
+
+    async def _near(self, name: str) -> str:
+        try:
+            body = await self._client.get("/api/v1/nodes", {"limit": str(_MAX_NAMES)}, timeout_s=_REQUEST_S)
+            metas = [read_meta(item) for item in decode_raw_page(body).items or ()]
+        except (ApiError, ValueError):  # an agent need not have the right to list nodes
+            return ""
+        return nearest(name, [meta.name for meta in metas if meta is not None])
+
+    async def _listed_pods(self) -> list[Event]:
+        kind = pods(self._settings.node_name)
+        params = {**kind.selector, "limit": str(_MAX_NAMES)}
+        body = await self._client.get(kind.path("v1"), params, timeout_s=_REQUEST_S)
+        return [*(kind.added(pod, "v1") for pod in kind.decode_page(body).items), KindSynced(kind.name)]
+
+
+class _SourceThread:
+    """Asks one source again and again; a driver that never answers holds up this thread and nothing else."""
+
+    def __init__(self, source: Source, told: Callable[[Report], None], loop: AbstractEventLoop) -> None:
+        self._source = source
+        self._told = told
+        self._loop = loop
+        self._stop = threading.Event()
+        # A daemon: a thread that hangs in a driver must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name=f"source {source.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                report = self._source.read()
+            except Exception:  # a bug of ours: its silence will be noticed, and this says why
+                _log.exception("a source of devices failed", source=self._source.name)
+            else:
+                try:
+                    self._loop.call_soon_threadsafe(self._told, report)
+                except RuntimeError:
+                    return  # the loop has ended
+            self._stop.wait(self._source.period_s)

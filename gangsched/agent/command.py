@@ -1,0 +1,106 @@
+"""`gangsched agent`: its flags, and what it prints. Called by cli.py."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Literal
+
+import anyio
+
+from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings, parse_settings
+from gangsched.errors import ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """All of them; each replaces what the file says."""
+    parser.description = (
+        "Finds this node's devices and writes them, with their health, on its Node object"
+        " (annotation gangsched.io/devices), until SIGTERM."
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", default="", help="AgentConfiguration; see config/agent.yaml"
+    )
+    parser.add_argument("--node-name", metavar="NAME", default="", help="this node (default: NODE_NAME)")
+    parser.add_argument(
+        "--devices",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a JSON file of devices, or a directory of such files; may be given several times",
+    )
+    parser.add_argument(
+        "--nvml",
+        choices=("auto", "on", "off"),
+        help="NVIDIA GPUs: where there is a driver (auto), said if there is none (on), or not (off)",
+    )
+    parser.add_argument(
+        "--from-hami", action="store_true", help="read HAMi's register on the Node as devices too"
+    )
+    parser.add_argument(
+        "--from-volcano", action="store_true", help="read Volcano vGPU's register on the Node as devices too"
+    )
+    parser.add_argument(
+        "--heartbeat", metavar="SECONDS", type=float, help="the Node is compared at least so often (60)"
+    )
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
+    )
+    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
+    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what would be written now, write nothing, and end"
+    )
+    parser.add_argument("--logging-format", choices=("text", "json"), default="text")
+    parser.add_argument("-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code. Raises: ConfigError, ApiError."""
+    settings = _settings(args)
+    from gangsched.agent.app import AgentApp
+    from gangsched.kube.credentials import load_credentials
+
+    async def start() -> int:
+        credentials = await load_credentials(
+            kubeconfig=args.kubeconfig, context=args.context, master=args.master
+        )
+        app = AgentApp(settings, credentials)
+        return await (_dry_run(app) if args.dry_run else app.run())
+
+    async def _dry_run(app: AgentApp) -> int:
+        value, notices = await app.look_once()
+        for notice in notices:
+            print(f"gangsched: {notice.level}: {notice.message}", file=sys.stderr)
+        if value is not None:
+            print(json.dumps(json.loads(value), indent=2, ensure_ascii=False))
+        return 0 if all(notice.level == "info" for notice in notices) else 2
+
+    return anyio.run(start)
+
+
+def _settings(args: argparse.Namespace) -> AgentSettings:
+    registers: list[Literal["hami", "volcano"]] = []
+    if args.from_hami:
+        registers.append("hami")
+    if args.from_volcano:
+        registers.append("volcano")
+    flags = AgentFlags(
+        node_name=args.node_name,
+        heartbeat_s=args.heartbeat,
+        devices=tuple(args.devices),
+        nvml=args.nvml,
+        registers=tuple(registers),
+    )
+    if not args.config:
+        return default_settings(flags, os.environ)
+    try:
+        text = Path(args.config).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot be read: {getattr(error, 'strerror', None) or error}", source=args.config
+        ) from None
+    return parse_settings(text, source=args.config, flags=flags, environ=os.environ)

@@ -1,0 +1,107 @@
+"""The bytes of our Node object: what is read of it, and the patch that writes the inventory. No I/O.
+
+Called by `app`, which sends and receives them. The patch carries the Node's UID, so that a Node made anew
+under the same name is not given its predecessor's devices, and the resourceVersion of what was read, so that
+nobody's word is overwritten unseen: a real API server answers 422 to the one, 409 to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+import msgspec
+
+from gangsched.errors import ApiError
+from gangsched.kube.http1 import segment
+from gangsched.model.devices import INVENTORY_KEY
+
+# apimachinery `pkg/api/validation/objectmeta.go`, TotalAnnotationSizeLimitB: all keys and values together.
+MAX_ANNOTATION_BYTES = 256 * 1024
+MANAGER_PREFIX = "gangsched-agent"
+_MAX_MANAGER_CHARS = 128
+
+
+class SeenNode(msgspec.Struct, frozen=True):
+    """value: of `gangsched.io/devices`, None where the Node has none. other_bytes: its other annotations.
+
+    writer: who wrote the value, as the API server says: field manager and time.
+    """
+
+    uid: str
+    resource_version: str
+    value: str | None = None
+    other_bytes: int = 0
+    writer: str = ""
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Manager(msgspec.Struct, gc=False, rename="camel"):
+    manager: str = ""
+    time: str = ""
+    fields: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="fieldsV1")
+
+
+class _Meta(msgspec.Struct, gc=False, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+    managed_fields: list[_Manager] | None = None
+
+
+class _Node(msgspec.Struct, gc=False):
+    metadata: _Meta
+
+
+_decode = msgspec.json.Decoder(_Node).decode
+_encode = msgspec.json.Encoder().encode
+_OURS = f'"f:{INVENTORY_KEY}":'.encode()
+
+
+def read_node(body: bytes) -> SeenNode:
+    """The Node of an answer. Raises: ApiError."""
+    try:
+        meta = _decode(body).metadata
+    except msgspec.MsgspecError as error:
+        raise ApiError(f"the Node is not readable: {error}") from None
+    annotations = meta.annotations or {}
+    others = (len(key.encode()) + len(text.encode()) for key, text in annotations.items())
+    value = annotations.get(INVENTORY_KEY)
+    return SeenNode(
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        value=value,
+        other_bytes=sum(others) - (0 if value is None else annotation_bytes(value)),
+        writer=_writer(meta.managed_fields or []),
+        annotations=annotations,
+    )
+
+
+def annotation_bytes(value: str) -> int:
+    """What the inventory takes of the Node's annotations."""
+    return len(INVENTORY_KEY) + len(value.encode())
+
+
+def _writer(managers: list[_Manager]) -> str:
+    for entry in managers:
+        if _OURS in bytes(entry.fields):
+            return f"{entry.manager!r} at {entry.time}"
+    return ""
+
+
+def node_path(name: str, *, manager: str = "") -> str:
+    """Where the Node is; with `manager`, where it is written under that name."""
+    path = f"/api/v1/nodes/{segment(name)}"
+    return f"{path}?{urlencode({'fieldManager': manager})}" if manager else path
+
+
+def manager_name(instance: str) -> str:
+    """Under which name this agent writes; agents of different instances can be told apart by it."""
+    clean = "".join(char for char in instance if char.isprintable())
+    return f"{MANAGER_PREFIX}_{clean}"[:_MAX_MANAGER_CHARS]
+
+
+def inventory_patch(uid: str, resource_version: str, value: str) -> bytes:
+    """A merge patch of the one annotation."""
+    metadata = {"uid": uid, "resourceVersion": resource_version, "annotations": {INVENTORY_KEY: value}}
+    return _encode({"metadata": metadata})

@@ -1,0 +1,343 @@
+"""What the Node should say of its devices, and when to say it: pure, told what happened and the time.
+
+| the Node is | on | then it is | effect |
+|---|---|---|---|
+| unknown | its turn, not before backoff allows | being read | ReadNode |
+| being read | the Node | known | |
+| being read | there is none, or a failure | unknown, backing off | |
+| known | the heartbeat is due | being read | ReadNode |
+| known | all sources were heard or waited for; the list is another | being written | WriteInventory |
+| being written | the Node, as it is written | known | |
+| being written | 409, 422: it was changed or made anew since it was read | unknown | |
+| being written | another failure | unknown, backing off | |
+
+One request is under way at a time. A heartbeat reads, and writes only what differs: the annotation has no
+time in it. What it finds may be another's word: said, and written over. Not here: sources, requests, logs
+(`app`), which devices are listed (`inventory`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import Literal, NamedTuple
+
+from gangsched.agent.holders import Holders
+from gangsched.agent.inventory import Listed, by_id, changes, merge, unhealthy, with_the_vanished
+from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_bytes
+from gangsched.agent.reports import Place, Report, Silence
+from gangsched.errors import ApiError, ParseError
+from gangsched.kube.backoff import Backoff
+from gangsched.model.devices import INVENTORY_KEY, MAX_DEVICES, inventory_annotation, parse_devices
+from gangsched.model.events import Event
+
+# A source that has not answered for this long is taken for silent.
+SILENT_S = 10.0
+# A device that flickers costs no more writes than this apart.
+WRITE_APART_S = 1.0
+# Somebody who writes the Node all the time (kubelet does so every few seconds) is met at most this often in
+# a row before there is a pause.
+MAX_CONFLICTS = 5
+MAX_BACKOFF_S = 30.0
+# Devices of one resource that come and go under ever new IDs must not pile up.
+_MAX_KNOWN = 4 * MAX_DEVICES
+# Beyond this many changes a line of the log says how many more there are.
+_MAX_SAID = 8
+
+
+class ReadNode(NamedTuple):
+    """GET the Node."""
+
+
+class WriteInventory(NamedTuple):
+    """PATCH the Node's annotation, as `node.inventory_patch` writes it."""
+
+    uid: str
+    resource_version: str
+    value: str
+
+
+class Notice(NamedTuple):
+    """For the log."""
+
+    level: Literal["info", "warning", "error"]
+    message: str
+    fields: Mapping[str, object]
+
+
+class InventoryReporter:
+    """One node's. `sources`: their names in the order in which they count, and what their silence means."""
+
+    def __init__(self, node: str, sources: Mapping[str, Silence], *, heartbeat_s: float, rng: Random) -> None:
+        self.node = node
+        self.holders = Holders()
+        self.is_in_step = False
+        self.n_writes = 0
+        self._sources = dict(sources)
+        self._heartbeat_s = heartbeat_s
+        self._rng = rng
+        self._backoff = Backoff(rng, max_s=MAX_BACKOFF_S)
+        self._reports: dict[str, Report] = {}
+        self._heard_s: dict[str, float] = {}
+        self._silent: frozenset[str] = frozenset()
+        self._seen: SeenNode | None = None
+        self._busy = False
+        self._n_conflicts = 0
+        self._not_before_s = -math.inf
+        self._read_due_s = -math.inf
+        self._write_from_s = -math.inf
+        self._again_s = math.inf
+        self._is_seeded = False
+        self._known: Listed = {}
+        self._last: Listed = {}
+        self._on_node: Listed = {}
+        self._value: str | None = None
+        self._stale = True
+        self._wrote: tuple[str, str] | None = None
+        self._sent = ""
+        self._notices: list[Notice] = []
+        self._said: dict[str, str] = {}
+
+    # -- told ------------------------------------------------------------------------------------------------
+
+    def source_reported(self, report: Report, now_s: float) -> None:
+        self._heard_s[report.source] = now_s
+        if self._reports.get(report.source) != report:
+            self._reports[report.source] = report
+            self._stale = True
+
+    def pods_changed(self, events: Iterable[Event]) -> None:
+        """Of the pods that are bound to this node."""
+        self.holders.hear(events)
+        self._stale = self._stale or self.holders.changed
+        self.holders.changed = False
+
+    def node_read(self, seen: SeenNode, now_s: float) -> None:
+        self._busy = False
+        self._found(seen, now_s)
+        if not self._is_seeded:
+            self._seed(seen)
+        elif self._wrote is not None and seen.value != self._sent and self._wrote == (seen.uid, self._sent):
+            self._wrote = None
+            who = seen.writer or "somebody whom the API server does not name"
+            self._notice(
+                "warning",
+                f"{INVENTORY_KEY} was changed by {who}, and is written anew:"
+                " one agent, and nobody else, may write it for a node",
+            )
+
+    def written(self, seen: SeenNode, now_s: float) -> None:
+        """The Node as the API server has it after our write."""
+        self._busy = False
+        self.n_writes += 1
+        self._n_conflicts = 0
+        self._found(seen, now_s)
+        self._write_from_s = now_s + WRITE_APART_S
+        if seen.value != self._sent:
+            # An admission policy, most likely; at once again would be for ever.
+            self._write_from_s = now_s + self._heartbeat_s
+            self._say("altered", "error", "the API server stored another inventory than was written")
+            return
+        self._well("altered", "the API server stores the inventory as it is written")
+        self._wrote = (seen.uid, self._sent)
+        self._tell_changes()
+
+    def failed(self, doing: Literal["read", "write"], error: ApiError, now_s: float) -> None:
+        """The request that was decided on had no success; code 0: nobody knows whether it had."""
+        self._busy = False
+        self._seen = None
+        conflict = doing == "write" and error.code in (409, 422)
+        if conflict and self._n_conflicts < MAX_CONFLICTS:
+            self._n_conflicts += 1
+            return
+        self._n_conflicts = 0
+        self._not_before_s = now_s + self._backoff.next_s(error.retry_after_s)
+        self.is_in_step = False
+        self._say("api", "warning", explained(error, doing, self.node))
+
+    # -- asked -----------------------------------------------------------------------------------------------
+
+    def decide(self, now_s: float) -> ReadNode | WriteInventory | None:
+        """What to do now; to be asked again after each answer and at `next_deadline_s`."""
+        self._listen(now_s)
+        self._again_s = math.inf
+        if self._busy:
+            return None
+        if self._seen is None or now_s >= self._read_due_s:
+            if now_s < self._not_before_s:
+                self._again_s = self._not_before_s
+                return None
+            self._busy = True
+            return ReadNode()
+        self._again_s = self._read_due_s
+        if not self._all_heard():
+            return None
+        if self._stale:
+            self._compute()
+        value = self._value
+        self.is_in_step = value is None or value == self._seen.value
+        if value is None or self.is_in_step or not self._fits(value, self._seen):
+            return None
+        if now_s < self._write_from_s:
+            self._again_s = min(self._write_from_s, self._read_due_s)
+            return None
+        self._busy = True
+        self._sent = value
+        return WriteInventory(self._seen.uid, self._seen.resource_version, value)
+
+    def next_deadline_s(self) -> float:
+        """When to ask again though nothing has happened."""
+        silent_s = [self._heard_s[name] + SILENT_S for name in self._waited_for() if name not in self._silent]
+        return min([self._again_s, *silent_s])
+
+    def take_notices(self) -> list[Notice]:
+        notices, self._notices = self._notices, []
+        return notices
+
+    def value(self) -> str | None:
+        """What the Node should say; None: nothing, as nothing was ever found."""
+        self._compute()
+        return self._value
+
+    # -- the Node --------------------------------------------------------------------------------------------
+
+    def _found(self, seen: SeenNode, now_s: float) -> None:
+        self._seen = seen
+        self._read_due_s = now_s + self._heartbeat_s * self._rng.uniform(0.8, 1.2)
+        self._backoff.reset()
+        self._well("api", "the node is read again")
+        self._stale = True
+
+    def _seed(self, seen: SeenNode) -> None:
+        """What our predecessor wrote: a device that is not found any more may still be held."""
+        self._is_seeded = True
+        if seen.value is None:
+            return
+        try:
+            self._known = by_id(parse_devices(seen.value))
+        except ParseError as error:
+            self._notice("warning", f"what the node said until now is not readable and replaced: {error}")
+            return
+        self._last = {resource: dict(devices) for resource, devices in self._known.items()}
+        self._on_node = self._last
+
+    def _fits(self, value: str, seen: SeenNode) -> bool:
+        n_bytes = seen.other_bytes + annotation_bytes(value)
+        if n_bytes <= MAX_ANNOTATION_BYTES:
+            self._well("size", "the inventory fits the Node again")
+            return True
+        self._say(
+            "size",
+            "error",
+            f"the inventory does not fit the Node: its annotations would have {n_bytes} bytes"
+            f" ({seen.other_bytes} are others'), the API server takes {MAX_ANNOTATION_BYTES} in all;"
+            " list fewer devices on this node, or leave out `links` and `model` in the files",
+        )
+        return False
+
+    # -- the devices -----------------------------------------------------------------------------------------
+
+    def _listen(self, now_s: float) -> None:
+        for name in self._waited_for():
+            self._heard_s.setdefault(name, now_s)
+        silent = frozenset(name for name in self._waited_for() if now_s >= self._heard_s[name] + SILENT_S)
+        for name in sorted(silent - self._silent):
+            self._say(f"silent {name}", "warning", f"{name} does not answer", silent_s=SILENT_S)
+        for name in sorted(self._silent - silent):
+            self._well(f"silent {name}", f"{name} answers again")
+        self._stale = self._stale or silent != self._silent
+        self._silent = silent
+
+    def _waited_for(self) -> list[str]:
+        return [name for name, silence in self._sources.items() if silence is not Silence.NORMAL]
+
+    def _all_heard(self) -> bool:
+        return all(name in self._reports or name in self._silent for name in self._sources)
+
+    def _report_of(self, name: str) -> Report:
+        report = self._reports.get(name)
+        if report is None:
+            return Report(name, looked=f"{name}: has not answered", whole=False)
+        if name not in self._silent or self._sources[name] is not Silence.SICKNESS:
+            return report
+        places = tuple(
+            Place(place.name, {of: tuple(map(unhealthy, devices)) for of, devices in place.listed.items()})
+            for place in report.places
+        )
+        return Report(name, places, report.problems, report.looked, report.whole)
+
+    def _compute(self) -> None:
+        self._stale = False
+        reports = [self._report_of(name) for name in self._sources]
+        merged = merge(reports)
+        self._last = with_the_vanished(
+            merged.listed,
+            self._known,
+            last=self._last,
+            is_held=self._is_held,
+            whole=all(report.whole for report in reports),
+            sick=any(self._sources[name] is Silence.SICKNESS for name in self._silent - set(self._reports)),
+        )
+        for resource, devices in self._last.items():
+            known = self._known.setdefault(resource, {})
+            known.update(devices)
+            if len(known) > _MAX_KNOWN:
+                self._known[resource] = dict(devices)
+        self._value = inventory_annotation({of: there.values() for of, there in self._last.items()})
+        if not self._last:
+            looked = "; ".join(report.looked for report in reports if report.looked) or "nowhere"
+            self._say("empty", "info", f"no devices found; looked at: {looked}")
+            self._value = None if self._seen is None or self._seen.value is None else self._value
+        problems = [problem for report in reports for problem in report.problems]
+        self._tell_problems((*problems, *merged.problems, *self.holders.problems()))
+
+    def _is_held(self, resource: str, device_id: str) -> bool:
+        if not self.holders.is_known:
+            return device_id in self._last.get(resource, {})
+        return self.holders.holds(resource, device_id)
+
+    # -- what is said ----------------------------------------------------------------------------------------
+
+    def _tell_changes(self) -> None:
+        different = changes(self._on_node, self._last)
+        self._on_node = self._last
+        more = f" and {len(different) - _MAX_SAID} more" if len(different) > _MAX_SAID else ""
+        devices = [device for there in self._last.values() for device in there.values()]
+        self._notice(
+            "info",
+            "inventory written",
+            devices=len(devices),
+            healthy=sum(device.health == "Healthy" for device in devices),
+            changes="; ".join(different[:_MAX_SAID]) + more or "none",
+        )
+
+    def _tell_problems(self, problems: Sequence[str]) -> None:
+        now = {f"problem {problem}" for problem in problems}
+        for key in [key for key in self._said if key.startswith("problem ") and key not in now]:
+            self._well(key, "in order again: " + self._said[key])
+        for problem in problems:
+            self._say(f"problem {problem}", "warning", problem)
+
+    def _say(self, key: str, level: Literal["info", "warning", "error"], text: str, **more: object) -> None:
+        """Once, until it is well again or another text."""
+        if self._said.get(key) != text:
+            self._said[key] = text
+            self._notice(level, text, **more)
+
+    def _well(self, key: str, text: str) -> None:
+        if self._said.pop(key, None) is not None:
+            self._notice("info", text)
+
+    def _notice(self, level: Literal["info", "warning", "error"], text: str, **more: object) -> None:
+        self._notices.append(Notice(level, text, {"node": self.node, **more}))
+
+
+def explained(error: ApiError, doing: Literal["read", "write"], node: str) -> str:
+    """A failure in one line, with what would cure it where that is known."""
+    verb = "get" if doing == "read" else "patch"
+    if error.code == 403 and f"cannot {verb}" in error.message:  # and not an admission policy's refusal
+        return f"no right to {doing} the node: its verb is {verb} on nodes (deploy/agent/rbac.yaml has it): {error}"
+    if error.code == 404:
+        return f"there is no node {node!r} now: waiting for it"
+    return f"the node cannot be {'read' if doing == 'read' else 'written'}: {error}"

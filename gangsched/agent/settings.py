@@ -1,0 +1,166 @@
+"""What the agent is told: one strict YAML document, flags over it, the environment for the node's name.
+
+Lives here: the document as it is written, what it comes to, every mistake with its place. Not here: reading
+the file and the flags themselves (`command`). Sections for what else an agent does come beside `nvml`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from gangsched.agent.sources.nvml import APPLICATION_XIDS, Mode
+from gangsched.agent.sources.registers import HAMI, VOLCANO, Register
+from gangsched.config.strict import decode, nearest, read_documents
+from gangsched.errors import ConfigError
+from gangsched.model.resources import is_extended
+
+API_VERSION = "gangsched.io/v1"
+KIND = "AgentConfiguration"
+NODE_NAME_VARIABLE = "NODE_NAME"
+
+_REGISTERS = {"hami": HAMI, "volcano": VOLCANO}
+# How soon what another program's agent wrote on the Node is seen.
+_REGISTER_S = 5.0
+_NODE_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+_MAX_HEARTBEAT_S = 3600.0
+
+
+class _Document(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Shared options."""
+
+
+class NvmlDocument(_Document, frozen=True):
+    """mode: auto (GPUs where there is a driver), on (said if there is none) or off."""
+
+    mode: Mode = "auto"
+    resource: str = "nvidia.com/gpu"
+    ignore_xids: tuple[int, ...] = tuple(sorted(APPLICATION_XIDS))
+
+
+class AgentDocument(_Document, frozen=True):
+    """devices: files or directories; registers: whose annotations on the Node are read as devices too."""
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    node_name: str = ""
+    heartbeat_seconds: float = 60.0
+    devices: tuple[str, ...] = ()
+    nvml: NvmlDocument = NvmlDocument()
+    registers: tuple[Literal["hami", "volcano"], ...] = ()
+
+
+class AgentSettings(msgspec.Struct, frozen=True):
+    """All that the agent needs to know. heartbeat_s: the Node is read at least so often."""
+
+    node_name: str
+    heartbeat_s: float
+    devices: tuple[str, ...]
+    nvml: NvmlDocument
+    registers: tuple[Register, ...]
+
+
+class AgentFlags(msgspec.Struct, frozen=True):
+    """Those that were given; each replaces what the file says, but `registers` come in addition."""
+
+    node_name: str = ""
+    heartbeat_s: float | None = None
+    devices: tuple[str, ...] = ()
+    nvml: Mode | None = None
+    registers: tuple[Literal["hami", "volcano"], ...] = ()
+
+
+def parse_settings(text: str, *, source: str, flags: AgentFlags, environ: Mapping[str, str]) -> AgentSettings:
+    """Reads a configuration file's text. Raises: ConfigError, carrying `source`."""
+    try:
+        return _resolved(_document(text), flags, environ)
+    except ConfigError as error:
+        if error.path.startswith("--"):
+            raise  # not the file's mistake
+        raise ConfigError(error.message, path=error.path, source=source) from None
+
+
+def default_settings(flags: AgentFlags, environ: Mapping[str, str]) -> AgentSettings:
+    """Without a file. Raises: ConfigError."""
+    return _resolved(AgentDocument(), flags, environ)
+
+
+def _document(text: str) -> AgentDocument:
+    documents = read_documents(text)
+    if len(documents) != 1:
+        raise ConfigError(f"has {len(documents)} documents, expected one of kind {KIND}")
+    document: dict[str, Any] = documents[0]
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if kind != KIND:
+        hint = nearest(kind, (KIND,)) if isinstance(kind, str) else ""
+        raise ConfigError(f"{kind!r} should be {KIND!r}{hint}", path="kind")
+    if version != API_VERSION:
+        raise ConfigError(f"{version!r} should be {API_VERSION!r}", path="apiVersion")
+    nvml = document.get("nvml")
+    if isinstance(nvml, dict) and isinstance(nvml.get("mode"), bool):
+        # YAML reads a bare on and off as true and false.
+        document = {**document, "nvml": {**nvml, "mode": "on" if nvml["mode"] else "off"}}
+    return decode(AgentDocument, document, "")
+
+
+def _resolved(document: AgentDocument, flags: AgentFlags, environ: Mapping[str, str]) -> AgentSettings:
+    nvml = document.nvml
+    if not is_extended(nvml.resource):
+        raise ConfigError(
+            f"{nvml.resource!r} is not an extended resource, as nvidia.com/gpu is", path="nvml.resource"
+        )
+    if flags.nvml is not None:
+        nvml = msgspec.structs.replace(nvml, mode=flags.nvml)
+    names = dict.fromkeys((*document.registers, *flags.registers))
+    registers = tuple(_REGISTERS[name] for name in names)
+    heartbeat_s = _heartbeat_s(document, flags)
+    return AgentSettings(
+        node_name=_node_name(document, flags, environ),
+        heartbeat_s=min(heartbeat_s, _REGISTER_S) if registers else heartbeat_s,
+        devices=_devices(document, flags),
+        nvml=nvml,
+        registers=registers,
+    )
+
+
+def _heartbeat_s(document: AgentDocument, flags: AgentFlags) -> float:
+    value_s, path = document.heartbeat_seconds, "heartbeatSeconds"
+    if flags.heartbeat_s is not None:
+        value_s, path = flags.heartbeat_s, "--heartbeat"
+    if not (math.isfinite(value_s) and 1.0 <= value_s <= _MAX_HEARTBEAT_S):
+        raise ConfigError(f"{value_s:g} is not within 1 to {_MAX_HEARTBEAT_S:g} seconds", path=path)
+    return value_s
+
+
+def _devices(document: AgentDocument, flags: AgentFlags) -> tuple[str, ...]:
+    paths, where = (flags.devices, "--devices") if flags.devices else (document.devices, "devices")
+    for path in paths:
+        if not path:
+            raise ConfigError("an empty path is none", path=where)
+        if paths.count(path) > 1:
+            raise ConfigError(f"{path!r} is there twice", path=where)
+    return paths
+
+
+def _node_name(document: AgentDocument, flags: AgentFlags, environ: Mapping[str, str]) -> str:
+    given = (
+        (flags.node_name, "--node-name"),
+        (document.node_name, "nodeName"),
+        (environ.get(NODE_NAME_VARIABLE, ""), NODE_NAME_VARIABLE),
+    )
+    for name, where in given:
+        if name:
+            if not _NODE_NAME.fullmatch(name):
+                raise ConfigError(
+                    f"{name!r} is no name of a node: lower-case letters, digits, - and . only", path=where
+                )
+            return name
+    raise ConfigError(
+        f"is needed: which node is this? Give it here, as nodeName in the file, or as {NODE_NAME_VARIABLE}"
+        " in the environment (in a pod by a fieldRef of spec.nodeName)",
+        path="--node-name",
+    )

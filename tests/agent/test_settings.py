@@ -1,0 +1,93 @@
+"""The agent's configuration: what it comes to, and what is said of mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gangsched.agent.settings import (
+    AgentDocument,
+    AgentFlags,
+    AgentSettings,
+    NvmlDocument,
+    default_settings,
+    parse_settings,
+)
+from gangsched.agent.sources.registers import HAMI, VOLCANO
+from gangsched.errors import ConfigError
+
+REPO = Path(__file__).parents[2]
+HEAD = "apiVersion: gangsched.io/v1\nkind: AgentConfiguration\n"
+ENV = {"NODE_NAME": "n1"}
+NO_FLAGS = AgentFlags()
+
+
+def read(text: str, flags: AgentFlags = NO_FLAGS, environ: dict[str, str] = ENV) -> AgentSettings:
+    return parse_settings(HEAD + text, source="agent.yaml", flags=flags, environ=environ)
+
+
+def test_without_a_file_gpus_are_looked_for_on_the_node_that_the_environment_names() -> None:
+    assert default_settings(AgentFlags(), ENV) == AgentSettings("n1", 60.0, (), NvmlDocument(), ())
+
+
+def test_the_sample_says_the_defaults() -> None:
+    text = (REPO / "config" / "agent.yaml").read_text()
+    found = parse_settings(text, source="config/agent.yaml", flags=AgentFlags(), environ=ENV)
+    assert found == AgentSettings("n1", AgentDocument().heartbeat_seconds, (), NvmlDocument(), ())
+
+
+def test_a_flag_goes_before_the_file_and_the_file_before_the_environment() -> None:
+    text = "nodeName: n2\ndevices: [/a]\nnvml: {mode: off}\nheartbeatSeconds: 30\nregisters: [hami]\n"
+    assert read(text) == AgentSettings("n2", 5.0, ("/a",), NvmlDocument(mode="off"), (HAMI,))
+    flags = AgentFlags(
+        node_name="n3", devices=("/b", "/c"), nvml="on", heartbeat_s=2.0, registers=("hami", "volcano")
+    )
+    assert read(text, flags) == AgentSettings(
+        "n3", 2.0, ("/b", "/c"), NvmlDocument(mode="on"), (HAMI, VOLCANO)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nodename: x\n", "agent.yaml: nodename: unknown field; did you mean nodeName?"),
+        ("nvml: {mode: maybe}\n", "agent.yaml: nvml.mode: 'maybe' is not one of auto, on, off"),
+        ("nvml: {resource: gpu}\n", "agent.yaml: nvml.resource: 'gpu' is not an extended resource"),
+        ("nvml: {ignoreXids: [x]}\n", "agent.yaml: nvml.ignoreXids[0]: expected int, got str"),
+        ("devices: /a\n", "agent.yaml: devices: expected array, got str"),
+        ("devices: [/a, /a]\n", "agent.yaml: devices: '/a' is there twice"),
+        ("devices: ['']\n", "agent.yaml: devices: an empty path is none"),
+        ("heartbeatSeconds: 0\n", "agent.yaml: heartbeatSeconds: 0 is not within 1 to 3600"),
+        ("heartbeatSeconds: .nan\n", "agent.yaml: heartbeatSeconds: nan is not within"),
+        ("registers: [hamy]\n", "'hamy' is not one of hami, volcano; did you mean hami?"),
+        ("nodeName: Node_1\n", "agent.yaml: nodeName: 'Node_1' is no name of a node"),
+        ("---\n" + HEAD, "has 2 documents, expected one"),
+        ("kind: x\n", "is not YAML: line 3, column 1: the key 'kind' is there twice"),
+    ],
+)
+def test_mistakes_in_the_file_are_named_with_their_place(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+    assert said in str(caught.value)
+
+
+def test_another_kind_of_document_is_refused() -> None:
+    with pytest.raises(ConfigError, match="kind: 'AgentConfig' should be 'AgentConfiguration'"):
+        parse_settings("kind: AgentConfig\n", source="a.yaml", flags=AgentFlags(), environ=ENV)
+    with pytest.raises(ConfigError, match=r"apiVersion: None should be 'gangsched\.io/v1'"):
+        parse_settings("kind: AgentConfiguration\n", source="a.yaml", flags=AgentFlags(), environ=ENV)
+
+
+def test_a_mistake_in_a_flag_is_the_flags() -> None:
+    with pytest.raises(ConfigError, match=r"^--node-name: 'UP' is no name of a node"):
+        read("", AgentFlags(node_name="UP"))
+    with pytest.raises(ConfigError, match=r"^--heartbeat: 0.5 is not within"):
+        read("", AgentFlags(heartbeat_s=0.5))
+    with pytest.raises(ConfigError, match=r"^NODE_NAME: 'UP'"):
+        default_settings(AgentFlags(), {"NODE_NAME": "UP"})
+
+
+def test_an_agent_must_know_its_node() -> None:
+    with pytest.raises(ConfigError, match="which node is this"):
+        default_settings(AgentFlags(), {})
