@@ -1,0 +1,179 @@
+"""deploy/agent on a real kube-apiserver: accepted as it is, and its policies hold what roles cannot say."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gangsched.agent.settings import AgentFlags, parse_settings
+from gangsched.cli import _parser
+from gangsched.controlplane.processes import ControlPlane
+from gangsched.errors import ApiError
+from tests.agent.process import ACCOUNT, DEPLOY, KEY, MERGE, NAMESPACE, Site, kubeconfig_of
+
+pytestmark = pytest.mark.real
+
+NODES = "/api/v1/nodes"
+NAMES = ("own-1", "own-2")
+IN_FORCE_S = 30.0
+"""The API server follows policies by a watch: in force, or not any more, a moment after they are written."""
+
+
+@pytest.fixture(scope="module")
+def plane(littered_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """deploy/agent applied, and taken away again: nobody else could write inventories."""
+    littered_plane.kubectl("apply", "-k", str(DEPLOY), "--validate=strict")
+    try:
+        for name in NAMES:
+            metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+            littered_plane.request("POST", NODES, {"metadata": metadata})
+        until(lambda: anybody_may(littered_plane) is False)
+        yield littered_plane
+    finally:
+        littered_plane.kubectl("delete", "-k", str(DEPLOY), "--ignore-not-found", "--wait=false")
+        littered_plane.kubectl("delete", "node", *NAMES, "--ignore-not-found")
+        until(lambda: anybody_may(littered_plane) is True)
+
+
+def anybody_may(plane: ControlPlane) -> bool:
+    """Make a node with an inventory."""
+    try:
+        plane.request(
+            "POST", f"{NODES}?dryRun=All", {"metadata": {"name": "probe", "annotations": {KEY: "{}"}}}
+        )
+    except ApiError as error:
+        if error.code == 403:
+            return False
+        raise
+    return True
+
+
+def until(true: Any) -> None:
+    deadline_s = time.monotonic() + IN_FORCE_S
+    while not true():
+        assert time.monotonic() < deadline_s, f"not so after {IN_FORCE_S:.0f} s"
+        time.sleep(0.1)
+
+
+def token(plane: ControlPlane, node: str = "") -> str:
+    """As a kubelet asks for it, bound to an agent's pod on this node; without `node` bound to nothing."""
+    bound: list[str] = []
+    if node:
+        spec = {
+            "nodeName": node,
+            "serviceAccountName": ACCOUNT,
+            "containers": [{"name": "agent", "image": "gangsched"}],
+        }
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        made = plane.request("POST", path, {"metadata": {"generateName": "agent-"}, "spec": spec})["metadata"]
+        bound = ["--bound-object-kind=Pod", f"--bound-object-name={made['name']}"]
+        bound += [f"--bound-object-uid={made['uid']}"]
+    return plane.kubectl("create", "token", ACCOUNT, f"--namespace={NAMESPACE}", *bound).strip()
+
+
+def patch(plane: ControlPlane, bearer: str, path: str, body: Any) -> tuple[int, str]:
+    """The code of the answer, and its message where it is a refusal."""
+    request = urllib.request.Request(
+        plane.base_url + path,
+        method="PATCH",
+        data=json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {bearer}", "Content-Type": MERGE},
+    )
+    context = ssl.create_default_context(cafile=str(plane.ca_file))
+    try:
+        with urllib.request.urlopen(request, context=context, timeout=30) as answer:
+            return int(answer.status), ""
+    except urllib.error.HTTPError as error:
+        return error.code, str(json.loads(error.read())["message"])
+
+
+def notes(value: str | None = "{}", key: str = KEY) -> dict[str, Any]:
+    return {"metadata": {"annotations": {key: value}}}
+
+
+def test_an_agent_writes_the_inventory_of_its_own_node_alone(plane: ControlPlane) -> None:
+    bearer = token(plane, "own-1")
+    assert patch(plane, bearer, f"{NODES}/own-1", notes()) == (200, "")
+    code, said = patch(plane, bearer, f"{NODES}/own-2", notes())
+    assert code == 403
+    assert "its token is of a pod on own-1, this is own-2" in said
+    assert patch(plane, bearer, f"{NODES}/own-1/status", notes())[0] == 403, "its role has no such verb"
+
+
+@pytest.mark.parametrize(
+    "forbidden",
+    [
+        notes(key="other"),
+        notes(key="gangsched.io/load"),
+        {"metadata": {"labels": {"a": "b"}}},
+        {"metadata": {"labels": {"kubernetes.io/hostname": None}}},
+        {"metadata": {"finalizers": ["a.b/c"]}},
+        {"spec": {"unschedulable": True}},
+        {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}},
+    ],
+    ids=str,
+)
+def test_an_agent_writes_nothing_else_of_its_node(plane: ControlPlane, forbidden: dict[str, Any]) -> None:
+    code, said = patch(plane, token(plane, "own-1"), f"{NODES}/own-1", forbidden)
+    assert code == 403
+    assert "an agent writes the annotation gangsched.io/devices of its node, and nothing else of it" in said
+
+
+def test_a_token_that_names_no_node_writes_none(plane: ControlPlane) -> None:
+    code, said = patch(plane, token(plane), f"{NODES}/own-1", notes())
+    assert code == 403
+    assert "its token names no node, this is own-1" in said
+
+
+def test_nobody_else_writes_an_inventory(plane: ControlPlane) -> None:
+    assert patch(plane, token(plane, "own-1"), f"{NODES}/own-1", notes()) == (200, "")
+    for path in (f"{NODES}/own-1", f"{NODES}/own-1/status"):
+        for value in ('{"a/b":[]}', None):
+            code, said = patch(plane, plane.token, path, notes(value))
+            assert code == 403
+            assert "is written by the node agents" in said
+            assert "admin may not" in said
+        assert patch(plane, plane.token, path, notes("x", key="other"))[0] == 200
+    with pytest.raises(ApiError, match="is written by the node agents"):
+        plane.request("POST", NODES, {"metadata": {"name": "own-3", "annotations": {KEY: "{}"}}})
+
+
+def test_an_agent_works_under_them(plane: ControlPlane, tmp_path: Path) -> None:
+    account = kubeconfig_of(plane, token(plane, "own-2"), tmp_path / "agent.kubeconfig")
+    site = Site(plane, tmp_path, account)
+    try:
+        site.devices("own-2", "a")
+        site.agent("own-2")
+        site.says("own-2", a="Healthy")
+        site.devices("own-1", "b")
+        stray = site.agent("own-1")
+        site.until(lambda: "is of a pod on own-2, this is own-1" in stray.said, "the stray is refused")
+    finally:
+        site.close()
+
+
+def test_the_daemonset_starts_what_there_is() -> None:
+    """Its arguments are the command line's, its configuration file is one."""
+    [daemonset] = yaml.safe_load_all((DEPLOY / "daemonset.yaml").read_text())
+    [container] = daemonset["spec"]["template"]["spec"]["containers"]
+    args = _parser(container["args"]).parse_args(container["args"])
+    assert args.config == "/etc/gangsched/agent/agent.yaml"
+    text = (DEPLOY / "config" / "agent.yaml").read_text()
+    settings = parse_settings(text, source="agent.yaml", flags=AgentFlags(), environ={"NODE_NAME": "n"})
+    assert set(settings.devices) <= {mount["mountPath"] for mount in container["volumeMounts"]}
+
+
+def test_the_nvidia_overlay_is_accepted(plane: ControlPlane) -> None:
+    said = plane.kubectl(
+        "apply", "-k", str(DEPLOY.with_name("agent-nvidia")), "--dry-run=server", "--validate=strict"
+    )
+    assert "daemonset.apps/gangsched-agent configured" in said
