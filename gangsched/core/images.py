@@ -1,7 +1,7 @@
 """ImageTable: which container images are on which nodes, as kubelets report them.
 
 Written by core.nodes, read through ClusterView.image by the ImageLocality plugin. A kubelet reports up to
-fifty images with two names each, so strings are kept once for the cluster and a node costs eight bytes a name.
+fifty images with two names each: strings are kept once for the cluster, and a node costs eight bytes a name.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def _deviation(shares: FloatArray, has: BoolArray) -> FloatArray:
 
 def _sum(terms: FloatArray) -> FloatArray:
     """Row after row, as a loop adds them up: another order would round otherwise."""
-    total = terms[0].copy()
+    total: FloatArray = terms[0].copy()
     for row in terms[1:]:
         total += row
     return total

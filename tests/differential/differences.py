@@ -1,0 +1,69 @@
+"""Where we differ from kube-scheduler and mean to; test_differences.py shows that each is still there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tests.differential.draw import Json
+from tests.differential.kube import Attempt
+from tests.differential.ours import Decision
+
+
+class Difference(NamedTuple):
+    """why: for people. excuses: whether what differs for this pod is this difference and nothing more."""
+
+    name: str
+    why: str
+    excuses: Callable[[Json, Attempt, Decision], bool]
+
+
+def _only_words(pod: Json, theirs: Attempt, ours: Decision) -> bool:
+    """Both refuse, and kube-scheduler's reason is one that it gives before any node is looked at."""
+    early = ("pod affinity terms conflict", "node(s) didn't satisfy plugin(s) [NodeAffinity]")
+    return (
+        not theirs.node
+        and not ours.node
+        and _names_nodes(pod)
+        and any(one in theirs.message for one in early)
+    )
+
+
+def _names_nodes(pod: Json) -> bool:
+    affinity: dict[str, Any] = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    terms = required.get("nodeSelectorTerms", [])
+    return any("matchFields" in term for term in terms)
+
+
+MEANT = (
+    Difference(
+        "words where there are no nodes",
+        "kube-scheduler says that none are registered; we say that 0 of 0 are available.",
+        lambda pod, theirs, ours: "no nodes are registered" in theirs.message and not ours.node,
+    ),
+    Difference(
+        "words for nodes that matchFields leave out",
+        "kube-scheduler does not look at nodes that required matchFields do not name and says that they "
+        "do not satisfy the plugin; we look at all nodes at once and give each its own reason, a taint say. "
+        "The same nodes are out.",
+        _only_words,
+    ),
+    Difference(
+        "a preference that cannot be read",
+        "The API server takes a preferred term with a value that no label can have. kube-scheduler fails the "
+        "pod with an error, again and again, unless one node is feasible and nothing is scored; to us the "
+        "term is a wish that no node fulfils, and the pod runs.",
+        lambda pod, theirs, ours: (
+            theirs.is_error and 'PreScore plugin "NodeAffinity"' in theirs.message and bool(ours.node)
+        ),
+    ),
+    Difference(
+        "resizing in place",
+        "While a kubelet has not yet made a running pod smaller, kube-scheduler counts what its containers "
+        "still have (status.containerStatuses); we count what its spec asks for. Reading the status of every "
+        "container of every pod costs more than this has shown to be worth: should the room not be there "
+        "yet, the kubelet refuses the pod that came too early.",
+        lambda pod, theirs, ours: False,
+    ),
+)

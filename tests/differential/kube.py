@@ -1,0 +1,190 @@
+"""The real kube-scheduler's side: objects put to the API server, and decisions read from its log.
+
+At verbosity 10 of one source file (schedule_one.go) kube-scheduler tells every score of every plugin for
+every feasible node. Lives here: sending, waiting until it has seen what was sent, reading; not comparing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gangsched.controlplane.processes import ControlPlane
+from tests.contract.api import Api
+from tests.differential.draw import OVERHEAD_CLASS, Given, Json
+from tests.differential.profiles import document
+
+PODS = "/api/v1/namespaces/default/pods"
+NODES = "/api/v1/nodes"
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+DEADLINE_S = 60.0
+_LINE = re.compile(r'^[IWEF]\d{4} [^\]]*\] "((?:[^"\\]|\\.)*)"(.*)$')
+_FIELD = re.compile(r' (\w+)=("(?:[^"\\]|\\.)*"|\S+)')
+# Tolerations may compare (KEP-5471), which is not on by itself; without hints from one pod for the next
+# (KEP-5598), as those would leave scores out of the log.
+APISERVER_FLAGS = ("--feature-gates=TaintTolerationComparisonOperators=true",)
+SCHEDULER_FLAGS = (
+    "--feature-gates=TaintTolerationComparisonOperators=true,OpportunisticBatching=false",
+    "--vmodule=schedule_one=10,eventhandlers=4",
+)
+
+
+class Attempt:
+    """kube-scheduler's first try of one pod: where it went, or why nowhere.
+
+    scores: node -> plugin -> weighted score, for feasible nodes; empty where one was feasible and nothing was
+    scored. totals: node -> sum. is_error: it could not decide.
+    """
+
+    def __init__(self, order: int) -> None:
+        self.order = order
+        self.node = ""
+        self.n_feasible = 0
+        self.message = ""
+        self.is_error = False
+        self.scores: dict[str, dict[str, int]] = {}
+        self.totals: dict[str, int] = {}
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.node or self.message)
+
+    @property
+    def feasible(self) -> set[str]:
+        return set(self.totals) or ({self.node} if self.node else set())
+
+
+class Log:
+    """kube-scheduler's log, read as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+        self.first: dict[str, Attempt] = {}
+        self._now: dict[str, Attempt] = {}
+        self.nodes: set[str] = set()
+        self._bound: set[str] = set()
+        self._pending: set[str] = set()
+
+    @property
+    def pods(self) -> set[str]:
+        """Pods that it knows of; bound ones of others too."""
+        return self._bound | self._pending
+
+    def read(self) -> None:
+        """Takes in the lines that are whole by now."""
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            raw = file.read()
+        whole = raw[: raw.rfind(b"\n") + 1]
+        self._at += len(whole)
+        for line in whole.decode().splitlines():
+            match = _LINE.match(line)
+            if match is not None:
+                self._take(match[1], {name: _value(text) for name, text in _FIELD.findall(match[2])})
+
+    def _take(self, said: str, fields: dict[str, str]) -> None:
+        pod, node = fields.get("pod", "").removeprefix("default/"), fields.get("node", "")
+        match said:
+            case "Add event for node":
+                self.nodes.add(node)
+            case "Delete event for node":
+                self.nodes.discard(node)
+            case "Add event for scheduled pod":
+                self._bound.add(pod)
+            case "Delete event for scheduled pod":
+                self._bound.discard(pod)
+            case "Add event for unscheduled pod":
+                self._pending.add(pod)
+            case "Delete event for unscheduled pod":
+                self._pending.discard(pod)
+            case "Attempting to schedule pod":
+                attempt = self._now[pod] = Attempt(len(self.first))
+                self.first.setdefault(pod, attempt)
+            case "Plugin scored node for pod":
+                scores = self._now[pod].scores.setdefault(node, {})
+                scores[fields["plugin"]] = int(fields["score"])
+            case "Calculated node's final score for pod":
+                self._now[pod].totals[node] = int(fields["score"])
+            case "Successfully bound pod to node":
+                self._now[pod].node = node
+                self._now[pod].n_feasible = int(fields["feasibleNodes"])
+            case (
+                "Unable to schedule pod; no fit; waiting"
+                | "Unable to schedule pod; no nodes are registered to the cluster; waiting"
+            ):
+                self._now[pod].message = fields.get("err", said)
+            case "Error scheduling pod; retrying":
+                self._now[pod].message = fields["err"]
+                self._now[pod].is_error = True
+
+
+def _value(text: str) -> str:
+    return str(json.loads(text)) if text.startswith('"') else text
+
+
+class Outcome:
+    """What there was when it was decided, and how. Objects are as the API server answered."""
+
+    def __init__(self, nodes: list[Json], settled: list[Json], pods: list[Json]) -> None:
+        self.nodes = nodes
+        self.settled = settled
+        self.pods = pods
+        self.attempts: dict[str, Attempt] = {}
+
+
+class KubeScheduler:
+    """A control plane of its own with a kube-scheduler that runs all profiles."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._api = Api("real", plane.base_url, plane.token, str(plane.ca_file))
+        overhead = {"podFixed": {"cpu": "250m", "memory": "120Mi"}}
+        body = {"metadata": {"name": OVERHEAD_CLASS}, "handler": "heavy", "overhead": overhead}
+        self._api.post(RUNTIME_CLASSES, body).ok(201)
+        daemon = plane.start_kube_scheduler(config=document(), flags=SCHEDULER_FLAGS)
+        self._log = Log(daemon.log)
+
+    def decide(self, given: Given) -> Outcome:
+        """Everything is there before the first pod is created; the cluster is empty again afterwards."""
+        try:
+            nodes = [self._create(NODES, node) for node in given.nodes]
+            for pod in given.settled:
+                self._create(PODS, pod)
+            for name in given.leaving:
+                self._api.delete(f"{PODS}/{name}", AT_ONCE | {"gracePeriodSeconds": 600}).ok(200)
+            for name, status in given.statuses.items():
+                self._api.patch(f"{PODS}/{name}/status", {"status": status}).ok(200)
+            settled = self._api.get(PODS).ok()["items"]
+            here = {pod["metadata"]["name"] for pod in settled if pod["status"]["phase"] != "Succeeded"}
+            self._until(lambda: self._log.pods == here and len(self._log.nodes) == len(nodes))
+            pods = [self._create(PODS, pod) for pod in given.pods]
+            outcome = Outcome(nodes, settled, pods)
+            names = [pod["metadata"]["name"] for pod in pods]
+            first = self._log.first
+            self._until(lambda: all(name in first and first[name].is_over for name in names))
+            outcome.attempts = {name: first[name] for name in names}
+            return outcome
+        finally:
+            # Nodes first: pods that found no room must not be tried again when others go.
+            self._api.delete(NODES).ok(200)
+            self._until(lambda: not self._log.nodes)
+            self._api.delete(PODS, AT_ONCE).ok(200)
+            self._until(lambda: not self._log.pods)
+
+    def _create(self, path: str, body: Json) -> Json:
+        made: Json = self._api.post(path, body).ok(201)
+        return made
+
+    def _until(self, done: Callable[[], Any]) -> None:
+        deadline_s = time.monotonic() + DEADLINE_S
+        while True:
+            self._log.read()
+            if done():
+                return
+            assert time.monotonic() < deadline_s, f"kube-scheduler did not get there in {DEADLINE_S:.0f} s"
+            time.sleep(0.005)

@@ -1,0 +1,100 @@
+"""Our side: the same objects told to our core and decided in memory; the answer in kube-scheduler's terms.
+
+Scores and feasible nodes come from one scheduler that follows the whole story, so that what it remembers
+between pods is tried too; the decision itself is that of a fresh one with the same cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework import CycleState
+from gangsched.core.runtime import Profile
+from gangsched.core.scheduler import KINDS, Scheduler
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import Node, Pod
+from gangsched.plugins import build_profiles
+from tests.differential.draw import Json
+from tests.differential.profiles import ours as configuration
+
+_CONFIG = configuration()
+
+
+class Decision:
+    """feasible, totals: by node; scores: plugin -> node -> weighted, without plugins that say nothing."""
+
+    def __init__(self) -> None:
+        self.node = ""
+        self.message = ""
+        self.feasible: set[str] = set()
+        self.scores: dict[str, dict[str, float]] = {}
+        self.totals: dict[str, float] = {}
+
+
+class Ours:
+    """Our scheduler, told of a cluster."""
+
+    def __init__(self, nodes: list[Json], settled: list[Json]) -> None:
+        self._events: list[ev.Event] = [ev.NodeAdded(_decoded(node, Node)) for node in nodes]
+        self._events += [ev.PodAdded(_decoded(pod, Pod)) for pod in settled]
+        self._profiles = build_profiles(_CONFIG)
+        self._follower = _scheduler(self._profiles, self._events)
+
+    def decide(self, pod: Json) -> Decision:
+        decision = Decision()
+        self._judge(_decoded(pod, Pod), decision)
+        # Its own profiles: nothing that the other one remembers helps it.
+        fresh = _scheduler(build_profiles(_CONFIG), self._events)
+        effects = list(fresh.handle([ev.PodAdded(_decoded(pod, Pod))], 1.0))
+        effects += fresh.schedule_next(2.0) or []
+        for effect in effects:
+            if isinstance(effect, ef.BindPod):
+                decision.node = effect.node
+            elif isinstance(effect, ef.WritePodCondition):
+                decision.message = effect.message
+        return decision
+
+    def place(self, pod: Json, node: str) -> None:
+        """The pod is where kube-scheduler bound it."""
+        bound = pod | {"spec": pod["spec"] | {"nodeName": node}}
+        event = ev.PodAdded(_decoded(bound, Pod))
+        self._events.append(event)
+        self._follower.handle([event], 1.0)
+        self._follower.validate()
+
+    def _judge(self, pod: Pod, decision: Decision) -> None:
+        cache = self._follower.world.cache
+        profile: Profile = self._profiles[pod.spec.scheduler_name]
+        state, template, view = CycleState(), cache.template_of(pod), cache.view
+        rows = np.flatnonzero(profile.capacity(state, template, view) > 0)
+        names = [view.name(int(row)) for row in rows]
+        decision.feasible = set(names)
+        if not names:
+            return
+        for plugin, weight in profile.scores:
+            scores = plugin.score(state, template, view, rows)
+            if scores is not None:
+                decision.scores[plugin.name] = dict(zip(names, (scores * weight).tolist(), strict=True))
+        total = profile.score(state, template, view, rows)
+        decision.totals = dict(
+            zip(names, [0.0] * len(names) if total is None else total.tolist(), strict=True)
+        )
+
+
+def _scheduler(profiles: dict[str, Profile], events: list[ev.Event]) -> Scheduler:
+    scheduler = Scheduler(profiles, _CONFIG.settings)
+    scheduler.handle(events, 0.0)
+    scheduler.handle([ev.KindSynced(kind) for kind in KINDS], 0.0)
+    return scheduler
+
+
+T = TypeVar("T")
+
+
+def _decoded(obj: Json, kind: type[T]) -> T:
+    return msgspec.json.decode(json.dumps(obj), type=kind)

@@ -1,0 +1,32 @@
+"""kube-scheduler and we, on the same random clusters: the same nodes, the same scores, the same choice."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.differential.compare import differences
+from tests.differential.differences import MEANT
+from tests.differential.draw import draw
+from tests.differential.kube import KubeScheduler
+from tests.differential.ours import Ours
+
+N_SEEDS = 30
+PODS_A_SEED = 14
+
+pytestmark = pytest.mark.real
+
+
+@pytest.mark.parametrize("seed", range(N_SEEDS))
+def test_same_decisions(seed: int, kube_scheduler: KubeScheduler) -> None:
+    outcome = kube_scheduler.decide(draw(seed, PODS_A_SEED))
+    ours = Ours(outcome.nodes, outcome.settled)
+    wrong = []
+    for pod in sorted(outcome.pods, key=lambda pod: outcome.attempts[pod["metadata"]["name"]].order):
+        theirs = outcome.attempts[pod["metadata"]["name"]]
+        decision = ours.decide(pod)
+        found = differences(theirs, decision)
+        if found and not any(one.excuses(pod, theirs, decision) for one in MEANT):
+            wrong.append((pod["metadata"]["name"], pod["spec"], found))
+        if theirs.node:
+            ours.place(pod, theirs.node)
+    assert not wrong, "\n".join(f"{name}: {found}\n    {spec}" for name, spec, found in wrong)
