@@ -337,7 +337,8 @@ def explained(error: ApiError, doing: Literal["read", "write"], node: str) -> st
     """A failure in one line, with what would cure it where that is known."""
     verb = "get" if doing == "read" else "patch"
     if error.code == 403 and f"cannot {verb}" in error.message:  # and not an admission policy's refusal
-        return f"no right to {doing} the node: its verb is {verb} on nodes (deploy/agent/rbac.yaml has it): {error}"
+        cure = f"the verb is {verb} on nodes, as deploy/agent/rbac.yaml grants it"
+        return f"no right to {doing} the node; {cure}: {error}"
     if error.code == 404:
         return f"there is no node {node!r} now: waiting for it"
     return f"the node cannot be {'read' if doing == 'read' else 'written'}: {error}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gangsched.agent.reports import Report
-from gangsched.agent.sources.files import MAX_FILE_BYTES, FileSource
+from gangsched.agent.sources.files import MAX_FILE_BYTES, MAX_FILES, FileSource
 
 GPU = "nvidia.com/gpu"
 
@@ -117,6 +117,15 @@ def test_a_configmap_as_kubelet_mounts_it_is_read_through_its_links(tmp_path: Pa
     (tmp_path / "..new").symlink_to("..2")
     (tmp_path / "..new").rename(tmp_path / "..data")
     assert listed(source.read()) == {"b": "Healthy"}
+
+
+def test_more_files_than_are_read_are_said(tmp_path: Path) -> None:
+    for i in range(MAX_FILES + 2):
+        write(tmp_path / f"{i:04}.json", f"d{i}")
+    found = FileSource(str(tmp_path)).read()
+    assert len(listed(found)) == MAX_FILES
+    assert not found.whole
+    assert f"2 files more than the {MAX_FILES} that are read" in found.problems[0]
 
 
 def test_a_file_too_large_is_refused(tmp_path: Path) -> None:

@@ -242,7 +242,7 @@ def test_a_missing_right_is_one_line_with_its_verb(site: Site) -> None:
     done = site.dry_run("--node-name=n1")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "its verb is get on nodes" in done.stderr
+    assert "the verb is get on nodes" in done.stderr
 
 
 def test_the_agent_may_write_no_pod_and_delete_no_node(site: Site) -> None:
@@ -265,7 +265,7 @@ def test_a_write_that_the_server_refuses_is_said_and_tried_again(site: Site) -> 
     less = [{**rules[0], "verbs": ["get"]}, *rules[1:]]
     site.plane.request("PATCH", role, {"rules": less}, content_type=MERGE)
     agent = site.agent("n1")
-    site.until(lambda: "its verb is patch on nodes" in agent.said, "the missing verb is named")
+    site.until(lambda: "the verb is patch on nodes" in agent.said, "the missing verb is named")
     site.plane.request("PATCH", role, {"rules": rules}, content_type=MERGE)
     site.says("n1", a="Healthy")
 

@@ -179,7 +179,7 @@ def test_a_missing_right_is_named_with_its_verb() -> None:
     assert agent.reporter.decide(agent.now_s) is not None
     agent.reporter.failed("read", ApiError("User x cannot get", code=403), agent.now_s)
     [notice] = agent.reporter.take_notices()
-    assert "verb is get on nodes" in notice.message
+    assert "the verb is get on nodes" in notice.message
 
 
 # -- devices that are not there any more -----------------------------------------------------------------

@@ -31,6 +31,7 @@ class FileSource:
         self._read: dict[Path, bytes] = {}
         self._good: dict[Path, Place] = {}
         self._problem: dict[Path, str] = {}
+        self._n_left_out = 0
 
     def read(self) -> Report:
         """Raises: nothing."""
@@ -45,18 +46,24 @@ class FileSource:
                 del known[gone]
         for path in files:
             self._look(path)
-        problems = tuple(self._problem[path] for path in files if path in self._problem)
-        whole = all(path in self._good for path in self._problem)
-        return Report(self.name, self._places(), problems, looked, whole=whole)
+        problems = [self._problem[path] for path in files if path in self._problem]
+        if self._n_left_out:
+            problems.append(
+                f"{self.name}: {self._n_left_out} files more than the {MAX_FILES} that are read; join them"
+            )
+        whole = not self._n_left_out and all(path in self._good for path in self._problem)
+        return Report(self.name, self._places(), tuple(problems), looked, whole=whole)
 
     def _files(self) -> tuple[list[Path], str]:
         """What there is to read, and what to say of it. Raises: OSError."""
+        self._n_left_out = 0
         if self._path.is_dir():
             found = sorted(
                 path for path in self._path.iterdir() if path.suffix == ".json" and path.name[0] != "."
             )
-            files = [path for path in found if path.is_file()][:MAX_FILES]
-            return files, f"{self.name}: {len(files)} files *.json"
+            files = [path for path in found if path.is_file()]
+            self._n_left_out = max(0, len(files) - MAX_FILES)
+            return files[:MAX_FILES], f"{self.name}: {len(files)} files *.json"
         if self._path.exists():
             return [self._path], self.name
         return [], f"{self.name}: no such file or directory"

@@ -1,0 +1,126 @@
+"""The agent's edge against the embedded API server: threads, requests, and what happens when one hangs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from gangsched.agent import reporter
+from gangsched.agent.app import AgentApp
+from gangsched.agent.reports import Report, Silence
+from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings
+from gangsched.agent.sources import Source
+from gangsched.apiserver.app import EmbeddedCluster
+from gangsched.errors import ConfigError
+from gangsched.kube.credentials import load_credentials
+from tests.agent.virtual import GPU, devices, report
+
+KEY = "gangsched.io/devices"
+PATIENCE_S = 30.0
+
+
+class Told:
+    """Says what it was told to say; hangs while `hangs` is set."""
+
+    period_s = 0.02
+
+    def __init__(self, name: str = "told", silence: Silence = Silence.SICKNESS) -> None:
+        self.name = name
+        self.silence = silence
+        self.says = report(*devices("a"), source=name)
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+        self.fails = 0
+
+    def read(self) -> Report:
+        self.goes_on.wait()
+        if self.fails:
+            self.fails -= 1
+            raise RuntimeError("a bug of ours")
+        return self.says
+
+
+class Running:
+    def __init__(self, cluster: EmbeddedCluster, app: AgentApp) -> None:
+        self.cluster = cluster
+        self.app = app
+
+    def listed(self) -> dict[str, str]:
+        registry = self.cluster.registry
+        node = json.loads(registry.get(registry.resource("nodes"), "", "n1").raw)
+        text = node["metadata"].get("annotations", {}).get(KEY, "{}")
+        return {device["id"]: device["health"] for device in json.loads(text).get(GPU, [])}
+
+    async def until(self, true: Callable[[], object]) -> None:
+        with anyio.fail_after(PATIENCE_S):
+            while not true():
+                await anyio.sleep(0.01)
+
+
+def settings() -> AgentSettings:
+    return default_settings(AgentFlags(node_name="n1", nvml="off"), {})
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, *sources: Source) -> AsyncIterator[Running]:
+    async with EmbeddedCluster() as cluster:
+        registry = cluster.registry
+        registry.create(registry.resource("nodes"), {"metadata": {"name": "n1"}})
+        path = tmp_path / "kubeconfig"
+        cluster.kubeconfig(path)
+        credentials = await load_credentials(kubeconfig=str(path), environ={})
+        app = AgentApp(settings(), credentials, sources=list(sources), seed=1)
+        async with anyio.create_task_group() as group:
+            group.start_soon(app.run)
+            yield Running(cluster, app)
+            group.cancel_scope.cancel()
+
+
+async def test_what_a_source_says_is_on_the_node(tmp_path: Path) -> None:
+    source = Told()
+    async with running(tmp_path, source) as agent:
+        await agent.until(lambda: agent.listed() == {"a": "Healthy"})
+        source.says = report(*devices("a", "b", sick=("a",)), source="told")
+        await agent.until(lambda: agent.listed() == {"a": "Unhealthy", "b": "Healthy"})
+        assert agent.app.reporter.n_writes == 2
+
+
+async def test_a_source_that_hangs_holds_up_nobody_and_its_devices_are_not_handed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporter, "SILENT_S", 0.3)
+    driver, file = Told("driver"), Told("file", Silence.NOTHING)
+    file.says = report(*devices("f"), source="file")
+    async with running(tmp_path, driver, file) as agent:
+        await agent.until(lambda: agent.listed() == {"a": "Healthy", "f": "Healthy"})
+        driver.goes_on.clear()
+        try:
+            await agent.until(lambda: agent.listed() == {"a": "Unhealthy", "f": "Healthy"})
+            file.says = report(*devices("f", "g"), source="file")
+            await agent.until(lambda: agent.listed() == {"a": "Unhealthy", "f": "Healthy", "g": "Healthy"})
+        finally:
+            driver.goes_on.set()
+        await agent.until(lambda: agent.listed()["a"] == "Healthy")
+
+
+async def test_a_source_that_breaks_goes_on(tmp_path: Path) -> None:
+    source = Told()
+    source.fails = 3
+    async with running(tmp_path, source) as agent:
+        await agent.until(lambda: agent.listed() == {"a": "Healthy"})
+
+
+async def test_a_node_that_is_not_there_is_a_mistake_with_the_nearest_name(tmp_path: Path) -> None:
+    async with EmbeddedCluster() as cluster:
+        registry = cluster.registry
+        registry.create(registry.resource("nodes"), {"metadata": {"name": "n11"}})
+        cluster.kubeconfig(tmp_path / "kubeconfig")
+        credentials = await load_credentials(kubeconfig=str(tmp_path / "kubeconfig"), environ={})
+        with pytest.raises(ConfigError, match="there is no node 'n1'; did you mean n11"):
+            await AgentApp(settings(), credentials, sources=[]).run()
