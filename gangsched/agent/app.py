@@ -203,8 +203,7 @@ class AgentApp:
 
     async def _listed_pods(self) -> list[Event]:
         kind = pods(self._settings.node_name)
-        params = {**kind.selector, "limit": str(_MAX_NAMES)}
-        body = await self._client.get(kind.path("v1"), params, timeout_s=_REQUEST_S)
+        body = await self._client.get(kind.path("v1"), kind.selector, timeout_s=_REQUEST_S)
         return [*(kind.added(pod, "v1") for pod in kind.decode_page(body).items), KindSynced(kind.name)]
 
 

@@ -84,6 +84,7 @@ class InventoryReporter:
         self._seen: SeenNode | None = None
         self._busy = False
         self._n_conflicts = 0
+        self._is_outrun = False
         self._not_before_s = -math.inf
         self._read_due_s = -math.inf
         self._write_from_s = -math.inf
@@ -94,7 +95,7 @@ class InventoryReporter:
         self._on_node: Listed = {}
         self._value: str | None = None
         self._stale = True
-        self._wrote: tuple[str, str] | None = None
+        self._agreed: tuple[str, str | None] | None = None
         self._sent = ""
         self._notices: list[Notice] = []
         self._said: dict[str, str] = {}
@@ -118,8 +119,8 @@ class InventoryReporter:
         self._found(seen, now_s)
         if not self._is_seeded:
             self._seed(seen)
-        elif self._wrote is not None and seen.value != self._sent and self._wrote == (seen.uid, self._sent):
-            self._wrote = None
+        elif self._is_anothers(seen):
+            self._agreed = None
             who = seen.writer or "somebody whom the API server does not name"
             self._notice(
                 "warning",
@@ -132,6 +133,7 @@ class InventoryReporter:
         self._busy = False
         self.n_writes += 1
         self._n_conflicts = 0
+        self._is_outrun = False
         self._found(seen, now_s)
         self._write_from_s = now_s + WRITE_APART_S
         if seen.value != self._sent:
@@ -140,7 +142,7 @@ class InventoryReporter:
             self._say("altered", "error", "the API server stored another inventory than was written")
             return
         self._well("altered", "the API server stores the inventory as it is written")
-        self._wrote = (seen.uid, self._sent)
+        self._agreed = (seen.uid, self._sent)
         self._tell_changes()
 
     def failed(self, doing: Literal["read", "write"], error: ApiError, now_s: float) -> None:
@@ -152,6 +154,7 @@ class InventoryReporter:
             self._n_conflicts += 1
             return
         self._n_conflicts = 0
+        self._is_outrun = conflict
         self._not_before_s = now_s + self._backoff.next_s(error.retry_after_s)
         self.is_in_step = False
         self._say("api", "warning", explained(error, doing, self.node))
@@ -177,6 +180,8 @@ class InventoryReporter:
             self._compute()
         value = self._value
         self.is_in_step = value is None or value == self._seen.value
+        if self.is_in_step:
+            self._agreed = (self._seen.uid, self._seen.value)
         if value is None or self.is_in_step or not self._fits(value, self._seen):
             return None
         if now_s < self._write_from_s:
@@ -205,8 +210,9 @@ class InventoryReporter:
     def _found(self, seen: SeenNode, now_s: float) -> None:
         self._seen = seen
         self._read_due_s = now_s + self._heartbeat_s * self._rng.uniform(0.8, 1.2)
-        self._backoff.reset()
-        self._well("api", "the node is read again")
+        if not self._is_outrun:  # else only a write that succeeds says that all is well
+            self._backoff.reset()
+            self._well("api", "the node is read again")
         self._stale = True
 
     def _seed(self, seen: SeenNode) -> None:
@@ -221,6 +227,12 @@ class InventoryReporter:
             return
         self._last = {resource: dict(devices) for resource, devices in self._known.items()}
         self._on_node = self._last
+
+    def _is_anothers(self, seen: SeenNode) -> bool:
+        """Is it not what was there when all was well, and not what we sent without hearing of it again?"""
+        if self._agreed is None or self._agreed[0] != seen.uid:
+            return False
+        return seen.value not in (self._agreed[1], self._sent)
 
     def _fits(self, value: str, seen: SeenNode) -> bool:
         n_bytes = seen.other_bytes + annotation_bytes(value)

@@ -148,3 +148,5 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytes
     assert listed(found) == {"a": "Healthy"}
     assert found.problems == (f"{path}: cannot be read: Permission denied; what it listed before stays",)
     assert not FileSource(str(path)).read().whole
+    monkeypatch.undo()
+    assert source.read().problems == ()

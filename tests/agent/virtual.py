@@ -14,7 +14,7 @@ from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_byte
 from gangsched.agent.reporter import InventoryReporter, Notice, ReadNode, WriteInventory
 from gangsched.agent.reports import Place, Report, Silence
 from gangsched.errors import ApiError
-from gangsched.model.devices import ALLOCATED_KEY, Device
+from gangsched.model.devices import ALLOCATED_KEY, Device, inventory_annotation
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import ObjectMeta, Pod, PodStatus
 
@@ -35,12 +35,16 @@ def report(*found: Device, source: str = FILE, **more: Any) -> Report:
 
 
 class Node:
-    """value: of the annotation. down: nobody answers. lands: writes take effect though nobody answers."""
+    """value: of the annotation. down: nobody answers. lands: writes take effect though nobody answers.
+
+    is_contested: somebody else writes it each time between our reading and our writing.
+    """
 
     def __init__(self) -> None:
         self.exists = True
         self.down = False
         self.lands = False
+        self.is_contested = False
         self.uid = "uid-1"
         self.revision = 1
         self.value: str | None = None
@@ -48,6 +52,7 @@ class Node:
         self.other_bytes = 100
         self.n_reads = 0
         self.n_writes = 0
+        self.n_tried = 0
 
     def seen(self) -> SeenNode:
         return SeenNode(self.uid, str(self.revision), self.value, self.other_bytes, self.writer)
@@ -73,6 +78,9 @@ class Node:
             raise ApiError("connection refused")
         if not self.exists:
             raise ApiError("not found", code=404, reason="NotFound")
+        self.n_tried += 1
+        if self.is_contested:
+            self.revision += 1
         if effect.resource_version != str(self.revision):
             raise ApiError("the object has been modified", code=409, reason="Conflict")
         if effect.uid != self.uid:
@@ -176,3 +184,20 @@ def now(name: str, *ids: str, **more: Any) -> PodUpdated:
 
 def gone(name: str) -> PodDeleted:
     return PodDeleted(pod(name))
+
+
+def settled(*ids: str, node: Node | None = None) -> Virtual:
+    """An agent that has written these devices, and knows that no pod holds any."""
+    agent = Virtual(node)
+    agent.all_pods_known()
+    agent.found(*devices(*ids))
+    agent.run()
+    assert list(agent.written) == list(ids)
+    return agent
+
+
+def on_node(*ids: str) -> Node:
+    """A Node on which a predecessor has listed these."""
+    node = Node()
+    node.value = inventory_annotation({GPU: devices(*ids)})
+    return node
