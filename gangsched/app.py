@@ -29,6 +29,7 @@ from anyio.abc import TaskGroup
 
 from gangsched.config import SchedulerConfig
 from gangsched.core.observer import Observer, Observers
+from gangsched.core.plan import first_of
 from gangsched.core.scheduler import KINDS, Scheduler
 from gangsched.errors import ApiError
 from gangsched.inbox import GroupQueue, Inbox
@@ -69,10 +70,13 @@ class SchedulerApp:
         credentials: Credentials,
         *,
         seed: int | None = None,
+        even_ties: bool = True,
         web: WebSettings | None = None,
         tracing: Tracing | None = None,
     ) -> None:
-        """`web`: the port of health and metrics; it is taken here. Raises: ConfigError, when it cannot be.
+        """`even_ties`: equally good nodes are used evenly by lone pods, and not the first of them first.
+
+        `web`: the port of health and metrics; it is taken here. Raises: ConfigError, when it cannot be.
 
         `tracing` is the caller's to close when `run` has ended.
         """
@@ -89,6 +93,7 @@ class SchedulerApp:
             config.settings,
             leading=not election.leader_elect,
             observer=_observer(measures, tracing),
+            pick=rng.randrange if even_ties else first_of,
         )
         self.dispatcher = Dispatcher(
             self._client,

@@ -7,10 +7,13 @@ groups never wait for each other is told in core.gang.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gangsched.core.binding import Binder
-from gangsched.core.cycle import GANG, Demand, FitError, Plan, run_cycle
+from gangsched.core.cycle import GANG, run_cycle
 from gangsched.core.framework import Code, Status
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.core.plan import Demand, FitError, Plan, first_of
 from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import PluginError
 from gangsched.core.world import World
@@ -23,10 +26,13 @@ _TRIABLE = (GroupState.ACTIVE, GroupState.BACKOFF, GroupState.UNSCHEDULABLE, Gro
 class Attempts:
     """Decides one group's (or one set's) attempt."""
 
-    def __init__(self, world: World, reporter: Reporter, binder: Binder) -> None:
+    def __init__(
+        self, world: World, reporter: Reporter, binder: Binder, pick: Callable[[int], int] = first_of
+    ) -> None:
         self._world = world
         self._reporter = reporter
         self._binder = binder
+        self._pick = pick
 
     def run(self, group: Group) -> None:
         """The group's turn."""
@@ -83,9 +89,8 @@ class Attempts:
         for group in unit:
             members = list(group.in_state(MemberState.PENDING))
             if members:
-                demands.append(
-                    Demand(group, world.profile_of(group), members, min(group.n_needed, len(members)))
-                )
+                n_needed = min(group.n_needed, len(members))
+                demands.append(Demand(group, world.profile_of(group), members, n_needed, self._pick))
         nominated = list(world.cache.nominated.values())
         return run_cycle(
             demands, world.cache.view, topology_key=world.settings.topology_key, nominated=nominated

@@ -3,7 +3,8 @@
 Works on a Trial and answers with a Plan or a FitError; what becomes of either is core.scheduler's. Members
 of one template are one problem: how many fit on each node is an array, and choosing nodes is arithmetic on
 it. A gang is packed: fewest nodes, then fewest racks (a configurable label), then the tightest fit, then
-the highest score, then the lowest row. A lone pod goes to the highest score.
+the highest score, then the lowest row. A lone pod goes to the highest score; of several such nodes to the
+one that `pick` says: handed in with its seed where equal nodes shall be used evenly, else the lowest row.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from itertools import permutations
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import Code, CycleState, FloatArray, IntArray
-from gangsched.core.group import Group, PodInfo
+from gangsched.core.framework import CycleState, FloatArray, IntArray
+from gangsched.core.group import PodInfo
 from gangsched.core.nodes import CodeArray
+from gangsched.core.plan import Demand, FitError, Placement, Plan
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
@@ -27,38 +29,6 @@ _MAX_ORDERS = 6
 # Of groups that start together: a set of 64 that does not fit must not cost 64 times as much.
 _MAX_ROTATIONS = 12
 GANG = "GangScheduling"
-
-
-class Placement(msgspec.Struct, frozen=True, gc=False):
-    """One member's reservation. allocation: container -> resource -> IDs, empty without inventories."""
-
-    info: PodInfo
-    row: int
-    allocation: dict[str, dict[str, tuple[str, ...]]]
-
-
-class Demand(msgspec.Struct, gc=False):
-    """What one group asks of this cycle: `members` to place, at least `n_needed` of them."""
-
-    group: Group
-    profile: Profile
-    members: list[PodInfo]
-    n_needed: int
-
-
-class Plan(msgspec.Struct, gc=False):
-    """Where everybody goes."""
-
-    placements: list[Placement]
-
-
-class FitError(msgspec.Struct, gc=False):
-    """Nobody goes anywhere, and why: for people, and (plugin, template) for what can cure it."""
-
-    group: Group
-    message: str
-    rejected_by: tuple[tuple[str, PodTemplate | None], ...]
-    code: Code = Code.UNSCHEDULABLE
 
 
 class _Shortage(msgspec.Struct, gc=False):
@@ -169,7 +139,7 @@ def _place_batches(
     for template, members in batches:
         capacity = demand.profile.capacity(state, template, trial)
         if len(demand.members) == 1 and not demand.group.is_gang:
-            chosen = _best_scored(demand.profile, state, template, trial, capacity)
+            chosen = _best_scored(demand, state, template, trial, capacity)
         else:
             chosen = _pack(demand.profile, state, template, trial, capacity, len(members), used, topology_key)
         n_placed = sum(count for _, count in chosen)
@@ -217,13 +187,14 @@ def _reserve_devices(
 
 
 def _best_scored(
-    profile: Profile, state: CycleState, template: PodTemplate, view: ClusterView, capacity: IntArray
+    demand: Demand, state: CycleState, template: PodTemplate, view: ClusterView, capacity: IntArray
 ) -> list[tuple[int, int]]:
     rows = np.flatnonzero(capacity > 0)
     if not len(rows):
         return []
-    scores = profile.score(state, template, view, rows)
-    return [(int(rows[0] if scores is None else rows[int(np.argmax(scores))]), 1)]
+    scores = demand.profile.score(state, template, view, rows)
+    best = rows if scores is None else rows[scores == scores.max()]
+    return [(int(best[demand.pick(len(best)) if len(best) > 1 else 0]), 1)]
 
 
 def _pack(

@@ -18,6 +18,7 @@ from gangsched.core.group import Group, GroupState, MemberState
 from gangsched.core.membership import Membership
 from gangsched.core.numbers import Numbers
 from gangsched.core.observer import ObservedProfile, Observer
+from gangsched.core.plan import first_of
 from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import Profile
 from gangsched.core.validate import find_broken
@@ -46,8 +47,13 @@ class Scheduler:
         node_capacity: int = 64,
         leading: bool = True,
         observer: Observer | None = None,
+        pick: Callable[[int], int] = first_of,
     ) -> None:
-        """With `leading` False it follows everything and decides nothing until LeadershipGained."""
+        """With `leading` False it follows everything and decides nothing until LeadershipGained.
+
+        pick: which of n equally good nodes a lone pod gets, from 0; a seeded generator's `randrange` uses
+        them evenly, as kube-scheduler does.
+        """
         if observer is not None:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
         self.world = World(profiles, settings, node_capacity=node_capacity, observer=observer)
@@ -55,7 +61,7 @@ class Scheduler:
         self.numbers = Numbers(self.world)
         self.membership = Membership(self.world, self.reporter, self.numbers)
         self.binder = Binder(self.world, self.reporter)
-        self.attempts = Attempts(self.world, self.reporter, self.binder)
+        self.attempts = Attempts(self.world, self.reporter, self.binder, pick)
         self.table = GangTable(self.world, self.reporter, self.binder, self.attempts)
         self._unheard = set(KINDS) if leading else {*KINDS, _LEADERSHIP}
         self._on_event: dict[type, Callable[[Any], None]] = {

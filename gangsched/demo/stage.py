@@ -81,7 +81,8 @@ async def open_stage(
     ):
         cluster.kubeconfig(kubeconfig)
         credentials = await load_credentials(kubeconfig=str(kubeconfig))
-        app = SchedulerApp(default_config(IN_TREE), credentials, tracing=tracing)
+        # The first of equally good nodes, so that the picture is the same each time.
+        app = SchedulerApp(default_config(IN_TREE), credentials, even_ties=False, tracing=tracing)
         async with ApiClient(credentials) as client, anyio.create_task_group() as running:
             running.start_soon(_run, app)
             stage = LiveStage(app, client, samples=samples, url=cluster.url, kubeconfig=kubeconfig)

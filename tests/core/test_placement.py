@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations_with_replacement
 from random import Random
 
@@ -9,8 +10,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gangsched.config import default_config
+from gangsched.core.plan import first_of
+from gangsched.core.scheduler import Scheduler
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
 from gangsched.model.objects import Container, ResourceRequirements
+from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import GPU, inventory, make_node, make_pod
 from tests.core.scenario import Cluster, cluster, gang
 
@@ -175,3 +180,24 @@ def test_a_node_that_loses_a_spoilt_inventory_counts_again_and_wakes() -> None:
     node = c.nodes["n0"]
     c.wait(20.0).node(replace(node, metadata=replace(node.metadata, annotations={}))).run()
     assert c.placed("a")
+
+
+def test_lone_pods_use_equally_good_nodes_evenly_and_the_same_seed_gives_the_same_nodes() -> None:
+    def nodes_of(pick: Callable[[int], int]) -> list[str]:
+        profiles = build_profiles(default_config(IN_TREE))
+        c = Cluster(make=lambda settings: Scheduler(profiles, settings, pick=pick))
+        for i in range(4):
+            c.node(make_node(f"n{i}", gpus=8))
+        placed = []
+        for k in range(200):
+            c.submit(make_pod(f"x-{k}", gpus=1)).run()
+            placed.append(c.pod(f"x-{k}").spec.node_name)
+            c.delete(f"x-{k}")
+        return placed
+
+    even = nodes_of(Random(7).randrange)
+    counts = [even.count(f"n{i}") for i in range(4)]
+    assert min(counts) > 30, counts
+    assert nodes_of(Random(7).randrange) == even
+    assert nodes_of(Random(8).randrange) != even
+    assert set(nodes_of(first_of)) == {"n0"}

@@ -1,0 +1,56 @@
+"""What a scheduling cycle is asked and what it answers: Demand in, Plan or FitError out; nothing is decided.
+
+Made by core.attempts (Demand) and core.cycle (the answers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from gangsched.core.framework import Code
+from gangsched.core.group import Group, PodInfo
+from gangsched.core.runtime import Profile
+from gangsched.core.template import PodTemplate
+
+
+class Placement(msgspec.Struct, frozen=True, gc=False):
+    """One member's reservation. allocation: container -> resource -> IDs, empty without inventories."""
+
+    info: PodInfo
+    row: int
+    allocation: dict[str, dict[str, tuple[str, ...]]]
+
+
+def first_of(n: int) -> int:
+    """The lowest row wins."""
+    return 0
+
+
+class Demand(msgspec.Struct, gc=False):
+    """What one group asks of this cycle: `members` to place, at least `n_needed` of them.
+
+    pick: which of n equally good nodes a lone pod gets, from 0.
+    """
+
+    group: Group
+    profile: Profile
+    members: list[PodInfo]
+    n_needed: int
+    pick: Callable[[int], int] = first_of
+
+
+class Plan(msgspec.Struct, gc=False):
+    """Where everybody goes."""
+
+    placements: list[Placement]
+
+
+class FitError(msgspec.Struct, gc=False):
+    """Nobody goes anywhere, and why: for people, and (plugin, template) for what can cure it."""
+
+    group: Group
+    message: str
+    rejected_by: tuple[tuple[str, PodTemplate | None], ...]
+    code: Code = Code.UNSCHEDULABLE
