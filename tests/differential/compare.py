@@ -53,6 +53,9 @@ def _scores(theirs: Attempt, ours: Decision) -> Iterable[str]:
                 yield f"{name}: theirs {other}, ours {mine}"
         elif mine != other:
             yield f"{name}: theirs {other}, ours {mine}"
+    # Ours are what is kept between pods and added up; a plugin that gives all nodes the same may be left out.
+    if len({total - ours.totals[node] for node, total in theirs.totals.items()}) > 1:
+        yield f"sums: theirs {theirs.totals}, ours {ours.totals}"
 
 
 def _choice(theirs: Attempt, ours: Decision) -> Iterable[str]:
