@@ -102,7 +102,8 @@ def test_a_write_without_an_answer_is_looked_at_and_not_called_somebody_elses() 
     agent = settled("a")
     agent.node.down = agent.node.lands = True
     agent.found(*devices("a", "b"))
-    agent.run()
+    agent.run(2.0)
+    assert "the node cannot be written: connection lost" in agent.said
     agent.node.down = False
     agent.run(30.0, again=devices("a", "b"))
     assert agent.written == {"a": "Healthy", "b": "Healthy"}
