@@ -81,12 +81,8 @@ class Membership:
     def _join(self, pod: Pod) -> None:
         world = self._world
         info = PodInfo(pod, world.cache.template_of(pod))
-        problem = ""
-        try:
-            key = group_key(pod)
-        except ParseError as error:
-            key = GroupKey(POD, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
-            problem = str(error)
+        raw = stated_raw(pod)
+        info.identity = key, problem, *_ = _identity(pod, raw)
         info.state = self._state_of(info, pod)
         world.cache.pods[info.uid] = info
         if info.state is MemberState.BOUND:
@@ -99,8 +95,6 @@ class Membership:
             info.rank = _number(annotations.get(RANK_KEY), -1)
             info.attempt = _number(annotations.get(ATTEMPT_KEY), 0)
             group.attempts = max(group.attempts, info.attempt)
-        raw = stated_raw(pod)
-        info.identity = _identity(pod, raw)
         group.add(info)
         info.stated = stated_by(group.key, pod, raw)
         group.stated[info.stated] = group.stated.get(info.stated, 0) + 1
@@ -120,14 +114,11 @@ class Membership:
             # never taken away from a pod, so nothing that it holds may be given back for it.
             info.pod = pod
             return
-        identity = _identity(pod, stated_raw(pod))
-        # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
-        if identity != info.identity and info.bind is BindState.NONE:
-            if not _only_labels(identity, info.identity) or not _belongs(pod, group):
-                self.remove_pod(info.pod)
-                self._join(pod)
-                return
-            info.identity = identity
+        if _identity(pod, stated_raw(pod)) != info.identity and info.bind is BindState.NONE:
+            # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
+            self.remove_pod(info.pod)
+            self._join(pod)
+            return
         old = info.pod
         target = self._state_of(info, pod)
         if info.state is MemberState.ASSUMED:
@@ -220,25 +211,20 @@ def _newer(pod: Pod, known: Pod) -> bool:
     return new != old
 
 
-def _identity(pod: Pod, raw: tuple[str | None, ...]) -> tuple[object, ...]:
-    """What decides which group a pod is in and what it says of it; labels can be edited."""
-    return (pod.metadata.labels, pod.spec.scheduling_group, raw, pod.spec.priority)
+def _identity(
+    pod: Pod, raw: tuple[str | None, ...]
+) -> tuple[GroupKey, str, tuple[str | None, ...], int | None]:
+    """Its group, what is wrong with how it names it, and what it says of it; all of that can be edited.
 
-
-def _only_labels(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """Whether only labels differ: kube-apiserver copies a node's zone and region onto the pods bound to it.
-
-    Source: KEP-4742 (on by default since 1.35).
+    Not its labels as such: kube-apiserver copies a node's zone and region onto the pods bound to it
+    (KEP-4742, on by default since 1.35).
     """
-    return one[1:] == other[1:]
-
-
-def _belongs(pod: Pod, group: Group) -> bool:
-    """Whether the pod still names the group that it is in, and never named two."""
     try:
-        return not group.own_problem and group_key(pod) == group.key
-    except ParseError:
-        return False
+        key, problem = group_key(pod), ""
+    except ParseError as error:
+        key = GroupKey(POD, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+        problem = str(error)
+    return key, problem, raw, pod.spec.priority
 
 
 def _allocated(pod: Pod) -> tuple[str, str | None]:
