@@ -97,11 +97,12 @@ class SchedulerApp:
         )
         self.dispatcher = Dispatcher(
             self._client,
-            emit_nowait=self._outcome,
+            emit_nowait=self.inbox.put_nowait,
             rng=rng,
             controller=config.settings.reporting_controller,
             instance=instance,
             n_binds=config.settings.parallelism,
+            may_send=self._may_act,
         )
         self.queue = GroupQueue(
             self.scheduler,
@@ -202,19 +203,16 @@ class SchedulerApp:
         """Effects leave only while we may act; a follower's complaints are its leader's to make."""
         if self._tracing is not None:
             effects = self._tracing.turn_ended(effects)
-        if self._elector is not None and effects:
-            if self._elector.has_lost:
-                self._lose("its time ran out while we were busy or asleep")
-            if not self._elector.holds:
-                return
-        self.dispatcher.submit(effects)
+        if effects and self._may_act():
+            self.dispatcher.submit(effects)
 
-    def _outcome(self, event: Event) -> None:
-        # Binds wait in the lane for a free connection, and an answer frees one: the lane asks here first.
-        # After a pause of the whole process answers come before the lease's own task has its turn.
-        if self._elector is not None and self._elector.has_lost:
+    def _may_act(self) -> bool:
+        """Whether this process leads at this moment; after a pause the lease's own task has its turn late."""
+        if self._elector is None:
+            return True
+        if self._elector.has_lost:
             self._lose("its time ran out while we were busy or asleep")
-        self.inbox.put_nowait(event)
+        return self._elector.holds
 
     def _heard(self, events: Sequence[Event]) -> None:
         """Says when the first lists are in; what they brought lives long."""

@@ -49,6 +49,11 @@ CONNECT_TIMEOUT_S = 10.0
 CREDENTIALS_CHECK_S = 5.0
 
 
+def always() -> bool:
+    """Nobody has to be asked."""
+    return True
+
+
 class _Entry:
     """A bind on its way through the lane."""
 
@@ -117,9 +122,12 @@ class BindingLane:
         size: int = 16,
         timeout_s: float = 10.0,
         backoff_s: tuple[float, float] = (0.25, 10.0),
+        may_send: Callable[[], bool] = always,
     ) -> None:
+        """`may_send` is asked right before each bind is written: a process may be stopped between any two."""
         self._credentials = credentials
         self._emit = emit_nowait
+        self._may_send = may_send
         self._size = size
         self._timeout_s = timeout_s
         self._backoff = Backoff(rng, first_s=backoff_s[0], max_s=backoff_s[1])
@@ -220,6 +228,9 @@ class BindingLane:
             connection = self._idle.pop()
             if not connection.is_open:
                 continue
+            if not self._may_send():
+                self._idle.append(connection)
+                return
             entry = self._waiting.popleft()
             entry.deadline_s = loop.time() + self._timeout_s
             self._busy.add(connection)

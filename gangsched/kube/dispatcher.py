@@ -22,7 +22,7 @@ from random import Random
 import anyio
 import msgspec
 
-from gangsched.kube.binding_lane import BindingLane
+from gangsched.kube.binding_lane import BindingLane, always
 from gangsched.kube.client import ApiClient
 from gangsched.kube.lanes import EventLane, EvictionLane, ReadLane, StatusLane
 from gangsched.kube.pool import RequestPool
@@ -75,18 +75,25 @@ class Dispatcher:
         n_binds: int = 16,
         bind_timeout_s: float = 10.0,
         max_events: int = MAX_EVENTS,
+        may_send: Callable[[], bool] = always,
     ) -> None:
+        """`may_send`: whether this process may still act; asked before each bind and each eviction."""
         self._emit = emit_nowait
         self._draining = False
         self.binds = BindingLane(
-            client.credentials, emit_nowait=emit_nowait, rng=rng, size=n_binds, timeout_s=bind_timeout_s
+            client.credentials,
+            emit_nowait=emit_nowait,
+            rng=rng,
+            size=n_binds,
+            timeout_s=bind_timeout_s,
+            may_send=may_send,
         )
         credentials, binds = client.credentials, self.binds
         self._reads = ReadLane(
             RequestPool(credentials), emit_nowait, rng=rng, binds=binds, n_workers=4, limit=MAX_WAITING
         )
         self._evictions = EvictionLane(
-            RequestPool(credentials), emit_nowait, rng=rng, binds=binds, n_workers=2, limit=MAX_WAITING
+            RequestPool(credentials), emit_nowait, rng=rng, binds=binds, limit=MAX_WAITING, may_send=may_send
         )
         self._status = StatusLane(
             RequestPool(credentials), emit_nowait, rng=rng, binds=binds, n_workers=2, limit=MAX_WAITING

@@ -200,7 +200,23 @@ class EvictionLane(_Lane[EvictPod]):
 
     name = "evict a pod"
 
+    def __init__(
+        self,
+        client: RequestPool,
+        emit_nowait: Callable[[Event], None],
+        *,
+        rng: Random,
+        binds: BusyLane,
+        limit: int,
+        may_send: Callable[[], bool],
+    ) -> None:
+        """`may_send` is asked before each; after a no this process has nothing more to say, and ends."""
+        super().__init__(client, emit_nowait, rng=rng, binds=binds, n_workers=2, limit=limit)
+        self._may_send = may_send
+
     async def _send(self, item: EvictPod) -> None:
+        if not self._may_send():
+            return
         await self._client.request(
             "POST", pod_path(item, "eviction"), body=eviction_body(item), content_type=JSON
         )

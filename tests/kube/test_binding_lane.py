@@ -27,6 +27,7 @@ class Running:
 
     def __init__(self, account: Credentials, *, size: int, timeout_s: float) -> None:
         self.events: list[Event] = []
+        self.may_send = True
         self.lane = BindingLane(
             account,
             emit_nowait=self.events.append,
@@ -34,6 +35,7 @@ class Running:
             size=size,
             timeout_s=timeout_s,
             backoff_s=(0.01, 0.05),
+            may_send=lambda: self.may_send,
         )
 
     async def said(self, n: int = 1) -> list[Event]:
@@ -70,6 +72,20 @@ async def test_request_is_a_binding_with_uid_and_annotations() -> None:
             },
             "target": {"kind": "Node", "name": "node-1"},
         }
+
+
+async def test_nothing_is_sent_from_the_moment_it_may_not_be() -> None:
+    async with ScriptedServer(script=[SILENCE]) as server, running(server.port, timeout_s=0.1) as lane:
+        lane.lane.submit(bind(0))
+        lane.lane.submit(bind(1))
+        await until(lambda: len(server.requests) == 1)
+        lane.may_send = False
+        assert [type(event) for event in await lane.said()] == [BindUnknown]  # a connection is free again
+        lane.lane.submit(bind(2))
+        await anyio.sleep(0.05)
+        assert len(server.requests) == 1
+        lane.lane.cancel_all()
+        assert lane.events[1:] == [BindCancelled("u1", 3), BindCancelled("u2", 3)]
 
 
 async def test_strange_names_stay_one_segment_of_the_path() -> None:

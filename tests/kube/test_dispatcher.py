@@ -122,6 +122,15 @@ async def test_eviction_has_the_uid_as_its_precondition() -> None:
         assert request.json["deleteOptions"] == {"preconditions": {"uid": "u1"}}
 
 
+async def test_nothing_is_evicted_or_bound_by_who_may_not_act() -> None:
+    async with ScriptedServer() as server, running(server, may_send=lambda: False) as run:
+        run.dispatcher.submit([EvictPod("u1", "ns", "p", "c"), bind(2)])
+        await run.done()
+        await anyio.sleep(0.05)
+        assert server.requests == []
+        assert run.events == []
+
+
 async def test_eviction_refused_by_a_budget_is_answered_and_throttling_is_not() -> None:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
     script = [
