@@ -10,7 +10,9 @@ import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from gangsched import __version__
@@ -80,46 +82,49 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug"
     )
     scheduler.set_defaults(run=_run_scheduler)
-    agent = commands.add_parser(
-        "agent", help="run on each node: write which devices it has, and how they are, on its Node object"
-    )
-    if "agent" in arguments[:1]:
-        from gangsched.agent import command as agent_command
-
-        agent_command.add_arguments(agent)
-        agent.set_defaults(run=_run_agent)
     check = commands.add_parser("check-config", help="read a configuration file and say what it comes to")
     check.add_argument("file", metavar="FILE")
     check.set_defaults(run=_run_check_config)
-    apiserver = commands.add_parser(
-        "apiserver", help="an API server in memory with simulated nodes: a cluster to try things on"
-    )
-    if "apiserver" in arguments[:1]:
-        from gangsched.apiserver import command as apiserver_command
-
-        apiserver_command.add_arguments(apiserver)
-        apiserver.set_defaults(run=_run_apiserver)
-    trace = commands.add_parser("trace", help="draw a gang's trace: what it waited for, and where it went")
-    if "trace" in arguments[:1]:
-        from gangsched.telemetry import command as trace_command
-
-        trace_command.add_arguments(trace)
-        trace.set_defaults(run=trace_command.run)
-    demo = commands.add_parser("demo", help="gangs on a simulated cluster, told step by step, in a minute")
-    if "demo" in arguments[:1]:
-        from gangsched.demo import command as demo_command
-
-        demo_command.add_arguments(demo)
-        demo.set_defaults(run=demo_command.run)
-    bench = commands.add_parser(
-        "bench", help="measure against kube-scheduler on a real control plane, in one run"
-    )
-    if "bench" in arguments[:1]:
-        from gangsched.bench import command
-
-        command.add_arguments(bench)
-        bench.set_defaults(run=command.run)
+    for name, (module, help_) in _COMMANDS.items():
+        command = commands.add_parser(name, help=help_)
+        if name in arguments[:1]:
+            _fill(command, import_module(module))
     return parser
+
+
+# Each is a module with `add_arguments` and `run`, imported when it is the one that was asked for.
+_COMMANDS = {
+    "agent": (
+        "gangsched.agent.command",
+        "run on each node: write which devices it has, and how they are, on its Node object",
+    ),
+    "apiserver": (
+        "gangsched.apiserver.command",
+        "an API server in memory with simulated nodes: a cluster to try things on",
+    ),
+    "trace": (
+        "gangsched.telemetry.command",
+        "draw a gang's trace: what it waited for, and where it went",
+    ),
+    "demo": ("gangsched.demo.command", "gangs on a simulated cluster, told step by step, in a minute"),
+    "bench": (
+        "gangsched.bench.command",
+        "measure against kube-scheduler on a real control plane, in one run",
+    ),
+}
+
+
+def _fill(parser: argparse.ArgumentParser, command: ModuleType) -> None:
+    command.add_arguments(parser)
+
+    def run(args: argparse.Namespace) -> int:
+        if "logging_format" in args:
+            from gangsched.logs import set_up_logs
+
+            set_up_logs(args.logging_format, debug=args.v >= 4)
+        return int(command.run(args))
+
+    parser.set_defaults(run=run)
 
 
 def _run_scheduler(args: argparse.Namespace) -> int:
@@ -174,26 +179,6 @@ def _tracing(settings: TracingSettings) -> Tracing:
     from gangsched.telemetry.service import Tracing
 
     return Tracing(settings)
-
-
-def _run_apiserver(args: argparse.Namespace) -> int:
-    from gangsched.logs import set_up_logs
-
-    set_up_logs(args.logging_format, debug=args.v >= 4)
-
-    from gangsched.apiserver import command
-
-    return command.run(args)
-
-
-def _run_agent(args: argparse.Namespace) -> int:
-    from gangsched.logs import set_up_logs
-
-    set_up_logs(args.logging_format, debug=args.v >= 4)
-
-    from gangsched.agent import command
-
-    return command.run(args)
 
 
 def _write_config(path: str, config: SchedulerConfig) -> int:
