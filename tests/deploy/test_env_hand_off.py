@@ -16,7 +16,7 @@ from tests.conftest import wipe
 from tests.deploy.conftest import ENV_HAND_OFF, until
 from tests.deploy.doors import PODS, Json, Person, new_pod
 from tests.deploy.test_reserved_keys import KEYS
-from tests.real.cluster import Cluster
+from tests.real.cluster import Cluster, checked
 from tests.real.picture import GPU, annotation, ids_of, node_of
 
 pytestmark = pytest.mark.real
@@ -166,13 +166,10 @@ def policy(plane: ControlPlane, text: str) -> Iterator[None]:
 @pytest.fixture
 def cluster(guarded: ControlPlane, tmp_path: Path) -> Iterator[Cluster]:
     """Empty; what must always hold is checked when the test has passed."""
-    made = Cluster(guarded, tmp_path)
     try:
-        made.set_up()
-        yield made
-        made.check()
+        with checked(guarded, tmp_path) as made:
+            yield made
     finally:
-        made.close()
         wipe(guarded)
 
 

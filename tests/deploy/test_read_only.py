@@ -16,7 +16,7 @@ import pytest
 
 from gangsched.controlplane.daemon import Daemon, free_ports
 from gangsched.controlplane.processes import ControlPlane
-from tests.real.cluster import Cluster
+from tests.real.cluster import Cluster, checked
 from tests.real.process import service_account, write_config
 
 pytestmark = pytest.mark.real
@@ -47,13 +47,8 @@ sys.addaudithook(refuse)
 
 @pytest.fixture
 def cluster(fresh_cluster: ControlPlane, tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(fresh_cluster, tmp_path)
-    try:
-        made.set_up()
+    with checked(fresh_cluster, tmp_path) as made:
         yield made
-        made.check()
-    finally:
-        made.close()
 
 
 def test_it_schedules_and_serves_without_writing_anywhere(cluster: Cluster, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from gangsched.controlplane.daemon import free_ports
 from tests.deploy.conftest import DEPLOY, Audited
 from tests.deploy.rights import Right, Used, granted, missing, unused, used
 from tests.kube.scripted import status
-from tests.real.cluster import Cluster
+from tests.real.cluster import Cluster, checked
 from tests.real.process import Scheduler, binding_gate, service_account
 from tests.web.measured import samples
 
@@ -42,13 +42,8 @@ def applied(audited: Audited) -> Audited:
 
 @pytest.fixture
 def cluster(applied: Audited, tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(applied, tmp_path)
-    try:
-        made.set_up()
+    with checked(applied, tmp_path) as made:
         yield made
-        made.check()
-    finally:
-        made.close()
 
 
 def find(base: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:

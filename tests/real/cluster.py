@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -301,3 +302,15 @@ def words(dialect: str, name: str, n: int) -> tuple[dict[str, str], dict[str, st
 def together(*names: str) -> dict[str, str]:
     """The annotation of gangs that start together."""
     return {GROUPS_KEY: json.dumps(names)}
+
+
+@contextmanager
+def checked(plane: ControlPlane, directory: Path) -> Iterator[Cluster]:
+    """A cluster with rights and CRD in place; what must always hold is checked when the test has passed."""
+    made = Cluster(plane, directory)
+    try:
+        made.set_up()
+        yield made
+        made.check()
+    finally:
+        made.close()

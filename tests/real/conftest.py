@@ -8,16 +8,11 @@ from pathlib import Path
 import pytest
 
 from gangsched.controlplane.processes import ControlPlane
-from tests.real.cluster import Cluster
+from tests.real.cluster import Cluster, checked
 
 
 @pytest.fixture
 def cluster(fresh_cluster: ControlPlane, tmp_path: Path) -> Iterator[Cluster]:
     """Empty, with rights and CRD in place; what must always hold is checked when the test has passed."""
-    made = Cluster(fresh_cluster, tmp_path)
-    try:
-        made.set_up()
+    with checked(fresh_cluster, tmp_path) as made:
         yield made
-        made.check()
-    finally:
-        made.close()
