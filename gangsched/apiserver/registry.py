@@ -180,9 +180,6 @@ class Registry:
         change(new)
         return self.write(existing, existing.decode(), new, self.context(resource, namespace, name))
 
-    # For whoever reports a state (kubelets, controllers): the same, by the name that says so.
-    update_status = modify
-
     def delete(
         self,
         resource: Resource,

@@ -18,25 +18,6 @@ from gangsched.apiserver.status import NOT_FOUND, field_problem, forbidden_field
 Object = dict[str, Any]
 
 _STANDARD_OF_CONTAINERS = frozenset(("cpu", "memory", "ephemeral-storage"))
-_STANDARD = _STANDARD_OF_CONTAINERS | frozenset(
-    [
-        "storage",
-        "pods",
-        "services",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "requests.cpu",
-        "requests.memory",
-        "requests.storage",
-        "requests.ephemeral-storage",
-        "limits.cpu",
-        "limits.memory",
-        "limits.ephemeral-storage",
-    ]
-)
 _INTEGER = frozenset(
     [
         "pods",
@@ -47,6 +28,22 @@ _INTEGER = frozenset(
         "configmaps",
         "persistentvolumeclaims",
     ]
+)
+_STANDARD = (
+    _STANDARD_OF_CONTAINERS
+    | _INTEGER
+    | frozenset(
+        [
+            "storage",
+            "requests.cpu",
+            "requests.memory",
+            "requests.storage",
+            "requests.ephemeral-storage",
+            "limits.cpu",
+            "limits.memory",
+            "limits.ephemeral-storage",
+        ]
+    )
 )
 _HUGE_PAGES = "hugepages-"
 

@@ -42,7 +42,7 @@ def merge_patch(doc: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     if not isinstance(doc, dict):
-        return _without_nulls(patch)
+        return without_nulls(patch)
     merged = dict(doc)
     for key, value in patch.items():
         if value is None:
@@ -50,15 +50,16 @@ def merge_patch(doc: Any, patch: Any) -> Any:
         elif isinstance(merged.get(key), dict):
             merged[key] = merge_patch(merged[key], value)
         else:
-            merged[key] = _without_nulls(value)
+            merged[key] = without_nulls(value)
     return merged
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """What a patch leaves of a value that was not there before: a null in it deletes nothing."""
     if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
     if isinstance(value, list):
-        return [_without_nulls(each) for each in value]
+        return [without_nulls(each) for each in value]
     return value
 
 

@@ -11,6 +11,7 @@ import copy
 from typing import Any
 
 from gangsched.apiserver.patching import strategic_lists as lists
+from gangsched.apiserver.patching.json_patch import without_nulls
 from gangsched.apiserver.patching.refusal import go_printed, internal
 from gangsched.apiserver.patching.strategic_lists import DELETE, MARKER, REPLACE, bad_type
 from gangsched.apiserver.schema.node import Schema
@@ -51,7 +52,7 @@ def merge_map(original: Object, patch: Object, schema: Schema | None) -> Object:
         elif isinstance(held, list) and isinstance(value, list):
             original[key] = _merged_list(held, value, child(schema, key))
         else:
-            _set(original, key, _without_nulls(value))
+            _set(original, key, without_nulls(value))
     return original
 
 
@@ -162,11 +163,3 @@ def without_directives(value: Any) -> Any:
 
 def _is_marked(value: Any) -> bool:
     return isinstance(value, dict) and MARKER in value
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    if isinstance(value, list):
-        return [_without_nulls(each) for each in value]
-    return value
