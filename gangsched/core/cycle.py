@@ -15,6 +15,7 @@ from itertools import permutations
 import msgspec
 import numpy as np
 
+from gangsched.core.allotment import reserve_devices
 from gangsched.core.framework import CycleState, FloatArray, IntArray
 from gangsched.core.group import PodInfo
 from gangsched.core.nodes import CodeArray
@@ -22,7 +23,6 @@ from gangsched.core.plan import Demand, FitError, Placement, Plan
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
-from gangsched.model.devices import split_among_containers
 
 # Members with different templates compete; when the tightest-first order fails, others are tried.
 _MAX_ORDERS = 6
@@ -150,40 +150,16 @@ def _place_batches(
         listed = [(r, n) for r, n in template.requests.items() if trial.device_free(r) is not None]
         if n_left < demand.n_needed and shortage is not None:
             for row, count in chosen:  # so that the reasons count what siblings take
-                _reserve_devices(trial, row, template, listed, count)
+                reserve_devices(trial, row, template, listed, count)
                 trial.place(row, template, count)
             return shortage
         waiting = iter(members)
         for row, count in chosen:
-            allocations = _reserve_devices(trial, row, template, listed, count)
+            allocations = reserve_devices(trial, row, template, listed, count)
             placements += [Placement(next(waiting), row, allocation) for allocation in allocations]
             trial.place(row, template, count)
         used += [row for row, _ in chosen if row not in used]
     return trial, placements
-
-
-def _reserve_devices(
-    trial: Trial, row: int, template: PodTemplate, listed: Sequence[tuple[str, int]], n_pods: int
-) -> list[dict[str, dict[str, tuple[str, ...]]]]:
-    """Takes the devices of `n_pods` members on one node, each the best-linked set of what is free there.
-
-    `listed` are the requests that some node has an inventory for; a node without one gives counts.
-    """
-    allocations: list[dict[str, dict[str, tuple[str, ...]]]] = [{} for _ in range(n_pods)]
-    for resource, count in listed:
-        inventory = trial.inventory(row, resource)
-        if inventory is None:
-            continue
-        demand = template.demand(resource)
-        best_set = inventory.topology.best_set
-        free = before = trial.device_mask(row, resource)
-        for allocation in allocations:
-            mask = best_set(free, count)
-            free &= ~mask
-            for container, ids in split_among_containers(inventory, mask, demand).items():
-                allocation.setdefault(container, {})[resource] = ids
-        trial.take_devices(row, resource, before & ~free)
-    return allocations
 
 
 def _best_scored(

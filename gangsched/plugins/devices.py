@@ -1,7 +1,7 @@
 """Devices: how many pods find enough healthy, free devices on each node that lists its devices.
 
 Ours; kube-scheduler counts extended resources only (NodeResourcesFit does that here too, so a resource
-without an inventory is limited by its count alone). Which IDs are taken is core.cycle's, from core.devices.
+without an inventory is limited by its count alone). Which IDs are taken is core.allotment's.
 """
 
 from __future__ import annotations
