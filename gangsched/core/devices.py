@@ -1,8 +1,11 @@
 """DeviceLedger: which pod holds which device, promised and bound alike, in one structure (promise 3).
 
 Lives in the cache, which is its only writer. An ID belongs to a node and a resource; it is free when the
-inventory says Healthy and nobody holds it. IDs that are held but no longer listed stay held: a device that
-comes back under a live pod is not handed out twice.
+inventory says Healthy, nobody holds it and nobody has claimed it. IDs that are held but no longer listed
+stay held: a device that comes back under a live pod is not handed out twice.
+
+A claim is preemption's: the device stays its holder's until that pod is gone, and is free for nobody then
+but for the pod that it was claimed for, which lifts its claims (`unclaim`) in the turn that places it.
 """
 
 from __future__ import annotations
@@ -19,20 +22,24 @@ NO_INVENTORY = -1
 
 
 class _NodeDevices:
-    """One resource on one node. held: device ID -> UIDs of the pods that hold it (more than one: a fault)."""
+    """One resource on one node. held: device ID -> UIDs of the pods that hold it (more than one: a fault).
 
-    __slots__ = ("free", "held", "inventory")
+    claimed: device ID -> UID of the pod that gets it next.
+    """
+
+    __slots__ = ("claimed", "free", "held", "inventory")
 
     def __init__(self) -> None:
         self.inventory: DeviceInventory | None = None
         self.held: dict[str, tuple[str, ...]] = {}
+        self.claimed: dict[str, str] = {}
         self.free = 0
 
     def recount(self) -> None:
         self.free = 0
         if self.inventory is not None:
             taken = 0
-            for device_id in self.held:
+            for device_id in (*self.held, *self.claimed):
                 index = self.inventory.index.get(device_id)
                 if index is not None:
                     taken |= 1 << index
@@ -52,12 +59,13 @@ class DeviceColumn:
 class DeviceLedger:
     """Who holds what. Rows are the cache's node rows; `note` is told of every row that changes."""
 
-    __slots__ = ("_note", "capacity", "columns")
+    __slots__ = ("_claims", "_note", "capacity", "columns")
 
     def __init__(self, capacity: int, note: Callable[[int], None]) -> None:
         self._note = note
         self.capacity = capacity
         self.columns: dict[str, DeviceColumn] = {}
+        self._claims: dict[str, dict[tuple[int, str], None]] = {}
 
     def grow(self, capacity: int) -> None:
         """Makes room for more rows."""
@@ -144,11 +152,53 @@ class DeviceLedger:
                 node.held[device_id] = holders
                 continue
             node.held.pop(device_id, None)
+            if device_id in node.claimed:
+                continue
             index = node.inventory.index.get(device_id) if node.inventory else None
             if node.inventory is not None and index is not None and node.inventory.healthy >> index & 1:
                 node.free |= 1 << index
         self._publish(column, row, node)
         return node.free != before
+
+    def claim(self, row: int, uid: str, resource: str, ids: Iterable[str]) -> None:
+        """Keeps devices for one pod, whoever holds them now: from here on they are free for nobody.
+
+        Claimed twice by one pod is claimed once. Raises: InvariantError (another pod has claimed one).
+        """
+        column = self._column(resource)
+        node = column.at.setdefault(row, _NodeDevices())
+        for device_id in ids:
+            other = node.claimed.setdefault(device_id, uid)
+            if other != uid:
+                raise InvariantError(f"device {device_id} of {resource} claimed for {uid} and for {other}")
+        self._claims.setdefault(uid, {})[row, resource] = None
+        node.recount()
+        self._publish(column, row, node)
+
+    def unclaim(self, uid: str) -> list[tuple[int, str]]:
+        """Lifts the pod's claims; answers with (row, resource) where devices became free by it."""
+        gained = []
+        for row, resource in self._claims.pop(uid, ()):
+            column = self._column(resource)
+            node = column.at.get(row)
+            if node is None:
+                continue
+            before = node.free
+            node.claimed = {device_id: by for device_id, by in node.claimed.items() if by != uid}
+            node.recount()
+            self._publish(column, row, node)
+            if node.free != before:
+                gained.append((row, resource))
+        return gained
+
+    def claims(self, uid: str) -> list[tuple[int, str, tuple[str, ...]]]:
+        """What is claimed for the pod: (row, resource, IDs)."""
+        found = []
+        for row, resource in self._claims.get(uid, ()):
+            node = self._node(row, resource)
+            if node is not None:
+                found.append((row, resource, tuple(d for d, by in node.claimed.items() if by == uid)))
+        return found
 
     def promised_unusable(self, row: int, resource: str, ids: Iterable[str]) -> str:
         """The first of these IDs that is gone or unhealthy by now; "" when all are well."""
@@ -170,6 +220,12 @@ class DeviceLedger:
         for column in self.columns.values():
             if column.at.pop(row, None) is not None:
                 column.free[row] = NO_INVENTORY
+        for uid in [uid for uid, places in self._claims.items() if any(at == row for at, _ in places)]:
+            left = {place: None for place in self._claims[uid] if place[0] != row}
+            if left:
+                self._claims[uid] = left
+            else:
+                del self._claims[uid]
 
     def _node(self, row: int, resource: str) -> _NodeDevices | None:
         column = self.columns.get(resource)
