@@ -1,0 +1,86 @@
+"""What a node's agent says kubelet gave to whom: annotation `gangsched.io/device-report` on the Node.
+
+Written by the agent from kubelet's PodResources API, read by the scheduler's audit and by `gangsched
+devices`. It covers the resources that the agent's device plugin hands out by the plan; of others kubelet
+only counts, and which IDs it picks for itself says nothing about what a container sees. No times in it: it
+is written when something changed and at no other time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gangsched.errors import ParseError
+from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH
+
+DEVICE_REPORT_KEY = "gangsched.io/device-report"
+
+
+class PodDevices(msgspec.Struct, frozen=True, gc=False):
+    """What one pod's containers have. containers: container name -> resource -> device IDs."""
+
+    uid: str
+    namespace: str
+    name: str
+    containers: dict[str, dict[str, tuple[str, ...]]]
+
+
+class DeviceReport(msgspec.Struct, frozen=True, gc=False):
+    """resources: those that it speaks of; a pod that is not in `pods` has nothing of these (yet)."""
+
+    resources: tuple[str, ...] = ()
+    pods: tuple[PodDevices, ...] = ()
+
+
+_decode = msgspec.json.Decoder(DeviceReport).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def parse_report(text: str) -> DeviceReport:
+    """Reads the annotation. Raises: ParseError (not of that form; a device that two pods have)."""
+    try:
+        report = _decode(text)
+    except msgspec.MsgspecError as error:
+        raise ParseError(f"is not a report of devices: {error}", field=DEVICE_REPORT_KEY) from None
+    seen: dict[tuple[str, str], str] = {}
+    for pod in report.pods:
+        if not pod.uid:
+            raise ParseError(f"{pod.namespace}/{pod.name} has no uid", field=DEVICE_REPORT_KEY)
+        for resource, device_id in _each(pod):
+            if not device_id or len(device_id) > MAX_ID_LENGTH:
+                raise ParseError(f"{device_id[:80]!r} is not a device ID", field=DEVICE_REPORT_KEY)
+            other = seen.setdefault((resource, device_id), pod.uid)
+            if other != pod.uid:
+                raise ParseError(
+                    f"{device_id} of {resource} is with two pods, {other} and {pod.uid}",
+                    field=DEVICE_REPORT_KEY,
+                )
+        if len(seen) > MAX_DEVICES:
+            raise ParseError(f"lists more than {MAX_DEVICES} devices", field=DEVICE_REPORT_KEY)
+    return report
+
+
+def report_annotation(resources: Iterable[str], pods: Iterable[PodDevices]) -> str:
+    """The annotation's value; the same for the same facts, in whatever order they come."""
+    ordered = [
+        {
+            "uid": pod.uid,
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "containers": {
+                container: {resource: sorted(ids) for resource, ids in sorted(sets.items())}
+                for container, sets in sorted(pod.containers.items())
+            },
+        }
+        for pod in sorted(pods, key=lambda pod: pod.uid)
+    ]
+    return _encode({"resources": sorted(set(resources)), "pods": ordered}).decode()
+
+
+def _each(pod: PodDevices) -> Iterable[tuple[str, str]]:
+    for sets in pod.containers.values():
+        for resource, ids in sets.items():
+            for device_id in ids:
+                yield resource, device_id
