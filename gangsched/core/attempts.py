@@ -13,9 +13,9 @@ from gangsched.core.binding import Binder
 from gangsched.core.cycle import GANG, run_cycle
 from gangsched.core.framework import Code, Status
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.core.guard import PluginError
 from gangsched.core.plan import Demand, FitError, Plan, first_of
 from gangsched.core.reporter import Reporter
-from gangsched.core.runtime import PluginError
 from gangsched.core.world import World
 
 # While a sibling is in one of these its set is not tried; it stirs the set when it has come to rest.

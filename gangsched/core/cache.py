@@ -9,14 +9,14 @@ Source of the states: kube-scheduler `backend/cache/interface.go`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.devices import DeviceLedger
 from gangsched.core.group import NO_ROW, PodInfo
 from gangsched.core.nodes import NodeTable
 from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate, signature
+from gangsched.core.template import PodTemplate, Unsigned, signature
 from gangsched.errors import InvariantError, ParseError
 from gangsched.model.devices import (
     ALLOCATED_KEY,
@@ -36,8 +36,16 @@ _MAX_TEMPLATES = 50_000
 class Cache:
     """Nodes as arrays, pods by UID, who holds what."""
 
-    def __init__(self, *, node_capacity: int = 64, invalid_inventory: str = "nothing") -> None:
+    def __init__(
+        self,
+        *,
+        node_capacity: int = 64,
+        invalid_inventory: str = "nothing",
+        sign: Callable[[Pod], Hashable] | None = None,
+    ) -> None:
+        """sign: what plugins read of a pod's metadata, part of what makes its template; None: nothing."""
         self._invalid_inventory = invalid_inventory
+        self._sign = sign
         self.table = ResourceTable()
         self.nodes = NodeTable(self.table, capacity=node_capacity)
         self.ledger = DeviceLedger(node_capacity, self.nodes.note)
@@ -47,7 +55,7 @@ class Cache:
         self.nominated: dict[str, PodInfo] = {}
         self.clashes: list[tuple[str, str, str]] = []
         """(UID, node, device ID) of annotations that claim what another live pod holds, to be told."""
-        self._templates: dict[bytes, PodTemplate] = {}
+        self._templates: dict[Hashable, PodTemplate] = {}
         self._serial = 0
 
     # -- nodes ---------------------------------------------------------------------------------------
@@ -141,13 +149,18 @@ class Cache:
 
     def template_of(self, pod: Pod) -> PodTemplate:
         """The shared template of pods that no plugin can tell apart."""
-        key = signature(pod)
+        key: Hashable = signature(pod)
+        signed = self._sign(pod) if self._sign is not None else None
+        if signed is not None:
+            key = (key, signed)
         template = self._templates.get(key)
         if template is None:
             if len(self._templates) >= _MAX_TEMPLATES:
                 self._templates.clear()
             self._serial += 1
             template = self._templates[key] = PodTemplate(pod, self.table, self._serial)
+            if isinstance(signed, Unsigned):
+                template.problem = signed.problem
         return template
 
     def place(

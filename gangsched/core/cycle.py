@@ -9,7 +9,7 @@ one that `pick` says: handed in with its seed where equal nodes shall be used ev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
 
 import msgspec
@@ -103,22 +103,22 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> tuple[Trial
         if info.template.problem:
             return FitError(demand.group, info.template.problem, ((GANG, None),))
         batches.setdefault(info.template.serial, (info.template, []))[1].append(info)
-    state = CycleState()
-    for template, _ in batches.values():
-        status = demand.profile.run_pre_filter(state, template, trial)
+    states = {serial: CycleState() for serial in batches}
+    for serial, (template, _) in batches.items():
+        status = demand.profile.run_pre_filter(states[serial], template, trial)
         if not status.is_success:
             return FitError(demand.group, status.reason, ((status.plugin, template),), status.code)
     order = list(batches.values())
     if len(order) == 1:
-        outcome = _place_batches(demand, order, state, trial.fork(), topology_key)
+        outcome = _place_batches(demand, order, states, trial.fork(), topology_key)
     else:
-        order.sort(key=lambda batch: _slack(demand.profile, state, batch, trial))
+        order.sort(key=lambda batch: _slack(demand.profile, states[batch[0].serial], batch, trial))
         for attempt in list(permutations(order))[:_MAX_ORDERS] if len(order) <= 4 else [order, order[::-1]]:
-            outcome = _place_batches(demand, list(attempt), state, trial.fork(), topology_key)
+            outcome = _place_batches(demand, list(attempt), states, trial.fork(), topology_key)
             if not isinstance(outcome, _Shortage):
                 break
     if isinstance(outcome, _Shortage):
-        return _explain(outcome, state)
+        return _explain(outcome, states[outcome.template.serial])
     return outcome
 
 
@@ -130,13 +130,18 @@ def _slack(profile: Profile, state: CycleState, batch: _Batch, view: ClusterView
 
 
 def _place_batches(
-    demand: Demand, batches: Sequence[_Batch], state: CycleState, trial: Trial, topology_key: str
+    demand: Demand,
+    batches: Sequence[_Batch],
+    states: Mapping[int, CycleState],
+    trial: Trial,
+    topology_key: str,
 ) -> tuple[Trial, list[Placement]] | _Shortage:
     placements: list[Placement] = []
     used: list[int] = []
     n_left = len(demand.members)
     shortage: _Shortage | None = None
     for template, members in batches:
+        state = states[template.serial]
         capacity = demand.profile.capacity(state, template, trial)
         if len(demand.members) == 1 and not demand.group.is_gang:
             chosen = _best_scored(demand, state, template, trial, capacity)

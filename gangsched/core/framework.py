@@ -1,19 +1,54 @@
-"""The plugin author's page: one Protocol per extension point, Status, and what a plugin is shown.
+"""The plugin author's page: every extension point in order, what it may answer and what it may not.
 
-A plugin is an object with a `name` and the methods of the points it serves; core.runtime finds them by
-their presence. All points are synchronous and pure: no clock, no I/O, no randomness; the same input gives
-the same answer. Arrays are over node rows: length `view.n_rows`, a row is a node's place for as long as it
-exists, and `view.live` says which rows are nodes at all. Arrays that a plugin is shown are read-only.
+A plugin is a class with a `name` and the methods of the points it serves; they are found by their presence.
+One object is made for each profile that names it, with that profile's args. Ten lines are a plugin:
 
-    point       asked                                         may answer
-    PreEnqueue  when a pod is seen or changes                 a Status: gated until it says success
-    QueueSort   when a group becomes active                   a sort key; the smallest goes first
-    PreFilter   once a cycle and template                     a Status: this template can go nowhere now
-    Filter      once a cycle and template                     a mask of the nodes that will do
-    (capacity)  instead of Filter, where siblings use it up   how many more copies each node takes
-    Score       once a cycle and template, feasible nodes     0..100 a node, larger is better
-    Reserve     once a member, node and devices chosen        nothing; acts on the Trial
-    Permit      once a group, everything reserved             success, wait with a timeout, or unschedulable
+    from gangsched.core.framework import SUCCESS, Status
+
+    class SameOwner:
+        name = "SameOwner"
+
+        def filter_node(self, state, pod, node_info):
+            wanted = (pod.metadata.labels or {}).get("owner")
+            if wanted in (None, node_info.labels.get("owner")):
+                return SUCCESS
+            return Status.unschedulable("node(s) belonged to somebody else")
+
+    point       method        asked                                       may answer
+    PreEnqueue  pre_enqueue   a pod is seen, or changes                   a Status: gated until success
+    QueueSort   sort_key      a group becomes active                      a key; the smallest goes first
+    PreFilter   pre_filter    once a cycle and template                   a Status (SKIP: no Filter of this
+                                                                          plugin), or the NodeSubset left
+    (AddPod)    add_pod, remove_pod   a pod came to a node, or left it    nothing; keeps its counts in state
+    Filter      filter        all nodes at once                           a mask of those that will do
+                filter_node   one node that every other Filter lets by    a Status
+                capacity      all nodes, where members use it up          how many more copies each takes
+    PostFilter  post_filter   the group fits nowhere                      how to make room; the first success
+    PreScore    pre_score     before Score, with the feasible nodes       a Status (SKIP: no Score of it)
+    Score       score         the feasible nodes at once                  0..100 a node, larger is better
+                score_node    one feasible node                           the same, as one number
+    Normalize   normalize     after Score, of a plugin that has it        the scores made to fit 0..100
+    Reserve     reserve       a whole group has its places                a Status; "no" unreserves
+                unreserve     whatever follows fails                      nothing; may be asked twice
+    Permit      permit        everything is reserved                      success, wait (timeout), or no
+    PreBind     pre_bind      once a pod, before it is bound              a Status; "no" costs the attempt
+    Bind        bind          once a pod, in order                        a Status; SKIP: the next one binds
+    PostBind    post_bind     once a pod that is bound                    nothing
+
+Up to PostFilter, Score and Reserve a plugin is synchronous and pure: no clock, no I/O, no randomness, nothing
+kept but what the same arguments would give again, and nothing that it is shown is changed by it: arrays are
+read-only, pods and nodes are shared. Permit, PreBind, Bind and PostBind exist to do I/O: they may be
+`async def`, run outside of the core under a deadline, and get a `handle` on the API server.
+
+The order is the configuration's. A "no" ends its point, and what has been reserved is unreserved in reverse.
+A plugin that raises, or answers what its point does not allow, is named in what its pod is told and costs
+that pod this attempt; it is asked again at the next one. Weights multiply scores; nodes get the sum.
+
+Arrays are over node rows: length `view.n_rows`; a row is a node's place for as long as it exists, and
+`view.live` says which rows are nodes at all. A template is the part of a pod that plugins may read, shared
+by all equal pods: its spec and namespace always, of its metadata what some plugin of the profile `sign`s.
+Whoever reads more of a pod than that must say so in `sign`, else two pods that differ there are taken for
+one another; plugins with filter_node or score_node and without `sign` get labels, annotations and owners.
 
 Source of the points and of the codes: kube-scheduler `pkg/scheduler/framework/interface.go`.
 """
@@ -21,7 +56,7 @@ Source of the points and of the codes: kube-scheduler `pkg/scheduler/framework/i
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
@@ -30,7 +65,9 @@ from gangsched.core.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.changes import Change, ClusterChange
 
 if TYPE_CHECKING:
-    from gangsched.core.group import Group
+    from gangsched.core.group import Group, PodInfo
+    from gangsched.core.node_info import NodeInfo
+    from gangsched.core.plan import Demand, FitError, Placement
     from gangsched.core.snapshot import ClusterView
     from gangsched.core.template import PodTemplate
     from gangsched.model.objects import Pod
@@ -44,11 +81,19 @@ MAX_SCORE = 100.0
 
 
 class Code(enum.Enum):
-    """What the queue does next with the answer."""
+    """What is done next with the answer; the values are kube-scheduler's names."""
 
     SUCCESS = "Success"
     UNSCHEDULABLE = "Unschedulable"
+    """Not as things stand. PostFilter may make room."""
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    """Not, and no pod that goes away would help: PostFilter does not look at these nodes."""
     WAIT = "Wait"
+    """Permit only."""
+    SKIP = "Skip"
+    """PreFilter, PreScore and Bind only: nothing to do here for this pod."""
+    PENDING = "Pending"
+    """The plugin itself will say when to look again."""
     ERROR = "Error"
 
 
@@ -69,26 +114,73 @@ class Status(msgspec.Struct, frozen=True, gc=False):
         return cls(Code.UNSCHEDULABLE, reason, plugin)
 
     @classmethod
+    def unresolvable(cls, reason: str, *, plugin: str = "") -> Status:
+        return cls(Code.UNRESOLVABLE, reason, plugin)
+
+    @classmethod
     def wait(cls, reason: str, *, timeout_s: float | None = None, plugin: str = "") -> Status:
         """Hold the reservations; None leaves the timeout to the group, then to the configuration."""
         return cls(Code.WAIT, reason, plugin, timeout_s)
 
 
 SUCCESS = Status()
+SKIP = Status(Code.SKIP)
+
+
+class NodeSubset(msgspec.Struct, frozen=True, gc=False):
+    """PreFilter's other answer: nowhere but on these rows, and the reason that the others are told.
+
+    Shape: mask bool[n_rows].
+    """
+
+    mask: BoolArray
+    reason: str
 
 
 class CycleState:
-    """Scratch for one cycle: a plugin's PreFilter leaves here what its Filter and Score read."""
+    """Scratch for one cycle and template: what a plugin's PreFilter leaves here its Filter and Score read.
 
-    __slots__ = ("data",)
+    Keys are the plugin's own (its name, or a tuple that begins with it). When several orders of placing a
+    gang are tried each goes on from a fork: values that change after PreFilter (in add_pod) have a `clone`
+    method that answers with a copy; all others are shared.
+    """
+
+    __slots__ = ("data", "skipped", "subset", "subset_reasons")
 
     def __init__(self) -> None:
         self.data: dict[Any, Any] = {}
+        self.skipped: frozenset[str] = frozenset()
+        """Plugins whose PreFilter said SKIP."""
+        self.subset: BoolArray | None = None
+        self.subset_reasons: tuple[tuple[str, NodeSubset], ...] = ()
+
+    def fork(self) -> CycleState:
+        other = CycleState()
+        other.data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self.data.items()}
+        other.skipped = self.skipped
+        other.subset = self.subset
+        other.subset_reasons = self.subset_reasons
+        return other
 
 
 @runtime_checkable
 class Plugin(Protocol):
+    """What all of them have. Optional, for any: `watches: ClassVar[tuple[str, ...]]`, the other kinds it
+    reads through `view.objects`, by plural and group ("persistentvolumeclaims", "replicasets.apps")."""
+
     name: str
+
+
+@runtime_checkable
+class PodSigningPlugin(Protocol):
+    """Says what of a pod's metadata its answers depend on. Source of the idea: KEP-5598, SignPod."""
+
+    name: str
+
+    def sign(self, pod: Pod) -> Hashable:
+        """Equal for pods that this plugin cannot tell apart, whose namespace and spec are equal; () where
+        it reads no metadata."""
+        ...
 
 
 @runtime_checkable
@@ -113,15 +205,42 @@ class QueueSortPlugin(Protocol):
 class PreFilterPlugin(Protocol):
     name: str
 
-    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status: ...
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status | NodeSubset:
+        """SKIP: the plugin's Filter is not asked for this template in this cycle."""
+        ...
+
+
+@runtime_checkable
+class FollowingPlugin(Protocol):
+    """For plugins that keep counts of their own in `state`: a pod of template `other` has come to `row` or
+    has left it, on the Trial `view`, which shows it already. Told of siblings that are placed and of
+    preemption's victims; who reads everything from the view needs neither."""
+
+    name: str
+
+    def add_pod(
+        self, state: CycleState, template: PodTemplate, other: PodTemplate, row: int, view: ClusterView
+    ) -> None: ...
+
+    def remove_pod(
+        self, state: CycleState, template: PodTemplate, other: PodTemplate, row: int, view: ClusterView
+    ) -> None: ...
 
 
 @runtime_checkable
 class FilterPlugin(Protocol):
-    """A fixed property of nodes: what placing the gang's own members cannot change.
+    """Whether a node will do, for all nodes at once.
 
-    The mask is kept per template until a node changes (never across a change), so it must depend on the
-    template and on node objects alone.
+    Without `sees_pods` it is a fixed property of nodes, which placing pods cannot change: the mask is kept
+    per template until a node changes (never across a change) and must depend on the template and on node
+    objects alone. With `sees_pods = True` it depends on where pods are, too: it is never kept, asked anew
+    after each placement, and a template for which the plugin did not SKIP is placed one member at a time.
+    Two optional methods help core.search to tell "there is no placement" from "not found":
+    `topology_keys(state, template) -> Sequence[str] | None`: two nodes with the same room and the same pods
+    are alike to it but for these labels (None, or no such method: no two nodes are alike);
+    `at_most(state, template, view, room, others) -> int`: no more than this many of the template can be
+    placed from here, whatever is placed beside them, if each row takes `room` (int64[n_rows]) at the most;
+    `others` are the templates that may be placed too.
     """
 
     name: str
@@ -135,6 +254,20 @@ class FilterPlugin(Protocol):
     ) -> Sequence[tuple[str, BoolArray]]:
         """Why not: (reason in kube-scheduler's words, rows it applies to). Asked only on failure."""
         ...
+
+
+@runtime_checkable
+class NodeFilterPlugin(Protocol):
+    """Filter for the person who wants ten lines: about one node, and only if all else lets the pod by.
+
+    The answer must depend on its arguments alone. Of a plugin without PreFilter it is kept per template and
+    node until the node or its pods change. Optional: `sees_pods: ClassVar[bool] = False` where it reads
+    nothing of a node's pods and room: then it need not be asked again while a gang is placed.
+    """
+
+    name: str
+
+    def filter_node(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> Status: ...
 
 
 @runtime_checkable
@@ -160,9 +293,35 @@ class CapacityPlugin(Protocol):
 
 
 @runtime_checkable
+class PostFilterPlugin(Protocol):
+    name: str
+
+    def post_filter(
+        self, state: CycleState, unit: Sequence[Demand], view: ClusterView, error: FitError
+    ) -> Any:
+        """Asked when the whole unit (a group, or groups that start together) fits nowhere; the first plugin
+        that does not answer "no" with a Status ends the point. What makes room is told in core.preemption."""
+        ...
+
+
+@runtime_checkable
+class PreScorePlugin(Protocol):
+    name: str
+
+    def pre_score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> Status:
+        """Before each Score, with the same rows. SKIP: the plugin's Score is not asked this time."""
+        ...
+
+
+@runtime_checkable
 class ScorePlugin(Protocol):
-    """A plugin may say `score_by_row = True`: a row's score depends on that row alone, so that scores are
-    kept and only rows that changed are asked again. Without it (normalised scores), all are asked each time.
+    """Optional beside it: `normalize(state, template, scores) -> scores`, which gets what score answered, of
+    any range, and answers within 0..100; `score_by_row = True`: a row's score depends on that row alone, so
+    that scores are kept and only rows that changed are asked again (not with normalize or pre_score); and
+    `spreads(template, members) -> bool`: the template wishes to be away from the gang's other members (their
+    templates, itself included), so that they are placed one at a time by score and not packed.
     """
 
     name: str
@@ -175,15 +334,66 @@ class ScorePlugin(Protocol):
 
 
 @runtime_checkable
+class NodeScorePlugin(Protocol):
+    """Score for the person who wants ten lines; normalize(state, template, scores) may stand beside it.
+
+    The answer must depend on its arguments alone. Of a plugin without PreFilter and PreScore it is kept per
+    template and node until the node or its pods change.
+    """
+
+    name: str
+
+    def score_node(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> float: ...
+
+
+@runtime_checkable
+class ReservePlugin(Protocol):
+    """`unreserve` cannot fail and may be asked without `reserve`, or twice; in reverse order for all."""
+
+    name: str
+
+    def reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status: ...
+
+    def unreserve(self, group: Group, infos: Sequence[PodInfo]) -> None: ...
+
+
+@runtime_checkable
 class PermitPlugin(Protocol):
     name: str
 
-    def permit(self, group: Group, siblings: Mapping[str, Group]) -> Status:
+    def permit(self, group: Group, siblings: Mapping[str, Group]) -> Status | Awaitable[Status]:
         """Asked when every needed member is reserved, and again whenever the group or a sibling changes.
 
         `siblings` are the groups of start_together by "namespace/name", as far as they exist.
         """
         ...
+
+
+@runtime_checkable
+class PreBindPlugin(Protocol):
+    name: str
+
+    def pre_bind(self, pod: Pod, node_name: str, handle: Any) -> Status | Awaitable[Status]: ...
+
+
+@runtime_checkable
+class BindPlugin(Protocol):
+    """The first that does not SKIP binds; DefaultBinder is the core's own bind lane."""
+
+    name: str
+
+    def bind(
+        self, pod: Pod, node_name: str, annotations: Mapping[str, str], handle: Any
+    ) -> Status | Awaitable[Status]:
+        """`annotations` belong into the Binding: they carry devices, gang, rank and attempt."""
+        ...
+
+
+@runtime_checkable
+class PostBindPlugin(Protocol):
+    name: str
+
+    def post_bind(self, pod: Pod, node_name: str, handle: Any) -> Awaitable[None] | None: ...
 
 
 @runtime_checkable
@@ -202,7 +412,9 @@ class CuringPlugin(Protocol):
 __all__ = [
     "EVERYWHERE",
     "MAX_SCORE",
+    "SKIP",
     "SUCCESS",
+    "BindPlugin",
     "BoolArray",
     "CapacityPlugin",
     "Change",
@@ -212,12 +424,22 @@ __all__ = [
     "CycleState",
     "FilterPlugin",
     "FloatArray",
+    "FollowingPlugin",
     "IntArray",
+    "NodeFilterPlugin",
+    "NodeScorePlugin",
+    "NodeSubset",
     "PermitPlugin",
     "Plugin",
+    "PodSigningPlugin",
+    "PostBindPlugin",
+    "PostFilterPlugin",
+    "PreBindPlugin",
     "PreEnqueuePlugin",
     "PreFilterPlugin",
+    "PreScorePlugin",
     "QueueSortPlugin",
+    "ReservePlugin",
     "Rows",
     "ScorePlugin",
     "Status",

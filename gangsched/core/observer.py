@@ -53,16 +53,7 @@ class ObservedProfile(Profile):
     """A profile that tells when its extension points begin and end."""
 
     def __init__(self, profile: Profile, observer: Observer) -> None:
-        super().__init__(
-            profile.scheduler_name,
-            queue_sort=profile.queue_sort,
-            pre_enqueue=profile.pre_enqueue,
-            pre_filter=profile.pre_filter,
-            filters=profile.filters,
-            capacities=profile.capacities,
-            scores=profile.scores,
-            permits=profile.permits,
-        )
+        super().__init__(profile.scheduler_name, profile.points)
         self._observer = observer
 
     def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:

@@ -6,35 +6,48 @@ or answers with the wrong shape is named in a PluginError and costs its group th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import ParamSpec, TypeVar
 
+import msgspec
 import numpy as np
 
 from gangsched.core.framework import (
     EVERYWHERE,
     MAX_SCORE,
+    SKIP,
     SUCCESS,
+    BindPlugin,
     BoolArray,
     CapacityPlugin,
     ClusterChange,
+    Code,
     CuringPlugin,
     CycleState,
     FilterPlugin,
     FloatArray,
+    FollowingPlugin,
     IntArray,
+    NodeSubset,
     PermitPlugin,
     Plugin,
+    PodSigningPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
+    PreScorePlugin,
     QueueSortPlugin,
+    ReservePlugin,
     Rows,
     ScorePlugin,
     Status,
 )
 from gangsched.core.group import Group
+from gangsched.core.guard import PluginError, blamed, check_shape, checked_status, guarded
 from gangsched.core.snapshot import ClusterView, Trial
-from gangsched.core.template import PodTemplate
+from gangsched.core.template import PodTemplate, Unsigned
 from gangsched.errors import GangschedError
 from gangsched.model.objects import Pod
 
@@ -45,14 +58,40 @@ _MAX_KEPT_BYTES = 32 * 2**20
 NO_LIMIT = 2**62
 # Asking for a few rows is cheaper than keeping scores of all up to date.
 _FEW_ROWS = 16
+_NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
+_NO_OR_SKIP = _NO | {Code.SKIP}
+_GO_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
+_NO_OR_WAIT = _NO | {Code.WAIT}
 
 
-class PluginError(GangschedError):
-    """A plugin raised or answered nonsense."""
+class Points(msgspec.Struct, kw_only=True):
+    """The plugins of one profile by extension point, in the order in which they are asked.
 
-    def __init__(self, plugin: str, point: str, problem: str) -> None:
-        self.plugin = plugin
-        super().__init__(f"plugin {plugin} failed in {point}: {problem}")
+    filters answer for all nodes at once; those that name `sees_pods` are asked after the others.
+    """
+
+    queue_sort: QueueSortPlugin
+    pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
+    pre_filter: tuple[PreFilterPlugin, ...] = ()
+    filters: tuple[FilterPlugin, ...] = ()
+    capacities: tuple[CapacityPlugin, ...] = ()
+    post_filters: tuple[PostFilterPlugin, ...] = ()
+    pre_scores: tuple[PreScorePlugin, ...] = ()
+    scores: tuple[tuple[ScorePlugin, float], ...] = ()
+    reserves: tuple[ReservePlugin, ...] = ()
+    permits: tuple[PermitPlugin, ...] = ()
+    pre_binds: tuple[PreBindPlugin, ...] = ()
+    binds: tuple[BindPlugin, ...] = ()
+    post_binds: tuple[PostBindPlugin, ...] = ()
+
+    def plugins(self) -> dict[str, Plugin]:
+        """Each of them once, by name."""
+        found: dict[str, Plugin] = {self.queue_sort.name: self.queue_sort}
+        for name in self.__struct_fields__[1:]:
+            for listed in getattr(self, name):
+                plugin = listed[0] if isinstance(listed, tuple) else listed
+                found[plugin.name] = plugin
+        return found
 
 
 class _Kept:
@@ -81,65 +120,121 @@ class _KeptScores:
 class Profile:
     """The plugins of one schedulerName, by extension point, in the order of the configuration."""
 
-    def __init__(
-        self,
-        scheduler_name: str,
-        *,
-        queue_sort: QueueSortPlugin,
-        pre_enqueue: Sequence[PreEnqueuePlugin] = (),
-        pre_filter: Sequence[PreFilterPlugin] = (),
-        filters: Sequence[FilterPlugin] = (),
-        capacities: Sequence[CapacityPlugin] = (),
-        scores: Sequence[tuple[ScorePlugin, float]] = (),
-        permits: Sequence[PermitPlugin] = (),
-    ) -> None:
+    def __init__(self, scheduler_name: str, points: Points) -> None:
         self.scheduler_name = scheduler_name
-        self.queue_sort = queue_sort
-        self.pre_enqueue = tuple(pre_enqueue)
-        self.pre_filter = tuple(pre_filter)
-        self.filters = tuple(filters)
-        self.capacities = tuple(capacities)
-        self.scores = tuple(scores)
-        self._by_row = tuple(one for one in scores if getattr(one[0], "score_by_row", False))
-        self._not_by_row = tuple(one for one in scores if one not in self._by_row)
-        self.permits = tuple(permits)
-        everyone: list[Plugin] = [*pre_enqueue, *pre_filter, *filters, *capacities, *permits]
-        everyone += [plugin for plugin, _ in scores]
-        self._by_name: dict[str, Plugin] = {plugin.name: plugin for plugin in everyone}
+        self.points = points
+        self.queue_sort = points.queue_sort
+        self.pre_enqueue = points.pre_enqueue
+        self.pre_filter = points.pre_filter
+        self.capacities = points.capacities
+        self.post_filters = points.post_filters
+        self.scores = points.scores
+        self.reserves = points.reserves
+        self.permits = points.permits
+        self.pre_binds = points.pre_binds
+        self.binds = points.binds
+        self.post_binds = points.post_binds
+        self.filters, self._by_cycle, self._seeing = _by_constancy(points)
+        pre_scored = {plugin.name for plugin in points.pre_scores}
+        self._by_row = tuple(
+            one
+            for one in points.scores
+            if getattr(one[0], "score_by_row", False)
+            and one[0].name not in pre_scored
+            and not hasattr(one[0], "normalize")
+        )
+        self._not_by_row = tuple(one for one in points.scores if one not in self._by_row)
+        self._pre_scores = points.pre_scores
+        self._by_name = points.plugins()
+        self._normalizers: dict[str, Callable[..., FloatArray]] = {
+            plugin.name: plugin.normalize for plugin, _ in points.scores if hasattr(plugin, "normalize")
+        }
+        self._following = tuple(p for p in self._by_name.values() if isinstance(p, FollowingPlugin))
+        self._signers = tuple(p for p in self._by_name.values() if isinstance(p, PodSigningPlugin))
         self._masks: dict[int, tuple[int, BoolArray]] = {}
         self._capacities: dict[int, _Kept] = {}
         self._scores: dict[int, _KeptScores] = {}
 
+    @property
+    def signs(self) -> bool:
+        """Whether any of its plugins reads a pod's metadata."""
+        return bool(self._signers)
+
+    def sign(self, pod: Pod) -> Hashable:
+        """What its plugins read of the pod's metadata; Unsigned when one of them cannot say."""
+        try:
+            signed = tuple(guarded(one.name, "sign", one.sign, pod) for one in self._signers)
+            for plugin, own in zip(self._signers, signed, strict=True):
+                guarded(plugin.name, "sign", hash, own)
+        except PluginError as error:
+            return Unsigned(str(error))
+        return signed
+
+    def _ask(self, plugin: str, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Every call of a plugin but PreEnqueue's, which is made for every pod."""
+        return guarded(plugin, point, call, *args, **kwargs)
+
     def run_pre_enqueue(self, pod: Pod) -> Status:
         """The first "no" gates the pod."""
         for plugin in self.pre_enqueue:
-            try:  # what _guarded does, without its call: this is asked for every pod
+            try:  # what guarded does, without its call: this is asked for every pod
                 status = plugin.pre_enqueue(pod)
             except GangschedError:
                 raise
             except Exception as error:
-                raise _blamed(plugin.name, "PreEnqueue", error) from error
+                raise blamed(plugin.name, "PreEnqueue", error) from error
             if status is not SUCCESS and not status.is_success:
                 return status
         return SUCCESS
 
     def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+        """The first "no" ends it; who skips, and which nodes are left, is noted in `state`."""
         for plugin in self.pre_filter:
-            status = _guarded(plugin.name, "PreFilter", plugin.pre_filter, state, template, view)
-            if not status.is_success:
-                return Status(status.code, status.reason, status.plugin or plugin.name)
+            answer = self._ask(plugin.name, "PreFilter", plugin.pre_filter, state, template, view)
+            if answer is SKIP:
+                state.skipped |= {plugin.name}
+            elif answer is SUCCESS:
+                continue
+            elif isinstance(answer, NodeSubset):
+                self._narrow(plugin.name, state, answer, view)
+            else:
+                status = checked_status(plugin.name, "PreFilter", answer, _NO_OR_SKIP)
+                if status.code is Code.SKIP:
+                    state.skipped |= {plugin.name}
+                elif not status.is_success:
+                    return status
         return SUCCESS
 
+    def _narrow(self, plugin: str, state: CycleState, answer: NodeSubset, view: ClusterView) -> None:
+        check_shape(plugin, "PreFilter", answer.mask, (view.n_rows,), "b")
+        state.subset = answer.mask if state.subset is None else state.subset & answer.mask
+        state.subset_reasons = (*state.subset_reasons, (plugin, answer))
+
+    def tell_placed(
+        self, state: CycleState, template: PodTemplate, other: PodTemplate, row: int, view: ClusterView
+    ) -> None:
+        """A pod of `other` has come to `row`: what plugins keep in the state of `template` follows."""
+        for plugin in self._following:
+            if plugin.name not in state.skipped:
+                self._ask(plugin.name, "AddPod", plugin.add_pod, state, template, other, row, view)
+
+    def tell_removed(
+        self, state: CycleState, template: PodTemplate, other: PodTemplate, row: int, view: ClusterView
+    ) -> None:
+        """A pod of `other` has left `row`."""
+        for plugin in self._following:
+            if plugin.name not in state.skipped:
+                self._ask(plugin.name, "RemovePod", plugin.remove_pod, state, template, other, row, view)
+
     def feasible(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray:
-        """All Filter masks merged, kept per template until a node changes. Shape: bool[n_rows]."""
+        """The masks of what nodes are by themselves, kept per template until a node changes: bool[n_rows]."""
         found = self._masks.get(template.serial)
         if found is not None and found[0] == view.static_revision and len(found[1]) == view.n_rows:
             return found[1]
         mask = view.live.copy()
         for plugin in self.filters:
-            own = _guarded(plugin.name, "Filter", plugin.filter, state, template, view)
+            own = self._mask(plugin, state, template, view)
             if own is not None:
-                _check_shape(plugin.name, "Filter", own, mask.shape, "b")
                 mask &= own
         if len(self._masks) > _n_kept(view.n_rows):
             self._masks.clear()
@@ -150,11 +245,37 @@ class Profile:
         """Whether a node's own properties (not its room) still let the template in."""
         return bool(self.feasible(CycleState(), template, view)[row])
 
+    def sees_pods(self, state: CycleState) -> bool:
+        """Whether a Filter that depends on where pods are has a say: then members are placed one by one."""
+        return bool(self._seeing) and any(plugin.name not in state.skipped for plugin in self._seeing)
+
     def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
         """How many more pods of this template each node takes, infeasible nodes 0. Shape: int64[n_rows].
 
         Not to be written to: the cache's own answer is kept, and only rows that changed are asked again.
+        Where sees_pods, it is how many by room alone on the nodes where one pod may go now.
         """
+        room = self.room(state, template, view)
+        if state.subset is not None:
+            room = np.where(state.subset, room, 0)
+        for plugin in (*self._by_cycle, *self._seeing):
+            if plugin.name in state.skipped:
+                continue
+            own = self._mask(plugin, state, template, view)
+            if own is not None:
+                room = np.where(own, room, 0)
+        return room
+
+    def _mask(
+        self, plugin: FilterPlugin, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> BoolArray | None:
+        own = self._ask(plugin.name, "Filter", plugin.filter, state, template, view)
+        if own is not None:
+            check_shape(plugin.name, "Filter", own, (view.n_rows,), "b")
+        return own
+
+    def room(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
+        """As capacity, by what nodes are and have left: what cannot grow while a gang is placed."""
         mask = self.feasible(state, template, view)
         kept = self._capacities.get(template.serial)
         mark = view.journal_end
@@ -182,9 +303,9 @@ class Profile:
         feasible = mask[rows]
         total: IntArray | None = None
         for plugin in self.capacities:
-            own = _guarded(plugin.name, "Filter", plugin.capacity, state, template, view, rows)
+            own = self._ask(plugin.name, "Filter", plugin.capacity, state, template, view, rows)
             if own is not None:
-                _check_shape(plugin.name, "Filter", own, feasible.shape, "iu")
+                check_shape(plugin.name, "Filter", own, feasible.shape, "iu")
                 total = own if total is None else np.minimum(total, own)
         if total is None:
             total = np.full(feasible.shape, NO_LIMIT, dtype=np.int64)
@@ -195,18 +316,30 @@ class Profile:
     ) -> FloatArray | None:
         """Weighted sum of all Score plugins for `rows`; None when none has anything to say.
 
-        Rows that a Trial has placed on are scored as the cache has them: a gang's own opened nodes are
-        chosen before scores are asked for.
+        PreScore is asked first, each time: what it may skip can depend on the rows.
         """
+        skipped = self._run_pre_score(state, template, view, rows) if self._pre_scores else frozenset()
         if not self._by_row or len(rows) <= _FEW_ROWS:
-            return self._ask_scores(self.scores, state, template, view, rows)
+            return self._ask_scores(self.scores, state, template, view, rows, skipped)
         kept = self._kept_scores(state, template, view, rows)
-        others = self._ask_scores(self._not_by_row, state, template, view, rows)
+        others = self._ask_scores(self._not_by_row, state, template, view, rows, skipped)
         return kept if others is None else kept + others
+
+    def _run_pre_score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> frozenset[str]:
+        """Who skips. A "no" here is a fault of the plugin: the nodes will do, or there were none."""
+        skipped: frozenset[str] = frozenset()
+        for plugin in self._pre_scores:
+            answer = self._ask(plugin.name, "PreScore", plugin.pre_score, state, template, view, rows)
+            if checked_status(plugin.name, "PreScore", answer, _GO_OR_SKIP).code is Code.SKIP:
+                skipped |= {plugin.name}
+        return skipped
 
     def _kept_scores(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray:
+        """Sums of what plugins that score by row say, kept as the cache has the rows."""
         kept = self._scores.get(template.serial)
         mark = view.journal_end
         changed = view.changed_since(kept.mark) if kept is not None else None
@@ -225,7 +358,13 @@ class Profile:
             values = self._ask_scores(self._by_row, state, template, base, asked)
             kept.values[asked] = 0.0 if values is None else values
             kept.stale[asked] = False
-        return kept.values[rows]
+        answer: FloatArray = kept.values[rows]
+        if isinstance(view, Trial) and view.touched:
+            at = np.flatnonzero(np.isin(rows, np.fromiter(view.touched, dtype=np.int64)))
+            if len(at):
+                own = self._ask_scores(self._by_row, state, template, view, rows[at])
+                answer[at] = 0.0 if own is None else own
+        return answer
 
     def _ask_scores(
         self,
@@ -234,9 +373,12 @@ class Profile:
         template: PodTemplate,
         view: ClusterView,
         rows: IntArray,
+        skipped: frozenset[str] = frozenset(),
     ) -> FloatArray | None:
         total: FloatArray | None = None
         for plugin, weight in plugins:
+            if plugin.name in skipped:
+                continue
             own = self._ask_score(plugin, state, template, view, rows)
             if own is not None:
                 total = own * weight if total is None else total + own * weight
@@ -245,11 +387,16 @@ class Profile:
     def _ask_score(
         self, plugin: ScorePlugin, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        own = _guarded(plugin.name, "Score", plugin.score, state, template, view, rows)
-        if own is not None:
-            _check_shape(plugin.name, "Score", own, rows.shape, "f")
-            if len(own) and not (own.min() >= 0.0 and own.max() <= MAX_SCORE):  # NaN fails both
-                raise PluginError(plugin.name, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
+        own = self._ask(plugin.name, "Score", plugin.score, state, template, view, rows)
+        if own is None:
+            return None
+        check_shape(plugin.name, "Score", own, rows.shape, "f")
+        if plugin.name in self._normalizers:
+            normalize = self._normalizers[plugin.name]
+            own = self._ask(plugin.name, "NormalizeScore", normalize, state, template, own)
+            check_shape(plugin.name, "NormalizeScore", own, rows.shape, "f")
+        if len(own) and not (own.min() >= 0.0 and own.max() <= MAX_SCORE):  # NaN fails both
+            raise PluginError(plugin.name, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
         return own
 
     def reasons(
@@ -258,9 +405,15 @@ class Profile:
         """Why nodes are out: (plugin, reason, rows), each plugin only for rows that came as far as it."""
         left = view.live.copy()
         found: list[tuple[str, str, BoolArray]] = []
+        for name, narrowed in state.subset_reasons:
+            mine = left & ~narrowed.mask
+            if mine.any():
+                found.append((name, narrowed.reason, mine))
+                left &= narrowed.mask
         staged: list[FilterPlugin | CapacityPlugin] = [*self.filters, *self.capacities]
+        staged += [one for one in (*self._by_cycle, *self._seeing) if one.name not in state.skipped]
         for plugin in staged:
-            said = _guarded(plugin.name, "Filter", plugin.reasons, state, template, view)
+            said = self._ask(plugin.name, "Filter", plugin.reasons, state, template, view)
             out = np.zeros(view.n_rows, dtype=np.bool_)
             for reason, rows in said:
                 mine = rows & left
@@ -274,9 +427,9 @@ class Profile:
         """The first "no" wins; else the first "wait", with the shortest timeout that a plugin gave."""
         waits: list[Status] = []
         for plugin in self.permits:
-            status = _guarded(plugin.name, "Permit", plugin.permit, group, siblings)
-            status = Status(status.code, status.reason, status.plugin or plugin.name, status.timeout_s)
-            if status.code.name == "WAIT":
+            answer = self._ask(plugin.name, "Permit", plugin.permit, group, siblings)
+            status = checked_status(plugin.name, "Permit", answer, _NO_OR_WAIT)
+            if status.code is Code.WAIT:
                 waits.append(status)
             elif not status.is_success:
                 return status
@@ -310,23 +463,18 @@ def _n_kept(n_rows: int) -> int:
     return max(8, _MAX_KEPT_BYTES // (8 * max(n_rows, 1)))
 
 
-def _guarded(plugin: str, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    try:
-        return call(*args, **kwargs)
-    except GangschedError:
-        raise
-    except Exception as error:
-        raise _blamed(plugin, point, error) from error
-
-
-def _blamed(plugin: str, point: str, error: Exception) -> PluginError:
-    return PluginError(plugin, point, f"{type(error).__name__}: {error}")
-
-
-def _check_shape(plugin: str, point: str, own: Any, shape: tuple[int, ...], kinds: str) -> None:
-    """`kinds` are NumPy's letters: b bool, i and u integers, f floats."""
-    if getattr(own, "shape", None) != shape or own.dtype.kind not in kinds:
-        got = f"{getattr(own, 'dtype', type(own).__name__)}{getattr(own, 'shape', '')}"
-        raise PluginError(
-            plugin, point, f"answered {got}, expected an array of kind {kinds!r} and shape {shape}"
-        )
+def _by_constancy(
+    points: Points,
+) -> tuple[tuple[FilterPlugin, ...], tuple[FilterPlugin, ...], tuple[FilterPlugin, ...]]:
+    """Filters whose mask is kept until a node changes; those that a PreFilter tells something, which are
+    asked every time; and those that see pods."""
+    fixed: list[FilterPlugin] = []
+    by_cycle: list[FilterPlugin] = []
+    seeing: list[FilterPlugin] = []
+    asked_before = {plugin.name for plugin in points.pre_filter}
+    for plugin in points.filters:
+        if getattr(plugin, "sees_pods", False):
+            seeing.append(plugin)
+        else:
+            (by_cycle if plugin.name in asked_before else fixed).append(plugin)
+    return tuple(fixed), tuple(by_cycle), tuple(seeing)

@@ -45,8 +45,16 @@ def signature(pod: Pod) -> bytes:
     )
 
 
+class Unsigned(msgspec.Struct, frozen=True):
+    """A plugin could not say what it reads of a pod: such a pod is refused with the reason."""
+
+    problem: str
+
+
 class PodTemplate:
     """What plugins see of a pod.
+
+    pod: one of those that share it; of its metadata the namespace and what plugins sign is true of them all.
 
     requests: the non-zero requests by name. names/columns/amounts: those of them that some node has had, as
     parallel lists into the resource columns; column_array int64[k] and amount_array int64[k, 1]: the same as
@@ -68,6 +76,7 @@ class PodTemplate:
         "names",
         "namespace",
         "padding",
+        "pod",
         "problem",
         "requests",
         "serial",
@@ -76,6 +85,7 @@ class PodTemplate:
 
     def __init__(self, pod: Pod, table: ResourceTable, serial: int) -> None:
         self.serial = serial
+        self.pod = pod
         self.spec: PodSpec = pod.spec
         self.namespace = pod.metadata.namespace
         self.problem = ""
@@ -163,4 +173,4 @@ def ports_conflict(one: HostPort, other: HostPort) -> bool:
     return one[1:] == other[1:] and (one[0] == other[0] or "0.0.0.0" in (one[0], other[0]))
 
 
-__all__ = ["HostPort", "PodTemplate", "ports_conflict", "signature"]
+__all__ = ["HostPort", "PodTemplate", "Unsigned", "ports_conflict", "signature"]

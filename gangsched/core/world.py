@@ -8,7 +8,7 @@ effects and changes here, and ends by waking what the changes can cure.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from gangsched.config import Settings
 from gangsched.core.cache import Cache
@@ -19,6 +19,7 @@ from gangsched.core.queue import SchedulingQueue
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView
 from gangsched.model.effects import Effect
+from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 
 
@@ -36,7 +37,11 @@ class World:
         self.profiles = profiles
         self.settings = settings
         self.observer = observer
-        self.cache = Cache(node_capacity=node_capacity, invalid_inventory=settings.invalid_inventory)
+        self.cache = Cache(
+            node_capacity=node_capacity,
+            invalid_inventory=settings.invalid_inventory,
+            sign=self._sign if any(profile.signs for profile in profiles.values()) else None,
+        )
         self.groups: dict[GroupKey, Group] = {}
         self.now_s = 0.0
         self.effects: list[Effect] = []
@@ -57,6 +62,10 @@ class World:
             flush_s=settings.unschedulable_flush_s,
             observer=observer,
         )
+
+    def _sign(self, pod: Pod) -> Hashable:
+        profile = self.profiles.get(pod.spec.scheduler_name)
+        return profile.sign(pod) if profile is not None and profile.signs else None
 
     def emit(self, effect: Effect) -> None:
         """Adds to what this turn wants done."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gangsched.config import PluginInfo, ProfileConfig, SchedulerConfig
-from gangsched.core.runtime import Profile
+from gangsched.core.runtime import Points, Profile
 from gangsched.plugins import node_affinity, node_resources_balanced_allocation, node_resources_fit
 from gangsched.plugins.default_binder import DefaultBinder
 from gangsched.plugins.devices import Devices
@@ -93,21 +93,27 @@ def _build(config: ProfileConfig) -> Profile:
     names = {name for listed in config.plugins.values() for name in listed}
     made = {name: _make(name, config.args.get(name)) for name in _FACTORIES if name in names}
 
-    def at(point: str, hook: str) -> list[Any]:
-        """Those of the point's plugins that have its hook; the others serve it by having nothing to do."""
-        return [made[name] for name in config.plugins[point] if hasattr(made[name], hook)]
+    def at(point: str, method: str) -> tuple[Any, ...]:
+        """Those of the point's plugins that have its method; the others have nothing to do there."""
+        return tuple(made[name] for name in config.plugins[point] if hasattr(made[name], method))
 
     (queue_sort,) = config.plugins["queueSort"]
-    return Profile(
-        config.scheduler_name,
+    points = Points(
         queue_sort=made[queue_sort],
         pre_enqueue=at("preEnqueue", "pre_enqueue"),
         pre_filter=at("preFilter", "pre_filter"),
         filters=at("filter", "filter"),
         capacities=at("filter", "capacity"),
-        scores=[(plugin, float(config.weights[plugin.name])) for plugin in at("score", "score")],
+        post_filters=at("postFilter", "post_filter"),
+        pre_scores=at("preScore", "pre_score"),
+        scores=tuple((plugin, float(config.weights[plugin.name])) for plugin in at("score", "score")),
+        reserves=at("reserve", "reserve"),
         permits=at("permit", "permit"),
+        pre_binds=at("preBind", "pre_bind"),
+        binds=at("bind", "bind"),
+        post_binds=at("postBind", "post_bind"),
     )
+    return Profile(config.scheduler_name, points)
 
 
 def _make(name: str, args: Any) -> Any:
