@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -84,6 +85,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     scheduler.set_defaults(run=_run_scheduler)
     check = commands.add_parser("check-config", help="read a configuration file and say what it comes to")
     check.add_argument("file", metavar="FILE")
+    check.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     check.set_defaults(run=_run_check_config)
     for name, (module, help_) in _COMMANDS.items():
         command = commands.add_parser(name, help=help_)
@@ -192,14 +194,18 @@ def _write_config(path: str, config: SchedulerConfig) -> int:
 
 
 def _run_check_config(args: argparse.Namespace) -> int:
+    from gangsched.config.checked import resolved, resolved_text
+    from gangsched.plugins import IN_TREE
+
     config = _read_config(args.file, {})
-    for note in config.notes:
-        print(f"note: {note}")
-    for profile in config.profiles:
-        print(f"profile {profile.scheduler_name}")
-        for point, names in profile.plugins.items():
-            if names:
-                print(f"  {point}: {', '.join(names)}")
+    if args.output == "text":
+        print(resolved_text(config, IN_TREE))
+    elif args.output == "json":
+        print(json.dumps(resolved(config, IN_TREE), indent=2))
+    else:
+        import yaml
+
+        print(yaml.safe_dump(resolved(config, IN_TREE), sort_keys=False), end="")
     return 0
 
 

@@ -48,6 +48,7 @@ def test_an_empty_configuration_has_kube_schedulers_defaults() -> None:
     assert config.settings == Settings()
     assert config.profiles[0].scheduler_name == "default-scheduler"
     assert config.notes == (
+        "leaderElection.leaderElect is not set: it is false, in kube-scheduler true",
         "profiles[0].schedulerName is not set: it is default-scheduler, as in kube-scheduler",
     )
     assert default_config(IN_TREE).profiles[0].scheduler_name == "gangsched"
@@ -96,13 +97,17 @@ def test_what_does_nothing_here_is_noted() -> None:
         percentageOfNodesToScore: 50
         enableProfiling: true
         delayCacheUntilActive: true
+        leaderElection: {leaderElect: false}
         clientConnection: {contentType: application/vnd.kubernetes.protobuf, qps: 50, burst: 100}
         profiles:
         - schedulerName: g
           percentageOfNodesToScore: 0
           pluginConfig:
-          - name: InterPodAffinity
-            args: {kind: InterPodAffinityArgs, hardPodAffinityWeight: 1}
+          - name: DynamicResources
+            args: {kind: DynamicResourcesArgs, filterTimeout: 1s}
+          plugins:
+            preBind: {enabled: [{name: DynamicResources}]}
+            multiPoint: {enabled: [{name: DynamicResources}, {name: NodeDeclaredFeatures}]}
         """
     )
     assert config.notes == (
@@ -111,8 +116,13 @@ def test_what_does_nothing_here_is_noted() -> None:
         "enableProfiling, enableContentionProfiling: there are no profiling endpoints",
         "delayCacheUntilActive: without leader election the only replica is always active",
         "profiles[0].percentageOfNodesToScore 0: all nodes are always scored",
-        "profiles[0].pluginConfig[0]: InterPodAffinity is not there yet, its args are not read",
+        "profiles[0].plugins.multiPoint.enabled[0]: DynamicResources is not there: "
+        "pods with spec.resourceClaims are refused",
+        "profiles[0].plugins.multiPoint.enabled[1]: NodeDeclaredFeatures is not there: "
+        "a pod may reach a node whose kubelet lacks a feature that it needs, and be refused there",
     )
+    assert not config.profiles[0].plugins["preBind"]
+    assert "DynamicResources" not in config.profiles[0].args
 
 
 # -- leader election -----------------------------------------------------------------------------------
@@ -282,17 +292,19 @@ def test_args_are_decoded_with_defaults() -> None:
          "unknown plugin 'NodeAfinity'; did you mean NodeAffinity?"),
         (profile("{score: {disabled: [{name: Tolerations}]}}"), "profiles[0].plugins.score.disabled[0].name",
          "unknown plugin 'Tolerations'; did you mean TaintToleration?"),
-        (profile("{multiPoint: {enabled: [{name: VolumeBinding}]}}"),
-         "profiles[0].plugins.multiPoint.enabled[0].name", "VolumeBinding is not there yet; leave it out"),
-        (profile("{postFilter: {enabled: [{name: DefaultPreemption}]}}"),
-         "profiles[0].plugins.postFilter.enabled[0].name",
-         "DefaultPreemption is not there yet; leave it out"),
+        (profile("{score: {enabled: [{name: NodeDeclaredFeatures}]}}"),
+         "profiles[0].plugins.score.enabled[0].name",
+         "NodeDeclaredFeatures does not serve score; it serves filter, preFilter"),
+        (profile("{}", "[{name: DynamicResources, args: {filterTimeout: soon}}]"),
+         "profiles[0].pluginConfig[0].args.filterTimeout", "'soon' is not a duration; examples: 15s, 1m30s"),
+        (profile("{}", "[{name: DynamicResources, args: {bindingTimeout: 1ms}}]"),
+         "profiles[0].pluginConfig[0].args.bindingTimeout", "1ms is below 1s"),
         (profile("{score: {enabled: [{name: NodePorts}]}}"), "profiles[0].plugins.score.enabled[0].name",
          "NodePorts does not serve score; it serves filter, preFilter"),
         (profile("{score: {enabled: [{name: NodeAffinity}, {name: NodeAffinity}]}}"),
          "profiles[0].plugins.score.enabled[1].name", "NodeAffinity is enabled twice"),
         (profile("{score: {enabled: [{name: NodeAffinity, weight: -1}]}}"),
-         "profiles[0].plugins.score.enabled[0].weight", "-1 is not within 0..1000000"),
+         "profiles[0].plugins.score.enabled[0].weight", "-1 is not within 0..2147483647"),
         (profile("{score: {enabled: [{weight: 1}]}}"), "profiles[0].plugins.score.enabled[0]",
          "object missing required field name"),
         (profile("{queueSort: {disabled: [{name: '*'}]}}"), "profiles[0].plugins.queueSort",
@@ -314,8 +326,15 @@ def test_args_are_decoded_with_defaults() -> None:
          " did you mean MostAllocated?"),
         (profile("{}", "[{name: NodeResourcesFit, args: {scoringStrategy: {resources: [{name: a}, {name: b,"
                  " weight: 200}]}}}]"),
-         "profiles[0].pluginConfig[0].args.scoringStrategy.resources[1]",
+         "profiles[0].pluginConfig[0].args.scoringStrategy.resources[1].weight",
          "resource weight of b is 200, not within 1..100"),
+        (profile("{}", "[{name: NodeAffinity, args: {addedAffinity:"
+                 " {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions:"
+                 " [{key: a, operator: Exists}, {key: b c, operator: Exists}]}]}}}}]"),
+         "profiles[0].pluginConfig[0].args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+         ".nodeSelectorTerms[0].matchExpressions[1].key", "'b c' is not a label's key"),
+        (profile("{}", "[{name: NodeResourcesFit, args: {scoringStrategy: {resources: []}}}]"),
+         "profiles[0].pluginConfig[0].args.scoringStrategy", "object missing required field type"),
         (profile("{}", "[{name: NodeAffinity, args: {addedAffinity: {requiredDuringScheduling: {}}}}]"),
          "profiles[0].pluginConfig[0].args.addedAffinity.requiredDuringScheduling",
          "unknown field; did you mean requiredDuringSchedulingIgnoredDuringExecution?"),

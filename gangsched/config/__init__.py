@@ -7,7 +7,6 @@ the nearest right name. Not here: reading the file (cli, app), and making plugin
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -28,6 +27,7 @@ from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
 from gangsched.config.strict import decode, nearest, read_documents
 from gangsched.config.tracing import TracingSettings, resolve_tracing
 from gangsched.errors import ConfigError
+from gangsched.model.names import is_qualified_name
 
 DEFAULT_SCHEDULER_NAME = "gangsched"
 """Without a file. A file whose only profile has no name means kube-scheduler's `default-scheduler`."""
@@ -37,9 +37,6 @@ _KUBE_DEFAULT_NAME = "default-scheduler"
 _MAX_PERMIT_WAIT_S = 900.0
 _MAX_SECONDS = 86_400.0
 _NO_FLAGS: Mapping[str, str | bool] = {}
-_LABEL_KEY = re.compile(
-    r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -102,6 +99,8 @@ def parse_config(
         notes: list[str] = []
         kube_document = decode(KubeDocument, kube, "")
         our_document = decode(OurDocument, ours, "")
+        if kube_document.leader_election.leader_elect is None and "leader_elect" not in election_flags:
+            notes.append("leaderElection.leaderElect is not set: it is false, in kube-scheduler true")
         return _assemble(kube_document, our_document, plugins, notes, election_flags, source=source)
     except ConfigError as error:
         if error.path.startswith("--"):
@@ -204,6 +203,8 @@ def _check_kube(kube: KubeDocument, election: LeaderElectionSettings, notes: lis
     if kube.extenders:
         raise ConfigError("extenders are not there yet; leave them out", path="extenders")
     connection = kube.client_connection
+    if connection.burst < 0:
+        raise ConfigError(f"{connection.burst} is less than 0", path="clientConnection.burst")
     if "json" not in connection.content_type or "json" not in (connection.accept_content_types or "json"):
         notes.append(f"clientConnection.contentType {connection.content_type}: JSON is spoken")
     if kube.enable_profiling or kube.enable_contention_profiling:
@@ -234,7 +235,7 @@ def _check_ours(ours: OurDocument) -> None:
     ):
         if not (math.isfinite(value) and 0 < value <= most):
             raise ConfigError(f"{value:g} is not greater than 0 and at most {most:g}", path=name)
-    if not _LABEL_KEY.fullmatch(ours.topology_key):
+    if not is_qualified_name(ours.topology_key):
         raise ConfigError(f"{ours.topology_key!r} is not a label key", path="topologyKey")
     if not 0 < len(ours.reporting_controller) <= 128:
         raise ConfigError("needs 1 to 128 characters", path="reportingController")

@@ -67,9 +67,9 @@ class Profile(_Document, frozen=True):
 
 
 class LeaderElection(_Document, frozen=True):
-    """leaderElect is false here (kube-scheduler: true) and resourceName gangsched (kube-scheduler)."""
+    """leaderElect not set is false here (kube-scheduler: true), resourceName gangsched (kube-scheduler)."""
 
-    leader_elect: bool = False
+    leader_elect: bool | None = None
     lease_duration: str = "15s"
     renew_deadline: str = "10s"
     retry_period: str = "2s"

@@ -12,6 +12,7 @@ import msgspec
 
 from gangsched.config import SchedulerConfig
 from gangsched.config.documents import KUBE_API_VERSION, KUBE_KIND, OUR_API_VERSION, OUR_KIND
+from gangsched.config.durations import duration_text
 from gangsched.config.profiles import ProfileConfig
 
 Document = dict[str, Any]
@@ -37,9 +38,9 @@ def _kube(config: SchedulerConfig) -> Document:
         "parallelism": settings.parallelism,
         "leaderElection": {
             "leaderElect": election.leader_elect,
-            "leaseDuration": _duration(election.lease_duration_s),
-            "renewDeadline": _duration(election.renew_deadline_s),
-            "retryPeriod": _duration(election.retry_period_s),
+            "leaseDuration": duration_text(election.lease_duration_s),
+            "renewDeadline": duration_text(election.renew_deadline_s),
+            "retryPeriod": duration_text(election.retry_period_s),
             "resourceLock": "leases",
             "resourceName": election.resource_name,
             "resourceNamespace": election.resource_namespace,
@@ -87,8 +88,3 @@ def _ours(config: SchedulerConfig) -> Document:
             "samplingRatio": config.tracing.sampling_ratio,
         },
     }
-
-
-def _duration(seconds: float) -> str:
-    """As Go writes it, nearly: 15s, 0.5s, 90s."""
-    return f"{seconds:.9g}s"

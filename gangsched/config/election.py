@@ -1,6 +1,6 @@
 """Leader election's fields and flags as numbers, checked together.
 
-Lives here: Go's durations, and the rules between them. Not here: the election (kube.lease). Called by config.
+Lives here: the rules between them. Not here: the election (kube.lease). Called by config.
 Sources: k8s.io/component-base `config/validation`, client-go `tools/leaderelection` (NewLeaderElector).
 """
 
@@ -12,13 +12,11 @@ from collections.abc import Mapping
 import msgspec
 
 from gangsched.config.documents import LeaderElection
+from gangsched.config.durations import duration_s
 from gangsched.errors import ConfigError
 
 # client-go's JitterFactor: a retry may come this much later than its period says.
 _JITTER = 1.2
-_GO_DURATION = re.compile(r"0|(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
-_GO_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _NAMESPACE = re.compile(_LABEL)
 _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
@@ -48,7 +46,7 @@ def resolve_election(document: LeaderElection, flags: Mapping[str, str | bool]) 
         )
 
     seconds = {
-        name: _duration_s(getattr(given, name), where(name))
+        name: duration_s(getattr(given, name), where(name))
         for name in ("lease_duration", "renew_deadline", "retry_period")
     }
     if given.resource_lock != "leases":
@@ -64,7 +62,7 @@ def resolve_election(document: LeaderElection, flags: Mapping[str, str | bool]) 
     if given.leader_elect:
         _check_order(given, seconds, where("lease_duration"), where("renew_deadline"), where("retry_period"))
     return LeaderElectionSettings(
-        given.leader_elect,
+        bool(given.leader_elect),
         seconds["lease_duration"],
         seconds["renew_deadline"],
         seconds["retry_period"],
@@ -88,12 +86,6 @@ def _check_order(
         raise ConfigError(
             f"{given.lease_duration} is not greater than renewDeadline, {given.renew_deadline}", path=lease
         )
-
-
-def _duration_s(text: str, path: str) -> float:
-    if not _GO_DURATION.fullmatch(text):
-        raise ConfigError(f"{text!r} is not a duration; examples: 15s, 1m30s", path=path)
-    return sum(float(number) * _SECONDS[unit] for number, unit in _GO_PART.findall(text))
 
 
 def _camel(name: str) -> str:

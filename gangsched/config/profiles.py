@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from gangsched.config.absent import ABSENT
 from gangsched.config.documents import KUBE_API_VERSION, PluginRef, PluginSet, PluginSets, Profile
 from gangsched.config.strict import decode, join, nearest
 from gangsched.errors import ConfigError
@@ -24,25 +25,8 @@ POINTS = tuple(
 )
 """(name in the file, name in PluginSets) of every extension point."""
 
-# Default plugins of kube-scheduler 1.37 that are not written yet, and those it knows behind a gate.
-NOT_THERE_YET = frozenset(
-    (
-        "DefaultPreemption",
-        "DeferredPodScheduling",
-        "DynamicResources",
-        "InterPodAffinity",
-        "NodeDeclaredFeatures",
-        "NodeVolumeLimits",
-        "PodGroupPodsCount",
-        "PodTopologySpread",
-        "TopologyPlacementGenerator",
-        "VolumeBinding",
-        "VolumeRestrictions",
-        "VolumeZone",
-    )
-)
-# kube-scheduler bounds the sum of weights by int64; this bounds it by what anybody can mean.
-_MAX_WEIGHT = 1_000_000
+# A weight is an int32 in kube-scheduler's format.
+_MAX_WEIGHT = 2**31 - 1
 
 
 class PluginInfo(msgspec.Struct, frozen=True):
@@ -76,13 +60,16 @@ def resolve(
     Raises: ConfigError.
     """
     at = join(path, "plugins")
-    _check_names(profile.plugins.multi_point, join(at, "multiPoint"), known, point="")
+    infos = _with_absent(known)
+    _check_names(profile.plugins.multi_point, join(at, "multiPoint"), infos, point="")
     for name, attribute in POINTS:
-        _check_names(getattr(profile.plugins, attribute), join(at, name), known, point=name)
-    everywhere = _with_defaults(profile.plugins.multi_point, known)
+        _check_names(getattr(profile.plugins, attribute), join(at, name), infos, point=name)
+    _note_absent(profile.plugins, at, known, notes)
+    everywhere = _with_defaults(profile.plugins.multi_point, infos)
     lists: dict[str, tuple[str, ...]] = {}
     for name, attribute in POINTS:
-        lists[name] = _spread(name, getattr(profile.plugins, attribute), everywhere, known)
+        listed = _spread(name, getattr(profile.plugins, attribute), everywhere, infos)
+        lists[name] = tuple(one for one in listed if one in known)
     if len(lists["queueSort"]) != 1:
         raise ConfigError(
             f"exactly one queue sort plugin is needed, there are {len(lists['queueSort'])}",
@@ -94,8 +81,30 @@ def resolve(
     for ref in (*profile.plugins.score.enabled, *everywhere):
         if ref.name in lists["score"]:
             weights.setdefault(ref.name, ref.weight or 1)
-    args = _arguments(profile, known, join(path, "pluginConfig"), notes)
-    return ProfileConfig(scheduler_name, lists, weights, args)
+    args = _arguments(profile, infos, join(path, "pluginConfig"), notes)
+    return ProfileConfig(
+        scheduler_name, lists, weights, {name: one for name, one in args.items() if name in known}
+    )
+
+
+def _with_absent(known: Mapping[str, PluginInfo]) -> dict[str, PluginInfo]:
+    """Absent plugins take part in the merging, so that what is there ends up in kube-scheduler's order."""
+    absent = {
+        one.name: PluginInfo(one.name, frozenset(one.points), one.args_type, is_default=False)
+        for one in ABSENT.values()
+    }
+    return {**absent, **known}
+
+
+def _note_absent(plugins: PluginSets, path: str, known: Mapping[str, PluginInfo], notes: list[str]) -> None:
+    """Each plugin that the file wants and that is not here, once, with what is done instead."""
+    said: set[str] = set()
+    for name, attribute in (("multiPoint", "multi_point"), *POINTS):
+        for i, ref in enumerate(getattr(plugins, attribute).enabled):
+            if ref.name not in known and ref.name not in said:
+                said.add(ref.name)
+                where = join(path, f"{name}.enabled[{i}]")
+                notes.append(f"{where}: {ref.name} is not there: {ABSENT[ref.name].instead}")
 
 
 def _check_names(given: PluginSet, path: str, known: Mapping[str, PluginInfo], *, point: str) -> None:
@@ -106,9 +115,7 @@ def _check_names(given: PluginSet, path: str, known: Mapping[str, PluginInfo], *
     for i, ref in enumerate(given.enabled):
         where = join(path, f"enabled[{i}]")
         _check_known(ref.name, join(where, "name"), known)
-        info = known.get(ref.name)
-        if info is None:
-            raise ConfigError(f"{ref.name} is not there yet; leave it out", path=join(where, "name"))
+        info = known[ref.name]
         if point and point not in info.points:
             raise ConfigError(
                 f"{ref.name} does not serve {point}; it serves {', '.join(sorted(info.points))}",
@@ -122,8 +129,8 @@ def _check_names(given: PluginSet, path: str, known: Mapping[str, PluginInfo], *
 
 
 def _check_known(name: str, path: str, known: Mapping[str, PluginInfo]) -> None:
-    if name not in known and name not in NOT_THERE_YET:
-        raise ConfigError(f"unknown plugin {name!r}{nearest(name, [*known, *NOT_THERE_YET])}", path=path)
+    if name not in known:
+        raise ConfigError(f"unknown plugin {name!r}{nearest(name, known)}", path=path)
 
 
 def _with_defaults(given: PluginSet, known: Mapping[str, PluginInfo]) -> list[PluginRef]:
@@ -168,11 +175,11 @@ def _arguments(
         seen.add(entry.name)
         given = dict(entry.args or {})
         _check_header(given, entry.name, join(where, "args"))
-        info = known.get(entry.name)
-        if info is None:
-            notes.append(f"{where}: {entry.name} is not there yet, its args are not read")
-        elif info.args_type is not None:
+        info = known[entry.name]
+        if info.args_type is not None:
             found[entry.name] = decode(info.args_type, given, join(where, "args"))
+        elif entry.name in ABSENT and not info.is_default:
+            notes.append(f"{where}: {entry.name} is not there, its args are not read")
         elif given:
             raise ConfigError(f"{entry.name} takes no args", path=join(where, "args"))
     return found

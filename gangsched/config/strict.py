@@ -21,6 +21,8 @@ T = TypeVar("T")
 MAX_CHARACTERS = 1_000_000
 # The C parser recurses and takes the process with it somewhere beyond 10,000 levels; a profile has 10.
 MAX_DEPTH = 100
+# What an Args' own check says first may be where in it: `a.b[0]: what is wrong`.
+_PLACE = re.compile(r"(?s)([a-z]\w*(?:\[\d+\]|\.\w+)*): (.*)")
 _MSGSPEC_PATH = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$(.*)`)?")
 
 
@@ -84,7 +86,11 @@ def decode(kind: type[T], value: object, path: str) -> T:
     except msgspec.ValidationError as error:
         match = _MSGSPEC_PATH.fullmatch(str(error))
         message, place = match.groups() if match else (str(error), "")
-        raise ConfigError(_lower_first(message), path=join(path, (place or "").lstrip("."))) from None
+        where = join(path, (place or "").lstrip("."))
+        inner = _PLACE.fullmatch(message) if isinstance(error.__cause__, ValueError) else None
+        if inner:
+            where, message = join(where, inner[1]), inner[2]
+        raise ConfigError(_lower_first(message), path=where) from None
 
 
 def join(path: str, more: str) -> str:

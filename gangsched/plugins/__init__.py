@@ -75,7 +75,7 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
     (_info("ImageLocality", "score", weight=1), ImageLocality),
     (_info("Devices", "filter"), Devices),
     (_info("DefaultBinder", "bind"), DefaultBinder),
-    (_info("GangScheduling", "preEnqueue", "reserve", "permit"), GangScheduling),
+    (_info("GangScheduling", "preEnqueue", "permit"), GangScheduling),
 )
 
 IN_TREE = {info.name: info for info, _ in _TABLE}

@@ -13,8 +13,9 @@ import numpy as np
 from gangsched.core.framework import BoolArray, Change, ClusterChange, CycleState, FloatArray, IntArray
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
+from gangsched.model.names import is_label_value, is_qualified_name
 from gangsched.model.objects import NodeAffinity as AffinityRules
-from gangsched.model.objects import PreferredSchedulingTerm
+from gangsched.model.objects import NodeSelectorTerm, PreferredSchedulingTerm
 from gangsched.plugins.node_selector import EVERYWHERE, match_any_term, match_labels, match_term, problem
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
@@ -31,12 +32,28 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         rules = self.added_affinity or AffinityRules()
         required = rules.required_during_scheduling_ignored_during_execution
-        terms = list(required.node_selector_terms or ()) if required else []
-        terms += [one.preference for one in _preferred(rules)]
-        for term in terms:
-            wrong = problem(term)
-            if wrong:
-                raise ValueError(f"addedAffinity: {wrong}")
+        if required is not None:
+            at = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+            for i, term in enumerate(required.node_selector_terms or ()):
+                _check_term(term, f"{at}[{i}]")
+        for i, one in enumerate(_preferred(rules)):
+            # One that weighs nothing is not looked at, there as here.
+            if one.weight:
+                at = "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+                _check_term(one.preference, f"{at}[{i}].preference")
+
+
+def _check_term(term: NodeSelectorTerm, path: str) -> None:
+    wrong = problem(term)
+    if wrong:
+        raise ValueError(f"{path}: {wrong}")
+    for i, one in enumerate(term.match_expressions or ()):
+        where = f"{path}.matchExpressions[{i}]"
+        if not is_qualified_name(one.key):
+            raise ValueError(f"{where}.key: {one.key!r} is not a label's key")
+        for value in one.values or ():
+            if not is_label_value(value):
+                raise ValueError(f"{where}.values: {value!r} is not a label's value")
 
 
 class NodeAffinity:

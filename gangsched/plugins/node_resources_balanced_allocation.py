@@ -14,26 +14,27 @@ import numpy as np
 from gangsched.core.framework import MAX_SCORE, BoolArray, CycleState, FloatArray, IntArray
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
-from gangsched.model.resources import CPU, MEMORY, PODS
-from gangsched.plugins.node_resources_fit import NATIVE, ResourceSpec
+from gangsched.model.resources import PODS
+from gangsched.plugins.node_resources_fit import DEFAULT_RESOURCES, NATIVE, ResourceSpec
 
-_DEFAULT_RESOURCES = (ResourceSpec(CPU), ResourceSpec(MEMORY))
 _MAX_REMEMBERED = 2000
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """NodeResourcesBalancedAllocationArgs; all resources weigh the same."""
 
-    resources: tuple[ResourceSpec, ...] = _DEFAULT_RESOURCES
+    resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
         for one in self.resources:
-            if one.weight not in (0, 1):
+            if one.weight != 1:
                 raise ValueError(f"resource weight of {one.name} is {one.weight}, must be 1")
             if one.name in seen:
                 raise ValueError(f"resource {one.name} is named twice")
             seen.add(one.name)
+        if not self.resources:
+            msgspec.structs.force_setattr(self, "resources", DEFAULT_RESOURCES)
 
 
 class NodeResourcesBalancedAllocation:
@@ -43,7 +44,7 @@ class NodeResourcesBalancedAllocation:
     score_by_row = True
 
     def __init__(self, args: Args | None = None) -> None:
-        resources = (args or Args()).resources or _DEFAULT_RESOURCES
+        resources = (args or Args()).resources
         self._names = tuple(one.name for one in resources if one.name != PODS)
         self._scored: dict[int, tuple[PodTemplate, int, tuple[IntArray, IntArray]]] = {}
 

@@ -30,6 +30,7 @@ from gangsched.core.framework import (
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
 from gangsched.errors import ParseError
+from gangsched.model.names import is_qualified_name
 from gangsched.model.resources import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -59,7 +60,9 @@ class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight <= 100:
-            raise ValueError(f"resource weight of {self.name} is {self.weight}, not within 1..100")
+            raise ValueError(f"weight: resource weight of {self.name} is {self.weight}, not within 1..100")
+        if not self.weight:
+            msgspec.structs.force_setattr(self, "weight", 1)
 
 
 class ShapePoint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -70,9 +73,9 @@ class ShapePoint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
     def __post_init__(self) -> None:
         if not 0 <= self.utilization <= 100:
-            raise ValueError(f"utilization {self.utilization} is not within 0..100")
+            raise ValueError(f"utilization: {self.utilization} is not within 0..100")
         if not 0 <= self.score <= 10:
-            raise ValueError(f"score {self.score} is not within 0..10")
+            raise ValueError(f"score: {self.score} is not within 0..10")
 
 
 class RatioShape(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -82,20 +85,23 @@ class RatioShape(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
     def __post_init__(self) -> None:
         if not self.shape:
-            raise ValueError("shape needs at least one point")
+            raise ValueError("shape: at least one point is needed")
         places = [point.utilization for point in self.shape]
         if any(a >= b for a, b in pairwise(places)):
-            raise ValueError("the points of shape must be sorted by rising utilization")
+            raise ValueError("shape: the points must be sorted by rising utilization")
 
 
-_DEFAULT_RESOURCES = (ResourceSpec(CPU), ResourceSpec(MEMORY))
+DEFAULT_RESOURCES = (ResourceSpec(CPU), ResourceSpec(MEMORY))
 
 
 class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Which nodes are better: the emptier (LeastAllocated), the fuller (MostAllocated), or by a shape."""
+    """Which nodes are better: the emptier (LeastAllocated), the fuller (MostAllocated), or by a shape.
 
-    type: StrategyType = "LeastAllocated"
-    resources: tuple[ResourceSpec, ...] = _DEFAULT_RESOURCES
+    Once a strategy is given, its type has no default, as in kube-scheduler.
+    """
+
+    type: StrategyType
+    resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
     requested_to_capacity_ratio: RatioShape | None = None
 
     def __post_init__(self) -> None:
@@ -103,6 +109,8 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
             raise ValueError(
                 "requestedToCapacityRatio belongs to type RequestedToCapacityRatio, and to no other type"
             )
+        if not self.resources:
+            msgspec.structs.force_setattr(self, "resources", DEFAULT_RESOURCES)
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -110,12 +118,17 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
-    scoring_strategy: ScoringStrategy = ScoringStrategy()
+    scoring_strategy: ScoringStrategy = ScoringStrategy("LeastAllocated")
 
     def __post_init__(self) -> None:
+        for name in self.ignored_resources:
+            if not is_qualified_name(name):
+                raise ValueError(f"ignoredResources: {name!r} is not a resource's name")
         for group in self.ignored_resource_groups:
             if "/" in group:
-                raise ValueError(f"resource group name {group!r} can't contain '/'")
+                raise ValueError(f"ignoredResourceGroups: resource group name {group!r} can't contain '/'")
+            if not is_qualified_name(group):
+                raise ValueError(f"ignoredResourceGroups: {group!r} is not a resource group's name")
 
 
 class NodeResourcesFit:
@@ -130,7 +143,7 @@ class NodeResourcesFit:
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         strategy = args.scoring_strategy
-        self._weights = {one.name: one.weight or 1 for one in strategy.resources or _DEFAULT_RESOURCES}
+        self._weights = {one.name: one.weight for one in strategy.resources}
         self._score_of = _score_table(strategy)
         self._skips_zero = strategy.type == "RequestedToCapacityRatio"
         self._least = strategy.type == "LeastAllocated"

@@ -189,7 +189,7 @@ def test_added_preferences_score_too(cluster: Cluster) -> None:
 
 
 def test_an_unusable_added_term_is_refused() -> None:
-    with pytest.raises(msgspec.ValidationError, match="addedAffinity: Gt needs exactly one value"):
+    with pytest.raises(msgspec.ValidationError, match=r"nodeSelectorTerms\[0\]: Gt needs exactly one value"):
         added(
             requiredDuringSchedulingIgnoredDuringExecution={
                 "nodeSelectorTerms": [expressions(label("size", "Gt", "x"))]

@@ -1,0 +1,92 @@
+"""kube-scheduler's plugins that are not here: where they would serve, and what happens instead.
+
+Lives here: what a file that names them needs to be read as kube-scheduler reads it. Not here: plugins (each
+has its own file; once there is one of a name listed here, it counts and the line here does not). Called by
+config.profiles.
+Points, weights and arguments: kube-scheduler 1.37, as `kube-scheduler -v=2` says them when it starts.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.config.durations import duration_s
+from gangsched.errors import ConfigError
+
+_FILTERS = ("preFilter", "filter")
+_SCORES = ("preScore", "score")
+
+
+class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Read and checked; claims are not allocated here."""
+
+    filter_timeout: str = "10s"
+    binding_timeout: str = "10m"
+
+    def __post_init__(self) -> None:
+        try:
+            filter_s = duration_s(self.filter_timeout, "filterTimeout")
+            binding_s = duration_s(self.binding_timeout, "bindingTimeout")
+        except ConfigError as error:
+            raise ValueError(f"{error.path}: {error.message}") from None
+        if filter_s < 0:
+            raise ValueError(f"filterTimeout: {self.filter_timeout} is below zero")
+        if binding_s < 1:
+            raise ValueError(f"bindingTimeout: {self.binding_timeout} is below 1s")
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """instead: what is done with pods that need it. gate: the feature gate that it waits for, if any."""
+
+    name: str
+    points: tuple[str, ...]
+    instead: str
+    args_type: type[msgspec.Struct] | None = None
+    gate: str = ""
+
+
+_VOLUMES = "pods with persistent volumes are refused"
+
+ABSENT = {
+    one.name: one
+    for one in (
+        Absent("VolumeRestrictions", _FILTERS, _VOLUMES),
+        Absent("NodeVolumeLimits", _FILTERS, _VOLUMES),
+        Absent("VolumeBinding", (*_FILTERS, *_SCORES, "reserve", "preBind"), _VOLUMES),
+        Absent("VolumeZone", _FILTERS, _VOLUMES),
+        Absent("PodTopologySpread", (*_FILTERS, *_SCORES), "pods that must be spread are refused"),
+        Absent("InterPodAffinity", (*_FILTERS, *_SCORES), "pods that require others near or far are refused"),
+        Absent(
+            "DefaultPreemption", ("preEnqueue", "postFilter", "podGroupPostFilter"), "nobody is preempted"
+        ),
+        Absent(
+            "DynamicResources",
+            ("preEnqueue", *_FILTERS, "postFilter", "score", "reserve", "preBind", "podGroupPostFilter"),
+            "pods with spec.resourceClaims are refused",
+            DynamicResourcesArgs,
+        ),
+        Absent(
+            "NodeDeclaredFeatures",
+            _FILTERS,
+            "a pod may reach a node whose kubelet lacks a feature that it needs, and be refused there",
+        ),
+        Absent(
+            "DeferredPodScheduling",
+            (*_FILTERS, "permit"),
+            "nothing is deferred",
+            gate="InPlacePodVerticalScalingSchedulerPreemption",
+        ),
+        Absent(
+            "TopologyPlacementGenerator",
+            ("placementGenerate",),
+            "gangs are packed into few nodes and few racks",
+            gate="TopologyAwareWorkloadScheduling",
+        ),
+        Absent(
+            "PodGroupPodsCount",
+            ("placementScore",),
+            "gangs are placed whole or not at all",
+            gate="TopologyAwareWorkloadScheduling",
+        ),
+    )
+}

@@ -1,0 +1,90 @@
+"""What a configuration file comes to, for people (text) and for programs (plain data).
+
+For `gangsched check-config`. Lives here: the layout. Not here: reading the file (the rest of config), and
+the documents that say the same again (config.effective). Called by cli.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from gangsched.config import SchedulerConfig
+from gangsched.config.absent import ABSENT
+from gangsched.config.effective import effective_documents
+from gangsched.config.profiles import PluginInfo, ProfileConfig
+
+# Points whose plugins weigh something.
+_WEIGHED = "score"
+
+
+def resolved(config: SchedulerConfig, known: Mapping[str, PluginInfo]) -> dict[str, Any]:
+    """profiles, notes, what of kube-scheduler is not there, and the documents in effect."""
+    return {
+        "profiles": [_profile(profile) for profile in config.profiles],
+        "notThere": {name: one.instead for name, one in _absent(known)},
+        "notes": list(config.notes),
+        "effective": list(effective_documents(config)),
+    }
+
+
+def resolved_text(config: SchedulerConfig, known: Mapping[str, PluginInfo]) -> str:
+    """The same in lines: points in the order in which they come, plugins in the order in which they run."""
+    lines = [f"note: {note}" for note in config.notes]
+    for profile in config.profiles:
+        lines += _profile_lines(profile)
+    lines += [f"not there: {name}: {one.instead}" for name, one in _absent(known)]
+    return "\n".join(lines)
+
+
+def _profile(profile: ProfileConfig) -> dict[str, Any]:
+    return {
+        "schedulerName": profile.scheduler_name,
+        "plugins": {
+            point: [
+                {"name": name} | ({"weight": profile.weights[name]} if point == _WEIGHED else {})
+                for name in names
+            ]
+            for point, names in profile.plugins.items()
+            if names
+        },
+        "args": {name: _said(args) for name, args in sorted(_args(profile))},
+    }
+
+
+def _profile_lines(profile: ProfileConfig) -> Iterator[str]:
+    yield f"profile {profile.scheduler_name}"
+    width = max(len(point) for point in profile.plugins)
+    for point, names in profile.plugins.items():
+        if names:
+            listed = [f"{name} ({profile.weights[name]})" if point == _WEIGHED else name for name in names]
+            yield f"  {point:<{width}}  {', '.join(listed)}"
+    for name, args in sorted(_args(profile)):
+        said = _said(args)
+        if said:
+            yield f"  args of {name}: {msgspec.json.encode(said).decode()}"
+
+
+def _args(profile: ProfileConfig) -> Iterator[tuple[str, Any]]:
+    """Of the plugins that run; a file may have arguments for others."""
+    ran = {name for names in profile.plugins.values() for name in names}
+    return ((name, args) for name, args in profile.args.items() if name in ran)
+
+
+def _said(args: Any) -> Any:
+    """As a file would have it, without what is empty."""
+    return _bare(msgspec.to_builtins(args, str_keys=True))
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, dict):
+        bare = {key: _bare(one) for key, one in value.items()}
+        return {key: one for key, one in bare.items() if one not in (None, [], {})}
+    return [_bare(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _absent(known: Mapping[str, PluginInfo]) -> Iterator[tuple[str, Any]]:
+    """Default plugins of kube-scheduler's that are not here; those behind a gate nobody expects."""
+    return ((name, one) for name, one in ABSENT.items() if name not in known and not one.gate)

@@ -1,0 +1,28 @@
+"""Go's durations, as configuration files and flags write them: 15s, 1m30s, 500ms.
+
+Lives here: text to seconds and back. Not here: what is long enough for what. Called by the other rooms of
+config.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gangsched.errors import ConfigError
+
+_WHOLE = re.compile(r"-?(?:0|(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+)")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def duration_s(text: str, path: str = "") -> float:
+    """Seconds; may be negative, as in Go. Raises: ConfigError at `path`."""
+    if not _WHOLE.fullmatch(text):
+        raise ConfigError(f"{text!r} is not a duration; examples: 15s, 1m30s", path=path)
+    amount = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    return -amount if text.startswith("-") else amount
+
+
+def duration_text(seconds: float) -> str:
+    """As Go reads it: 15s, 0.5s, 90s."""
+    return f"{seconds:.9g}s"

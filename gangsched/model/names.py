@@ -1,0 +1,25 @@
+"""Names that Kubernetes gives rules for: label keys and values, qualified names.
+
+Lives here: whether a text is one, and what it would have to be. Not here: what the embedded API server
+answers about them word by word (apiserver.metadata). Called by configuration and by plugins for their Args.
+Source: k8s.io/apimachinery `pkg/util/validation`.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_QUALIFIED = re.compile(rf"(?:(?=[^/]{{1,253}}/){_LABEL}(?:\.{_LABEL})*/)?{_NAME}")
+_VALUE = re.compile(rf"(?:{_NAME})?")
+
+
+def is_qualified_name(text: str) -> bool:
+    """A label's key, or a resource's name: at most 63 characters, after a domain and a slash if need be."""
+    return _QUALIFIED.fullmatch(text) is not None
+
+
+def is_label_value(text: str) -> bool:
+    """At most 63 letters, digits, `-`, `_` and `.`, the first and the last a letter or digit; or nothing."""
+    return _VALUE.fullmatch(text) is not None

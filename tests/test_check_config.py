@@ -1,0 +1,71 @@
+"""`gangsched check-config`: what a file comes to, as text and as data; a mistake is one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gangsched.cli import main
+from gangsched.config import parse_config
+from gangsched.plugins import IN_TREE
+
+FILE = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: true}
+percentageOfNodesToScore: 30
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: packing
+  plugins:
+    score: {disabled: [{name: '*'}], enabled: [{name: NodeResourcesFit, weight: 10}, {name: NodeAffinity}]}
+  pluginConfig:
+  - {name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu}]}}}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def test_as_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-config", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "note: percentageOfNodesToScore 30: all nodes are always scored" in lines
+    packing = lines[lines.index("profile packing") :]
+    assert [line.split() for line in packing if line.startswith("  score ")] == [
+        ["score", "NodeResourcesFit", "(10),", "NodeAffinity", "(1)"]
+    ]
+    assert (
+        '  args of NodeResourcesFit: {"scoringStrategy":{"type":"MostAllocated","resources":'
+        '[{"name":"cpu","weight":1}]}}' in packing
+    )
+    assert "not there: DynamicResources: pods with spec.resourceClaims are refused" in lines
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_as_data(output: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-config", str(file), "-o", output]) == 0
+    out = capsys.readouterr().out
+    found = json.loads(out) if output == "json" else yaml.safe_load(out)
+    assert [one["schedulerName"] for one in found["profiles"]] == ["default-scheduler", "packing"]
+    scores = [{"name": "NodeResourcesFit", "weight": 10}, {"name": "NodeAffinity", "weight": 1}]
+    assert found["profiles"][1]["plugins"]["score"] == scores
+    assert found["notes"] == ["percentageOfNodesToScore 30: all nodes are always scored"]
+    again = parse_config(json.dumps(found["effective"][0]), source="", plugins=IN_TREE)
+    assert again.profiles == parse_config(FILE, source="", plugins=IN_TREE).profiles
+
+
+def test_a_mistake(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(FILE.replace("name: NodeAffinity}", "name: NodeAfinity}"))
+    assert main(["check-config", str(file)]) == 2
+    assert capsys.readouterr().err == (
+        f"gangsched: {file}: profiles[1].plugins.score.enabled[1].name: "
+        "unknown plugin 'NodeAfinity'; did you mean NodeAffinity?\n"
+    )
