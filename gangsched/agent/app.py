@@ -18,8 +18,8 @@ from random import Random
 import anyio
 import structlog
 
-from gangsched.agent.node import inventory_patch, manager_name, node_path, read_node
-from gangsched.agent.reporter import InventoryReporter, Notice, ReadNode, WriteInventory, explained
+from gangsched.agent.node import annotations_patch, manager_name, node_path, read_node
+from gangsched.agent.reporter import InventoryReporter, Notice, ReadNode, WriteNode, explained
 from gangsched.agent.reports import Report, Silence
 from gangsched.agent.settings import AgentSettings
 from gangsched.agent.sources import Source
@@ -119,7 +119,7 @@ class AgentApp:
             self._say()
             if isinstance(effect, ReadNode):
                 await self._read()
-            elif isinstance(effect, WriteInventory):
+            elif isinstance(effect, WriteNode):
                 await self._write(effect)
             else:
                 with anyio.move_on_after(max(0.0, self.reporter.next_deadline_s() - time.monotonic())):
@@ -133,9 +133,9 @@ class AgentApp:
         else:
             self._told_node(body)
 
-    async def _write(self, effect: WriteInventory) -> None:
+    async def _write(self, effect: WriteNode) -> None:
         path = node_path(self._settings.node_name, manager=self._manager)
-        body = inventory_patch(effect.uid, effect.resource_version, effect.value)
+        body = annotations_patch(effect.uid, effect.resource_version, effect.annotations)
         try:
             seen = read_node(await self._client.patch(path, body, timeout_s=_REQUEST_S))
         except ApiError as error:

@@ -1,4 +1,4 @@
-"""The bytes of our Node object: what is read of it, and the patch that writes the inventory. No I/O.
+"""The bytes of our Node object: what is read of it, and the patch that writes our annotations. No I/O.
 
 Called by `app`, which sends and receives them. The patch carries the Node's UID, so that a Node made anew
 under the same name is not given its predecessor's devices, and the resourceVersion of what was read, so that
@@ -23,7 +23,7 @@ _MAX_MANAGER_CHARS = 128
 
 
 class SeenNode(msgspec.Struct, frozen=True):
-    """value: of `gangsched.io/devices`, None where the Node has none. other_bytes: its other annotations.
+    """value: of `gangsched.io/devices`, None where the Node has none; annotations: all of them.
 
     writer: who wrote the value, as the API server says: field manager and time.
     """
@@ -31,7 +31,6 @@ class SeenNode(msgspec.Struct, frozen=True):
     uid: str
     resource_version: str
     value: str | None = None
-    other_bytes: int = 0
     writer: str = ""
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
 
@@ -65,21 +64,19 @@ def read_node(body: bytes) -> SeenNode:
     except msgspec.MsgspecError as error:
         raise ApiError(f"the Node is not readable: {error}") from None
     annotations = meta.annotations or {}
-    others = (len(key.encode()) + len(text.encode()) for key, text in annotations.items())
     value = annotations.get(INVENTORY_KEY)
     return SeenNode(
         uid=meta.uid,
         resource_version=meta.resource_version,
         value=value,
-        other_bytes=sum(others) - (0 if value is None else annotation_bytes(value)),
         writer=_writer(meta.managed_fields or []),
         annotations=annotations,
     )
 
 
-def annotation_bytes(value: str) -> int:
-    """What the inventory takes of the Node's annotations."""
-    return len(INVENTORY_KEY) + len(value.encode())
+def annotation_bytes(annotations: Mapping[str, str]) -> int:
+    """What they take of the room that an object has for all its annotations."""
+    return sum(len(key.encode()) + len(text.encode()) for key, text in annotations.items())
 
 
 def _writer(managers: list[_Manager]) -> str:
@@ -101,7 +98,7 @@ def manager_name(instance: str) -> str:
     return f"{MANAGER_PREFIX}_{clean}"[:_MAX_MANAGER_CHARS]
 
 
-def inventory_patch(uid: str, resource_version: str, value: str) -> bytes:
-    """A merge patch of the one annotation."""
-    metadata = {"uid": uid, "resourceVersion": resource_version, "annotations": {INVENTORY_KEY: value}}
+def annotations_patch(uid: str, resource_version: str, annotations: Mapping[str, str]) -> bytes:
+    """A merge patch of these annotations and nothing else."""
+    metadata = {"uid": uid, "resourceVersion": resource_version, "annotations": annotations}
     return _encode({"metadata": metadata})

@@ -6,7 +6,7 @@
 | being read | the Node | known | |
 | being read | there is none, or a failure | unknown, backing off | |
 | known | the heartbeat is due | being read | ReadNode |
-| known | all sources were heard or waited for; the list is another | being written | WriteInventory |
+| known | all sources were heard or waited for; the list is another | being written | WriteNode |
 | being written | the Node, as it is written | known | |
 | being written | 409, 422: it was changed or made anew since it was read | unknown | |
 | being written | another failure | unknown, backing off | |
@@ -50,12 +50,12 @@ class ReadNode(NamedTuple):
     """GET the Node."""
 
 
-class WriteInventory(NamedTuple):
-    """PATCH the Node's annotation, as `node.inventory_patch` writes it."""
+class WriteNode(NamedTuple):
+    """PATCH the Node's annotations, as `node.annotations_patch` writes them."""
 
     uid: str
     resource_version: str
-    value: str
+    annotations: Mapping[str, str]
 
 
 class Notice(NamedTuple):
@@ -95,8 +95,10 @@ class InventoryReporter:
         self._on_node: Listed = {}
         self._value: str | None = None
         self._stale = True
+        self._notes: dict[str, str] = {}
         self._agreed: tuple[str, str | None] | None = None
         self._sent = ""
+        self._written: Mapping[str, str] = {}
         self._notices: list[Notice] = []
         self._said: dict[str, str] = {}
 
@@ -113,6 +115,10 @@ class InventoryReporter:
         self.holders.hear(events)
         self._stale = self._stale or self.holders.changed
         self.holders.changed = False
+
+    def note(self, key: str, value: str) -> None:
+        """What another room of the agent has to say on the Node, as an annotation of its own."""
+        self._notes[key] = value
 
     def node_read(self, seen: SeenNode, now_s: float) -> None:
         self._busy = False
@@ -136,14 +142,16 @@ class InventoryReporter:
         self._is_outrun = False
         self._found(seen, now_s)
         self._write_from_s = now_s + WRITE_APART_S
-        if seen.value != self._sent:
+        altered = [key for key, text in self._written.items() if seen.annotations.get(key) != text]
+        if altered:
             # An admission policy, most likely; at once again would be for ever.
             self._write_from_s = now_s + self._heartbeat_s
-            self._say("altered", "error", "the API server stored another inventory than was written")
+            self._say("altered", "error", f"the API server stored another {altered[0]} than was written")
             return
-        self._well("altered", "the API server stores the inventory as it is written")
-        self._agreed = (seen.uid, self._sent)
-        self._tell_changes()
+        self._well("altered", "the API server stores what is written")
+        if INVENTORY_KEY in self._written:
+            self._agreed = (seen.uid, self._sent)
+            self._tell_changes()
 
     def failed(self, doing: Literal["read", "write"], error: ApiError, now_s: float) -> None:
         """The request that was decided on had no success; code 0: nobody knows whether it had."""
@@ -161,7 +169,7 @@ class InventoryReporter:
 
     # -- asked -----------------------------------------------------------------------------------------------
 
-    def decide(self, now_s: float) -> ReadNode | WriteInventory | None:
+    def decide(self, now_s: float) -> ReadNode | WriteNode | None:
         """What to do now; to be asked again after each answer and at `next_deadline_s`."""
         self._listen(now_s)
         self._again_s = math.inf
@@ -179,17 +187,19 @@ class InventoryReporter:
         if self._stale:
             self._compute()
         value = self._value
-        self.is_in_step = value is None or value == self._seen.value
-        if self.is_in_step:
+        if value is None or value == self._seen.value:
             self._agreed = (self._seen.uid, self._seen.value)
-        if value is None or self.is_in_step or not self._fits(value, self._seen):
+        changed = self._unwritten(self._seen)
+        self.is_in_step = not changed
+        if not changed or not self._fits(changed, self._seen):
             return None
         if now_s < self._write_from_s:
             self._again_s = min(self._write_from_s, self._read_due_s)
             return None
         self._busy = True
-        self._sent = value
-        return WriteInventory(self._seen.uid, self._seen.resource_version, value)
+        self._sent = self._sent if value is None else value
+        self._written = changed
+        return WriteNode(self._seen.uid, self._seen.resource_version, changed)
 
     def next_deadline_s(self) -> float:
         """When to ask again though nothing has happened."""
@@ -234,8 +244,13 @@ class InventoryReporter:
             return False
         return seen.value not in (self._agreed[1], self._sent)
 
-    def _fits(self, value: str, seen: SeenNode) -> bool:
-        n_bytes = seen.other_bytes + annotation_bytes(value)
+    def _unwritten(self, seen: SeenNode) -> dict[str, str]:
+        """What the Node should say and does not."""
+        wanted = self._notes if self._value is None else {INVENTORY_KEY: self._value, **self._notes}
+        return {key: text for key, text in wanted.items() if seen.annotations.get(key) != text}
+
+    def _fits(self, changed: Mapping[str, str], seen: SeenNode) -> bool:
+        n_bytes = annotation_bytes({**seen.annotations, **changed})
         if n_bytes <= MAX_ANNOTATION_BYTES:
             self._well("size", "the inventory fits the Node again")
             return True
@@ -243,7 +258,8 @@ class InventoryReporter:
             "size",
             "error",
             f"the inventory does not fit the Node: its annotations would have {n_bytes} bytes"
-            f" ({seen.other_bytes} are others'), the API server takes {MAX_ANNOTATION_BYTES} in all;"
+            f" ({n_bytes - annotation_bytes(changed)} are others'), the API server takes"
+            f" {MAX_ANNOTATION_BYTES} in all;"
             " list fewer devices on this node, or leave out `links` and `model` in the files",
         )
         return False

@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.agent.node import (
     annotation_bytes,
-    inventory_patch,
+    annotations_patch,
     manager_name,
     node_path,
     read_node,
@@ -29,18 +29,17 @@ def manager(name: str, key: str) -> dict[str, Any]:
     return {"manager": name, "operation": "Update", "time": "2026-01-02T03:04:05Z", "fieldsV1": fields}
 
 
-def test_a_node_is_read_with_who_wrote_its_inventory_and_what_the_rest_takes() -> None:
+def test_a_node_is_read_with_who_wrote_its_inventory_and_all_its_annotations() -> None:
     text = node({KEY: "{}", "é": "üü"}, manager("kubelet", "other"), manager("kubectl-annotate", KEY))
     seen = read_node(text)
     assert (seen.uid, seen.resource_version, seen.value) == ("u", "7", "{}")
     assert seen.writer == "'kubectl-annotate' at 2026-01-02T03:04:05Z"
-    assert seen.other_bytes == len("é".encode()) + len("üü".encode())
-    assert annotation_bytes("{}") == len(KEY) + 2
+    assert annotation_bytes(seen.annotations) == len("é".encode()) + len("üü".encode()) + len(KEY) + 2
 
 
 def test_a_node_without_annotations_has_no_inventory() -> None:
     seen = read_node(node(None))
-    assert (seen.value, seen.other_bytes, seen.writer) == (None, 0, "")
+    assert (seen.value, seen.annotations, seen.writer) == (None, {}, "")
 
 
 def test_what_is_no_node_is_an_answer_that_cannot_be_used() -> None:
@@ -49,7 +48,7 @@ def test_what_is_no_node_is_an_answer_that_cannot_be_used() -> None:
 
 
 def test_the_patch_is_of_this_very_node_as_it_was_read() -> None:
-    assert json.loads(inventory_patch("u", "7", "{}")) == {
+    assert json.loads(annotations_patch("u", "7", {KEY: "{}"})) == {
         "metadata": {"uid": "u", "resourceVersion": "7", "annotations": {KEY: "{}"}}
     }
 

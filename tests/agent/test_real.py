@@ -276,7 +276,7 @@ def test_the_server_takes_just_as_many_bytes_as_we_think(site: Site) -> None:
     path = "/api/v1/nodes/n1"
     room = MAX_ANNOTATION_BYTES - len("ke") - len("ü".encode())
     for n_bytes, fits in ((room, True), (room + 1, False)):
-        value = "x" * (n_bytes - annotation_bytes(""))
+        value = "x" * (n_bytes - annotation_bytes({KEY: ""}))
         notes = {"ke": "ü", KEY: value}
         body = {"metadata": {"annotations": notes}}
         if fits:

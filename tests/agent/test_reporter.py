@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from gangsched.agent.reporter import MAX_CONFLICTS, InventoryReporter, WriteInventory
+from gangsched.agent.reporter import MAX_CONFLICTS, InventoryReporter, WriteNode
 from gangsched.agent.reports import Silence
 from gangsched.errors import ApiError
 from gangsched.model.devices import Device
@@ -134,7 +134,7 @@ def test_a_node_that_changes_all_the_time_is_written_in_the_end() -> None:
         if effect is None:
             agent.now_s += 0.5
             continue
-        if isinstance(effect, WriteInventory) and n_conflicts < 3 * MAX_CONFLICTS:
+        if isinstance(effect, WriteNode) and n_conflicts < 3 * MAX_CONFLICTS:
             n_conflicts += 1
             agent.node.revision += 1  # kubelet was here
         agent._do(effect)
@@ -176,7 +176,7 @@ def test_a_write_meant_for_the_predecessor_of_a_node_does_not_reach_it() -> None
     agent = settled("a")
     agent.found(*devices("b"))
     effect = agent.reporter.decide(agent.now_s + 2)
-    assert isinstance(effect, WriteInventory)
+    assert isinstance(effect, WriteNode)
     agent.node.made_anew("uid-2")
     agent.node.revision -= 1
     agent._do(effect)
@@ -225,11 +225,12 @@ def test_the_last_byte_fits() -> None:
     big = tuple(Device(id=f"{i:04}", model="x" * 30) for i in range(2500))
     agent.found(*big)
     value = agent.reporter.value() or ""
-    agent.node.other_bytes = 256 * 1024 - len("gangsched.io/devices") - len(value)
+    room = 256 * 1024 - len("gangsched.io/devices") - len(value)
+    agent.node.others_take(room)
     agent.node.revision += 1
     agent.run(2 * HEARTBEAT_S, again=big)
     assert agent.node.value == value
-    agent.node.other_bytes += 1
+    agent.node.others_take(room + 1)
     agent.found(*big[:-1], Device(id="last", model="x" * 30))
     agent.run(2 * HEARTBEAT_S, again=(*big[:-1], Device(id="last", model="x" * 30)))
     assert agent.node.value == value
@@ -252,7 +253,7 @@ def test_an_api_server_that_stores_something_else_is_not_written_to_again_and_ag
     end_s = agent.now_s + HEARTBEAT_S * 3
     while agent.now_s < end_s:
         effect = agent.reporter.decide(agent.now_s)
-        if isinstance(effect, WriteInventory):
+        if isinstance(effect, WriteNode):
             n_writes += 1
             agent.node.changed_by("policy", '{"nvidia.com/gpu":[]}')
             agent.reporter.written(agent.node.seen(), agent.now_s)
@@ -270,3 +271,29 @@ def test_a_reporter_asks_for_one_thing_at_a_time() -> None:
     assert reporter.decide(0.0) is None
     reporter.source_reported(report(*devices("a")), 0.0)
     assert reporter.decide(1.0) is None
+
+
+def test_a_note_of_another_room_is_written_beside_the_inventory_and_again_when_it_is_changed() -> None:
+    agent = settled("a")
+    agent.reporter.note("gangsched.io/load", "1")
+    agent.run(3.0, again=devices("a"))
+    assert agent.node.annotations["gangsched.io/load"] == "1"
+    n_writes = agent.node.n_writes
+    agent.run(2 * HEARTBEAT_S, again=devices("a"))
+    assert agent.node.n_writes == n_writes
+    agent.node.annotations["gangsched.io/load"] = "forged"
+    agent.node.revision += 1
+    agent.run(2 * HEARTBEAT_S, again=devices("a"))
+    assert agent.node.annotations["gangsched.io/load"] == "1"
+    assert agent.written == {"a": "Healthy"}
+
+
+def test_a_note_is_written_on_a_node_that_has_no_devices() -> None:
+    agent = Virtual()
+    agent.found()
+    agent.reporter.note("gangsched.io/load", "1")
+    agent.run(3.0, again=())
+    assert agent.node.annotations["gangsched.io/load"] == "1"
+    assert agent.node.value is None
+    assert "altered" not in agent.said
+    assert "another" not in agent.said

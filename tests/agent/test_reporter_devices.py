@@ -126,7 +126,7 @@ def test_what_was_written_stays_as_long_as_a_source_cannot_be_read() -> None:
 
 def test_a_predecessors_nonsense_is_said_and_replaced() -> None:
     node = Node()
-    node.value = "nonsense"
+    node.annotations["gangsched.io/devices"] = "nonsense"
     agent = Virtual(node)
     agent.found(*devices("a"))
     agent.run()

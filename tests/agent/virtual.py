@@ -11,10 +11,10 @@ from random import Random
 from typing import Any
 
 from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_bytes
-from gangsched.agent.reporter import InventoryReporter, Notice, ReadNode, WriteInventory
+from gangsched.agent.reporter import InventoryReporter, Notice, ReadNode, WriteNode
 from gangsched.agent.reports import Place, Report, Silence
 from gangsched.errors import ApiError
-from gangsched.model.devices import ALLOCATED_KEY, Device, inventory_annotation
+from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, Device, inventory_annotation
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import ObjectMeta, Pod, PodStatus
 
@@ -47,19 +47,28 @@ class Node:
         self.is_contested = False
         self.uid = "uid-1"
         self.revision = 1
-        self.value: str | None = None
+        self.annotations: dict[str, str] = {"other": "x" * 95}
         self.writer = ""
-        self.other_bytes = 100
         self.n_reads = 0
         self.n_writes = 0
         self.n_tried = 0
 
     def seen(self) -> SeenNode:
-        return SeenNode(self.uid, str(self.revision), self.value, self.other_bytes, self.writer)
+        return SeenNode(self.uid, str(self.revision), self.value, self.writer, dict(self.annotations))
+
+    @property
+    def value(self) -> str | None:
+        return self.annotations.get(INVENTORY_KEY)
+
+    def others_take(self, n_bytes: int) -> None:
+        self.annotations["other"] = "x" * (n_bytes - len("other"))
 
     def changed_by(self, writer: str, value: str | None) -> None:
         self.revision += 1
-        self.value, self.writer = value, writer
+        self.annotations.pop(INVENTORY_KEY, None)
+        if value is not None:
+            self.annotations[INVENTORY_KEY] = value
+        self.writer = writer
 
     def made_anew(self, uid: str) -> None:
         self.uid = uid
@@ -73,7 +82,7 @@ class Node:
             raise ApiError("not found", code=404, reason="NotFound")
         return self.seen()
 
-    def write(self, effect: WriteInventory) -> SeenNode:
+    def write(self, effect: WriteNode) -> SeenNode:
         if self.down and not self.lands:
             raise ApiError("connection refused")
         if not self.exists:
@@ -85,10 +94,11 @@ class Node:
             raise ApiError("the object has been modified", code=409, reason="Conflict")
         if effect.uid != self.uid:
             raise ApiError("metadata.uid: field is immutable", code=422, reason="Invalid")
-        if self.other_bytes + annotation_bytes(effect.value) > MAX_ANNOTATION_BYTES:
+        if annotation_bytes({**self.annotations, **effect.annotations}) > MAX_ANNOTATION_BYTES:
             raise ApiError("metadata.annotations: Too long", code=422, reason="Invalid")
         self.n_writes += 1
-        self.changed_by("us", effect.value)
+        self.changed_by("us", effect.annotations.get(INVENTORY_KEY, self.value))
+        self.annotations.update(effect.annotations)
         if self.down:
             raise ApiError("connection lost")
         return self.seen()
@@ -141,7 +151,7 @@ class Virtual:
             self.now_s = deadline_s
         raise AssertionError("the reporter does not come to rest")
 
-    def _do(self, effect: ReadNode | WriteInventory) -> None:
+    def _do(self, effect: ReadNode | WriteNode) -> None:
         try:
             if isinstance(effect, ReadNode):
                 self.reporter.node_read(self.node.read(), self.now_s)
@@ -199,5 +209,5 @@ def settled(*ids: str, node: Node | None = None) -> Virtual:
 def on_node(*ids: str) -> Node:
     """A Node on which a predecessor has listed these."""
     node = Node()
-    node.value = inventory_annotation({GPU: devices(*ids)})
+    node.annotations[INVENTORY_KEY] = inventory_annotation({GPU: devices(*ids)})
     return node
