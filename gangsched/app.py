@@ -30,7 +30,7 @@ from anyio.abc import TaskGroup
 from gangsched.config import SchedulerConfig
 from gangsched.core.observer import Observer, Observers
 from gangsched.core.plan import first_of
-from gangsched.core.scheduler import KINDS, Scheduler
+from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError
 from gangsched.inbox import GroupQueue, Inbox
 from gangsched.kube.backoff import Backoff
@@ -113,7 +113,8 @@ class SchedulerApp:
             n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
         )
         self._reflectors = {
-            kind.name: Reflector(self._client, kind, self.inbox.put, rng=rng) for kind in all_kinds()
+            kind.name: Reflector(self._client, kind, self.inbox.put, rng=rng)
+            for kind in all_kinds(self.scheduler.watches)
         }
         # Unlike any other process's, also that of another container on a host of the same name.
         identity = f"{instance}_{os.urandom(8).hex()}"
@@ -122,7 +123,7 @@ class SchedulerApp:
             if election.leader_elect
             else None
         )
-        self._unheard = set(KINDS)
+        self._unheard = set(self.scheduler.kinds)
         self._stopping = False
         self._lost = False
         self._everything: TaskGroup | None = None

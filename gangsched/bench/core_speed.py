@@ -148,9 +148,7 @@ def _loaded(shape: Shape) -> tuple[Scheduler, float]:
         at_s = time.perf_counter()
         scheduler.handle([ev.NodeAdded(node) for node in nodes], 0.0)
         load_s += time.perf_counter() - at_s
-    synced = [ev.KindSynced("nodes"), ev.KindSynced("pods")]
-    missing = [ev.KindMissing("podgroups.core"), ev.KindMissing("podgroups.coscheduling")]
-    scheduler.handle([*synced, *missing], 0.0)
+    scheduler.handle([ev.KindSynced(kind) for kind in scheduler.kinds], 0.0)
     return scheduler, load_s
 
 

@@ -15,6 +15,9 @@ from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.devices import DeviceLedger
 from gangsched.core.group import NO_ROW, PodInfo
 from gangsched.core.nodes import NodeTable
+from gangsched.core.objects import ObjectStore
+from gangsched.core.pod_index import PodIndex
+from gangsched.core.pod_terms import keys_named
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate, Unsigned, signature
 from gangsched.errors import InvariantError, ParseError
@@ -49,14 +52,17 @@ class Cache:
         self.table = ResourceTable()
         self.nodes = NodeTable(self.table, capacity=node_capacity)
         self.ledger = DeviceLedger(node_capacity, self.nodes.note)
-        self.view = ClusterView(self.nodes, self.ledger)
         self.pods: dict[str, PodInfo] = {}
         self.by_node: dict[str, dict[str, PodInfo]] = {}
+        self.objects = ObjectStore()
+        self.index = PodIndex(self.pods, self.objects)
+        self.view = ClusterView(self.nodes, self.ledger, self.by_node, self.index, self.objects)
         self.nominated: dict[str, PodInfo] = {}
         self.clashes: list[tuple[str, str, str]] = []
         """(UID, node, device ID) of annotations that claim what another live pod holds, to be told."""
         self._templates: dict[Hashable, PodTemplate] = {}
         self._serial = 0
+        self._selection = 0
 
     # -- nodes ---------------------------------------------------------------------------------------
 
@@ -149,7 +155,11 @@ class Cache:
 
     def template_of(self, pod: Pod) -> PodTemplate:
         """The shared template of pods that no plugin can tell apart."""
-        key: Hashable = signature(pod)
+        spec = pod.spec
+        if spec.affinity is not None or spec.topology_spread_constraints:
+            self._look_at_others(pod)
+        labels = self.index.project(pod.metadata.labels)
+        key: Hashable = signature(pod, labels)
         signed = self._sign(pod) if self._sign is not None else None
         if signed is not None:
             key = (key, signed)
@@ -158,10 +168,41 @@ class Cache:
             if len(self._templates) >= _MAX_TEMPLATES:
                 self._templates.clear()
             self._serial += 1
-            template = self._templates[key] = PodTemplate(pod, self.table, self._serial)
+            template = self._templates[key] = PodTemplate(pod, self.table, self._serial, labels)
             if isinstance(signed, Unsigned):
                 template.problem = signed.problem
         return template
+
+    def _look_at_others(self, pod: Pod) -> None:
+        affinity = pod.spec.affinity
+        self.index.select(keys_named(pod.spec))
+        if pod.spec.topology_spread_constraints or (
+            affinity is not None
+            and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
+        ):
+            self.index.wake()
+
+    def settle(self) -> None:
+        """Pods that go nowhere yet get templates that tell apart what selectors look at by now."""
+        if self._selection == self.index.selection:
+            return
+        self._selection = self.index.selection
+        for info in (*self.pods.values(), *self.nominated.values()):
+            if not info.node_name and self.index.project(info.pod.metadata.labels) != info.template.labels:
+                info.template = self.template_of(info.pod)
+
+    def renew(self, info: PodInfo, pod: Pod) -> None:
+        """A new version of a pod that stays where it is and holds what it holds."""
+        old, info.pod = info.pod, pod
+        before, now = old.metadata, pod.metadata
+        if before.labels == now.labels and before.deletion_timestamp == now.deletion_timestamp:
+            return
+        if info.row != NO_ROW:
+            self.nodes.note(info.row)
+            if self.index.is_awake:
+                self.index.relabel(info)
+        elif not info.node_name:
+            info.template = self.template_of(pod)
 
     def place(
         self, info: PodInfo, node_name: str, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -200,6 +241,9 @@ class Cache:
                 self.nodes.pad(row, template.padding, len(infos))
             if template.host_ports:  # at most one such pod a node: its ports exclude a second
                 self.nodes.use_ports(row, template.host_ports, 1)
+            if self.index.is_awake:
+                for info in infos:
+                    self.index.enter(info)
 
     def forget(self, info: PodInfo) -> ClusterChange | None:
         """Gives back what the pod holds, promised or bound; answers with the room that this freed."""
@@ -280,11 +324,15 @@ class Cache:
         if template.host_ports:
             self.nodes.use_ports(row, template.host_ports, 1)
         info.row = row
+        if self.index.is_awake:
+            self.index.enter(info)
 
     def _uncount(self, info: PodInfo) -> None:
         if info.row == NO_ROW:
             return
         template = info.template
+        if self.index.is_awake:
+            self.index.leave(info)
         self.nodes.use(info.row, template.columns, template.amounts, -1)
         if template.padding is not None:
             self.nodes.pad(info.row, template.padding, -1)
@@ -299,7 +347,7 @@ class Cache:
             return None
         template = info.template
         resources = frozenset(template.requests)
-        return ClusterChange(Change.ROOM_FREED, info.row, resources, bool(template.host_ports))
+        return ClusterChange(Change.ROOM_FREED, info.row, resources, bool(template.host_ports), pod=info.pod)
 
 
 _NO_DEVICES = DeviceInventory((), 0, DeviceTopology((), ()))

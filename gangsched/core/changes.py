@@ -9,6 +9,8 @@ import enum
 
 import msgspec
 
+from gangsched.model.objects import Pod
+
 
 class Change(enum.Flag):
     """What an event changed in the cluster, as a plugin names what can cure its rejections.
@@ -29,6 +31,12 @@ class Change(enum.Flag):
     """A member appeared, or the group's own numbers or object changed."""
     SIBLING_CHANGED = enum.auto()
     """A group named in start_together changed its state."""
+    POD_ADDED = enum.auto()
+    """A pod has come to a node, promised or bound. Told only while some pod or plugin asks about pods."""
+    POD_LABELS = enum.auto()
+    """A pod that is on a node has other labels now, or is being deleted. Told as POD_ADDED is."""
+    OBJECT = enum.auto()
+    """An object of another kind appeared, changed or went; `kind` says which kind."""
 
 
 class ClusterChange(msgspec.Struct, frozen=True, gc=False):
@@ -39,3 +47,6 @@ class ClusterChange(msgspec.Struct, frozen=True, gc=False):
     resources: frozenset[str] = frozenset()
     """For ROOM_FREED, NODE_ALLOCATABLE and NODE_DEVICES: the resource names of which there is more now."""
     ports: bool = False
+    pod: Pod | None = None
+    """For ROOM_FREED, POD_ADDED and POD_LABELS: the pod; None where several changes are heard as one."""
+    kind: str = ""

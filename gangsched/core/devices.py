@@ -10,7 +10,7 @@ but for the pod that it was claimed for, which lifts its claims (`unclaim`) in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import numpy as np
 
@@ -199,6 +199,19 @@ class DeviceLedger:
             if node is not None:
                 found.append((row, resource, tuple(d for d, by in node.claimed.items() if by == uid)))
         return found
+
+    def freed_by(self, row: int, resource: str, ids: Iterable[str], gone: Container[str]) -> int:
+        """Bit mask of those of `ids` that would be free if the pods of the UIDs `gone` were."""
+        node = self._node(row, resource)
+        if node is None or node.inventory is None:
+            return 0
+        mask = 0
+        for device_id in ids:
+            index = node.inventory.index.get(device_id)
+            holders = node.held.get(device_id, ())
+            if index is not None and device_id not in node.claimed and all(uid in gone for uid in holders):
+                mask |= 1 << index
+        return mask & node.inventory.healthy
 
     def promised_unusable(self, row: int, resource: str, ids: Iterable[str]) -> str:
         """The first of these IDs that is gone or unhealthy by now; "" when all are well."""

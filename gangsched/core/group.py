@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from gangsched.core.template import PodTemplate
 from gangsched.model.objects import Pod
@@ -66,7 +67,7 @@ class PodInfo:
     row: the node row it is counted on, NO_ROW if none; node_name: where the API or our promise says it is;
     allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger; allocated: the
     annotation that says so, as sent or seen. identity: what put it into its group, to notice when that is
-    edited; stated: what it says of the group's numbers.
+    edited; stated: what it says of the group's numbers; kin: those it is counted among (core.pod_index).
     """
 
     __slots__ = (
@@ -78,6 +79,7 @@ class PodInfo:
         "group",
         "identity",
         "ids",
+        "kin",
         "node_name",
         "pod",
         "rank",
@@ -101,6 +103,7 @@ class PodInfo:
         self.bind_tries = 0
         self.node_name = ""
         self.row = NO_ROW
+        self.kin: Any = None
         self.allocation: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
         self.allocated: str | None = None
         self.ids: Mapping[str, tuple[str, ...]] = {}

@@ -112,7 +112,7 @@ class Membership:
         if info.state is MemberState.BOUND and not pod.spec.node_name:
             # The bind's answer overtook the watch: this version is from before the bind, and nodeName is
             # never taken away from a pod, so nothing that it holds may be given back for it.
-            info.pod = pod
+            self._world.cache.renew(info, pod)
             return
         if _identity(pod, stated_raw(pod)) != info.identity and info.bind is BindState.NONE:
             # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
@@ -142,7 +142,7 @@ class Membership:
     def _update_assumed(self, info: PodInfo, pod: Pod, target: MemberState) -> None:
         world, group = self._world, info.group
         assert group is not None
-        info.pod = pod
+        world.cache.renew(info, pod)
         if target in (MemberState.PENDING, MemberState.GATED):
             return  # the promise stands: only the outcome of its bind, or its group, can end it
         if target in (MemberState.BOUND, MemberState.DONE):
@@ -160,8 +160,8 @@ class Membership:
 
     def _replace_pod(self, info: PodInfo, pod: Pod) -> None:
         """A new version of a pod that stays where it is; room is counted anew if its spec changed."""
-        old, info.pod = info.pod, pod
-        world = self._world
+        old, world = info.pod, self._world
+        world.cache.renew(info, pod)
         if pod.spec != old.spec and not (not old.spec.node_name and pod.spec.node_name):
             template = world.cache.template_of(pod)
             if template is not info.template:

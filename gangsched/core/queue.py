@@ -179,10 +179,11 @@ class SchedulingQueue:
 
 
 def _merged(changes: list[ClusterChange]) -> list[ClusterChange]:
-    by_kind: dict[int, ClusterChange] = {}
+    by_kind: dict[tuple[int, str], ClusterChange] = {}
     for change in changes:
-        known = by_kind.get(change.what.value)
+        known = by_kind.get((change.what.value, change.kind))
         resources = change.resources | known.resources if known else change.resources
         ports = change.ports or (known is not None and known.ports)
-        by_kind[change.what.value] = ClusterChange(change.what, -1, resources, ports)
+        merged = ClusterChange(change.what, -1, resources, ports, kind=change.kind)
+        by_kind[change.what.value, change.kind] = merged
     return list(by_kind.values())

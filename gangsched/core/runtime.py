@@ -174,6 +174,11 @@ class Profile:
         """Every call of a plugin but PreEnqueue's, which is made for every pod."""
         return guarded(plugin, point, call, *args, **kwargs)
 
+    @property
+    def plugins(self) -> Iterable[Plugin]:
+        """Each once, whatever points it serves."""
+        return self._by_name.values()
+
     def run_pre_enqueue(self, pod: Pod) -> Status:
         """The first "no" gates the pod."""
         for plugin in self.pre_enqueue:

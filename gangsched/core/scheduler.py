@@ -7,12 +7,13 @@ table), attempts (a turn), binding (after the plan), reporter (words); they shar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gangsched.config import Settings
 from gangsched.core.attempts import Attempts
 from gangsched.core.binding import Binder
+from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.gang import GangTable
 from gangsched.core.group import Group, GroupState, MemberState
 from gangsched.core.membership import Membership
@@ -28,8 +29,9 @@ from gangsched.model import events as ev
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Node
 from gangsched.model.pod_group import GroupKey
+from gangsched.model.workloads import selector_keys
 
-# The kinds that must have been listed whole before the first decision; PodGroup kinds may be missing.
+# The kinds that are always followed; PodGroup kinds may be missing.
 KINDS = ("pods", "nodes", "podgroups.core", "podgroups.coscheduling")
 _LEADERSHIP = "leadership"
 # Devices claimed twice that a follower remembers to speak of when it leads.
@@ -63,7 +65,10 @@ class Scheduler:
         self.binder = Binder(self.world, self.reporter)
         self.attempts = Attempts(self.world, self.reporter, self.binder, pick)
         self.table = GangTable(self.world, self.reporter, self.binder, self.attempts)
-        self._unheard = set(KINDS) if leading else {*KINDS, _LEADERSHIP}
+        self.watches = _watched(profiles.values())
+        self.kinds = (*KINDS, *self.watches)
+        """Kinds that must have been listed whole, or be missing, before the first decision."""
+        self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
         self._on_event: dict[type, Callable[[Any], None]] = {
             ev.PodAdded: lambda e: self.membership.put_pod(e.pod),
             ev.PodUpdated: lambda e: self.membership.put_pod(e.pod),
@@ -74,6 +79,8 @@ class Scheduler:
             ev.PodGroupAdded: self.numbers.put_object,
             ev.PodGroupUpdated: self.numbers.put_object,
             ev.PodGroupDeleted: self.numbers.remove_object,
+            ev.ObjectPut: self._put_object,
+            ev.ObjectGone: self._remove_object,
             ev.ObjectRefused: self._refused,
             ev.KindSynced: lambda e: self._synced(e.kind),
             ev.KindMissing: lambda e: self._synced(e.kind),
@@ -224,6 +231,16 @@ class Scheduler:
             f"node {self.world.cache.view.name(row)} does not take the pod any more (cordon, taint or label)"
         )
 
+    def _put_object(self, event: ev.ObjectPut) -> None:
+        cache = self.world.cache
+        if cache.objects.put(event.kind, event.object):
+            cache.index.select(selector_keys(event.object))
+            self.world.changes.append(ClusterChange(Change.OBJECT, kind=event.kind))
+
+    def _remove_object(self, event: ev.ObjectGone) -> None:
+        if self.world.cache.objects.remove(event.kind, event.namespace, event.name, event.uid):
+            self.world.changes.append(ClusterChange(Change.OBJECT, kind=event.kind))
+
     def _refused(self, event: ev.ObjectRefused) -> None:
         if event.kind == "PodGroup":
             for dialect in ("core", "coscheduling"):
@@ -259,6 +276,7 @@ class Scheduler:
     def _end_turn(self) -> list[Effect]:
         world = self.world
         if self.is_synced:
+            world.cache.settle()
             while world.touched:
                 touched, world.touched = world.touched, {}
                 for group in touched.values():
@@ -275,9 +293,16 @@ class Scheduler:
         else:
             # Nobody waits for a cure yet; a follower hears changes for weeks.
             world.changes.clear()
+            world.cache.index.changes.clear()
             del world.cache.clashes[:-_MAX_CLASHES]
         effects, world.effects = world.effects, []
         return effects
+
+
+def _watched(profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """The kinds that some plugin names in its `watches`, each once, in order."""
+    plugins = (plugin for profile in profiles for plugin in profile.plugins)
+    return tuple(sorted({kind for plugin in plugins for kind in getattr(plugin, "watches", ())}))
 
 
 # Later than any Unix time, so that ages of pods found at start-up sort before this process's clock.

@@ -6,28 +6,45 @@ is the undo. Sizes: one column of 5,000 nodes is 40 kB, a few microseconds to co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from gangsched.core.arrays import BoolArray, IntArray
 from gangsched.core.devices import DeviceLedger
+from gangsched.core.group import NO_ROW, PodInfo
 from gangsched.core.images import Image
 from gangsched.core.nodes import CodeArray, LabelColumn, NodeTable
+from gangsched.core.objects import Name, ObjectStore
+from gangsched.core.pod_index import PodIndex
+from gangsched.core.pod_terms import Carried
 from gangsched.core.template import HostPort, PodTemplate
 from gangsched.model.devices import DeviceInventory
-from gangsched.model.objects import Node, Taint
+from gangsched.model.objects import Node, Pod, Taint
 from gangsched.model.resources import ResourceTable
+from gangsched.model.selectors import PodTerm
 
 
 class ClusterView:
     """Read-only view over all node rows. Rows that are no node have live False and no room."""
 
-    __slots__ = ("_ledger", "_nodes")
+    __slots__ = ("_by_node", "_index", "_ledger", "_nodes", "_objects")
 
-    def __init__(self, nodes: NodeTable, ledger: DeviceLedger) -> None:
+    def __init__(
+        self,
+        nodes: NodeTable,
+        ledger: DeviceLedger,
+        by_node: Mapping[str, Mapping[str, PodInfo]],
+        index: PodIndex,
+        objects: ObjectStore,
+    ) -> None:
         self._nodes = nodes
         self._ledger = ledger
+        self._by_node = by_node
+        self._index = index
+        self._objects = objects
 
     @property
     def n_rows(self) -> int:
@@ -76,7 +93,7 @@ class ClusterView:
 
     def base(self) -> ClusterView:
         """The cache as it is, without what a Trial has placed."""
-        return ClusterView(self._nodes, self._ledger)
+        return ClusterView(self._nodes, self._ledger, self._by_node, self._index, self._objects)
 
     def name(self, row: int) -> str:
         return self._nodes.names[row]
@@ -134,6 +151,48 @@ class ClusterView:
         """row -> host ports taken there and by how many pods; rows without any are absent."""
         return self._nodes.ports
 
+    # -- pods and other objects ------------------------------------------------------------------------
+
+    def pods_on(self, row: int) -> Iterable[PodInfo]:
+        """The pods that hold something on the node, bound or promised; a Trial's own are in `placed`."""
+        return self._by_node.get(self._nodes.names[row], _NOBODY).values()
+
+    @property
+    def placed(self) -> Sequence[tuple[int, PodTemplate, int]]:
+        """(row, template, how many) that a Trial has placed, in order; nothing on the cache's own view."""
+        return ()
+
+    def matching(self, term: PodTerm) -> IntArray:
+        """int64[n_rows]: how many of the pods on each node the term means; kept up, so that asking is cheap.
+
+        Of the pods that a Trial has placed only labels are looked at that some selector named before.
+        """
+        return self._index.matching(term, self.n_rows)
+
+    def carried_against(self, template: PodTemplate) -> Iterable[tuple[Carried, Mapping[int, int]]]:
+        """What pods on nodes say that means pods of this template: row -> how many of them say it."""
+        carried = self._index.carried()
+        return [(wish, carried[wish]) for wish in self._index.carried_against(template)]
+
+    def means(self, term: PodTerm, template: PodTemplate) -> bool:
+        """Whether the term means pods of this template."""
+        return self._index.means_template(term, template)
+
+    def means_pod(self, term: PodTerm, pod: Pod) -> bool:
+        """Whether the term means this pod, as it is."""
+        return self._index.means_pod(term, pod)
+
+    def objects(self, kind: str) -> Mapping[Name, Any]:
+        """(namespace, name) -> object, of a kind that an enabled plugin `watches`; others are empty."""
+        return self._objects.of(kind)
+
+    def objects_revision(self, kind: str) -> int:
+        """Moves whenever objects(kind) says something else than before."""
+        return self._objects.revision(kind)
+
+
+_NOBODY: Mapping[str, PodInfo] = {}
+
 
 class Trial(ClusterView):
     """A copy to place pods on, thrown away or made real by the cache (assume).
@@ -142,12 +201,24 @@ class Trial(ClusterView):
     one template, the usual case, never copies anything.
     """
 
-    __slots__ = ("_device_free", "_free", "_masks", "_placed", "_ports", "_taken", "touched")
+    __slots__ = (
+        "_counts",
+        "_device_free",
+        "_free",
+        "_gone",
+        "_masks",
+        "_placed",
+        "_ports",
+        "_taken",
+        "touched",
+    )
 
     def __init__(self, view: ClusterView) -> None:
-        super().__init__(view._nodes, view._ledger)
+        super().__init__(view._nodes, view._ledger, view._by_node, view._index, view._objects)
         self.touched: dict[int, None] = {}
         self._placed: list[tuple[int, PodTemplate, int]] = []
+        self._gone: dict[str, PodInfo] = {}
+        self._counts: dict[PodTerm, tuple[int, int, IntArray]] = {}
         self._taken: list[tuple[int, str, int]] = []
         self._free: dict[int, tuple[int, IntArray]] = {}
         self._device_free: dict[str, tuple[int, IntArray]] = {}
@@ -159,6 +230,7 @@ class Trial(ClusterView):
         other = Trial(self)
         other.touched = dict(self.touched)
         other._placed = list(self._placed)
+        other._gone = dict(self._gone)
         other._taken = list(self._taken)
         other._masks = dict(self._masks)
         if self._ports is not None:
@@ -213,6 +285,44 @@ class Trial(ClusterView):
     def ports(self) -> Mapping[int, Mapping[HostPort, int]]:
         return super().ports() if self._ports is None else self._ports
 
+    def pods_on(self, row: int) -> Iterable[PodInfo]:
+        return [info for info in super().pods_on(row) if info.uid not in self._gone]
+
+    @property
+    def placed(self) -> Sequence[tuple[int, PodTemplate, int]]:
+        return [one for one in self._placed if one[2] > 0]
+
+    def matching(self, term: PodTerm) -> IntArray:
+        counts = super().matching(term)
+        if not self._placed:
+            return counts
+        n_placed, n_gone, mine = self._counts.get(term, (0, 0, None))
+        if mine is None:
+            mine = counts.copy()
+        for row, template, count in self._placed[n_placed:]:
+            if count > 0 and self.means(term, template):
+                mine[row] += count
+        for info in islice(self._gone.values(), n_gone, None):
+            mine[info.row] -= self.means_pod(term, info.pod)
+        self._counts[term] = (len(self._placed), len(self._gone), mine)
+        return mine
+
+    def carried_against(self, template: PodTemplate) -> Iterable[tuple[Carried, Mapping[int, int]]]:
+        shared = super().carried_against(template)
+        changed = [(info.row, info.template, -1) for info in self._gone.values()]
+        changed += self.placed
+        if not any(one.wishes for _, one, _ in changed):
+            return shared
+        mine = {wish: dict(rows) for wish, rows in shared}
+        for row, one, count in changed:
+            for wish in one.wishes:
+                if self.means(wish[1].term, template):
+                    at = mine.setdefault(wish, {})
+                    at[row] = at.get(row, 0) + count
+                    if not at[row]:
+                        del at[row]
+        return list(mine.items())
+
     def place(self, row: int, template: PodTemplate, count: int = 1) -> None:
         """Takes room and ports for `count` pods of one template; devices are taken by take_devices."""
         self.touched[row] = None
@@ -223,6 +333,31 @@ class Trial(ClusterView):
             at = self._ports.setdefault(row, {})
             for port in template.host_ports:
                 at[port] = at.get(port, 0) + count
+
+    def remove(self, info: PodInfo) -> None:
+        """As if a pod that is counted on a node were gone: its room, ports and devices are free again.
+
+        A device that another pod holds or has claimed stays taken. Removing a pod twice changes nothing.
+        """
+        if info.uid in self._gone or info.row == NO_ROW:
+            return
+        row, template = info.row, info.template
+        self._gone[info.uid] = info
+        self.touched[row] = None
+        self._placed.append((row, template, -1))
+        if template.host_ports:
+            if self._ports is None:
+                self._ports = {r: dict(taken) for r, taken in super().ports().items()}
+            at = self._ports.get(row, {})
+            for port in template.host_ports:
+                at[port] = at.get(port, 0) - 1
+                if at[port] <= 0:
+                    del at[port]
+        for resource, ids in info.ids.items():
+            freed = self._ledger.freed_by(row, resource, ids, self._gone)
+            if freed:
+                self._masks[row, resource] = self.device_mask(row, resource) | freed
+                self._taken.append((row, resource, -freed.bit_count()))
 
     def take_devices(self, row: int, resource: str, mask: int) -> None:
         """Marks devices as taken; the caller has checked that they are free."""

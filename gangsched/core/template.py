@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import IntArray
+from gangsched.core.pod_terms import Carried, wishes_of
 from gangsched.errors import ParseError
 from gangsched.model.devices import device_demand
 from gangsched.model.objects import Pod, PodSpec
@@ -22,10 +23,11 @@ HostPort = tuple[str, str, int]
 
 
 _encode = msgspec.msgpack.Encoder().encode
+NO_LABELS: Mapping[str, str] = {}
 
 
-def signature(pod: Pod) -> bytes:
-    """Equal for pods that no plugin can tell apart."""
+def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> bytes:
+    """Equal for pods that no plugin can tell apart; `labels` are those that some selector looks at."""
     spec = pod.spec
     return _encode(
         (
@@ -41,6 +43,8 @@ def signature(pod: Pod) -> bytes:
             spec.host_network,
             _volume_images(spec) if spec.volumes else None,
             unsupported(spec),
+            spec.topology_spread_constraints,
+            labels,
         )
     )
 
@@ -62,6 +66,8 @@ class PodTemplate:
     never for what pods ask, so that nobody can fill the table with invented names.
     padding: (cpu, memory) that scores count on the pod's node beyond its requests; None: nothing.
     images: what it runs and mounts, named as nodes report them, one for each container and image volume.
+    labels: its pods' labels, those that some selector looks at. wishes: what it says of other pods.
+    pod: one of its pods; of its metadata only what is signed (PodSigningPlugin) is true of all of them.
     """
 
     __slots__ = (
@@ -72,6 +78,7 @@ class PodTemplate:
         "columns",
         "host_ports",
         "images",
+        "labels",
         "missing",
         "names",
         "namespace",
@@ -81,11 +88,16 @@ class PodTemplate:
         "requests",
         "serial",
         "spec",
+        "wishes",
     )
 
-    def __init__(self, pod: Pod, table: ResourceTable, serial: int) -> None:
+    def __init__(
+        self, pod: Pod, table: ResourceTable, serial: int, labels: Mapping[str, str] = NO_LABELS
+    ) -> None:
         self.serial = serial
         self.pod = pod
+        self.labels = labels
+        self.wishes: tuple[Carried, ...] = wishes_of(pod)
         self.spec: PodSpec = pod.spec
         self.namespace = pod.metadata.namespace
         self.problem = ""

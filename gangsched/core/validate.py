@@ -65,7 +65,7 @@ def _counted_once(world: World) -> list[str]:
             }
             if held != set(at.held):
                 broken.append(f"1: {resource} on row {row}: ledger {sorted(at.held)}, pods {sorted(held)}")
-    return broken
+    return broken + [f"6: {wrong}" for wrong in cache.index.recount()]
 
 
 def _one_place(world: World) -> list[str]:

@@ -104,6 +104,9 @@ class World:
     def flush_changes(self) -> None:
         """Wakes what this turn's changes can cure."""
         changes, self.changes = self.changes, []
+        if self.cache.index.changes:
+            changes += self.cache.index.changes
+            self.cache.index.changes.clear()
         self.queue.hear(changes, self.cache.view, self.now_s)
 
     def siblings(self, group: Group) -> dict[str, Group]:

@@ -103,7 +103,7 @@ class ApiClient:
 async def offers(client: ApiClient, group: str, version: str, resource: str) -> bool:
     """Does the server have this resource now? Raises: ApiError, if it did not say."""
     try:
-        body = await client.get(f"/apis/{group}/{version}")
+        body = await client.get(f"/apis/{group}/{version}" if group else f"/api/{version}")
     except ApiError as error:
         if error.code == 404:
             return False

@@ -7,7 +7,8 @@ microseconds, so what is rare (bookmarks, errors, refused objects) pays a second
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -17,6 +18,8 @@ from gangsched.model.events import (
     NodeAdded,
     NodeDeleted,
     NodeUpdated,
+    ObjectGone,
+    ObjectPut,
     ObjectRefused,
     PodAdded,
     PodDeleted,
@@ -25,7 +28,15 @@ from gangsched.model.events import (
     PodGroupUpdated,
     PodUpdated,
 )
-from gangsched.model.objects import CustomObject, Node, ObjectMeta, Pod, PodSpec
+from gangsched.model.objects import CustomObject, Node, ObjectMeta, PlainObject, Pod, PodSpec
+from gangsched.model.workloads import (
+    Namespace,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
 
 MAX_REFUSAL_CHARS = 512
 
@@ -92,6 +103,17 @@ class Line(Protocol):
     object: Any
 
 
+def _decoder(object_type: Any) -> Callable[[Any], Any]:
+    return msgspec.json.Decoder(object_type, dec_hook=_plain).decode
+
+
+def _plain(wanted: type, found: Any) -> Any:
+    """Asked for types that msgspec does not know: PlainObject."""
+    if wanted is not PlainObject or not isinstance(found, dict) or not isinstance(found["metadata"], dict):
+        raise TypeError(f"expected an object with metadata, got {type(found).__name__}")
+    return PlainObject(found)
+
+
 def _of(generic: Any, object_type: type[Any]) -> Any:
     return generic[object_type]
 
@@ -127,9 +149,9 @@ class Kind:
         self.added = added
         self.updated = updated
         self.deleted = deleted
-        self.decode_object: Callable[[bytes | msgspec.Raw], Any] = msgspec.json.Decoder(object_type).decode
-        self.decode_line: Callable[[bytes], Line] = msgspec.json.Decoder(_of(_Line, object_type)).decode
-        self.decode_page: Callable[[bytes], Page] = msgspec.json.Decoder(_of(_Page, object_type)).decode
+        self.decode_object: Callable[[bytes | msgspec.Raw], Any] = _decoder(object_type)
+        self.decode_line: Callable[[bytes], Line] = _decoder(_of(_Line, object_type))
+        self.decode_page: Callable[[bytes], Page] = _decoder(_of(_Page, object_type))
 
     def api_version(self, version: str) -> str:
         """`group/version`, or `v1`."""
@@ -185,13 +207,52 @@ def pod_groups(dialect: str, group: str, versions: tuple[str, ...]) -> Kind:
     )
 
 
-def all_kinds() -> tuple[Kind, ...]:
-    """What the scheduler follows."""
+def objects(name: str) -> Kind:
+    """Objects of another kind, by the name that plugins give it, which the server may not have.
+
+    A name is kubectl's: `services`, `replicasets.apps`, or with its version `widgets.v1.example.com`; without
+    one the usual versions are tried, the most settled first. What we have no type for comes as plain JSON.
+    """
+    resource, _, rest = name.partition(".")
+    version, _, group = rest.partition(".") if _VERSION.match(rest) else ("", "", rest)
+    object_type, kind = _TYPED.get(name, (PlainObject, resource))
+    return Kind(
+        name,
+        object_type,
+        kind=kind,
+        resource=resource,
+        group=group,
+        versions=(version,) if version else ("v1",) if object_type is not PlainObject else _VERSIONS,
+        added=lambda item, _: ObjectPut(name, item),
+        updated=lambda item, _: ObjectPut(name, item),
+        deleted=lambda item, _: _gone(name, item.metadata),
+    )
+
+
+def _gone(kind: str, meta: ObjectMeta) -> ObjectGone:
+    return ObjectGone(kind, meta.namespace, meta.name, meta.uid)
+
+
+_VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?(\.|$)")
+_VERSIONS = ("v1", "v1beta3", "v1beta2", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1")
+_TYPED: Mapping[str, tuple[type[Any], str]] = {
+    "namespaces": (Namespace, "Namespace"),
+    "services": (Service, "Service"),
+    "replicationcontrollers": (ReplicationController, "ReplicationController"),
+    "replicasets.apps": (ReplicaSet, "ReplicaSet"),
+    "statefulsets.apps": (StatefulSet, "StatefulSet"),
+    "poddisruptionbudgets.policy": (PodDisruptionBudget, "PodDisruptionBudget"),
+}
+
+
+def all_kinds(watched: Iterable[str] = ()) -> tuple[Kind, ...]:
+    """What the scheduler follows: what it always needs, and the kinds that its plugins name."""
     return (
         pods(),
         nodes(),
         pod_groups("core", "scheduling.k8s.io", ("v1beta1", "v1alpha2")),
         pod_groups("coscheduling", "scheduling.x-k8s.io", ("v1alpha1",)),
+        *(objects(name) for name in watched),
     )
 
 

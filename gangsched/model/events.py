@@ -6,6 +6,8 @@ the simulator. Every event is idempotent: hearing it twice, or hearing an older 
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from gangsched.model.objects import CustomObject, Node, Pod
@@ -61,6 +63,22 @@ class PodGroupDeleted(_Event, frozen=True):
     item: CustomObject
 
 
+class ObjectPut(_Event, frozen=True):
+    """An object of another kind as it is now; `kind` as plugins name it ("services", "replicasets.apps")."""
+
+    kind: str
+    object: Any
+
+
+class ObjectGone(_Event, frozen=True):
+    """It is gone from the API server."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
 class ObjectRefused(_Event, frozen=True):
     """An object that does not parse: what was known under its UID is kept, `message` says what is wrong.
 
@@ -77,7 +95,7 @@ class ObjectRefused(_Event, frozen=True):
 
 
 class KindSynced(_Event, frozen=True):
-    """The first consistent list of a kind (`pods`, `nodes`, `podgroups.core`, …) has been delivered whole."""
+    """The first consistent list of a kind (`pods`, `services`, `podgroups.core`, …) has been told whole."""
 
     kind: str
 
@@ -153,6 +171,8 @@ Event = (
     | PodGroupAdded
     | PodGroupUpdated
     | PodGroupDeleted
+    | ObjectPut
+    | ObjectGone
     | ObjectRefused
     | KindSynced
     | KindMissing

@@ -91,10 +91,32 @@ class NodeAffinity(_Wire):
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] | None = None
 
 
-class PodAffinity(_Wire):
-    """Between pods, wanted or not; only whether it is required is read."""
+class LabelSelector(_Wire):
+    """As it is written; model.selectors makes it one that can be asked."""
 
-    required_during_scheduling_ignored_during_execution: list[dict[str, Any]] | None = None
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[SelectorRequirement] | None = None
+
+
+class PodAffinityTerm(_Wire):
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+class WeightedPodAffinityTerm(_Wire):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = msgspec.field(default_factory=PodAffinityTerm)
+
+
+class PodAffinity(_Wire):
+    """To other pods, or against them."""
+
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
 
 
 class Affinity(_Wire):
@@ -104,7 +126,14 @@ class Affinity(_Wire):
 
 
 class TopologySpreadConstraint(_Wire):
-    when_unsatisfiable: str = ""
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
 
 
 class ImageVolume(_Wire):
@@ -214,3 +243,11 @@ class CustomObject(_Wire):
     metadata: ObjectMeta
     spec: dict[str, Any] | None = None
     status: dict[str, Any] | None = None
+
+
+class PlainObject(dict[str, Any]):
+    """An object of a kind that only a plugin from outside knows: its JSON as it is."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        return msgspec.convert(self.get("metadata") or {}, ObjectMeta)

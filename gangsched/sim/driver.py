@@ -145,6 +145,8 @@ class Simulation:
         self._dies_after = -1
         self._wake_s = None
         self.scheduler = self._make(self.settings)
+        # There is nothing but pods, nodes and groups here.
+        self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.watches]
         self.told = Told()
         self.api.connect(down_s=down_s)
 
@@ -154,7 +156,7 @@ class Simulation:
         events: list[ev.Event] = [ev.NodeAdded(node) for node in self.api.nodes.values()]
         events += [ev.PodGroupAdded(key[0], "v", item) for key, item in self.api.groups.items()]
         events += [ev.PodAdded(pod) for pod in self.api.pods.values()]
-        events += [ev.KindSynced(kind) for kind in self.api.streams]
+        events += [ev.KindSynced(kind) for kind in self.scheduler.kinds]
         fresh.handle(events, now_s)
         return fresh
 

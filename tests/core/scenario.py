@@ -50,12 +50,7 @@ class Cluster:
         self.scheduler: Scheduler = make(self.settings)
         self.told = Told()
         if synced:
-            self.tell(
-                *(
-                    ev.KindSynced(kind)
-                    for kind in ("nodes", "pods", "podgroups.core", "podgroups.coscheduling")
-                )
-            )
+            self.tell(*(ev.KindSynced(kind) for kind in self.scheduler.kinds))
 
     # -- what happens ----------------------------------------------------------------------------------
 
@@ -142,8 +137,7 @@ class Cluster:
         events: list[ev.Event] = [ev.PodAdded(pod) for pod in self.pods.values()]
         events += [ev.NodeAdded(node) for node in self.nodes.values()]
         events += [ev.PodGroupAdded(d, API_VERSIONS[d], item) for (d, _), item in self.objects.items()]
-        kinds = ("pods", "nodes", "podgroups.core", "podgroups.coscheduling")
-        return self.tell(*events, *(ev.KindSynced(kind) for kind in kinds))
+        return self.tell(*events, *(ev.KindSynced(kind) for kind in self.scheduler.kinds))
 
     def commit(self, bind: ef.BindPod) -> Pod:
         """The server binds; the watch has not told it yet."""

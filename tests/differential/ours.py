@@ -14,7 +14,7 @@ import numpy as np
 
 from gangsched.core.framework import CycleState
 from gangsched.core.runtime import Profile
-from gangsched.core.scheduler import KINDS, Scheduler
+from gangsched.core.scheduler import Scheduler
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, Pod
@@ -89,7 +89,7 @@ class Ours:
 def _scheduler(profiles: dict[str, Profile], events: list[ev.Event]) -> Scheduler:
     scheduler = Scheduler(profiles, _CONFIG.settings)
     scheduler.handle(events, 0.0)
-    scheduler.handle([ev.KindSynced(kind) for kind in KINDS], 0.0)
+    scheduler.handle([ev.KindSynced(kind) for kind in scheduler.kinds], 0.0)
     return scheduler
 
 

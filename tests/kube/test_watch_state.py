@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from gangsched.kube.decode import all_kinds, pods
+from gangsched.kube.decode import all_kinds, objects, pods
 from gangsched.kube.watch_state import ListPage, WatchFrom, WatchState
 from gangsched.model.events import (
     Event,
     KindSynced,
+    ObjectGone,
+    ObjectPut,
     ObjectRefused,
     PodAdded,
     PodDeleted,
@@ -222,3 +224,33 @@ def test_other_api_version_of_a_group_tells_all_of_them_again() -> None:
     [event] = state.page(page(group, rv=6))
     assert isinstance(event, PodGroupUpdated)
     assert event.api_version == "scheduling.k8s.io/v1beta1"
+
+
+def test_objects_of_other_kinds_are_read_typed_where_we_know_them_and_plainly_elsewhere() -> None:
+    meta = {"name": "web", "namespace": "default", "uid": "u", "resourceVersion": "3"}
+    service = {"metadata": meta, "spec": {"selector": {"app": "web"}, "ports": []}}
+    for name in ("services", "widgets.example.com"):
+        state = WatchState(objects(name))
+        put, synced = state.page(page(service, rv=5))
+        assert isinstance(put, ObjectPut)
+        assert (put.kind, synced) == (name, KindSynced(name))
+        if name == "services":
+            assert put.object.spec.selector == {"app": "web"}
+        else:
+            assert put.object == service
+        gone = line("DELETED", {**service, "metadata": {**meta, "resourceVersion": "9"}})
+        assert state.lines(gone) == [ObjectGone(name, "default", "web", "u")]
+
+
+def test_a_kind_is_named_as_kubectl_names_it() -> None:
+    assert objects("services").path("v1") == "/api/v1/services"
+    assert objects("replicasets.apps").path("v1") == "/apis/apps/v1/replicasets"
+    exact = objects("widgets.v1beta1.example.com")
+    assert (exact.resource, exact.group, exact.versions) == ("widgets", "example.com", ("v1beta1",))
+    assert objects("widgets.example.com").versions[0] == "v1"
+
+
+def test_a_plain_object_without_metadata_is_refused() -> None:
+    state = WatchState(objects("widgets.example.com"))
+    [refusal, _] = state.page(b'{"metadata": {"resourceVersion": "5"}, "items": [{"metadata": 1}]}')
+    assert isinstance(refusal, ObjectRefused)

@@ -200,8 +200,7 @@ def test_a_follower_tells_nothing_until_it_leads() -> None:
     profiles = build_profiles(default_config(IN_TREE))
     c.scheduler = Scheduler(profiles, c.settings, leading=False, observer=c.tracer)
     c.node(make_node("n0", gpus=8))
-    kinds = ("nodes", "pods", "podgroups.core", "podgroups.coscheduling")
-    c.tell(*(ev.KindSynced(kind) for kind in kinds))
+    c.tell(*(ev.KindSynced(kind) for kind in c.scheduler.kinds))
     c.submit(gang("a", pods=2)).run()
     c.wait(100.0)
     assert c.spans == []

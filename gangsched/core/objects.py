@@ -1,0 +1,75 @@
+"""ObjectStore: objects of other kinds than pods, nodes and groups, as the API server last told them.
+
+Written by core.scheduler from ObjectPut and ObjectGone, read by plugins through the view. Only kinds that an
+enabled plugin names in its `watches` are ever told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gangsched.model.objects import ObjectMeta, PlainObject
+
+Name = tuple[str, str]
+"""(namespace, name); the namespace of what belongs to the cluster is ""."""
+
+
+class ObjectStore:
+    """By kind, as the plugin names it: "services", "replicasets.apps"."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, dict[Name, Any]] = {}
+        self._revisions: dict[str, int] = {}
+
+    def of(self, kind: str) -> Mapping[Name, Any]:
+        """All objects of a kind; none where nobody follows it."""
+        return self._kinds.get(kind, {})
+
+    def revision(self, kind: str) -> int:
+        """Moves whenever an object of the kind appears, goes, or says something else than before."""
+        return self._revisions.get(kind, 0)
+
+    def put(self, kind: str, obj: Any) -> bool:
+        """Takes over an object; False when it says nothing new, or is older than the one known."""
+        name = (obj.metadata.namespace, obj.metadata.name)
+        known = self._kinds.setdefault(kind, {})
+        before = known.get(name)
+        if before is not None and not _newer(obj.metadata, before.metadata):
+            return False
+        known[name] = obj
+        if before is not None and _said(before) == _said(obj):
+            return False
+        self._revisions[kind] = self.revision(kind) + 1
+        return True
+
+    def remove(self, kind: str, namespace: str, name: str, uid: str) -> bool:
+        """The object is gone; False when it is not known, or another one has its name by now."""
+        known = self._kinds.get(kind, {})
+        before = known.get((namespace, name))
+        if before is None or before.metadata.uid != uid:
+            return False
+        del known[namespace, name]
+        self._revisions[kind] = self.revision(kind) + 1
+        return True
+
+
+def _newer(meta: ObjectMeta, known: ObjectMeta) -> bool:
+    new, old = meta.resource_version, known.resource_version
+    if meta.uid == known.uid and new.isdecimal() and old.isdecimal():
+        return int(new) > int(old)
+    return new != old or meta.uid != known.uid
+
+
+def _said(obj: Any) -> Any:
+    """All of it but what every write changes."""
+    if isinstance(obj, PlainObject):
+        meta = dict(obj.get("metadata") or {})
+        for key in ("resourceVersion", "generation", "managedFields"):
+            meta.pop(key, None)
+        return {**obj, "metadata": meta}
+    return msgspec.structs.replace(
+        obj, metadata=msgspec.structs.replace(obj.metadata, resource_version="", generation=0)
+    )

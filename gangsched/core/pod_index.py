@@ -1,0 +1,290 @@
+"""PodIndex: how many pods match a selector on each node, and what the pods there say of others.
+
+Asleep until somebody asks: a cluster whose pods say nothing of each other pays one attribute look-up a pod.
+Then pods are counted by kin: those that no live selector can tell apart (namespace, the labels that some
+selector looks at, being deleted or not). A term's count is the sum over the kin that match it, kept up with
+every pod that comes and goes. A selector that looks at a label nobody looked at before makes the next
+question count everything anew.
+
+Written by core.cache, which is its only writer; read through core.snapshot's view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from gangsched.core.arrays import IntArray
+from gangsched.core.changes import Change, ClusterChange
+from gangsched.core.group import NO_ROW, PodInfo
+from gangsched.core.objects import ObjectStore
+from gangsched.core.pod_terms import Carried
+from gangsched.core.template import NO_LABELS, PodTemplate
+from gangsched.model.objects import Pod
+from gangsched.model.selectors import PodTerm
+
+# Counts of terms that were asked for long ago make room for others; they can be made again.
+_MAX_KEPT_BYTES = 32 * 2**20
+NAMESPACES = "namespaces"
+
+
+_KinKey = tuple[str, frozenset[tuple[str, str]], bool]
+
+
+class Kin:
+    """Pods that are alike to every selector: how many on each row, and which counted terms match them."""
+
+    __slots__ = ("counted", "key", "labels", "leaving", "namespace", "rows")
+
+    def __init__(self, key: _KinKey, labels: Mapping[str, str]) -> None:
+        self.key = key
+        self.namespace, _, self.leaving = key
+        self.labels = labels
+        self.rows: dict[int, int] = {}
+        self.counted: list[_Counted] = []
+
+
+class _Counted:
+    """A term that is asked about. Shape: counts int64[at least n_rows]."""
+
+    __slots__ = ("counts", "term")
+
+    def __init__(self, term: PodTerm, n_rows: int) -> None:
+        self.term = term
+        self.counts: IntArray = np.zeros(n_rows, dtype=np.int64)
+
+    def add(self, row: int, n: int) -> None:
+        if row >= len(self.counts):
+            self.grow(max(row + 1, 2 * len(self.counts)))
+        self.counts[row] += n
+
+    def grow(self, n_rows: int) -> None:
+        self.counts = np.concatenate([self.counts, np.zeros(n_rows - len(self.counts), dtype=np.int64)])
+
+
+class PodIndex:
+    """is_awake: somebody asks about pods, so that their coming and going is told (`changes`).
+
+    selected_keys: the labels that some selector looks at; pods that differ in others are alike.
+    selection: moves when a key is added.
+    """
+
+    def __init__(self, pods: Mapping[str, PodInfo], objects: ObjectStore) -> None:
+        self._pods = pods
+        self._objects = objects
+        self.is_awake = False
+        self.selected_keys: dict[str, None] = {}
+        self.selection = 0
+        self.changes: list[ClusterChange] = []
+        self.carried_revision = 0
+        self._is_built = False
+        self._namespaces_at = 0
+        self._kin: dict[_KinKey, Kin] = {}
+        self._terms: dict[PodTerm, _Counted] = {}
+        self._carried: dict[Carried, dict[int, int]] = {}
+        self._matched: dict[int, tuple[int, list[Carried]]] = {}
+
+    # -- what is looked at -------------------------------------------------------------------------------
+
+    def select(self, keys: Iterable[str]) -> None:
+        """Selectors look at these labels from now on."""
+        for key in keys:
+            if key not in self.selected_keys:
+                self.selected_keys[key] = None
+                self.selection += 1
+                self._is_built = False
+
+    def project(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Those of a pod's labels that some selector looks at."""
+        if not self.selected_keys or not labels:
+            return NO_LABELS
+        if len(labels) < len(self.selected_keys):
+            return {key: labels[key] for key in sorted(labels) if key in self.selected_keys}
+        return {key: labels[key] for key in sorted(self.selected_keys) if key in labels}
+
+    def wake(self) -> None:
+        """A pod says something of others, so that pods matter to each other from now on."""
+        self.is_awake = True
+
+    # -- pods come and go: called while awake only --------------------------------------------------------
+
+    def enter(self, info: PodInfo) -> None:
+        """The pod is counted on its row."""
+        self.changes.append(ClusterChange(Change.POD_ADDED, info.row, pod=info.pod))
+        if self._is_built:
+            self._enter(info)
+
+    def leave(self, info: PodInfo) -> None:
+        """The pod is no longer counted on its row."""
+        if self._is_built:
+            self._count(info.kin, info.row, -1)
+            info.kin = None
+            for wish in info.template.wishes:
+                self._carry(wish, info.row, -1)
+
+    def relabel(self, info: PodInfo) -> None:
+        """A pod on a row has other labels, or is being deleted now."""
+        self.changes.append(ClusterChange(Change.POD_LABELS, info.row, pod=info.pod))
+        if self._is_built:
+            self._count(info.kin, info.row, -1)
+            info.kin = self._kin_of(info.pod)
+            self._count(info.kin, info.row, 1)
+
+    def _enter(self, info: PodInfo) -> None:
+        info.kin = self._kin_of(info.pod)
+        self._count(info.kin, info.row, 1)
+        for wish in info.template.wishes:
+            self._carry(wish, info.row, 1)
+
+    def _count(self, kin: Kin, row: int, n: int) -> None:
+        left = kin.rows.get(row, 0) + n
+        if left:
+            kin.rows[row] = left
+        else:
+            del kin.rows[row]
+            if not kin.rows:
+                del self._kin[kin.key]
+        for counted in kin.counted:
+            counted.add(row, n)
+
+    def _carry(self, wish: Carried, row: int, n: int) -> None:
+        rows = self._carried.get(wish)
+        if rows is None:
+            rows = self._carried[wish] = {}
+            self.carried_revision += 1
+        left = rows.get(row, 0) + n
+        if left:
+            rows[row] = left
+        else:
+            del rows[row]
+            if not rows:
+                del self._carried[wish]
+                self.carried_revision += 1
+
+    def _kin_of(self, pod: Pod) -> Kin:
+        labels = self.project(pod.metadata.labels)
+        leaving = pod.metadata.deletion_timestamp is not None
+        key = (pod.metadata.namespace, frozenset(labels.items()), leaving)
+        kin = self._kin.get(key)
+        if kin is None:
+            kin = self._kin[key] = Kin(key, labels)
+            kin.counted = [c for c in self._terms.values() if self.is_meant(c.term, kin)]
+        return kin
+
+    # -- questions ---------------------------------------------------------------------------------------
+
+    def matching(self, term: PodTerm, n_rows: int) -> IntArray:
+        """int64[n_rows]: pods on each row that the term means. Not to be written to."""
+        self._build(term.selector.keys if term.selector is not None else ())
+        counted = self._terms.pop(term, None)
+        if counted is None:
+            counted = _Counted(term, n_rows)
+            for kin in self._kin.values():
+                if self.is_meant(term, kin):
+                    kin.counted.append(counted)
+                    for row, n in kin.rows.items():
+                        counted.add(row, n)
+            if len(self._terms) * 8 * n_rows > _MAX_KEPT_BYTES:
+                self._drop(next(iter(self._terms)))
+        self._terms[term] = counted  # the last one asked about stays longest
+        if len(counted.counts) < n_rows:
+            counted.grow(n_rows)
+        return counted.counts[:n_rows]
+
+    def carried(self) -> Mapping[Carried, Mapping[int, int]]:
+        """What the pods on nodes say of others: how many of them on each row."""
+        self._build(())
+        return self._carried
+
+    def carried_against(self, template: PodTemplate) -> list[Carried]:
+        """Those of `carried` that mean pods of this template."""
+        carried = self.carried()
+        known = self._matched.get(template.serial)
+        if known is None or known[0] != self.carried_revision:
+            found = [wish for wish in carried if self.means_template(wish[1].term, template)]
+            if len(self._matched) > 4096:
+                self._matched.clear()
+            known = self._matched[template.serial] = (self.carried_revision, found)
+        return known[1]
+
+    def means_template(self, term: PodTerm, template: PodTemplate) -> bool:
+        """Whether pods of the template, not being deleted, match the term."""
+        return self._means(term, template.namespace, template.labels, leaving=False)
+
+    def means_pod(self, term: PodTerm, pod: Pod) -> bool:
+        """Whether the pod, as it is, matches the term."""
+        meta = pod.metadata
+        return self._means(
+            term, meta.namespace, meta.labels or {}, leaving=meta.deletion_timestamp is not None
+        )
+
+    def is_meant(self, term: PodTerm, kin: Kin) -> bool:
+        """Whether the kin match the term."""
+        return self._means(term, kin.namespace, kin.labels, leaving=kin.leaving)
+
+    def _means(self, term: PodTerm, namespace: str, labels: Mapping[str, str], *, leaving: bool) -> bool:
+        if term.selector is None or (leaving and term.skip_leaving):
+            return False
+        if namespace not in term.namespaces:
+            chosen = term.namespace_selector
+            if chosen is None or not chosen.matches(self.namespace_labels(namespace)):
+                return False
+        return term.selector.matches(labels)
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """None where nobody follows namespaces, or it is not there."""
+        found = self._objects.of(NAMESPACES).get(("", namespace))
+        return (found.metadata.labels if found is not None else None) or NO_LABELS
+
+    # -- counting anew -----------------------------------------------------------------------------------
+
+    def _build(self, keys: Iterable[str]) -> None:
+        self.select(keys)
+        revision = self._objects.revision(NAMESPACES)
+        if revision != self._namespaces_at:
+            self._namespaces_at = revision
+            self._matched.clear()
+            for term in [term for term in self._terms if term.namespace_selector is not None]:
+                self._drop(term)
+        if self._is_built:
+            return
+        self.is_awake = self._is_built = True
+        self._kin, self._terms, self._carried, self._matched = {}, {}, {}, {}
+        self.carried_revision += 1
+        for info in self._pods.values():
+            info.kin = None
+            if info.row != NO_ROW:
+                self._enter(info)
+
+    def _drop(self, term: PodTerm) -> None:
+        counted = self._terms.pop(term)
+        for kin in self._kin.values():
+            if counted in kin.counted:
+                kin.counted.remove(counted)
+
+    # -- for core.validate -------------------------------------------------------------------------------
+
+    def recount(self) -> Iterator[str]:
+        """Every count that is not the sum over the pods, in words; slow."""
+        if not self._is_built:
+            return
+        carried: dict[Carried, dict[int, int]] = {}
+        counts = {term: np.zeros_like(counted.counts) for term, counted in self._terms.items()}
+        for info in self._pods.values():
+            if (info.kin is None) != (info.row == NO_ROW):
+                yield f"{info!r} is on row {info.row} and counted as {info.kin}"
+            if info.row == NO_ROW:
+                continue
+            for term, rows in counts.items():
+                rows[info.row] += self.means_pod(term, info.pod)
+            for wish in info.template.wishes:
+                at = carried.setdefault(wish, {})
+                at[info.row] = at.get(info.row, 0) + 1
+        is_current = self._namespaces_at == self._objects.revision(NAMESPACES)
+        for term, rows in counts.items():
+            right = is_current or term.namespace_selector is None
+            if right and not np.array_equal(rows, self._terms[term].counts):
+                yield f"{term} counts {self._terms[term].counts}, the pods are {rows}"
+        if carried != self._carried:
+            yield f"what pods say of others is counted as {self._carried}, and is {carried}"

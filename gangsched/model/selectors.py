@@ -1,0 +1,88 @@
+"""Label selectors, ready to be asked: what the API's JSON of them comes to, and which pods a term means.
+
+Values only, comparable and hashable, so that equal wishes of many pods are one. Not here: who counts the
+pods that match (core.pod_index). Source: k8s.io/apimachinery `pkg/apis/meta/v1/helpers.go`
+(LabelSelectorAsSelector) and `pkg/labels/selector.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gangsched.model.objects import LabelSelector
+
+
+class Requirement(msgspec.Struct, frozen=True, gc=False):
+    """One condition on one label; `values` only with In and NotIn."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """NotIn and DoesNotExist hold for a label that is not there; an unknown operator never does."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        return False
+
+
+class Selector(msgspec.Struct, frozen=True, gc=False):
+    """All requirements hold; none matches everything. A selector that matches nothing is None."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return all(one.matches(labels) for one in self.requirements)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The labels that it looks at."""
+        return tuple(one.key for one in self.requirements)
+
+    def with_requirements(self, more: Iterable[Requirement]) -> Selector:
+        """This and those; what is there already is not added again."""
+        return Selector(tuple(dict.fromkeys((*self.requirements, *more))))
+
+
+EVERYTHING = Selector()
+
+
+def selector_of(wire: LabelSelector | None) -> Selector | None:
+    """None where there is none: that one matches nothing; an empty one matches everything."""
+    if wire is None:
+        return None
+    found = [*requirements_of(wire.match_labels or {})]
+    for one in wire.match_expressions or ():
+        found.append(Requirement(one.key, one.operator, tuple(sorted(one.values or ()))))
+    return Selector(tuple(found))
+
+
+def requirements_of(labels: Mapping[str, str]) -> list[Requirement]:
+    """Exactly these labels, as conditions, in the order of their keys."""
+    return [Requirement(key, "In", (labels[key],)) for key in sorted(labels)]
+
+
+class PodTerm(msgspec.Struct, frozen=True, gc=False):
+    """Which pods are meant: by namespace and by labels.
+
+    namespaces: by name, in order; namespace_selector: those whose labels match besides; selector None: none.
+    skip_leaving: pods that are being deleted do not count.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: Selector | None = None
+    selector: Selector | None = None
+    skip_leaving: bool = False
+
+
+__all__ = ["EVERYTHING", "PodTerm", "Requirement", "Selector", "requirements_of", "selector_of"]

@@ -1,0 +1,71 @@
+"""Namespaces, and the objects that own or select pods: only the fields we read, decoded like model.objects.
+
+A plugin that names their kind in its `watches` finds them in `view.objects(kind)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gangsched.model.objects import LabelSelector, ObjectMeta
+
+
+class _Kept(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
+    """Shared options of all objects here."""
+
+
+class Namespace(_Kept):
+    metadata: ObjectMeta
+
+
+class _EqualitySpec(_Kept):
+    selector: dict[str, str] | None = None
+
+
+class _SelectorSpec(_Kept):
+    selector: LabelSelector | None = None
+
+
+class Service(_Kept):
+    """Without a selector it selects nothing."""
+
+    metadata: ObjectMeta
+    spec: _EqualitySpec = msgspec.field(default_factory=_EqualitySpec)
+
+
+class ReplicationController(_Kept):
+    metadata: ObjectMeta
+    spec: _EqualitySpec = msgspec.field(default_factory=_EqualitySpec)
+
+
+class ReplicaSet(_Kept):
+    metadata: ObjectMeta
+    spec: _SelectorSpec = msgspec.field(default_factory=_SelectorSpec)
+
+
+class StatefulSet(_Kept):
+    metadata: ObjectMeta
+    spec: _SelectorSpec = msgspec.field(default_factory=_SelectorSpec)
+
+
+class DisruptionBudgetStatus(_Kept):
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, Any] | None = None
+
+
+class PodDisruptionBudget(_Kept):
+    """`status.disruptions_allowed` is how many of its pods may be evicted now; disrupted_pods are counted."""
+
+    metadata: ObjectMeta
+    spec: _SelectorSpec = msgspec.field(default_factory=_SelectorSpec)
+    status: DisruptionBudgetStatus = msgspec.field(default_factory=DisruptionBudgetStatus)
+
+
+def selector_keys(obj: Any) -> tuple[str, ...]:
+    """The pod labels that the object's selector looks at; nothing where it has none."""
+    selector = getattr(getattr(obj, "spec", None), "selector", None)
+    if isinstance(selector, LabelSelector):
+        return (*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ()))
+    return tuple(selector or ()) if isinstance(selector, dict) else ()
