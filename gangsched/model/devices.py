@@ -7,9 +7,10 @@ Formats: wire.md of the project's design notes, key `gangsched.io/devices` on no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import combinations
 from math import comb
+from typing import Any
 
 import msgspec
 
@@ -26,6 +27,8 @@ _LINK_WEIGHT = {"SYS": 1, "NODE": 5, "PHB": 10, "PXB": 15, "PIX": 20}
 _NVLINK = re.compile(r"NV(\d{1,3})")
 _NVLINK_BASE_WEIGHT = 100
 _SAME_NUMA_WEIGHT = 5
+LINK_KINDS = tuple(reversed(_LINK_WEIGHT))
+"""Paths without NVLink, the nearest first."""
 # kubelet refuses longer device IDs: they travel in its checkpoint and its gRPC API with this limit.
 MAX_ID_LENGTH = 63
 MAX_DEVICES = 4096
@@ -53,15 +56,25 @@ class Device(msgspec.Struct, rename="camel", gc=False, frozen=True):
 class DeviceTopology:
     """How n devices are linked, by index; nodes of one type share one, so that choices can be remembered.
 
-    Shapes: weight int[n][n], symmetric, larger is nearer; numa int[n], -1 unknown.
+    Shapes: weight int[n][n], symmetric, larger is nearer; numa int[n], -1 unknown; models and memory_mib
+    of length n, "" and 0 unknown. kept: what others have worked out from all this (model.device_sets).
     """
 
-    __slots__ = ("_best", "numa", "weight")
+    __slots__ = ("_best", "kept", "memory_mib", "models", "numa", "weight")
 
-    def __init__(self, weight: tuple[tuple[int, ...], ...], numa: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        weight: tuple[tuple[int, ...], ...],
+        numa: tuple[int, ...],
+        models: tuple[str, ...] = (),
+        memory_mib: tuple[int, ...] = (),
+    ) -> None:
         self.weight = weight
         self.numa = numa
+        self.models = models or ("",) * len(numa)
+        self.memory_mib = memory_mib or (0,) * len(numa)
         self._best: dict[tuple[int, int], int] = {}
+        self.kept: dict[Hashable, Any] = {}
 
     def best_set(self, free: int, count: int) -> int:
         """The `count` devices of the bit mask `free` to take, as a bit mask.
@@ -83,12 +96,13 @@ class DeviceTopology:
         if count > len(indices):
             raise ValueError(f"{count} devices asked for, {len(indices)} free")
         if comb(len(indices), count) <= _EXACT_SETS:
-            chosen = max(combinations(indices, count), key=lambda s: self._quality(s, indices))
+            chosen = max(combinations(indices, count), key=lambda s: self.quality(s, indices))
         else:
             chosen = self._greedy(indices, count)
         return sum(1 << i for i in chosen)
 
-    def _quality(self, chosen: Iterable[int], free: list[int]) -> tuple[int, int, int, tuple[int, ...]]:
+    def quality(self, chosen: Iterable[int], free: list[int]) -> tuple[int, int, int, tuple[int, ...]]:
+        """What `best_set` takes the largest of, by index."""
         taken = tuple(chosen)
         rest = [i for i in free if i not in taken]
         span = len({self.numa[i] for i in taken})
@@ -111,7 +125,7 @@ class DeviceTopology:
         return tuple(sorted(chosen))
 
 
-_Wiring = tuple[tuple[int, tuple[tuple[int, str], ...]], ...]
+_Wiring = tuple[tuple[int, tuple[tuple[int, str], ...], str, int], ...]
 _topologies: dict[_Wiring, DeviceTopology] = {}
 
 
@@ -217,7 +231,12 @@ def _topology(devices: list[Device], index: Mapping[str, int]) -> DeviceTopology
     place = index.get
     wiring: _Wiring = tuple(
         [
-            (device.numa, tuple([(place(peer, -1), kind) for peer, kind in (device.links or {}).items()]))
+            (
+                device.numa,
+                tuple([(place(peer, -1), kind) for peer, kind in (device.links or {}).items()]),
+                device.model,
+                device.memory_mib,
+            )
             for device in devices
         ]
     )
@@ -226,14 +245,18 @@ def _topology(devices: list[Device], index: Mapping[str, int]) -> DeviceTopology
         if len(_topologies) > 10_000:  # a cluster has a handful of node types; forged ones must not pile up
             _topologies.clear()
         found = _topologies[wiring] = DeviceTopology(
-            _weights(wiring), tuple(device.numa for device in devices)
+            _weights(wiring),
+            tuple(device.numa for device in devices),
+            tuple(device.model for device in devices),
+            tuple(device.memory_mib for device in devices),
         )
     return found
 
 
 def _weights(wiring: _Wiring) -> tuple[tuple[int, ...], ...]:
-    weight = [[_SAME_NUMA_WEIGHT if a == b and a >= 0 else 0 for b, _ in wiring] for a, _ in wiring]
-    for i, (_, links) in enumerate(wiring):
+    numa = [one[0] for one in wiring]
+    weight = [[_SAME_NUMA_WEIGHT if a == b and a >= 0 else 0 for b in numa] for a in numa]
+    for i, (_, links, _, _) in enumerate(wiring):
         for j, kind in links:
             if j >= 0:
                 weight[i][j] = weight[j][i] = max(weight[i][j], weight[j][i], link_weight(kind))
@@ -248,6 +271,11 @@ def link_weight(kind: str) -> int:
     if match:
         return _NVLINK_BASE_WEIGHT + int(match.group(1))
     return _LINK_WEIGHT.get(kind, _LINK_WEIGHT["SYS"])
+
+
+def is_link_kind(kind: str) -> bool:
+    """Whether `nvidia-smi topo -m` has such a name."""
+    return kind in _LINK_WEIGHT or _NVLINK.fullmatch(kind) is not None
 
 
 def parse_allocation(text: str) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -1,0 +1,135 @@
+"""What a pod asks of the devices it gets, beyond their number: annotation `gangsched.io/device-constraints`.
+
+    {"nvidia.com/gpu": {"sameNUMA": true, "linked": "NV4", "model": ["H100", "H200"], "minMemory": "80Gi"}}
+
+Lives here: the annotation's form. Which sets of devices satisfy it is model.device_sets'.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from gangsched.errors import ParseError
+from gangsched.model.devices import LINK_KINDS, is_link_kind, link_weight
+from gangsched.model.quantity import to_int
+from gangsched.model.resources import is_extended
+
+CONSTRAINTS_KEY = "gangsched.io/device-constraints"
+# The farthest path that `"linked": true` takes: any NVLink and whatever an inventory calls so.
+_DIRECT = "NV1"
+_MAX_MODELS = 32
+_MAX_BYTES = 8192
+
+
+class DeviceConstraint(msgspec.Struct, frozen=True, gc=False):
+    """Of one resource, for the whole set that a pod gets.
+
+    same_numa: all on one NUMA node, a known one. link_weight: every two of them at least this near
+    (model.devices.link_weight), 0: however far. models: each device is one of these, empty: any.
+    min_memory_mib: each has at least this.
+    """
+
+    same_numa: bool = False
+    link_weight: int = 0
+    models: tuple[str, ...] = ()
+    min_memory_mib: int = 0
+
+    def admits(self, model: str, memory_mib: int) -> bool:
+        """Whether a device by itself may be in the set."""
+        if memory_mib < self.min_memory_mib:
+            return False
+        return not self.models or any(_is_model(wanted, model) for wanted in self.models)
+
+
+ANY = DeviceConstraint()
+
+
+class _Written(msgspec.Struct, forbid_unknown_fields=True):
+    same_numa: bool = msgspec.field(default=False, name="sameNUMA")
+    linked: bool | str = False
+    model: str | list[str] = ""
+    min_memory: str | int = msgspec.field(default=0, name="minMemory")
+
+
+_decode = msgspec.json.Decoder(dict[str, dict[str, Any]]).decode
+
+
+def parse_constraints(text: str) -> dict[str, DeviceConstraint]:
+    """Reads the annotation; resources of which nothing is asked are left out. Raises: ParseError."""
+    if len(text) > _MAX_BYTES:
+        raise ParseError(f"has {len(text)} characters, at most {_MAX_BYTES}", field=CONSTRAINTS_KEY)
+    try:
+        written = _decode(text)
+    except msgspec.MsgspecError as error:
+        raise ParseError(
+            f'is not of the form {{"nvidia.com/gpu": {{"sameNUMA": true}}}}: {error}', field=CONSTRAINTS_KEY
+        ) from None
+    found = {}
+    for resource, asked in written.items():
+        if not is_extended(resource):
+            raise ParseError(
+                f"{resource[:80]!r} is not an extended resource, as nvidia.com/gpu is", field=CONSTRAINTS_KEY
+            )
+        try:
+            constraint = _constraint(msgspec.convert(asked, _Written))
+        except msgspec.MsgspecError as error:
+            raise ParseError(f"{resource}: {error}{_KNOWN}", field=CONSTRAINTS_KEY) from None
+        except ParseError as error:
+            raise ParseError(f"{resource}: {error}", field=CONSTRAINTS_KEY) from None
+        if constraint != ANY:
+            found[resource] = constraint
+    return found
+
+
+_KNOWN = "; what can be asked: sameNUMA, linked, model, minMemory"
+
+
+def _constraint(written: _Written) -> DeviceConstraint:
+    models = [written.model] if isinstance(written.model, str) else written.model
+    if isinstance(written.model, list) and (not models or not all(m.strip() for m in models)):
+        raise ParseError("model: an empty name; leave model out where any will do")
+    if len(models) > _MAX_MODELS:
+        raise ParseError(f"model: {len(models)} names, at most {_MAX_MODELS}")
+    return DeviceConstraint(
+        same_numa=written.same_numa,
+        link_weight=_farthest(written.linked),
+        models=tuple(sorted({model.strip() for model in models if model.strip()})),
+        min_memory_mib=_mib(written.min_memory),
+    )
+
+
+def _farthest(linked: bool | str) -> int:
+    if isinstance(linked, bool):
+        return link_weight(_DIRECT) if linked else 0
+    if not is_link_kind(linked):
+        raise ParseError(
+            f"linked: {linked[:40]!r} is no kind of path between devices; true means NVLink between every two"
+            f" of them, or name the farthest that will do: NV4 (four links), {', '.join(LINK_KINDS)}"
+        )
+    return link_weight(linked)
+
+
+def _mib(quantity: str | int) -> int:
+    if isinstance(quantity, int) and quantity:
+        raise ParseError(f'minMemory: {quantity} has no unit; write it as "80Gi"')
+    if not quantity:
+        return 0
+    try:
+        n_bytes = to_int(str(quantity))
+    except ParseError as error:
+        raise ParseError(f"minMemory: {error}") from None
+    if n_bytes <= 0:
+        raise ParseError(f"minMemory: {quantity} is not more than nothing")
+    return -(-n_bytes // 2**20)
+
+
+_WORD = re.compile(r"[a-z0-9.+]+")
+
+
+def _is_model(wanted: str, model: str) -> bool:
+    """H100 is "NVIDIA H100 80GB HBM3", A10 is not "NVIDIA A100": whole words, in order, in any case."""
+    asked, has = _WORD.findall(wanted.lower()), _WORD.findall(model.lower())
+    return any(has[i : i + len(asked)] == asked for i in range(len(has) - len(asked) + 1)) and bool(asked)
