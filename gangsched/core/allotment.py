@@ -1,37 +1,129 @@
 """Which devices of a node the members that come to it get: Reserve's part on a Trial.
 
-Called by core.cycle when it has chosen a node. How many members fit is plugins.devices' answer; which set
-of devices is the best-linked one is model.devices'.
+Called by core.cycle when it has chosen a node, and when all are placed (`settle`). How many members fit is
+plugins.devices' answer; which set of devices is the best-linked one is model.devices', and with constraints
+model.device_sets'. Members that came before may be given other devices so that one with constraints finds
+its own: what they all asked for is known to the Trial, and one assignment is found for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from gangsched.core.snapshot import Trial
+from gangsched.core.plan import Placement
+from gangsched.core.snapshot import ClusterView, Trial, Wishes
 from gangsched.core.template import PodTemplate
-from gangsched.model.devices import split_among_containers
+from gangsched.errors import InvariantError
+from gangsched.model.device_constraints import ANY
+from gangsched.model.device_sets import Wish, pack_together, sets_of
+from gangsched.model.devices import DeviceInventory, split_among_containers
+
+Allotted = dict[str, dict[str, tuple[str, ...]]]
+"""container -> resource -> IDs."""
 
 
 def reserve_devices(
     trial: Trial, row: int, template: PodTemplate, listed: Sequence[tuple[str, int]], n_pods: int
-) -> list[dict[str, dict[str, tuple[str, ...]]]]:
+) -> list[Allotted]:
     """Takes the devices of `n_pods` members on one node, each the best-linked set of what is free there.
 
     `listed` are the requests that some node has an inventory for; a node without one gives counts.
     """
-    allocations: list[dict[str, dict[str, tuple[str, ...]]]] = [{} for _ in range(n_pods)]
+    allocations: list[Allotted] = [{} for _ in range(n_pods)]
     for resource, count in listed:
         inventory = trial.inventory(row, resource)
         if inventory is None:
             continue
+        if template.constraints and resource in template.constraints:
+            masks = _take_constrained(trial, row, inventory, template, resource, n_pods)
+        else:
+            best_set = inventory.topology.best_set
+            free = before = trial.device_mask(row, resource)
+            masks = []
+            for _ in range(n_pods):
+                masks.append(best_set(free, count))
+                free &= ~masks[-1]
+            trial.take_devices(row, resource, before & ~free, template, n_pods)
         demand = template.demand(resource)
-        best_set = inventory.topology.best_set
-        free = before = trial.device_mask(row, resource)
-        for allocation in allocations:
-            mask = best_set(free, count)
-            free &= ~mask
-            for container, ids in split_among_containers(inventory, mask, demand).items():
-                allocation.setdefault(container, {})[resource] = ids
-        trial.take_devices(row, resource, before & ~free)
+        for mask, allocation in zip(masks, allocations, strict=True):
+            _give(allocation, inventory, resource, mask, demand)
     return allocations
+
+
+def n_sets(view: ClusterView, row: int, template: PodTemplate, resource: str) -> int:
+    """How many more pods find a set that their constraint allows, with those placed before moved if need be.
+
+    Where a search gave up: as many as it has found.
+    """
+    inventory = view.inventory(row, resource)
+    if inventory is None:
+        return 0
+    sets, amount = sets_of(inventory.topology, template.constraints[resource]), template.requests[resource]
+    free = view.device_mask(row, resource)
+    n = sets.most(free, amount).n
+    mine, wishes = view.device_wishes(row, resource)
+    if wishes:
+        most = sets.most(free | mine, amount).n
+        while n < most and _packed(inventory, free | mine, (*wishes, (template, n + 1)), resource):
+            n += 1
+    return n
+
+
+def settle(trial: Trial, placements: Iterable[Placement]) -> None:
+    """Where members were given other devices since they were placed, their placements say so from now on."""
+    for row, resource in trial.repacked:
+        inventory = trial.inventory(row, resource)
+        if inventory is None:
+            continue
+        mine, wishes = trial.device_wishes(row, resource)
+        packed = _packed(inventory, trial.device_mask(row, resource) | mine, wishes, resource)
+        if packed is None:
+            raise InvariantError(f"the sets of {resource} found on row {row} are not found again")
+        there: dict[int, list[int]] = {}
+        for (template, _), masks in zip(wishes, packed, strict=True):
+            there.setdefault(template.serial, []).extend(masks)
+        for placement in placements:
+            template = placement.info.template
+            if placement.row == row and there.get(template.serial):
+                mask = there[template.serial].pop(0)
+                _give(placement.allocation, inventory, resource, mask, template.demand(resource))
+
+
+def _take_constrained(
+    trial: Trial, row: int, inventory: DeviceInventory, template: PodTemplate, resource: str, n_pods: int
+) -> list[int]:
+    sets, amount = sets_of(inventory.topology, template.constraints[resource]), template.requests[resource]
+    free = trial.device_mask(row, resource)
+    masks = sets.choose(free, amount, n_pods)
+    if len(masks) == n_pods:
+        trial.take_devices(row, resource, sum(masks), template, n_pods)
+        return masks
+    mine, wishes = trial.device_wishes(row, resource)
+    packed = _packed(inventory, free | mine, (*wishes, (template, n_pods)), resource) if wishes else None
+    if packed is None:
+        raise InvariantError(f"{n_pods} pods were counted on row {row}, {len(masks)} find {resource}")
+    trial.retake_devices(row, resource, sum(sum(some) for some in packed), template, n_pods)
+    return packed[-1]
+
+
+def _packed(inventory: DeviceInventory, free: int, wishes: Wishes, resource: str) -> list[list[int]] | None:
+    asked = [
+        Wish(
+            sets_of(inventory.topology, template.constraints.get(resource, ANY)),
+            template.requests[resource],
+            n_pods,
+        )
+        for template, n_pods in wishes
+    ]
+    return pack_together(free, asked)[0]
+
+
+def _give(
+    allocation: Allotted,
+    inventory: DeviceInventory,
+    resource: str,
+    mask: int,
+    demand: tuple[tuple[str, int, bool], ...],
+) -> None:
+    for container, ids in split_among_containers(inventory, mask, demand).items():
+        allocation.setdefault(container, {})[resource] = ids

@@ -15,7 +15,7 @@ from itertools import permutations
 import msgspec
 import numpy as np
 
-from gangsched.core.allotment import reserve_devices
+from gangsched.core.allotment import reserve_devices, settle
 from gangsched.core.framework import CycleState, FloatArray, IntArray
 from gangsched.core.group import PodInfo
 from gangsched.core.nodes import CodeArray
@@ -23,12 +23,14 @@ from gangsched.core.plan import Demand, FitError, Placement, Plan
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
+from gangsched.model.device_constraints import CONSTRAINTS_KEY
 
 # Members with different templates compete; when the tightest-first order fails, others are tried.
 _MAX_ORDERS = 6
 # Of groups that start together: a set of 64 that does not fit must not cost 64 times as much.
 _MAX_ROTATIONS = 12
 GANG = "GangScheduling"
+_NOT_NAMED = f"metadata.annotations: {CONSTRAINTS_KEY}: the plugin Devices is off in this pod's profile"
 
 
 class _Shortage(msgspec.Struct, gc=False):
@@ -87,6 +89,8 @@ def _place_all(
             return placed
         trial, placed_here = placed
         placements += placed_here
+    if trial.repacked:
+        settle(trial, placements)
     return Plan(placements)
 
 
@@ -102,6 +106,8 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> tuple[Trial
     for info in demand.members:
         if info.template.problem:
             return FitError(demand.group, info.template.problem, ((GANG, None),))
+        if info.template.constraints and not demand.profile.names_devices:
+            return FitError(demand.group, _NOT_NAMED, ((GANG, None),))
         batches.setdefault(info.template.serial, (info.template, []))[1].append(info)
     states = {serial: CycleState() for serial in batches}
     for serial, (template, _) in batches.items():
@@ -152,7 +158,9 @@ def _place_batches(
             n_left -= len(members) - n_placed
             if shortage is None:
                 shortage = _Shortage(demand, template, n_placed, len(members), trial, [t for t, _ in batches])
-        listed = [(r, n) for r, n in template.requests.items() if trial.device_free(r) is not None]
+        listed = []
+        if demand.profile.names_devices:
+            listed = [(r, n) for r, n in template.requests.items() if trial.device_free(r) is not None]
         if n_left < demand.n_needed and shortage is not None:
             for row, count in chosen:  # so that the reasons count what siblings take
                 reserve_devices(trial, row, template, listed, count)

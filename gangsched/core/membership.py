@@ -11,6 +11,7 @@ from gangsched.core.cache import allocation_of
 from gangsched.core.group import BindState, Group, MemberState, PodInfo
 from gangsched.core.numbers import Numbers, stated_by, stated_raw
 from gangsched.core.reporter import Reporter
+from gangsched.core.template import constraints_of
 from gangsched.core.world import World
 from gangsched.errors import ParseError
 from gangsched.model.devices import ALLOCATED_KEY
@@ -159,10 +160,11 @@ class Membership:
         world.touch(group)
 
     def _replace_pod(self, info: PodInfo, pod: Pod) -> None:
-        """A new version of a pod that stays where it is; room is counted anew if its spec changed."""
+        """A new version of a pod that stays where it is; room is counted anew if it asks for another."""
         old, world = info.pod, self._world
         world.cache.renew(info, pod)
-        if pod.spec != old.spec and not (not old.spec.node_name and pod.spec.node_name):
+        told_anew = pod.spec != old.spec and not (not old.spec.node_name and pod.spec.node_name)
+        if told_anew or constraints_of(pod) != constraints_of(old):
             template = world.cache.template_of(pod)
             if template is not info.template:
                 node_name, allocation = info.node_name, info.allocation

@@ -56,6 +56,7 @@ P = ParamSpec("P")
 # What is kept per template may take this much of each kind; beyond it all is dropped and made anew.
 _MAX_KEPT_BYTES = 32 * 2**20
 NO_LIMIT = 2**62
+DEVICES = "Devices"
 # Asking for a few rows is cheaper than keeping scores of all up to date.
 _FEW_ROWS = 16
 _NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
@@ -151,6 +152,8 @@ class Profile:
         }
         self._following = tuple(p for p in self._by_name.values() if isinstance(p, FollowingPlugin))
         self._signers = tuple(p for p in self._by_name.values() if isinstance(p, PodSigningPlugin))
+        self.names_devices = DEVICES in self._by_name
+        """Without that plugin devices are counts: no pod is given IDs, and none may ask for more."""
         self._masks: dict[int, tuple[int, BoolArray]] = {}
         self._capacities: dict[int, _Kept] = {}
         self._scores: dict[int, _KeptScores] = {}

@@ -26,6 +26,9 @@ from gangsched.model.objects import Node, Pod, Taint
 from gangsched.model.resources import ResourceTable
 from gangsched.model.selectors import PodTerm
 
+Wishes = tuple[tuple[PodTemplate, int], ...]
+"""(template, number of pods) in the order in which they were placed."""
+
 
 class ClusterView:
     """Read-only view over all node rows. Rows that are no node have live False and no room."""
@@ -144,6 +147,10 @@ class ClusterView:
         """Bit mask of free healthy devices over the inventory's indices."""
         return self._ledger.free_mask(row, resource)
 
+    def device_wishes(self, row: int, resource: str) -> tuple[int, Wishes]:
+        """(devices that pods placed on this view have, as a mask; what each of them asked for)."""
+        return 0, ()
+
     def inventory(self, row: int, resource: str) -> DeviceInventory | None:
         return self._ledger.inventory(row, resource)
 
@@ -210,6 +217,8 @@ class Trial(ClusterView):
         "_placed",
         "_ports",
         "_taken",
+        "_wishes",
+        "repacked",
         "touched",
     )
 
@@ -223,6 +232,9 @@ class Trial(ClusterView):
         self._free: dict[int, tuple[int, IntArray]] = {}
         self._device_free: dict[str, tuple[int, IntArray]] = {}
         self._masks: dict[tuple[int, str], int] = {}
+        self._wishes: dict[tuple[int, str], tuple[int, Wishes]] = {}
+        self.repacked: dict[tuple[int, str], None] = {}
+        """(row, resource) where the devices of pods placed before were chosen anew (core.allotment)."""
         self._ports: dict[int, dict[HostPort, int]] | None = None
 
     def fork(self) -> Trial:
@@ -233,6 +245,8 @@ class Trial(ClusterView):
         other._gone = dict(self._gone)
         other._taken = list(self._taken)
         other._masks = dict(self._masks)
+        other._wishes = dict(self._wishes)
+        other.repacked = dict(self.repacked)
         if self._ports is not None:
             other._ports = {row: dict(taken) for row, taken in self._ports.items()}
         return other
@@ -359,7 +373,25 @@ class Trial(ClusterView):
                 self._masks[row, resource] = self.device_mask(row, resource) | freed
                 self._taken.append((row, resource, -freed.bit_count()))
 
-    def take_devices(self, row: int, resource: str, mask: int) -> None:
-        """Marks devices as taken; the caller has checked that they are free."""
-        self._masks[row, resource] = self.device_mask(row, resource) & ~mask
+    def device_wishes(self, row: int, resource: str) -> tuple[int, Wishes]:
+        return self._wishes.get((row, resource), _NO_WISHES)
+
+    def take_devices(self, row: int, resource: str, mask: int, template: PodTemplate, n_pods: int) -> None:
+        """Marks devices as taken by `n_pods`; the caller has checked that they are free."""
+        at = (row, resource)
+        self._masks[at] = self.device_mask(row, resource) & ~mask
         self._taken.append((row, resource, mask.bit_count()))
+        mine, wishes = self._wishes.get(at, _NO_WISHES)
+        self._wishes[at] = (mine | mask, (*wishes, (template, n_pods)))
+
+    def retake_devices(self, row: int, resource: str, mask: int, template: PodTemplate, n_pods: int) -> None:
+        """As take_devices, where `mask` is what all pods placed there have now, those from before too."""
+        at = (row, resource)
+        before, wishes = self._wishes[at]
+        self._masks[at] = (self.device_mask(row, resource) | before) & ~mask
+        self._taken.append((row, resource, mask.bit_count() - before.bit_count()))
+        self._wishes[at] = (mask, (*wishes, (template, n_pods)))
+        self.repacked[at] = None
+
+
+_NO_WISHES: tuple[int, Wishes] = (0, ())

@@ -14,6 +14,7 @@ import numpy as np
 from gangsched.core.arrays import IntArray
 from gangsched.core.pod_terms import Carried, wishes_of
 from gangsched.errors import ParseError
+from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint, parse_constraints
 from gangsched.model.devices import device_demand
 from gangsched.model.objects import Pod, PodSpec
 from gangsched.model.resources import PODS, ResourceTable, pod_requests, unstated_room
@@ -24,6 +25,7 @@ HostPort = tuple[str, str, int]
 
 _encode = msgspec.msgpack.Encoder().encode
 NO_LABELS: Mapping[str, str] = {}
+_NO_CONSTRAINTS: Mapping[str, DeviceConstraint] = {}
 
 
 def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> bytes:
@@ -45,8 +47,15 @@ def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> bytes:
             unsupported(spec),
             spec.topology_spread_constraints,
             labels,
+            constraints_of(pod),
         )
     )
+
+
+def constraints_of(pod: Pod) -> str | None:
+    """What the pod's annotation asks of its devices, as it is written."""
+    annotations = pod.metadata.annotations
+    return annotations.get(CONSTRAINTS_KEY) if annotations else None
 
 
 class Unsigned(msgspec.Struct, frozen=True):
@@ -68,6 +77,7 @@ class PodTemplate:
     images: what it runs and mounts, named as nodes report them, one for each container and image volume.
     labels: its pods' labels, those that some selector looks at. wishes: what it says of other pods.
     pod: one of its pods; of its metadata only what is signed (PodSigningPlugin) is true of all of them.
+    constraints: what it asks of its devices beyond their number, by resource.
     """
 
     __slots__ = (
@@ -76,6 +86,7 @@ class PodTemplate:
         "amounts",
         "column_array",
         "columns",
+        "constraints",
         "host_ports",
         "images",
         "labels",
@@ -109,6 +120,7 @@ class PodTemplate:
             self.problem = f"spec.containers.resources: {error}"
             self.requests = {PODS: 1}
         self.problem = self.problem or unsupported(pod.spec)
+        self.constraints = self._constraints(constraints_of(pod))
         self.resolve(table)
         self.host_ports: tuple[HostPort, ...] = tuple(sorted(_host_ports(pod.spec)))
         self.images: tuple[str, ...] = tuple(_images(pod.spec))
@@ -122,6 +134,19 @@ class PodTemplate:
         self.column_array: IntArray = np.array(self.columns, dtype=np.int64)
         self.amount_array: IntArray = np.array(self.amounts, dtype=np.int64).reshape(-1, 1)
         self.missing: tuple[str, ...] = tuple(name for name in self.requests if name not in table)
+
+    def _constraints(self, text: str | None) -> Mapping[str, DeviceConstraint]:
+        if text is None:
+            return _NO_CONSTRAINTS
+        try:
+            found = parse_constraints(text)
+            for resource in found:
+                if resource not in self.requests:
+                    raise ParseError(f"no container asks for {resource[:80]}", field=CONSTRAINTS_KEY)
+        except ParseError as error:
+            self.problem = self.problem or f"metadata.annotations: {error}"
+            return _NO_CONSTRAINTS
+        return found
 
     def demand(self, resource: str) -> tuple[tuple[str, int, bool], ...]:
         """Who among the containers asks for devices of `resource` (model.devices.device_demand)."""

@@ -37,6 +37,20 @@ class DeviceConstraint(msgspec.Struct, frozen=True, gc=False):
     models: tuple[str, ...] = ()
     min_memory_mib: int = 0
 
+    @property
+    def described(self) -> str:
+        """For the reasons: "of one NUMA node, linked with each other, H100 or H200"."""
+        said = []
+        if self.same_numa:
+            said.append("of one NUMA node")
+        if self.link_weight:
+            said.append("linked with each other as asked")
+        if self.models:
+            said.append("of model " + " or ".join(self.models))
+        if self.min_memory_mib:
+            said.append(f"with at least {self.min_memory_mib} MiB each")
+        return ", ".join(said)
+
     def admits(self, model: str, memory_mib: int) -> bool:
         """Whether a device by itself may be in the set."""
         if memory_mib < self.min_memory_mib:

@@ -254,11 +254,11 @@ def sets_of(topology: DeviceTopology, constraint: DeviceConstraint = ANY) -> Dev
 
 
 class Wish(NamedTuple):
-    """n pods that ask for `count` devices each, of these sets."""
+    """`n_pods` that ask for `n_devices` each, of these sets."""
 
     sets: DeviceSets
-    count: int
-    n: int
+    n_devices: int
+    n_pods: int
 
 
 def pack_together(
@@ -272,7 +272,8 @@ def pack_together(
     taken: list[list[int]] = [[] for _ in wishes]
     # Who has the fewest sets chooses first.
     order = sorted(
-        range(len(wishes)), key=lambda i: (wishes[i].sets.most(free, wishes[i].count).n - wishes[i].n, i)
+        range(len(wishes)),
+        key=lambda i: (wishes[i].sets.most(free, wishes[i].n_devices).n - wishes[i].n_pods, i),
     )
     exact = _place_wishes(free, wishes, order, taken, budget)
     if exact is None:
@@ -284,13 +285,13 @@ def _place_wishes(
     free: int, wishes: Sequence[Wish], order: Sequence[int], taken: list[list[int]], budget: Budget
 ) -> bool | None:
     """None: done, `taken` is the answer; else whether it is certain that there is none."""
-    left = [i for i in order if len(taken[i]) < wishes[i].n]
+    left = [i for i in order if len(taken[i]) < wishes[i].n_pods]
     if not left:
         return None
     certain = True
     for i in left:
-        most = wishes[i].sets.most(free, wishes[i].count)
-        if most.n < wishes[i].n - len(taken[i]):
+        most = wishes[i].sets.most(free, wishes[i].n_devices)
+        if most.n < wishes[i].n_pods - len(taken[i]):
             return most.exact
         certain = certain and most.exact
     i = left[0]
@@ -298,7 +299,7 @@ def _place_wishes(
     if len(left) == 1:
         return _place_alike(free, wish, taken[i])
     last = taken[i][-1] if taken[i] else None
-    candidates, is_all = wish.sets.sets(free, wish.count)
+    candidates, is_all = wish.sets.sets(free, wish.n_devices)
     certain = certain and is_all
     for one in candidates:
         # Equal pods are interchangeable: each combination of their sets is looked at once.
@@ -317,8 +318,8 @@ def _place_wishes(
 
 def _place_alike(free: int, wish: Wish, taken: list[int]) -> bool | None:
     """The last wish: it has the node to itself now, and `most` has said that there is room."""
-    chosen = wish.sets.choose(free, wish.count, wish.n - len(taken))
-    if len(chosen) < wish.n - len(taken):
+    chosen = wish.sets.choose(free, wish.n_devices, wish.n_pods - len(taken))
+    if len(chosen) < wish.n_pods - len(taken):
         return False
     taken += chosen
     return None

@@ -1,5 +1,8 @@
 """Devices: how many pods find enough healthy, free devices on each node that lists its devices.
 
+Also which: `gangsched.io/device-constraints` on a pod asks for sets of one NUMA node, of linked devices, of
+a model, with so much memory; how many disjoint sets there are limits how many pods a node takes.
+
 Ours; kube-scheduler counts extended resources only (NodeResourcesFit does that here too, so a resource
 without an inventory is limited by its count alone). Which IDs are taken is core.allotment's.
 """
@@ -10,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from gangsched.core.allotment import n_sets
 from gangsched.core.framework import (
     EVERYWHERE,
     BoolArray,
@@ -21,6 +25,8 @@ from gangsched.core.framework import (
 )
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
+from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
+from gangsched.model.device_sets import sets_of
 
 # What a node without an inventory takes, as far as this plugin knows.
 NO_LIMIT = 2**62
@@ -41,24 +47,29 @@ class Devices:
             own: IntArray = free if amount == 1 else free // amount
             own = np.where(free < 0, NO_LIMIT, own)
             total = own if total is None else np.minimum(total, own)
+        for resource in template.constraints:
+            own = _sets(template, resource, view, rows)
+            total = own if total is None else np.minimum(total, own)
         return total
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
-        return [
+        found = [
             (f"Insufficient healthy devices of {resource}", (free >= 0) & (free < amount))
             for resource, amount, free in _asked(template, view)
         ]
+        for resource, constraint in template.constraints.items():
+            found += _missing(template.requests[resource], resource, constraint, view)
+        return found
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
         if template is None or change.row < 0:
             return True
         if not change.what & Change.NODE_ADDED and change.resources.isdisjoint(template.requests):
             return False
-        return all(
-            free[change.row] < 0 or free[change.row] >= amount for _, amount, free in _asked(template, view)
-        )
+        capacity = self.capacity(CycleState(), template, view, np.array([change.row]))
+        return capacity is None or bool(capacity[0] > 0)
 
 
 def _asked(template: PodTemplate, view: ClusterView) -> Iterator[tuple[str, int, IntArray]]:
@@ -67,3 +78,34 @@ def _asked(template: PodTemplate, view: ClusterView) -> Iterator[tuple[str, int,
         free = view.device_free(resource)
         if free is not None:
             yield resource, amount, free
+
+
+def _sets(template: PodTemplate, resource: str, view: ClusterView, rows: Rows) -> IntArray:
+    """How many pods find a set that the constraint allows; none where no inventory says what there is."""
+    asked = np.arange(view.n_rows)[rows]
+    found = np.zeros(len(asked), dtype=np.int64)
+    if view.device_free(resource) is None:
+        return found
+    for i, row in enumerate(asked.tolist()):
+        found[i] = n_sets(view, row, template, resource)
+    return found
+
+
+def _missing(
+    amount: int, resource: str, constraint: DeviceConstraint, view: ClusterView
+) -> list[tuple[str, BoolArray]]:
+    unlisted, unlinked, given_up = (np.zeros(view.n_rows, dtype=np.bool_) for _ in range(3))
+    for row in range(view.n_rows):
+        inventory = view.inventory(row, resource)
+        if inventory is None:
+            unlisted[row] = True
+            continue
+        most = sets_of(inventory.topology, constraint).most(view.device_mask(row, resource), amount)
+        if most.n == 0:
+            (unlinked if most.exact else given_up)[row] = True
+    told = f"{amount} free {resource} {constraint.described}"
+    return [
+        (f"without a list of their {resource}, which {CONSTRAINTS_KEY} needs", unlisted),
+        (f"without {told}", unlinked),
+        (f"where the search for {told} was given up", given_up),
+    ]

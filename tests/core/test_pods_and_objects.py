@@ -21,6 +21,7 @@ from gangsched.model import events as ev
 from gangsched.model.objects import LabelSelector, PlainObject, Pod
 from gangsched.model.selectors import EVERYTHING, PodTerm, requirements_of, selector_of
 from gangsched.model.workloads import Namespace, Service
+from gangsched.plugins.devices import Devices
 from gangsched.plugins.priority_sort import PrioritySort
 from gangsched.sim.objects import at
 from tests.core.scenario import Cluster
@@ -227,7 +228,11 @@ class Locked:
 
 
 def locked() -> Cluster:
-    profiles = {"gangsched": Profile("gangsched", Points(queue_sort=PrioritySort(), pre_filter=(Locked(),)))}
+    profiles = {
+        "gangsched": Profile(
+            "gangsched", Points(queue_sort=PrioritySort(), pre_filter=(Locked(),), capacities=(Devices(),))
+        )
+    }
     return Cluster(make=lambda settings: Scheduler(profiles, settings), synced=False)
 
 
