@@ -32,7 +32,7 @@ from gangsched.core.observer import Observer, Observers
 from gangsched.core.plan import first_of
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError
-from gangsched.inbox import GroupQueue, Inbox
+from gangsched.inbox import Decider, GroupQueue, Inbox
 from gangsched.kube.backoff import Backoff
 from gangsched.kube.catch_up import CatchUp
 from gangsched.kube.client import ApiClient
@@ -46,6 +46,7 @@ from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGai
 from gangsched.plugins import build_profiles
 
 if TYPE_CHECKING:
+    from gangsched.shadow.published import Reports, ShadowSettings
     from gangsched.telemetry.service import Tracing
     from gangsched.web.listening import WebSettings
     from gangsched.web.measures import Measures
@@ -73,12 +74,15 @@ class SchedulerApp:
         even_ties: bool = True,
         web: WebSettings | None = None,
         tracing: Tracing | None = None,
+        shadow: ShadowSettings | None = None,
     ) -> None:
         """`even_ties`: equally good nodes are used evenly by lone pods, and not the first of them first.
 
         `web`: the port of health and metrics; it is taken here. Raises: ConfigError, when it cannot be.
 
         `tracing` is the caller's to close when `run` has ended.
+
+        `shadow`: decide and write nothing; the configuration must be one that gangsched.shadow made fit.
         """
         rng = Random(seed)
         election = config.leader_election
@@ -104,8 +108,12 @@ class SchedulerApp:
             n_binds=config.settings.parallelism,
             may_send=self._may_act,
         )
+        self._decider: Decider = self.scheduler
+        self._reports: Reports | None = None
+        if shadow is not None:
+            self._decider, self._reports = _shadow(self.scheduler, config, shadow)
         self.queue = GroupQueue(
-            self.scheduler,
+            self._decider,
             self.inbox,
             submit=self._submit,
             hears=_nothing if tracing is None else tracing.hear,
@@ -161,7 +169,9 @@ class SchedulerApp:
             for reflector in self._reflectors.values():
                 everything.start_soon(reflector.run)
             everything.start_soon(self.dispatcher.run)
-            if self._elector is None:
+            if self._reports is not None:
+                everything.start_soon(self._reports.run)
+            elif self._elector is None:
                 self.dispatcher.warm()
             else:
                 everything.start_soon(self._elect, self._elector)
@@ -169,6 +179,8 @@ class SchedulerApp:
             if self._web is not None:
                 everything.start_soon(self._web.run)
         self._client.close()
+        if self._reports is not None:
+            self._reports.say()
         if self._tracing is not None:
             self._tracing.hear(self.inbox.take())  # answers that no further decision needed
         return 1 if self._lost else 0
@@ -178,7 +190,7 @@ class SchedulerApp:
             group = await self.queue.pop()
             if self._stopping:
                 return
-            self._submit(self.scheduler.schedule(group, time.monotonic()))
+            self._submit(self._decider.schedule(group, time.monotonic()))
 
     async def _stop_on_signal(self, grace_s: float) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -208,9 +220,12 @@ class SchedulerApp:
             self.dispatcher.submit(effects)
 
     def _may_act(self) -> bool:
-        """Whether this process leads at this moment; after a pause the lease's own task has its turn late."""
+        """Whether this process leads at this moment; after a pause the lease's own task has its turn late.
+
+        In shadow mode nobody may act.
+        """
         if self._elector is None:
-            return True
+            return self._reports is None
         if self._elector.has_lost:
             self._lose("its time ran out while we were busy or asleep")
         return self._elector.holds
@@ -288,6 +303,18 @@ def _observer(measures: Measures | None, tracing: Tracing | None) -> Observer | 
     if tracing is not None:
         observers.append(tracing.tracer)
     return Observers(observers) if len(observers) > 1 else next(iter(observers), None)
+
+
+def _shadow(
+    scheduler: Scheduler, config: SchedulerConfig, settings: ShadowSettings
+) -> tuple[Decider, Reports]:
+    """What stands before the core in shadow mode, and its reports; loaded for it alone."""
+    from gangsched.shadow.follower import Shadow
+    from gangsched.shadow.published import Reports
+
+    shadow = Shadow(scheduler, build_profiles(config))
+    names = [profile.scheduler_name for profile in config.profiles]
+    return shadow, Reports(shadow.records, settings, names=names)
 
 
 def _measures() -> Measures:

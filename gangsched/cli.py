@@ -21,10 +21,12 @@ from gangsched.errors import ApiError, ConfigError
 from gangsched.flags import (
     add_election_flags,
     add_foreign_flags,
+    add_shadow_flags,
     add_trace_flags,
     add_web_flags,
     election_flags,
     foreign_notes,
+    shadow_settings,
     web_settings,
 )
 
@@ -78,6 +80,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     add_web_flags(scheduler)
     add_foreign_flags(scheduler)
     add_trace_flags(scheduler)
+    add_shadow_flags(scheduler)
     scheduler.add_argument("--logging-format", choices=("text", "json"), default="text")
     scheduler.add_argument(
         "-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug"
@@ -143,16 +146,21 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     import msgspec
 
     from gangsched.app import SchedulerApp
-    from gangsched.config import default_config
+    from gangsched.config import KUBE_DEFAULT_NAME, default_config, without_writes
     from gangsched.kube.credentials import load_credentials
     from gangsched.plugins import IN_TREE
     from gangsched.telemetry.settings import resolve
 
     flags = election_flags(args)
+    shadow = shadow_settings(args)
     if args.config:
         config = _read_config(args.config, flags)
+    elif shadow is not None:
+        config = default_config(IN_TREE, scheduler_name=KUBE_DEFAULT_NAME)
     else:
         config = default_config(IN_TREE, election_flags=flags)
+    if shadow is not None:
+        config = without_writes(config)
     trace, trace_notes = resolve(
         config.tracing, endpoint_flag=args.trace_endpoint, file_flag=args.trace_file, env=os.environ
     )
@@ -167,7 +175,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     async def run() -> int:
         kubeconfig = args.kubeconfig or config.client_connection.kubeconfig
         credentials = await load_credentials(kubeconfig=kubeconfig, context=args.context, master=args.master)
-        return await SchedulerApp(config, credentials, web=web, tracing=tracing).run()
+        return await SchedulerApp(config, credentials, web=web, tracing=tracing, shadow=shadow).run()
 
     try:
         return anyio.run(run)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gangsched.errors import ConfigError
 
 if TYPE_CHECKING:
+    from gangsched.shadow.published import ShadowSettings
     from gangsched.web.listening import WebSettings
 
 DEFAULT_PORT = 10259
@@ -136,6 +137,30 @@ def add_trace_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace-file", metavar="FILE", default="", help="append traces to this file, for `gangsched trace`"
     )
+
+
+def add_shadow_flags(parser: argparse.ArgumentParser) -> None:
+    """For trying it on a living cluster."""
+    parser.add_argument(
+        "--shadow",
+        action="store_true",
+        help="decide for the pods of the configuration's schedulerNames (without --config: default-scheduler)"
+        " and write nothing; say at the end, and on SIGUSR1, where the other scheduler did otherwise",
+    )
+    parser.add_argument(
+        "--shadow-report", metavar="FILE", default="", help="write that as JSON to this file too"
+    )
+
+
+def shadow_settings(args: argparse.Namespace) -> ShadowSettings | None:
+    """Raises: ConfigError."""
+    if not args.shadow:
+        if args.shadow_report:
+            raise ConfigError("is for --shadow only", path="--shadow-report")
+        return None
+    from gangsched.shadow.published import ShadowSettings
+
+    return ShadowSettings(args.shadow_report)
 
 
 def add_foreign_flags(parser: argparse.ArgumentParser) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import anyio
 
 from gangsched.core.group import Group
-from gangsched.core.scheduler import Scheduler
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 
@@ -104,12 +104,26 @@ class Inbox:
         self._timer = loop.call_later(delay_s, self.wake)
 
 
+class Decider(Protocol):
+    """The core as the loop sees it: the Scheduler, or what stands before it."""
+
+    def handle(self, events: Sequence[Event], now_s: float) -> list[Effect]: ...
+
+    def advance(self, now_s: float) -> list[Effect]: ...
+
+    def pop(self) -> Group | None: ...
+
+    def schedule(self, group: Group, now_s: float) -> list[Effect]: ...
+
+    def next_deadline_s(self) -> float | None: ...
+
+
 class GroupQueue:
     """The async queue of pod groups: `await pop()` sleeps until a group may be tried."""
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: Decider,
         inbox: Inbox,
         *,
         submit: Callable[[Sequence[Effect]], None],

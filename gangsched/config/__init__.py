@@ -32,7 +32,7 @@ from gangsched.model.names import is_qualified_name
 DEFAULT_SCHEDULER_NAME = "gangsched"
 """Without a file. A file whose only profile has no name means kube-scheduler's `default-scheduler`."""
 
-_KUBE_DEFAULT_NAME = "default-scheduler"
+KUBE_DEFAULT_NAME = "default-scheduler"
 # kube-scheduler caps the wait of a Permit plugin here too (framework/runtime, maxTimeout).
 _MAX_PERMIT_WAIT_S = 900.0
 _MAX_SECONDS = 86_400.0
@@ -75,10 +75,13 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
 
 
 def default_config(
-    plugins: Mapping[str, PluginInfo], *, election_flags: Mapping[str, str | bool] = _NO_FLAGS
+    plugins: Mapping[str, PluginInfo],
+    *,
+    election_flags: Mapping[str, str | bool] = _NO_FLAGS,
+    scheduler_name: str = DEFAULT_SCHEDULER_NAME,
 ) -> SchedulerConfig:
-    """What runs without a file: one profile, `gangsched`, with all default plugins. Raises: ConfigError."""
-    kube = KubeDocument(profiles=(Profile(scheduler_name=DEFAULT_SCHEDULER_NAME),))
+    """What runs without a file: one profile with all default plugins. Raises: ConfigError."""
+    kube = KubeDocument(profiles=(Profile(scheduler_name=scheduler_name),))
     return _assemble(kube, OurDocument(), plugins, [], election_flags, source="")
 
 
@@ -106,6 +109,13 @@ def parse_config(
         if error.path.startswith("--"):
             raise  # not the file's mistake
         raise ConfigError(error.message, path=error.path, source=source) from None
+
+
+def without_writes(config: SchedulerConfig) -> SchedulerConfig:
+    """The same for shadow mode: no lease is taken, and half-bound gangs are nobody's to evict."""
+    election = msgspec.structs.replace(config.leader_election, leader_elect=False)
+    settings = msgspec.structs.replace(config.settings, allow_eviction=False)
+    return msgspec.structs.replace(config, leader_election=election, settings=settings)
 
 
 def _by_kind(documents: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -169,7 +179,7 @@ def _profiles(
         path = f"profiles[{i}]"
         name = profile.scheduler_name
         if name is None and len(given) == 1:
-            name = _KUBE_DEFAULT_NAME
+            name = KUBE_DEFAULT_NAME
             notes.append(f"{path}.schedulerName is not set: it is {name}, as in kube-scheduler")
         if not name:
             raise ConfigError("is required where there are several profiles", path=f"{path}.schedulerName")
@@ -243,6 +253,7 @@ def _check_ours(ours: OurDocument) -> None:
 
 __all__ = [
     "DEFAULT_SCHEDULER_NAME",
+    "KUBE_DEFAULT_NAME",
     "LeaderElectionSettings",
     "PluginInfo",
     "ProfileConfig",
@@ -251,4 +262,5 @@ __all__ = [
     "TracingSettings",
     "default_config",
     "parse_config",
+    "without_writes",
 ]

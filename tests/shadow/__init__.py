@@ -1,0 +1,1 @@
+"""Shadow mode: in virtual time, and beside a real kube-scheduler."""
