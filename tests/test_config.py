@@ -182,7 +182,7 @@ def test_the_command_line_gives_the_flags() -> None:
 
 # -- plugins -----------------------------------------------------------------------------------------
 
-_LIGHT = {"NodeResourcesBalancedAllocation": 1, "ImageLocality": 1}
+_LIGHT = {"NodeResourcesBalancedAllocation": 1, "ImageLocality": 1, "RemainingBandwidth": 1}
 
 
 def test_a_point_can_be_emptied_and_filled() -> None:
@@ -200,7 +200,12 @@ def test_one_plugin_can_be_disabled_at_one_point() -> None:
 
 def test_a_default_that_is_named_again_runs_first_with_the_files_weight() -> None:
     body = profile("{score: {enabled: [{name: NodeResourcesFit, weight: 9}, {name: NodeAffinity}]}}")
-    others = ["TaintToleration", "NodeResourcesBalancedAllocation", "ImageLocality"]
+    others = [
+        "TaintToleration",
+        "NodeResourcesBalancedAllocation",
+        "ImageLocality",
+        "RemainingBandwidth",
+    ]
     assert at(body, "score") == ["NodeResourcesFit", "NodeAffinity", *others]
     weights = {"NodeResourcesFit": 9, "NodeAffinity": 1, "TaintToleration": 3}
     assert parse(body).profiles[0].weights == weights | _LIGHT

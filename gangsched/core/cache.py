@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
+from gangsched.core.accounts import Accounts
 from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.devices import DeviceLedger
 from gangsched.core.group import NO_ROW, PodInfo
@@ -29,6 +30,7 @@ from gangsched.model.devices import (
     parse_allocation,
     parse_inventory,
 )
+from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node, Pod
 from gangsched.model.resources import ResourceTable
 
@@ -52,6 +54,7 @@ class Cache:
         self.table = ResourceTable()
         self.nodes = NodeTable(self.table, capacity=node_capacity)
         self.ledger = DeviceLedger(node_capacity, self.nodes.note)
+        self.accounts = Accounts(self.nodes.note)
         self.pods: dict[str, PodInfo] = {}
         self.by_node: dict[str, dict[str, PodInfo]] = {}
         self.objects = ObjectStore()
@@ -60,6 +63,8 @@ class Cache:
         self.nominated: dict[str, PodInfo] = {}
         self.clashes: list[tuple[str, str, str]] = []
         """(UID, node, device ID) of annotations that claim what another live pod holds, to be told."""
+        self.bad_reports: list[tuple[Node, str]] = []
+        """(node, what an account could not read of what it reports), to be told."""
         self._templates: dict[Hashable, PodTemplate] = {}
         self._serial = 0
         self._selection = 0
@@ -90,10 +95,26 @@ class Cache:
         if len(self.table) > n_names:
             self._learn_names()
         problem = self._put_inventory(row, node, known, changes)
+        if self.accounts:
+            is_news, wrong = self.accounts.put_node(row, node)
+            if is_news:
+                changes.append(ClusterChange(Change.NODE_REPORT, row))
+            if wrong:
+                self.bad_reports.append((node, wrong))
         if known is None:
             for info in self.by_node.get(name, {}).values():
                 self._count(info, row)
+                if self.accounts:
+                    self.accounts.enter(info, row)
         return changes, problem
+
+    def put_usage(self, usage: ReportedUsage) -> list[ClusterChange]:
+        """What metrics-server says of a node, for the accounts that want it."""
+        row = self.nodes.row_of.get(usage.node)
+        if row is None or not self.accounts:
+            return []
+        is_news, _ = self.accounts.put_usage(row, usage)
+        return [ClusterChange(Change.NODE_REPORT, row)] if is_news else []
 
     def _put_inventory(self, row: int, node: Node, known: Node | None, changes: list[ClusterChange]) -> str:
         text = (node.metadata.annotations or {}).get(INVENTORY_KEY)
@@ -149,6 +170,7 @@ class Cache:
         row = self.nodes.remove(name)
         if row is not None:
             self.ledger.forget_node(row)
+            self.accounts.remove_node(row)
         return pods
 
     # -- pods ----------------------------------------------------------------------------------------
@@ -208,10 +230,16 @@ class Cache:
         self, info: PodInfo, node_name: str, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]
     ) -> None:
         """The API says that the pod is on this node with these devices."""
+        before = info.row
         self._leave(info)
         info.allocation = allocation
         info.ids = _ids(allocation)
         self._enter(info, node_name)
+        if self.accounts and info.row != before:  # what is confirmed where it was promised has not moved
+            if before != NO_ROW:
+                self.accounts.leave(info, before)
+            if info.row != NO_ROW:
+                self.accounts.enter(info, info.row)
 
     def assume(
         self, promises: Iterable[tuple[PodInfo, int, Mapping[str, Mapping[str, tuple[str, ...]]]]]
@@ -234,6 +262,9 @@ class Cache:
             for info in infos:
                 info.node_name = name
                 on_node[info.uid] = info
+            if self.accounts:
+                for info in infos:
+                    self.accounts.enter(info, row)
             for resource in infos[0].ids:
                 self.ledger.promise(row, resource, [(info.uid, info.ids[resource]) for info in infos])
             self.nodes.use(row, template.columns, template.amounts, len(infos))
@@ -248,6 +279,8 @@ class Cache:
     def forget(self, info: PodInfo) -> ClusterChange | None:
         """Gives back what the pod holds, promised or bound; answers with the room that this freed."""
         change = self._freed(info)
+        if self.accounts and info.row != NO_ROW:
+            self.accounts.leave(info, info.row)
         self._leave(info)
         info.allocation = {}
         info.ids = {}

@@ -27,6 +27,8 @@ class Change(enum.Flag):
     NODE_DEVICES = enum.auto()
     ROOM_FREED = enum.auto()
     """A pod that held room on a node is gone, ended, or its reservation was given back."""
+    NODE_REPORT = enum.auto()
+    """A node says that it has more left than before: of bandwidth, or of what else an account keeps."""
     GROUP_CHANGED = enum.auto()
     """A member appeared, or the group's own numbers or object changed."""
     SIBLING_CHANGED = enum.auto()

@@ -109,7 +109,7 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> tuple[Trial
         if info.template.constraints and not demand.profile.names_devices:
             return FitError(demand.group, _NOT_NAMED, ((GANG, None),))
         batches.setdefault(info.template.serial, (info.template, []))[1].append(info)
-    states = {serial: CycleState() for serial in batches}
+    states = {serial: CycleState(demand.group) for serial in batches}
     for serial, (template, _) in batches.items():
         status = demand.profile.run_pre_filter(states[serial], template, trial)
         if not status.is_success:

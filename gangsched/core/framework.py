@@ -145,9 +145,11 @@ class CycleState:
     method that answers with a copy; all others are shared.
     """
 
-    __slots__ = ("data", "skipped", "subset", "subset_reasons")
+    __slots__ = ("data", "group", "skipped", "subset", "subset_reasons")
 
-    def __init__(self) -> None:
+    def __init__(self, group: Group | None = None) -> None:
+        self.group = group
+        """Whose members are placed; None where a template is asked about by itself."""
         self.data: dict[Any, Any] = {}
         self.skipped: frozenset[str] = frozenset()
         """Plugins whose PreFilter said SKIP."""
@@ -155,7 +157,7 @@ class CycleState:
         self.subset_reasons: tuple[tuple[str, NodeSubset], ...] = ()
 
     def fork(self) -> CycleState:
-        other = CycleState()
+        other = CycleState(self.group)
         other.data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self.data.items()}
         other.skipped = self.skipped
         other.subset = self.subset

@@ -113,10 +113,10 @@ class Reporter:
             ("Pod", "v1", meta.namespace, meta.name, meta.uid), kind, reason, action, message, cause_id
         )
 
-    def node_problem(self, node: Node, message: str) -> None:
-        """The node's inventory or status cannot be used as it is."""
+    def node_problem(self, node: Node, message: str, *, reason: str = "InvalidDeviceInventory") -> None:
+        """The node's inventory, status or another report of it cannot be used as it is."""
         regarding = ("Node", "v1", "", node.metadata.name, node.metadata.uid)
-        self._event(regarding, "Warning", "InvalidDeviceInventory", "Scheduling", clean(message), "")
+        self._event(regarding, "Warning", reason, "Scheduling", clean(message), "")
 
     def refused(self, kind: str, namespace: str, name: str, uid: str, message: str) -> None:
         """An object that does not parse."""

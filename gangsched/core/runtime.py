@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 import msgspec
 import numpy as np
 
+from gangsched.core.accounts import Account
 from gangsched.core.framework import (
     EVERYWHERE,
     MAX_SCORE,
@@ -157,6 +158,11 @@ class Profile:
         self._masks: dict[int, tuple[int, BoolArray]] = {}
         self._capacities: dict[int, _Kept] = {}
         self._scores: dict[int, _KeptScores] = {}
+
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        """The books that its plugins keep (core.accounts)."""
+        return tuple(plugin.account for plugin in self._by_name.values() if hasattr(plugin, "account"))
 
     @property
     def signs(self) -> bool:

@@ -27,6 +27,7 @@ from gangsched.core.world import World
 from gangsched.errors import InvariantError
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
+from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
 from gangsched.model.pod_group import GroupKey
 from gangsched.model.workloads import selector_keys
@@ -34,7 +35,7 @@ from gangsched.model.workloads import selector_keys
 # The kinds that are always followed; PodGroup kinds may be missing.
 KINDS = ("pods", "nodes", "podgroups.core", "podgroups.coscheduling")
 _LEADERSHIP = "leadership"
-# Devices claimed twice that a follower remembers to speak of when it leads.
+# Devices claimed twice, and bad reports of nodes, that a follower remembers to speak of when it leads.
 _MAX_CLASHES = 1000
 
 
@@ -76,6 +77,7 @@ class Scheduler:
             ev.NodeAdded: lambda e: self._put_node(e.node),
             ev.NodeUpdated: lambda e: self._put_node(e.node),
             ev.NodeDeleted: lambda e: self._remove_node(e.node),
+            ev.LoadReported: lambda e: self._put_usage(e.usage),
             ev.PodGroupAdded: self.numbers.put_object,
             ev.PodGroupUpdated: self.numbers.put_object,
             ev.PodGroupDeleted: self.numbers.remove_object,
@@ -101,7 +103,7 @@ class Scheduler:
 
     def handle(self, events: Sequence[ev.Event], now_s: float) -> list[Effect]:
         """Applies what happened, in order. now_s: a monotonic clock, in seconds, never going back."""
-        self.world.now_s = now_s
+        self.world.set_time(now_s)
         for event in events:
             self._on_event[type(event)](event)
         return self._end_turn()
@@ -109,7 +111,7 @@ class Scheduler:
     def advance(self, now_s: float) -> list[Effect]:
         """Applies the deadlines that have passed."""
         world = self.world
-        world.now_s = now_s
+        world.set_time(now_s)
         if not self.is_synced:
             return []
         while world.retries and world.retries[0][0] <= now_s:
@@ -134,7 +136,7 @@ class Scheduler:
     def schedule(self, group: Group, now_s: float) -> list[Effect]:
         """One attempt of a popped group."""
         world = self.world
-        world.now_s = now_s
+        world.set_time(now_s)
         if group.is_complete and (group.n_pending or group.state is GroupState.WAITING):
             self.attempts.run(group)
         else:
@@ -190,6 +192,9 @@ class Scheduler:
         if problem:
             self.reporter.node_problem(node, problem)
         self._recheck_promises(node)
+
+    def _put_usage(self, usage: ReportedUsage) -> None:
+        self.world.changes += self.world.cache.put_usage(usage)
 
     def _remove_node(self, node: Node) -> None:
         name = node.metadata.name
@@ -290,11 +295,15 @@ class Scheduler:
                     self.reporter.pod_event(info.pod, "Warning", "DeviceMismatch", "Scheduling", message)
                     world.count("device_clashes")
             world.cache.clashes.clear()
+            for node, problem in world.cache.bad_reports:
+                self.reporter.node_problem(node, problem, reason="InvalidNodeReport")
+            world.cache.bad_reports.clear()
         else:
             # Nobody waits for a cure yet; a follower hears changes for weeks.
             world.changes.clear()
             world.cache.index.changes.clear()
             del world.cache.clashes[:-_MAX_CLASHES]
+            del world.cache.bad_reports[:-_MAX_CLASHES]
         effects, world.effects = world.effects, []
         return effects
 

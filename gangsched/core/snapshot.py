@@ -169,6 +169,11 @@ class ClusterView:
         """(row, template, how many) that a Trial has placed, in order; nothing on the cache's own view."""
         return ()
 
+    @property
+    def moved(self) -> Sequence[tuple[int, PodTemplate, int]]:
+        """As placed, and with negative numbers the pods that it has removed."""
+        return ()
+
     def matching(self, term: PodTerm) -> IntArray:
         """int64[n_rows]: how many of the pods on each node the term means; kept up, so that asking is cheap.
 
@@ -305,6 +310,10 @@ class Trial(ClusterView):
     @property
     def placed(self) -> Sequence[tuple[int, PodTemplate, int]]:
         return [one for one in self._placed if one[2] > 0]
+
+    @property
+    def moved(self) -> Sequence[tuple[int, PodTemplate, int]]:
+        return self._placed
 
     def matching(self, term: PodTerm) -> IntArray:
         counts = super().matching(term)

@@ -42,6 +42,9 @@ class World:
             invalid_inventory=settings.invalid_inventory,
             sign=self._sign if any(profile.signs for profile in profiles.values()) else None,
         )
+        for profile in profiles.values():
+            for account in profile.accounts:
+                self.cache.accounts.add(account)
         self.groups: dict[GroupKey, Group] = {}
         self.now_s = 0.0
         self.effects: list[Effect] = []
@@ -66,6 +69,12 @@ class World:
     def _sign(self, pod: Pod) -> Hashable:
         profile = self.profiles.get(pod.spec.scheduler_name)
         return profile.sign(pod) if profile is not None and profile.signs else None
+
+    def set_time(self, now_s: float) -> None:
+        """A turn begins."""
+        self.now_s = now_s
+        if self.cache.accounts:
+            self.cache.accounts.advance(now_s)
 
     def emit(self, effect: Effect) -> None:
         """Adds to what this turn wants done."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import CustomObject, Node, Pod
 
 
@@ -41,6 +42,12 @@ class NodeUpdated(_Event, frozen=True):
 
 class NodeDeleted(_Event, frozen=True):
     node: Node
+
+
+class LoadReported(_Event, frozen=True):
+    """What metrics-server says of a node, where somebody asked it."""
+
+    usage: ReportedUsage
 
 
 class PodGroupAdded(_Event, frozen=True):
@@ -168,6 +175,7 @@ Event = (
     | NodeAdded
     | NodeUpdated
     | NodeDeleted
+    | LoadReported
     | PodGroupAdded
     | PodGroupUpdated
     | PodGroupDeleted

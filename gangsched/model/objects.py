@@ -190,6 +190,8 @@ class PodStatus(_Wire):
     phase: str = ""
     conditions: list[Condition] | None = None
     nominated_node_name: str = ""
+    start_time: datetime | None = None
+    """When kubelet took the pod in, by the node's clock."""
 
 
 class Pod(_Wire):

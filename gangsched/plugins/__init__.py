@@ -14,7 +14,12 @@ import msgspec
 
 from gangsched.config import PluginInfo, ProfileConfig, SchedulerConfig
 from gangsched.core.runtime import Points, Profile
-from gangsched.plugins import node_affinity, node_resources_balanced_allocation, node_resources_fit
+from gangsched.plugins import (
+    node_affinity,
+    node_resources_balanced_allocation,
+    node_resources_fit,
+    remaining_bandwidth,
+)
 from gangsched.plugins.default_binder import DefaultBinder
 from gangsched.plugins.devices import Devices
 from gangsched.plugins.gang_scheduling import GangScheduling
@@ -26,6 +31,7 @@ from gangsched.plugins.node_resources_balanced_allocation import NodeResourcesBa
 from gangsched.plugins.node_resources_fit import NodeResourcesFit
 from gangsched.plugins.node_unschedulable import NodeUnschedulable
 from gangsched.plugins.priority_sort import PrioritySort
+from gangsched.plugins.remaining_bandwidth import RemainingBandwidth
 from gangsched.plugins.scheduling_gates import SchedulingGates
 from gangsched.plugins.taint_toleration import TaintToleration
 
@@ -74,6 +80,15 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
     ),
     (_info("ImageLocality", "score", weight=1), ImageLocality),
     (_info("Devices", "filter"), Devices),
+    (
+        _info(
+            "RemainingBandwidth",
+            *("preFilter", "filter", "score"),
+            args_type=remaining_bandwidth.Args,
+            weight=1,
+        ),
+        RemainingBandwidth,
+    ),
     (_info("DefaultBinder", "bind"), DefaultBinder),
     (_info("GangScheduling", "preEnqueue", "permit"), GangScheduling),
 )

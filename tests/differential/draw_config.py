@@ -14,7 +14,7 @@ from gangsched.plugins import IN_TREE
 Json = dict[str, Any]
 
 # Ours alone; kube-scheduler would not know it.
-OURS = frozenset(("Devices",))
+OURS = frozenset(("Devices", "RemainingBandwidth"))
 SERVES: dict[str, tuple[str, ...]] = {
     **{name: tuple(sorted(info.points)) for name, info in IN_TREE.items() if info.is_default},
     **{name: one.points for name, one in ABSENT.items() if name not in IN_TREE},

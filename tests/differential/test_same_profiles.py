@@ -25,7 +25,7 @@ GATE = "--feature-gates=GenericWorkload=true"
 DIFFERENCES = {
     "not there": "a plugin of kube-scheduler's that is not in gangsched.plugins is in none of our lists; "
     "config.absent says what is done instead",
-    "ours": "Devices (device IDs) is ours and a default of every profile",
+    "ours": "Devices (device IDs) and RemainingBandwidth are ours, and defaults of every profile",
     "gang": "GangScheduling is a default of ours; kube-scheduler has it by the gate GenericWorkload",
     "placement": "placementScore has weights in kube-scheduler; here nothing scores whole placements",
 }

@@ -19,13 +19,15 @@ def test_the_default_profile_runs_everything_in_kube_schedulers_order() -> None:
         "TaintToleration",
         "NodeAffinity",
     ]
-    assert [plugin.name for plugin in profile.capacities] == ["NodePorts", "NodeResourcesFit", "Devices"]
+    capacities = [plugin.name for plugin in profile.capacities]
+    assert capacities == ["NodePorts", "NodeResourcesFit", "Devices", "RemainingBandwidth"]
     assert [(plugin.name, weight) for plugin, weight in profile.scores] == [
         ("TaintToleration", 3.0),
         ("NodeAffinity", 2.0),
         ("NodeResourcesFit", 1.0),
         ("NodeResourcesBalancedAllocation", 1.0),
         ("ImageLocality", 1.0),
+        ("RemainingBandwidth", 1.0),
     ]
     assert [plugin.name for plugin in profile.permits] == ["GangScheduling"]
 

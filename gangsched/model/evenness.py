@@ -1,0 +1,87 @@
+"""Load against performance: the published sums L and S of nodes, the score, and H, how even a cluster is.
+
+    L = L(cpu) + L(mem) + L(net) + L(disk)      S = n * S(cpu freq) + S(mem) + S(net) + S(disk)
+    score = (1 - L/S) * 10                      H(i) = (L(i) / L(avg)) / (S(i) / S(avg))
+
+A term of L is a node's utilisation times the same term of S: what is in use, in the unit of what there is. So
+score lies in 0..10, and H is 1 on every node where all are used to the same share. Shapes: [4, n], the terms
+in the order of model.load.TERMS. Called by plugins.load_aware, `gangsched load`, the bench and the metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from gangsched.model.load import Performance
+
+FloatArray = npt.NDArray[np.float64]
+Mode = Literal["paper", "normalized"]
+
+PAPER_UNITS = ("GHz, of all cores together", "GB (10^9 bytes)", "Gbit/s", "Gbit/s")
+"""Of the terms of S in mode `paper`. Chosen so that a common server's terms have about two digits each."""
+
+_GIGA = 1e9
+_GBIT_A_MBPS = 8e-3
+
+
+def terms_of(performance: Performance) -> tuple[float, float, float, float]:
+    """The terms of S in PAPER_UNITS."""
+    return (
+        performance.cores * performance.mhz / 1000,
+        performance.memory_bytes / _GIGA,
+        performance.network_mbps * _GBIT_A_MBPS,
+        performance.disk_mbps * _GBIT_A_MBPS,
+    )
+
+
+def scaled(terms: FloatArray, largest: FloatArray) -> FloatArray:
+    """Each term as a share of `largest` [4], so that no unit counts more than another; 0 of nothing is 0."""
+    known: FloatArray = terms / np.where(largest > 0, largest, 1.0)[:, np.newaxis]
+    return known
+
+
+def load_and_strength(utilisation: FloatArray, terms: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(L, S), each float64[n]."""
+    load: FloatArray = (utilisation * terms).sum(axis=0)
+    strength: FloatArray = terms.sum(axis=0)
+    return load, strength
+
+
+def paper_score(load: FloatArray, strength: FloatArray) -> FloatArray:
+    """(1 - L/S) * 10, float64[n] in 0..10; a node of which nothing is known has 0."""
+    free: FloatArray = 1.0 - load / np.where(strength > 0, strength, 1.0)
+    score: FloatArray = np.where(strength > 0, np.clip(free, 0.0, 1.0) * 10.0, 0.0)
+    return score
+
+
+class Evenness(msgspec.Struct, frozen=True):
+    """h: a node each, 1 where its load has the average relation to its performance. spread: the standard
+    deviation of h, 0 in a cluster that is loaded perfectly evenly; range: the largest less the smallest.
+    """
+
+    h: tuple[float, ...]
+    spread: float
+    range: float
+
+
+def evenness(load: FloatArray, strength: FloatArray) -> Evenness:
+    """Of some nodes; those without any known performance have h = 0. An idle cluster is even: h = 1."""
+    if not len(load):
+        return Evenness((), 0.0, 0.0)
+    mean_load, mean_strength = float(load.mean()), float(strength.mean())
+    if mean_load <= 0 or mean_strength <= 0:
+        return Evenness((1.0,) * len(load), 0.0, 0.0)
+    relative = load / mean_load
+    h = np.where(strength > 0, relative / np.where(strength > 0, strength / mean_strength, 1.0), 0.0)
+    return Evenness(tuple(float(x) for x in h), float(h.std()), float(h.max() - h.min()))
+
+
+def largest_terms(terms: Iterable[tuple[float, float, float, float]]) -> FloatArray:
+    """The largest of each term over nodes. Shape: float64[4]."""
+    listed = list(terms)
+    return np.array(listed).max(axis=0) if listed else np.zeros(4)

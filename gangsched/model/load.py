@@ -1,0 +1,144 @@
+"""Load: how busy a node is, and what it can do: the annotation gangsched.io/load, and metrics-server's word.
+
+Lives here: the values, their parsing and writing. Not here: who measures (agent.probes), scores
+(plugins.load_aware), evenness over a cluster (model.evenness). Utilisations are shares, 0..1.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+import msgspec
+
+from gangsched.errors import ParseError
+from gangsched.model.bandwidth import utc_text
+from gangsched.model.quantity import to_int, to_milli
+
+LOAD_KEY = "gangsched.io/load"
+TERMS = ("cpu", "memory", "network", "disk")
+"""The four terms of the published formula, in the order of every array of them."""
+
+_MAX_CORES = 100_000
+_MAX_VALUE = 1e18
+
+
+class Performance(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What a node can do; 0: not known. network and disk in MB/s, MB being 10^6 bytes."""
+
+    cores: float = 0.0
+    mhz: float = msgspec.field(default=0.0, name="MHz")
+    memory_bytes: float = 0.0
+    network_mbps: float = msgspec.field(default=0.0, name="networkMBps")
+    disk_mbps: float = msgspec.field(default=0.0, name="diskMBps")
+
+
+class Utilisation(msgspec.Struct, frozen=True, gc=False):
+    """Shares of what the node can do, 0..1."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+    network: float = 0.0
+    disk: float = 0.0
+
+    @property
+    def terms(self) -> tuple[float, float, float, float]:
+        """In the order of TERMS."""
+        return (self.cpu, self.memory, self.network, self.disk)
+
+
+class NodeLoad(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One measurement."""
+
+    utilisation: Utilisation
+    performance: Performance
+    observed_at: datetime
+
+
+_decode = msgspec.json.Decoder(NodeLoad).decode
+
+
+def parse_load(text: str) -> NodeLoad:
+    """A node's annotation. Raises: ParseError, naming it."""
+    try:
+        found = _decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ParseError(" ".join(str(error).split())[:200], field=LOAD_KEY) from None
+    for name, share in zip(TERMS, found.utilisation.terms, strict=True):
+        if not 0.0 <= share <= 1.0:
+            raise ParseError(f"utilisation.{name}: {share:g} is not within 0..1", field=LOAD_KEY)
+    for field in msgspec.structs.fields(Performance):
+        value = getattr(found.performance, field.name)
+        most = _MAX_CORES if field.name == "cores" else _MAX_VALUE
+        if not (math.isfinite(value) and 0.0 <= value <= most):
+            raise ParseError(
+                f"performance.{field.encode_name}: {value:g} is not within 0..{most:g}", field=LOAD_KEY
+            )
+    if found.observed_at.tzinfo is None:
+        raise ParseError("observedAt: has no time zone; Z is UTC", field=LOAD_KEY)
+    return found
+
+
+def load_annotation(load: NodeLoad) -> str:
+    """What the agent writes: parse_load reads it back."""
+    performance = load.performance
+    return msgspec.json.encode(
+        {
+            "utilisation": {
+                name: round(share, 4) for name, share in zip(TERMS, load.utilisation.terms, strict=True)
+            },
+            "performance": {
+                "cores": performance.cores,
+                "MHz": round(performance.mhz),
+                "memoryBytes": int(performance.memory_bytes),
+                "networkMBps": round(performance.network_mbps, 1),
+                "diskMBps": round(performance.disk_mbps, 1),
+            },
+            "observedAt": utc_text(load.observed_at),
+        }
+    ).decode()
+
+
+class ReportedUsage(msgspec.Struct, frozen=True, gc=False):
+    """What metrics-server says a node uses: it knows of cpu (in milli) and of memory (in bytes) only."""
+
+    node: str
+    cpu_milli: int
+    memory_bytes: int
+    observed_at: datetime
+
+
+class _Meta(msgspec.Struct, gc=False):
+    name: str
+
+
+class _NodeMetrics(msgspec.Struct, gc=False):
+    metadata: _Meta
+    timestamp: datetime
+    usage: dict[str, str | int]
+
+
+class _NodeMetricsList(msgspec.Struct, gc=False):
+    items: list[_NodeMetrics]
+
+
+_decode_metrics = msgspec.json.Decoder(_NodeMetricsList).decode
+
+
+def parse_node_metrics(body: bytes) -> list[ReportedUsage]:
+    """The answer of /apis/metrics.k8s.io/v1beta1/nodes. Raises: ParseError, naming the node."""
+    try:
+        items = _decode_metrics(body).items
+    except msgspec.MsgspecError as error:
+        raise ParseError(" ".join(str(error).split())[:200], field="metrics.k8s.io") from None
+    found = []
+    for item in items:
+        try:
+            cpu, memory = to_milli(str(item.usage["cpu"])), to_int(str(item.usage["memory"]))
+        except (KeyError, ParseError) as error:
+            why = "has no such usage" if isinstance(error, KeyError) else str(error)
+            raise ParseError(
+                f"{error.args[0]}: {why}", field=f"metrics.k8s.io: {item.metadata.name[:253]}"
+            ) from None
+        found.append(ReportedUsage(item.metadata.name, cpu, memory, item.timestamp))
+    return found

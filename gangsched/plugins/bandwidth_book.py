@@ -1,0 +1,254 @@
+"""BandwidthBook: what nodes' links can do, what was measured on them, and what is promised to pods, by row.
+
+The account (core.accounts) of RemainingBandwidth, which reads it. A promise is a pod's required bandwidth; it
+begins when the pod gets its place and ends with the pod. What is measured of it meanwhile counts once
+(Handover). Amounts in bytes a second, first egress, then ingress.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from gangsched.core.accounts import NOTHING_NEW, Handover, Heard
+from gangsched.core.framework import BoolArray, FloatArray, IntArray, Rows
+from gangsched.core.group import PodInfo
+from gangsched.errors import ParseError
+from gangsched.model.bandwidth import (
+    REMAINING_KEY,
+    BandwidthRequest,
+    Direction,
+    RemainingBandwidth,
+    parse_remaining,
+    parse_request,
+)
+from gangsched.model.load import ReportedUsage
+from gangsched.model.objects import Node
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_POOLS = 1000
+# A pod that started so long before a measurement is taken to be in it: agents average over this by default.
+_SHOWS_AFTER = timedelta(seconds=10)
+
+
+class Entry(NamedTuple):
+    """One row in one direction."""
+
+    total: int
+    used: int
+    promised: int
+
+
+class _Held(NamedTuple):
+    info: PodInfo
+    row: int
+    request: BandwidthRequest
+    egress: int
+    ingress: int
+
+
+class BandwidthBook:
+    """stale_s: how long a measurement is believed (math.inf: for ever). promise: False counts measurements
+    only. pool: keep the pools of requests."""
+
+    def __init__(self, *, stale_s: float, promise: bool, pool: bool) -> None:
+        self.largest_total = 0
+        self._stale_s = stale_s
+        self._promise = promise
+        self._keeps_pools = pool
+        self._flow = Handover(2)
+        self._total: IntArray = np.zeros(0, dtype=np.int64)
+        self._heard_s: FloatArray = np.zeros(0)
+        self._stale: BoolArray = np.zeros(0, dtype=np.bool_)
+        self._observed: dict[int, datetime] = {}
+        self._text: dict[int, str] = {}
+        self._held: dict[str, _Held] = {}
+        self._shared: dict[int, dict[str, PodInfo]] = {}
+        self._pools: dict[BandwidthRequest, BoolArray] = {}
+        self._next_stale_s = math.inf
+        self._all_changed = False
+
+    # -- told ------------------------------------------------------------------------------------------
+
+    def put_node(self, row: int, node: Node, now_s: float) -> Heard:
+        self._fit(row + 1)
+        text = (node.metadata.annotations or {}).get(REMAINING_KEY)
+        if text == self._text.get(row):
+            return NOTHING_NEW
+        if text is None:
+            self._forget_measurement(row)
+            return NOTHING_NEW
+        self._text[row] = text
+        try:
+            heard = parse_remaining(text)
+        except ParseError as error:
+            return Heard(problem=str(error))  # what was last understood stands until it is stale
+        before = self.left(np.array([row]), len(self._total))[:, 0]
+        was_unusable = bool(self._stale[row]) or row not in self._observed
+        self._measure(row, heard, now_s)
+        after = self.left(np.array([row]), len(self._total))[:, 0]
+        return Heard(is_news=was_unusable or bool((after > before).any()))
+
+    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> Heard:
+        """metrics-server knows nothing of networks."""
+        return NOTHING_NEW
+
+    def remove_node(self, row: int) -> None:
+        self._fit(row + 1)
+        self._forget_measurement(row)
+        self._flow.clear(row)
+        for uid in [uid for uid, held in self._held.items() if held.row == row]:
+            del self._held[uid]
+        self._shared.pop(row, None)
+
+    def enter(self, info: PodInfo, row: int, now_s: float) -> None:
+        try:
+            request = parse_request(info.pod.metadata.annotations)
+        except ParseError:
+            return  # another scheduler's, or from before: nothing can be kept for it
+        if request is None:
+            return
+        self._fit(row + 1)
+        own = _share(request, info)
+        if self._keeps_pools:
+            self._keep_pool(own, row)
+        self._held[info.uid] = _Held(info, row, request, own.egress, own.ingress)
+        if request.scope == "group":
+            self._shared.setdefault(row, {})[info.uid] = info
+        started = info.pod.status.start_time
+        if started is not None and started <= self._observed.get(row, _LONG_AGO) - _SHOWS_AFTER:
+            self._flow.found(row, (own.egress, own.ingress))
+        else:
+            self._flow.reserve(row, (own.egress, own.ingress))
+
+    def leave(self, info: PodInfo, row: int, now_s: float) -> None:
+        held = self._held.pop(info.uid, None)
+        if held is None:
+            return
+        self._flow.release(held.row, (held.egress, held.ingress))
+        shared = self._shared.get(held.row)
+        if shared is not None:
+            shared.pop(info.uid, None)
+
+    def advance(self, now_s: float) -> Iterable[int]:
+        changed: list[int] = []
+        if now_s >= self._next_stale_s:
+            known = np.isfinite(self._heard_s) & ~self._stale
+            late = known & (self._heard_s + self._stale_s <= now_s)
+            self._stale |= late
+            changed += [int(row) for row in np.flatnonzero(late)]
+            fresh = self._heard_s[known & ~late]
+            self._next_stale_s = float(fresh.min()) + self._stale_s if len(fresh) else math.inf
+        if self._all_changed:
+            self._all_changed = False
+            return range(len(self._total))
+        return changed
+
+    def forget_answers(self) -> None:
+        """Answers that were kept for rows are asked for anew from the next turn on."""
+        self._all_changed = True
+
+    # -- asked -----------------------------------------------------------------------------------------
+
+    def left(self, rows: Rows, n_rows: int) -> IntArray:
+        """int64[2, rows] of the first n_rows, to be written to: total less what is used and promised."""
+        self._fit(n_rows)
+        gone = self._flow.claimed(n_rows) if self._promise else self._flow.used[:, :n_rows]
+        left: IntArray = self._total[:n_rows][rows] - gone[:, rows]
+        return left
+
+    def unused(self, rows: Rows, n_rows: int) -> IntArray:
+        """int64[2, rows]: total less what is used; what a pod was using stays used until measured."""
+        self._fit(n_rows)
+        unused: IntArray = self._total[:n_rows][rows] - self._flow.used[:, :n_rows][:, rows]
+        return unused
+
+    def silent(self, n_rows: int) -> BoolArray:
+        """Rows that have never said anything that could be understood."""
+        self._fit(n_rows)
+        return ~np.isfinite(self._heard_s[:n_rows])
+
+    def stale(self, n_rows: int) -> BoolArray:
+        """Rows that have not said anything for too long."""
+        self._fit(n_rows)
+        return self._stale[:n_rows]
+
+    def entry(self, row: int, direction: Direction) -> Entry:
+        """For people; of `both` the direction with less left."""
+        sides = {"egress": (0,), "ingress": (1,), "both": (0, 1)}[direction]
+        promised = self._flow.promised(row)
+        side = max(sides, key=lambda i: int(self._flow.used[i, row]) + promised[i])
+        return Entry(int(self._total[row]), int(self._flow.used[side, row]), promised[side])
+
+    def pool_of(self, request: BandwidthRequest, n_rows: int) -> BoolArray | None:
+        """bool[n_rows]: the nodes that the next pod of this class is to try first; None: there is no pool."""
+        pool = self._pools.get(request)
+        if pool is None:
+            return None
+        return pool if len(pool) == n_rows else np.resize(pool, n_rows)
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _measure(self, row: int, heard: RemainingBandwidth, now_s: float) -> None:
+        self._total[row] = heard.total
+        self._observed[row] = heard.observed_at
+        self._heard_s[row] = now_s
+        self._stale[row] = False
+        self._next_stale_s = min(self._next_stale_s, now_s + self._stale_s)
+        for info in self._shared.get(row, {}).values():
+            self._share_anew(info)
+        self._flow.measure(row, (heard.total - heard.egress, heard.total - heard.ingress))
+        self._pools.clear()
+        self._find_largest()
+
+    def _share_anew(self, info: PodInfo) -> None:
+        """The gang's size may not have been known when its pod was found."""
+        held = self._held[info.uid]
+        own = _share(held.request, info)
+        if (own.egress, own.ingress) != (held.egress, held.ingress):
+            self._flow.release(held.row, (held.egress, held.ingress))
+            self._flow.reserve(held.row, (own.egress, own.ingress))
+            self._held[info.uid] = held._replace(egress=own.egress, ingress=own.ingress)
+
+    def _keep_pool(self, request: BandwidthRequest, row: int) -> None:
+        """As things stood before the pod was placed. One that was passed by had nobody left to take it."""
+        pool = self._pools.get(request)
+        if pool is not None and row < len(pool) and pool[row]:
+            return
+        if len(self._pools) >= _MAX_POOLS:
+            self._pools.clear()
+        left = self.left(slice(None), len(self._total))
+        sides = {"egress": left[0], "ingress": left[1], "both": left.min(axis=0)}[request.direction]
+        self._pools[request] = (sides >= request.required) & (sides <= request.expected)
+
+    def _forget_measurement(self, row: int) -> None:
+        self._text.pop(row, None)
+        self._observed.pop(row, None)
+        self._total[row] = 0
+        self._heard_s[row] = math.inf
+        self._stale[row] = False
+        self._flow.measure(row, (0, 0))
+        self._find_largest()
+
+    def _find_largest(self) -> None:
+        largest = int(self._total.max(initial=0))
+        if largest != self.largest_total:
+            self.largest_total = largest
+            self._all_changed = True  # scores are shares of it
+
+    def _fit(self, n_rows: int) -> None:
+        missing = n_rows - len(self._total)
+        if missing > 0:
+            more = max(missing, len(self._total), 64)
+            self._total = np.concatenate([self._total, np.zeros(more, dtype=np.int64)])
+            self._heard_s = np.concatenate([self._heard_s, np.full(more, math.inf)])
+            self._stale = np.concatenate([self._stale, np.zeros(more, dtype=np.bool_)])
+            self._flow.fit(len(self._total))
+
+
+def _share(request: BandwidthRequest, info: PodInfo) -> BandwidthRequest:
+    return request.share(info.group.start_count if info.group is not None else 1)

@@ -1,0 +1,224 @@
+"""RemainingBandwidth: places pods that ask for bandwidth where enough of it is left, by what agents measure.
+
+Lives here: what a pod's request means for nodes: room, scores, reasons. Not here: the books of what is
+measured and promised (plugins.bandwidth_book), the formats (model.bandwidth).
+Source: the published method of scheduling by remaining available bandwidth (RBW): nodes with less than is
+required are out; of the others the one whose remaining bandwidth is closest to what is expected, or has the
+largest surplus, is best. Promises between two measurements are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework import (
+    EVERYWHERE,
+    MAX_SCORE,
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    FloatArray,
+    IntArray,
+    Rows,
+    Status,
+)
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.errors import ParseError
+from gangsched.model.bandwidth import BandwidthRequest, mbps, parse_request
+from gangsched.model.objects import Pod
+from gangsched.plugins.bandwidth_book import BandwidthBook
+
+_MAX_STALE_S = 86_400.0
+_MAX_REMEMBERED = 2000
+# Nodes that a reason names; it has 1,024 bytes in all.
+_NEAR_MISSES = 3
+_DIRECTIONS = ("egress", "ingress")
+_ASKED = {"egress": "egress", "ingress": "ingress", "both": "egress and ingress"}
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """strategy: which of the nodes with enough is best. pool: nodes between required and expected are tried
+    first by the next pod that asks for the same, until a heartbeat. stale_policy: a node not heard of for
+    stale_seconds is taken for full, or by what it said last (ignore). promise: what was promised since a
+    node's last heartbeat is not given away again; without it (the published method) a burst overcommits.
+    """
+
+    strategy: Literal["ClosestToExpected", "LargestSurplus"] = "ClosestToExpected"
+    pool: bool = False
+    stale_policy: Literal["full", "ignore"] = "full"
+    stale_seconds: float = 60.0
+    promise: bool = True
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.stale_seconds) and 0 < self.stale_seconds <= _MAX_STALE_S):
+            raise ValueError(f"staleSeconds {self.stale_seconds:g} is not within 0..{_MAX_STALE_S:g}")
+
+
+class RemainingBandwidth:
+    """Capacity and score by the bandwidth that nodes have left."""
+
+    name = "RemainingBandwidth"
+    cured_by = Change.NODE_ADDED | Change.NODE_REPORT | Change.ROOM_FREED
+
+    def __init__(self, args: Args | None = None) -> None:
+        self._args = args or Args()
+        self.score_by_row = not self._args.pool
+        self.account = BandwidthBook(
+            stale_s=self._args.stale_seconds if self._args.stale_policy == "full" else math.inf,
+            promise=self._args.promise,
+            pool=self._args.pool,
+        )
+        self._requests: dict[int, tuple[PodTemplate, BandwidthRequest | None]] = {}
+
+    def sign(self, pod: Pod) -> Hashable:
+        """The request; of one that a group shares also whose it is."""
+        try:
+            request = parse_request(pod.metadata.annotations)
+        except ParseError as error:
+            return str(error)
+        if request is None:
+            return ()
+        return request if request.scope == "member" else (request, stated_group(pod))
+
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+        try:
+            request = parse_request(template.pod.metadata.annotations)
+        except ParseError as error:
+            return Status.unresolvable(f"annotation {error}")
+        if request is None:
+            return SKIP
+        if request.scope == "group":
+            n_members = state.group.start_count if state.group is not None else 1
+            request = request.share(n_members)
+            known = self._requests.get(template.serial)
+            if known is not None and known[0] is template and known[1] != request:
+                self.account.forget_answers()  # the gang has another size than before
+        self._remember(template, request)
+        return SUCCESS
+
+    def capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
+    ) -> IntArray | None:
+        request = self._request_of(template)
+        if request is None or not request.required:
+            return None
+        left = self._left(request, view, rows)
+        room: IntArray = np.maximum(left, 0) // request.required
+        return room
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[str, BoolArray]]:
+        request = self._request_of(template)
+        if request is None or not request.required:
+            return ()
+        book = self.account
+        silent, stale = book.silent(view.n_rows), book.stale(view.n_rows)
+        left = self._left(request, view, EVERYWHERE)
+        short = (left < request.required) & ~silent & ~stale & view.live
+        found = [
+            ("node(s) did not report their remaining bandwidth", silent & view.live),
+            (f"node(s) did not report their remaining bandwidth for {self._args.stale_seconds:g} s", stale),
+        ]
+        if short.any():
+            asked = f"{mbps(request.required)} MB/s of {_ASKED[request.direction]}"
+            near = self._near_misses(request, left, short, view)
+            found.append((f"Insufficient remaining bandwidth for {asked} (nearest: {near})", short))
+        return found
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """0..100, one point for a hundredth of the largest link there is."""
+        request = self._request_of(template)
+        if request is None:
+            return None
+        left = self._left(request, view, rows)
+        off = (left - request.expected) / max(self.account.largest_total, 1)
+        if self._args.strategy == "ClosestToExpected":
+            scores: FloatArray = np.clip(1.0 - np.abs(off), 0.0, 1.0) * MAX_SCORE
+        else:
+            scores = np.clip((1.0 + off) / 2, 0.0, 1.0) * MAX_SCORE
+        pool = self.account.pool_of(request, view.n_rows)
+        if pool is not None and (first := pool[rows]).any():
+            scores = np.where(first, 0.5 * (MAX_SCORE + scores), 0.5 * scores)
+        return scores
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        if template is None or change.row < 0:
+            return True
+        request = self._request_of(template)
+        if request is None:
+            return False  # what was wrong with its annotations is wrong still
+        return bool(self._left(request, view, np.array([change.row]))[0] >= request.required)
+
+    def _left(self, request: BandwidthRequest, view: ClusterView, rows: Rows) -> IntArray:
+        """Bytes a second that may still be promised, in the tighter of the directions asked for.
+
+        Shape: int64[rows]; -1 where nothing is known, or by policy nothing is believed.
+        """
+        book = self.account
+        both = book.left(rows, view.n_rows)
+        if self._args.promise and view.moved:
+            for row, template, count in view.moved:
+                own = self._request_of(template)
+                if own is None or (own.scope == "group" and count < 0):
+                    continue  # of a gang that goes it is not known how many share its amount
+                at = row if isinstance(rows, slice) else np.flatnonzero(rows == row)
+                both[0, at] -= own.egress * count
+                both[1, at] -= own.ingress * count
+            both = np.minimum(both, book.unused(rows, view.n_rows))
+        if request.direction == "both":
+            left: IntArray = both.min(axis=0)
+        else:
+            left = both[_DIRECTIONS.index(request.direction)]
+        unusable = (book.silent(view.n_rows) | book.stale(view.n_rows))[rows]
+        return np.where(unusable, -1, left)
+
+    def _near_misses(
+        self, request: BandwidthRequest, left: IntArray, short: BoolArray, view: ClusterView
+    ) -> str:
+        rows = np.flatnonzero(short)
+        best = rows[np.lexsort((rows, -left[rows]))][:_NEAR_MISSES]
+        told = []
+        for row in best:
+            one = self.account.entry(int(row), request.direction)
+            # What members of the same gang would take here is promised, too.
+            promised = one.total - one.used - int(left[row]) if self._args.promise else 0
+            told.append(
+                f"{view.name(int(row))} {mbps(max(int(left[row]), 0))} left of {mbps(one.total)} total,"
+                f" {mbps(one.used)} measured, {mbps(promised)} promised"
+            )
+        return "; ".join(told)
+
+    def _request_of(self, template: PodTemplate) -> BandwidthRequest | None:
+        known = self._requests.get(template.serial)
+        if known is not None and known[0] is template:
+            return known[1]
+        try:
+            request = parse_request(template.pod.metadata.annotations)
+        except ParseError:
+            request = None
+        self._remember(template, request)
+        return request
+
+    def _remember(self, template: PodTemplate, request: BandwidthRequest | None) -> None:
+        if len(self._requests) >= _MAX_REMEMBERED:
+            self._requests.clear()
+        self._requests[template.serial] = (template, request)
+
+
+def stated_group(pod: Pod) -> Hashable:
+    """What the pod says about which group it is in: its labels and annotations, and the core API's field."""
+    meta, group = pod.metadata, pod.spec.scheduling_group
+    stated = (*sorted((meta.labels or {}).items()), *sorted((meta.annotations or {}).items()))
+    return (stated, group.pod_group_name if group is not None else "")

@@ -1,0 +1,368 @@
+"""RemainingBandwidth: the published examples with their numbers, policies, reasons, and a gang's share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.errors import ConfigError
+from gangsched.model import effects as ef
+from gangsched.sim.objects import at
+from tests.core.scenario import Cluster
+from tests.plugins.bandwidths import asking, beat, cluster, config, node, on, rbw, report
+
+NEVER_STALE: dict[str, Any] = {"stalePolicy": "ignore"}
+
+
+def place(where: Cluster, name: str, *args: str, **more: Any) -> str:
+    where.submit(asking(name, *args, **more)).run()
+    return on(where, name)
+
+
+# -- the published examples ----------------------------------------------------------------------------
+
+
+def test_closest_to_expected_is_best_as_published() -> None:
+    """Nodes of 1500 MB/s with 600 and 1000 used; required 400, expected 500: 900 and 500 are left."""
+    where = rbw(("roomy", 1500, 600), ("fitting", 1500, 1000))
+    assert place(where, "p", "400MB/s", "500MB/s") == "fitting"
+
+
+def test_largest_surplus_is_best_as_published() -> None:
+    """Three nodes with 900, 500 and 700 left."""
+    where = rbw(("a", 1500, 600), ("b", 1500, 1000), ("c", 1500, 800), strategy="LargestSurplus")
+    assert place(where, "p", "400MB/s", "500MB/s") == "a"
+
+
+def test_the_pool_of_two_is_tried_first_until_a_heartbeat() -> None:
+    """900, 500 and 700 left; required 400, expected 700: two lie between, and the next pod goes to one."""
+    where = rbw(("a", 1500, 600), ("b", 1500, 1000), ("c", 1500, 800), strategy="LargestSurplus", pool=True)
+    assert place(where, "first", "400MB/s", "700MB/s") == "a"
+    assert place(where, "second", "400MB/s", "700MB/s") == "c", "the better of the pool of two"
+    assert place(where, "third", "400MB/s", "700MB/s") == "b", "the other one"
+    assert place(where, "fourth", "400MB/s", "700MB/s") == "a", "the pool is used up"
+
+
+def test_without_a_pool_the_largest_surplus_wins_each_time() -> None:
+    where = rbw(("a", 2500, 600), ("b", 1500, 1000), ("c", 1500, 800), strategy="LargestSurplus")
+    placed = [place(where, f"p{i}", "400MB/s", "700MB/s") for i in range(2)]
+    assert placed == ["a", "a"]
+    pooled = rbw(("a", 2500, 600), ("b", 1500, 1000), ("c", 1500, 800), strategy="LargestSurplus", pool=True)
+    assert [place(pooled, f"p{i}", "400MB/s", "700MB/s") for i in range(2)] == ["a", "c"]
+
+
+def test_a_heartbeat_ends_the_pool_and_another_class_has_its_own() -> None:
+    where = rbw(("a", 2500, 600), ("b", 1500, 1000), ("c", 1500, 800), strategy="LargestSurplus", pool=True)
+    place(where, "first", "400MB/s", "700MB/s")
+    assert place(where, "other", "300MB/s", "700MB/s") == "a", "of another class: no pool yet"
+    where.wait(10.0)
+    beat(where, "c", 1500, 800)
+    assert place(where, "second", "400MB/s", "700MB/s") == "a"
+
+
+# -- filter --------------------------------------------------------------------------------------------
+
+
+def test_nodes_below_the_required_bandwidth_are_out() -> None:
+    where = rbw(("n1", 1500, 1200), ("n2", 1500, 1101))
+    where.submit(asking("p", "400MB/s")).run()
+    assert on(where, "p") == ""
+    assert where.said("p") == (
+        "0/2 nodes are available: 2 Insufficient remaining bandwidth for 400 MB/s of egress and ingress"
+        " (nearest: n2 399 left of 1500 total, 1101 measured, 0 promised;"
+        " n1 300 left of 1500 total, 1200 measured, 0 promised)."
+    )
+
+
+def test_what_is_promised_is_part_of_the_reason() -> None:
+    where = rbw(("n1", 1500, 1000))
+    place(where, "first", "300MB/s")
+    where.submit(asking("p", "400MB/s")).run()
+    assert "(nearest: n1 200 left of 1500 total, 1000 measured, 300 promised)" in where.said("p")
+
+
+def test_a_gang_gets_the_reason_with_what_its_own_members_would_take() -> None:
+    where = rbw(("n1", 1500, 1000), ("n2", 1500, 900))
+    members = [asking(f"g-{i}", "300MB/s", group="g", min_members=4) for i in range(4)]
+    where.submit(members).run()
+    assert where.untouched("g")
+    (event,) = [e for e in where.all(ef.RecordEvent) if e.reason == "FailedScheduling"]
+    assert (
+        "gang d/g: 3 of 4 fit; member g-3: 0/2 nodes are available: 2 Insufficient remaining" in event.message
+    )
+    assert "n1 200 left of 1500 total, 1000 measured, 300 promised" in event.message
+    assert "n2 0 left of 1500 total, 900 measured, 600 promised" in event.message
+
+
+@pytest.mark.parametrize(("direction", "placed"), [("egress", "out"), ("ingress", "in"), ("both", "")])
+def test_directions_are_looked_at_apart(direction: str, placed: str) -> None:
+    where = cluster(node("out", report(1500, 100, 1400)), node("in", report(1500, 1400, 100)))
+    asked = {"gangsched.io/rbw-direction": direction}
+    where.submit(asking("p", "500MB/s", annotations=asked)).run()
+    assert on(where, "p") == placed
+
+
+def test_a_promise_in_one_direction_leaves_the_other() -> None:
+    where = rbw(("n1", 1000, 0))
+    for i in range(4):
+        way = {"gangsched.io/rbw-direction": ("egress", "ingress")[i % 2]}
+        assert place(where, f"p{i}", "500MB/s", annotations=way) == "n1"
+    assert place(where, "more", "1MB/s", annotations={"gangsched.io/rbw-direction": "egress"}) == ""
+
+
+def test_a_pod_that_asks_for_none_goes_anywhere_and_promises_nothing() -> None:
+    where = rbw(("n1", 1500, 1500))
+    assert place(where, "plain") == "n1"
+
+
+@pytest.mark.parametrize(
+    ("required", "expected", "reason"),
+    [
+        ("500MB/s", "400MB/s", "'400MB/s' is below gangsched.io/required-rbw, '500MB/s'"),
+        ("plenty", "", "annotation gangsched.io/required-rbw: 'plenty' is not a bandwidth"),
+    ],
+)
+def test_a_bad_request_is_refused_with_the_reason(required: str, expected: str, reason: str) -> None:
+    where = rbw(("n1", 1500, 0))
+    where.submit(asking("p", required, expected)).run()
+    assert on(where, "p") == ""
+    assert reason in where.said("p")
+
+
+# -- what nodes say ------------------------------------------------------------------------------------
+
+
+def test_a_node_that_never_said_anything_has_nothing_to_promise() -> None:
+    where = cluster(node("silent", None))
+    where.submit(asking("p", "1MB/s")).run()
+    assert "1 node(s) did not report their remaining bandwidth" in where.said("p")
+
+
+def test_a_stale_node_is_full_by_policy_and_comes_back_with_its_next_heartbeat() -> None:
+    where = rbw(("n1", 1500, 0), staleSeconds=30)
+    where.wait(31.0)
+    where.submit(asking("p", "1MB/s")).run()
+    assert "1 node(s) did not report their remaining bandwidth for 30 s" in where.said("p")
+    beat(where, "n1", 1500, 100)
+    where.wait(2.0)
+    assert on(where, "p") == "n1"
+
+
+def test_a_stale_node_counts_by_its_last_word_where_that_is_the_policy() -> None:
+    where = rbw(("n1", 1500, 0), staleSeconds=30, **NEVER_STALE)
+    where.wait(3600.0)
+    assert place(where, "p", "1MB/s") == "n1"
+
+
+def test_other_changes_of_a_node_are_no_heartbeat() -> None:
+    where = rbw(("n1", 1500, 0), staleSeconds=30)
+    where.wait(20.0)
+    where.node(where.nodes["n1"])
+    where.wait(20.0)
+    assert place(where, "p", "1MB/s") == ""
+
+
+def test_an_annotation_that_cannot_be_read_is_told_on_the_node_and_what_it_said_before_stands() -> None:
+    where = rbw(("n1", 1500, 600))
+    where.node(node("n1", '{"egressMBps": "much"}'))
+    (event,) = [e for e in where.all(ef.RecordEvent) if e.kind == "Node"]
+    assert event.reason == "InvalidNodeReport"
+    assert "gangsched.io/remaining-bandwidth: Expected `float`, got `str`" in event.message
+    assert place(where, "p", "900MB/s") == "n1"
+
+
+def test_a_heartbeat_wakes_a_pod_only_if_it_may_help() -> None:
+    where = rbw(("n1", 1500, 1400))
+    where.submit(asking("p", "400MB/s")).run()
+    attempts = where.group("p").attempts
+    where.wait(20.0)
+    beat(where, "n1", 1500, 1300)
+    where.run()
+    assert where.group("p").attempts == attempts, "200 left are still too few"
+    beat(where, "n1", 1500, 1000)
+    assert on(where.run(), "p") == "n1"
+
+
+# -- promises ------------------------------------------------------------------------------------------
+
+
+def burst(**args: Any) -> Counter[str]:
+    """50 pods that need 100 MB/s each on 10 nodes of 1500 MB/s between two heartbeats: MB/s by node."""
+    where = rbw(*((f"n{i}", 1500, 0) for i in range(10)), strategy="LargestSurplus", **args)
+    where.submit([asking(f"p-{i}", "100MB/s") for i in range(50)]).run()
+    placed = Counter(pod.spec.node_name for pod in where.pods.values())
+    assert "" not in placed
+    return Counter({name: 100 * n for name, n in placed.items()})
+
+
+def test_a_burst_promises_no_node_more_than_it_has() -> None:
+    promised = burst()
+    assert max(promised.values()) <= 1500
+    assert set(promised.values()) == {500}, "and it is spread, as the largest surplus is another each time"
+
+
+def test_a_burst_by_the_published_method_alone_overcommits() -> None:
+    """With the promise switched off: all go where the last measurement saw most."""
+    promised = burst(promise=False)
+    assert max(promised.values()) > 1500
+
+
+def test_a_burst_to_the_closest_node_fills_it_and_goes_on() -> None:
+    where = rbw(*((f"n{i}", 1500, 0) for i in range(4)))
+    where.submit([asking(f"p-{i}", "100MB/s") for i in range(60)]).run()
+    assert set(Counter(pod.spec.node_name for pod in where.pods.values()).values()) == {15}
+
+
+def test_a_gang_counts_its_own_members_at_once() -> None:
+    where = rbw(("n1", 1500, 0), ("n2", 1500, 0))
+    where.submit([asking(f"g-{i}", "500MB/s", group="g", min_members=5) for i in range(5)]).run()
+    assert Counter(pod.spec.node_name for pod in where.pods.values()) == {"n1": 3, "n2": 2}
+
+
+def test_the_promise_goes_over_to_the_measurement_as_it_catches_up() -> None:
+    where = rbw(("n1", 1500, 500))
+    place(where, "p", "400MB/s")
+    for used in (500, 700, 900):  # its traffic comes up
+        where.wait(10.0)
+        beat(where, "n1", 1500, used)
+        assert place(where, f"no-{used}", "601MB/s") == "", "1500 - 500 - 400 are left all the time"
+        where.delete(f"no-{used}")
+    where.wait(10.0)
+    beat(where, "n1", 1500, 1200)  # 300 more than it was promised
+    assert place(where, "no", "301MB/s") == ""
+    assert place(where, "fits", "300MB/s") == "n1"
+
+
+def test_a_promise_lasts_as_long_as_its_pod_also_when_it_sends_nothing() -> None:
+    where = rbw(("n1", 1000, 0))
+    place(where, "idle", "600MB/s")
+    for _ in range(5):
+        where.wait(10.0)
+        beat(where, "n1", 1000, 0)
+    where.submit(asking("p", "600MB/s")).run()
+    assert on(where, "p") == ""
+    where.delete("idle")
+    where.wait(15.0)
+    assert on(where, "p") == "n1"
+
+
+def test_what_was_measured_of_a_pod_that_is_gone_counts_until_the_next_heartbeat() -> None:
+    where = rbw(("n1", 1000, 0))
+    place(where, "busy", "600MB/s")
+    where.wait(10.0)
+    beat(where, "n1", 1000, 600)
+    where.delete("busy")
+    where.submit(asking("p", "600MB/s")).run()
+    assert on(where, "p") == ""
+    where.wait(10.0)
+    beat(where, "n1", 1000, 0)
+    assert on(where.run(), "p") == "n1"
+
+
+def test_a_finished_pod_gives_its_promise_back() -> None:
+    where = rbw(("n1", 1000, 0))
+    place(where, "job", "600MB/s")
+    where.phase("job", "Succeeded")
+    assert place(where, "p", "600MB/s") == "n1"
+
+
+def test_a_bind_that_fails_gives_its_promise_back() -> None:
+    where = rbw(("n1", 1000, 0))
+    where.answer = lambda bind: "404"
+    where.submit(asking("lost", "600MB/s")).run()
+    where.answer = lambda bind: "ok"
+    where.delete("lost")
+    assert place(where, "p", "600MB/s") == "n1"
+
+
+def started(where: Cluster, name: str) -> None:
+    """kubelet has taken the pod in."""
+    pod = where.pod(name)
+    where.update(pod, status=replace(pod.status, phase="Running", start_time=at(where.now_s)))
+
+
+def test_after_a_restart_what_ran_before_the_measurement_is_counted_once() -> None:
+    """1000 - 400 are left, not 1000 - 400 - 400."""
+    where = rbw(("n1", 1000, 0))
+    place(where, "p", "400MB/s")
+    started(where, "p")
+    where.wait(30.0)
+    beat(where, "n1", 1000, 400)
+    where.restart()
+    assert place(where, "no", "601MB/s") == ""
+    assert place(where, "fits", "600MB/s") == "n1"
+
+
+def test_after_a_restart_what_started_since_the_measurement_is_promised_beside_it() -> None:
+    where = rbw(("n1", 1000, 400))
+    place(where, "p", "400MB/s")
+    where.wait(5.0)
+    started(where, "p")
+    where.restart()
+    assert place(where, "no", "201MB/s") == ""
+    assert place(where, "fits", "200MB/s") == "n1"
+
+
+def test_a_node_made_anew_starts_with_empty_books() -> None:
+    where = rbw(("n1", 1000, 0))
+    place(where, "p", "800MB/s")
+    where.delete("p").drop_node("n1")
+    where.node(node("n1", report(1000, 0), uid="another"))
+    assert place(where, "q", "1000MB/s") == "n1"
+
+
+# -- a gang's own amount -------------------------------------------------------------------------------
+
+
+def test_a_gang_may_ask_for_an_amount_for_all_of_it() -> None:
+    """1200 MB/s for six members are 200 each: two nodes with 600 left take three each."""
+    where = rbw(("n1", 1500, 900), ("n2", 1500, 900))
+    whole = {"gangsched.io/rbw-scope": "group"}
+    gang = [asking(f"g-{i}", "1200MB/s", group="g", min_members=6, annotations=whole) for i in range(6)]
+    where.submit(gang).run()
+    assert Counter(pod.spec.node_name for pod in where.pods.values()) == {"n1": 3, "n2": 3}
+    assert place(where, "more", "1MB/s") == "", "all of it is promised"
+
+
+def test_gangs_of_different_sizes_with_the_same_annotations_are_not_taken_for_one_another() -> None:
+    where = rbw(("n1", 1500, 900))
+    whole = {"gangsched.io/rbw-scope": "group"}
+    for name, size in (("a", 2), ("b", 4)):
+        where.submit(
+            [
+                asking(f"{name}-{i}", "300MB/s", group=name, min_members=size, annotations=whole)
+                for i in range(size)
+            ]
+        ).run()
+    assert where.placed("a", on=1)
+    assert where.placed("b", on=1)
+    assert place(where, "more", "1MB/s") == ""
+
+
+# -- with others, and the configuration ----------------------------------------------------------------
+
+
+def test_its_score_counts_by_weight_beside_all_others() -> None:
+    """NodeResourcesFit prefers the emptier node; RemainingBandwidth the one closer to what is expected."""
+    where = rbw(("fitting", 1500, 1000), ("empty", 1500, 0), only=False)
+    where.submit(asking("filler", cpu="32", annotations={}))
+    assert place(where, "p", "400MB/s", "500MB/s") == "fitting"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ({"strategy": "Closest"}, "args.strategy"),
+        ({"staleSeconds": 0}, "staleSeconds 0 is not within 0..86400"),
+        ({"stalePolicy": "full?"}, "args.stalePolicy"),
+        ({"pol": True}, "pol"),
+    ],
+)
+def test_mistakes_in_its_args_are_told_with_their_place(args: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(args)
+    assert "profiles[0].pluginConfig[0].args" in str(caught.value)
+    assert message in str(caught.value)
