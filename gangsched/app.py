@@ -32,6 +32,7 @@ from gangsched.core.observer import Observer, Observers
 from gangsched.core.plan import first_of
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError
+from gangsched.extension.edge import Edge
 from gangsched.inbox import Decider, GroupQueue, Inbox
 from gangsched.kube.backoff import Backoff
 from gangsched.kube.catch_up import CatchUp
@@ -93,7 +94,7 @@ class SchedulerApp:
         self._tracing = tracing
         measures = _measures() if web is not None else None
         self.scheduler = Scheduler(
-            build_profiles(config),
+            build_profiles(config, with_hooks=shadow is None),
             config.settings,
             leading=not election.leader_elect,
             observer=_observer(measures, tracing),
@@ -107,6 +108,10 @@ class SchedulerApp:
             instance=instance,
             n_binds=config.settings.parallelism,
             may_send=self._may_act,
+            to_plugins=lambda effect: self.edge.take(effect),
+        )
+        self.edge = Edge(
+            self.scheduler, self._client, emit_nowait=self.inbox.put_nowait, may_act=self._may_act
         )
         self._decider: Decider = self.scheduler
         self._reports: Reports | None = None
@@ -150,6 +155,8 @@ class SchedulerApp:
             unheard=lambda: self._unheard,
             is_inbox_full=lambda: self.inbox.is_full,
             is_stopping=lambda: self._stopping,
+            put_nowait=self.inbox.put_nowait,
+            may_act=self._may_act,
         )
         return Web(settings, measures, parts)
 
@@ -178,6 +185,7 @@ class SchedulerApp:
             everything.start_soon(self._schedule)
             if self._web is not None:
                 everything.start_soon(self._web.run)
+        self.edge.cancel_all()
         self._client.close()
         if self._reports is not None:
             self._reports.say()
@@ -202,7 +210,9 @@ class SchedulerApp:
     async def stop(self, grace_s: float) -> None:
         """No further decisions; what is in flight is answered, or given up after `grace_s`; then run ends."""
         self._stopping = True
-        done = await self.dispatcher.drain(grace_s)
+        began_s = time.monotonic()
+        await self.edge.drain(grace_s)
+        done = await self.dispatcher.drain(grace_s - (time.monotonic() - began_s))
         # With a bind unanswered the lease runs out by itself: that one may land until then.
         if self._elector is not None and done and not self._lost:
             released = await self._elector.release()
@@ -285,6 +295,7 @@ class SchedulerApp:
             return
         self._lost = True
         self.dispatcher.binds.cancel_all()
+        self.edge.cancel_all()
         _log.error("the lease is lost, stopping", why=why)
         self._cancel()
 
@@ -312,7 +323,7 @@ def _shadow(
     from gangsched.shadow.follower import Shadow
     from gangsched.shadow.published import Reports
 
-    shadow = Shadow(scheduler, build_profiles(config))
+    shadow = Shadow(scheduler, build_profiles(config, with_hooks=False))
     names = [profile.scheduler_name for profile in config.profiles]
     return shadow, Reports(shadow.records, settings, names=names)
 

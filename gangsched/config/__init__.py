@@ -44,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     on_partial_bind: what becomes of a gang that is bound in part when a bind fails for good; settle_s: how
     long it may stay so. permit_wait_s: WaitOnPermit's timeout where neither group nor plugin gives one.
+    hook_timeout_s: how long a plugin's Permit, PreBind, Bind or PostBind at the edge may take.
     topology_key: the node label that names a rack. invalid_inventory: what a node with an unreadable
     inventory offers. allow_eviction: half-bound gangs may be given back by evicting what is bound.
     parallelism: binds under way at once.
@@ -60,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True):
     pod_initial_backoff_s: float = 1.0
     pod_max_backoff_s: float = 10.0
     parallelism: int = 16
+    hook_timeout_s: float = 30.0
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
@@ -154,6 +156,7 @@ def _assemble(
         on_partial_bind=ours.on_partial_bind,
         settle_s=ours.settle_seconds,
         permit_wait_s=ours.permit_wait_seconds,
+        hook_timeout_s=ours.hook_timeout_seconds,
         unschedulable_flush_s=ours.unschedulable_flush_seconds,
         topology_key=ours.topology_key,
         invalid_inventory=ours.invalid_inventory,
@@ -241,6 +244,7 @@ def _check_ours(ours: OurDocument) -> None:
     for name, value, most in (
         ("settleSeconds", ours.settle_seconds, _MAX_SECONDS),
         ("permitWaitSeconds", ours.permit_wait_seconds, _MAX_PERMIT_WAIT_S),
+        ("hookTimeoutSeconds", ours.hook_timeout_seconds, _MAX_PERMIT_WAIT_S),
         ("unschedulableFlushSeconds", ours.unschedulable_flush_seconds, _MAX_SECONDS),
     ):
         if not (math.isfinite(value) and 0 < value <= most):

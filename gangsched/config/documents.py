@@ -122,6 +122,7 @@ class OurDocument(_Document, frozen=True):
     on_partial_bind: Literal["complete", "unwind"] = "complete"
     settle_seconds: float = 30.0
     permit_wait_seconds: float = 60.0
+    hook_timeout_seconds: float = 30.0
     unschedulable_flush_seconds: float = 300.0
     topology_key: str = "topology.kubernetes.io/rack"
     invalid_inventory: Literal["nothing", "counts"] = "nothing"

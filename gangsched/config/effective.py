@@ -77,6 +77,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "onPartialBind": settings.on_partial_bind,
         "settleSeconds": settings.settle_s,
         "permitWaitSeconds": settings.permit_wait_s,
+        "hookTimeoutSeconds": settings.hook_timeout_s,
         "unschedulableFlushSeconds": settings.unschedulable_flush_s,
         "topologyKey": settings.topology_key,
         "invalidInventory": settings.invalid_inventory,

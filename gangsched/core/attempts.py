@@ -14,7 +14,8 @@ from gangsched.core.cycle import GANG, run_cycle
 from gangsched.core.framework import Code, Status
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.guard import PluginError
-from gangsched.core.plan import Demand, FitError, Plan, first_of
+from gangsched.core.permits import Permits
+from gangsched.core.plan import Demand, FitError, Placement, Plan, first_of
 from gangsched.core.reporter import Reporter
 from gangsched.core.world import World
 
@@ -27,11 +28,17 @@ class Attempts:
     """Decides one group's (or one set's) attempt."""
 
     def __init__(
-        self, world: World, reporter: Reporter, binder: Binder, pick: Callable[[int], int] = first_of
+        self,
+        world: World,
+        reporter: Reporter,
+        binder: Binder,
+        permits: Permits,
+        pick: Callable[[int], int] = first_of,
     ) -> None:
         self._world = world
         self._reporter = reporter
         self._binder = binder
+        self._permits = permits
         self._pick = pick
 
     def run(self, group: Group) -> None:
@@ -61,7 +68,7 @@ class Attempts:
         try:
             self.decide(unit)
         except PluginError as error:
-            self._world.count("plugin_errors")
+            self._world.hooks.blame(error, group)
             self.reject(unit, str(error), plugin=error.plugin)
 
     def decide(self, unit: list[Group]) -> None:
@@ -72,6 +79,8 @@ class Attempts:
             for each in unit:
                 self._world.forget_all(each, "another scheduler's pod has landed on what was held")
         answer = self._place(unit)
+        if isinstance(answer, FitError) and all(each.n_assumed and each.n_short <= 0 for each in unit):
+            answer = Plan([])  # who has come beside what is needed stays behind, for now
         if isinstance(answer, FitError):
             why = f"the rest does not fit beside what was held: {answer.message}"
             if sum(self._world.forget_all(each, why) for each in unit) > 0:
@@ -80,7 +89,11 @@ class Attempts:
         if isinstance(answer, FitError):
             self.reject(unit, answer.message, answer=answer)
             return
-        self._reserve(unit, answer)
+        refused = self._reserve(unit, answer)
+        if refused is not None:
+            said = refused.reason or f"{refused.plugin} says no in Reserve"
+            self.reject(unit, said, plugin=refused.plugin)
+            return
         self._permit(unit)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
@@ -96,7 +109,8 @@ class Attempts:
             demands, world.cache.view, topology_key=world.settings.topology_key, nominated=nominated
         )
 
-    def _reserve(self, unit: list[Group], plan: Plan) -> None:
+    def _reserve(self, unit: list[Group], plan: Plan) -> Status | None:
+        """Makes the Plan real; answers with the first Reserve plugin's "no". Raises: PluginError."""
         observer = self._world.observer
         if observer is not None:
             observer.point_began("Reserve")
@@ -104,22 +118,43 @@ class Attempts:
         for group in unit:
             mine = [p.info for p in plan.placements if len(unit) == 1 or p.info.group is group]
             group.move_all(mine, MemberState.PENDING, MemberState.ASSUMED)
-        if observer is not None:
-            observer.point_ended("Reserve", Code.SUCCESS)
+        refused = None
+        try:
+            refused = next((no for group in unit if (no := self._asked_to_reserve(group, plan))), None)
+        finally:
+            if observer is not None:
+                observer.point_ended("Reserve", refused.code if refused is not None else Code.SUCCESS)
+        return refused
+
+    def _asked_to_reserve(self, group: Group, plan: Plan) -> Status | None:
+        profile = self._world.profile_of(group)
+        if not profile.reserves:
+            return None
+        mine: dict[int, list[Placement]] = {}
+        for placement in plan.placements:
+            if placement.info.group is group:
+                mine.setdefault(placement.info.template.serial, []).append(placement)
+        for serial, placements in mine.items():
+            refused = profile.run_reserve(plan.states[group.key, serial], group, placements)
+            if refused is not None:
+                return refused
+        return None
 
     def _permit(self, unit: list[Group]) -> None:
         world = self._world
         answers = []
         for group in unit:
             siblings = world.siblings(group)
-            status = world.profile_of(group).run_permit(group, siblings) if not group.recovering else Status()
+            status = self._permits.ask(group, siblings) if not group.recovering else Status()
             answers.append((group, status))
         refused = next(((g, s) for g, s in answers if s.code not in (Code.SUCCESS, Code.WAIT)), None)
         if refused is not None:
-            self.reject(unit, refused[1].reason, plugin=refused[1].plugin)
+            status = refused[1]
+            self.reject(unit, status.reason or f"{status.plugin} says no in Permit", plugin=status.plugin)
         elif all(status.is_success for _, status in answers):
             for group in unit:
-                self._binder.start(group)
+                self._permits.forget(group)
+            self._binder.start(unit)
         else:
             for group, status in answers:
                 self._hold(group, status)

@@ -4,14 +4,20 @@ One BindPod per member carries node, devices, gang, rank and attempt. Every answ
 failed, unknown, cancelled; unknown keeps the reservation until a consistent GET of that pod has said
 bound or not bound (promise 2), and the retry is the same bind again, so that a late one lands identical.
 A gang bound in part is a state of its own: completed first in line or unwound by policy, within
-`settle_s`. The placement record that will fence two leaders goes between `start` and the first BindPod.
+`settle_s`. PreBind comes before the first BindPod (core.preparing); Bind plugins of a profile come instead
+of it. The placement record that will fence two leaders goes between `start` and the first BindPod.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 
+from gangsched.core.framework import Code
 from gangsched.core.group import BindState, Group, GroupState, MemberState, PodInfo
+from gangsched.core.guard import PluginError
+from gangsched.core.hooks import BIND, HookCall
+from gangsched.core.preparing import Preparing
 from gangsched.core.reporter import Reporter
 from gangsched.core.world import World
 from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations
@@ -22,6 +28,7 @@ from gangsched.model.events import (
     BindSucceeded,
     BindUnknown,
     EvictionFailed,
+    HookAnswered,
     PodRead,
 )
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
@@ -40,21 +47,48 @@ class Binder:
     def __init__(self, world: World, reporter: Reporter) -> None:
         self._world = world
         self._reporter = reporter
+        self.preparing = Preparing(world, prepared=self._send_all, stopped=self._give_back)
 
     # -- out -------------------------------------------------------------------------------------------
 
-    def start(self, group: Group) -> None:
+    def start(self, unit: Sequence[Group]) -> None:
         """Everybody is reserved and permitted: no way back from here but through an answer."""
-        self._world.queue.park(group, GroupState.BINDING)
-        group.failed_binds.clear()
-        members = list(group.in_state(MemberState.ASSUMED))
-        self._assign_ranks(group, members)
+        has_pre_binds = False
+        for group in unit:
+            self._world.queue.park(group, GroupState.BINDING)
+            group.failed_binds.clear()
+            members = list(group.in_state(MemberState.ASSUMED))
+            self._assign_ranks(group, members)
+            for info in members:
+                info.attempt = group.attempts
+                info.bind_tries = 0
+            has_pre_binds = has_pre_binds or bool(self._world.profile_of(group).pre_binds)
+        if has_pre_binds:
+            try:
+                if self.preparing.begin(unit):
+                    return
+            except PluginError as error:
+                self._world.hooks.blame(error, unit[0])
+                for group in unit:
+                    self._give_back(group, str(error))
+                return
+        for group in unit:
+            self._send_all(group)
+
+    def _send_all(self, group: Group) -> None:
+        """The gang's binds leave."""
         key = str(group.key)
+        members = list(group.in_state(MemberState.ASSUMED))
         for info in members:
-            info.attempt = group.attempts
-            info.bind_tries = 0
             self._send(info, group, key)
         self._world.count("binds_sent", len(members))
+
+    def _give_back(self, group: Group, why: str) -> None:
+        """Nothing has been sent, and nothing will be: what is reserved ends, and `settle` has the rest."""
+        if group.state is GroupState.BINDING:
+            self._world.forget_all(group, why)
+            group.failed_binds[""] = why
+            self._world.touch(group)
 
     def _assign_ranks(self, group: Group, members: list[PodInfo]) -> None:
         """The lowest free ranks, in the natural order of names ("w-2" before "w-10").
@@ -78,11 +112,15 @@ class Binder:
     def _send(self, info: PodInfo, group: Group, key: str) -> None:
         info.bind = BindState.SENT
         info.bind_tries += 1
-        annotations = allocation_annotations(info.allocation)
+        annotations = self._annotations(info, key)
         info.allocated = annotations.get(ALLOCATED_KEY)
-        annotations[GANG_KEY] = key
-        annotations[RANK_KEY] = str(info.rank)
-        annotations[ATTEMPT_KEY] = str(info.attempt)
+        binds = self._world.profile_of(group).binds
+        if not binds:
+            self._send_binding(info, group, key, annotations)
+        else:
+            self._world.hooks.ask(BIND, [plugin.name for plugin in binds], group, info, annotations)
+
+    def _send_binding(self, info: PodInfo, group: Group, key: str, annotations: dict[str, str]) -> None:
         meta = info.pod.metadata
         self._world.effects.append(
             BindPod(
@@ -96,6 +134,15 @@ class Binder:
                 group.cause_id,
             )
         )
+
+    @staticmethod
+    def _annotations(info: PodInfo, key: str) -> dict[str, str]:
+        """What is written into the pod with its node."""
+        annotations = allocation_annotations(info.allocation)
+        annotations[GANG_KEY] = key
+        annotations[RANK_KEY] = str(info.rank)
+        annotations[ATTEMPT_KEY] = str(info.attempt)
+        return annotations
 
     # -- answers ---------------------------------------------------------------------------------------
 
@@ -122,9 +169,39 @@ class Binder:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
         if info is not None and info.group is not None:
             self._world.count("binds_unknown")
-            info.bind = BindState.READING
-            meta = info.pod.metadata
-            self._world.emit(GetPod(info.uid, meta.namespace, meta.name, info.group.cause_id))
+            self._read(info, info.group)
+
+    def _read(self, info: PodInfo, group: Group) -> None:
+        """Asks the server whether the pod is bound: its word decides."""
+        info.bind = BindState.READING
+        meta = info.pod.metadata
+        self._world.emit(GetPod(info.uid, meta.namespace, meta.name, group.cause_id))
+
+    def hook_answered(self, call: HookCall, event: HookAnswered) -> None:
+        """A Bind plugin has bound a member, left it to the next one, refused, or failed.
+
+        Its "yes" is as good as its silence: only the server's word makes a pod bound or a reservation end.
+        """
+        assert call.info is not None
+        info = self._expected(call.info.uid, call.attempt, BindState.SENT)
+        if info is None or info.group is None:
+            return
+        if event.code == Code.SKIP.value:
+            self._bind_by_next(info, info.group, call.later)
+        elif event.code in (Code.SUCCESS.value, Code.ERROR.value):
+            self._read(info, info.group)
+        else:
+            error = PluginError(call.plugin, BIND, event.reason or event.code)
+            self._lost(info, f"binding {info.pod.key} to {info.node_name}: {error}", MemberState.PENDING)
+
+    def _bind_by_next(self, info: PodInfo, group: Group, plugins: Sequence[str]) -> None:
+        key = str(group.key)
+        if plugins:
+            self._world.hooks.ask(BIND, plugins, group, info, self._annotations(info, key))
+        elif self._world.profile_of(group).points.has_default_binder:
+            self._send_binding(info, group, key, self._annotations(info, key))
+        else:
+            self._lost(info, f"no Bind plugin of the profile takes {info.pod.key}", MemberState.PENDING)
 
     def read(self, event: PodRead) -> PodInfo | None:
         """The GET's answer; a pod that turns out to be bound is left to the caller to apply as seen."""
@@ -172,6 +249,8 @@ class Binder:
         assert group is not None
         info.bind = BindState.NONE
         group.move(info, MemberState.BOUND)
+        if (profile := self._world.profile_of(group)).post_binds:
+            self._world.hooks.post_bind(info, profile)
         self._world.count("pods_bound")
         self._world.touch(group)
 
@@ -190,12 +269,13 @@ class Binder:
 
     def take_back(self, group: Group, why: str) -> None:
         """A promise of a group that is binding broke: what has not been sent is not sent."""
-        if not group.failed_binds:
+        if not self.preparing.stop(group, why) and not group.failed_binds:
             group.failed_binds[""] = why
             self._world.emit(CancelBinds(group.cause_id))
 
     def settle(self, group: Group) -> None:
         """Decides once no bind of the group is on the way any more."""
+        self.preparing.look(group)
         if group.n_assumed:
             return
         world = self._world

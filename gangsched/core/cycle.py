@@ -79,19 +79,19 @@ def _orders(demands: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
 def _place_all(
     demands: Sequence[Demand], view: ClusterView, topology_key: str, nominated: Sequence[PodInfo]
 ) -> Plan | FitError:
-    placements: list[Placement] = []
+    plan = Plan([])
     trial = Trial(view)
     if nominated and demands:
         _reserve_nominated(trial, min(demand.group.priority for demand in demands), nominated)
     for demand in demands:
-        placed = _place_group(demand, trial, topology_key)
+        placed = _place_group(demand, trial, topology_key, plan)
         if isinstance(placed, FitError):
             return placed
         trial, placed_here = placed
-        placements += placed_here
+        plan.placements += placed_here
     if trial.repacked:
-        settle(trial, placements)
-    return Plan(placements)
+        settle(trial, plan.placements)
+    return plan
 
 
 def _reserve_nominated(trial: Trial, priority: int, nominated: Iterable[PodInfo]) -> None:
@@ -101,7 +101,9 @@ def _reserve_nominated(trial: Trial, priority: int, nominated: Iterable[PodInfo]
             trial.place(row, pod.template)
 
 
-def _place_group(demand: Demand, trial: Trial, topology_key: str) -> tuple[Trial, list[Placement]] | FitError:
+def _place_group(
+    demand: Demand, trial: Trial, topology_key: str, plan: Plan
+) -> tuple[Trial, list[Placement]] | FitError:
     batches: dict[int, _Batch] = {}
     for info in demand.members:
         if info.template.problem:
@@ -110,6 +112,7 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> tuple[Trial
             return FitError(demand.group, _NOT_NAMED, ((GANG, None),))
         batches.setdefault(info.template.serial, (info.template, []))[1].append(info)
     states = {serial: CycleState(demand.group) for serial in batches}
+    plan.states.update(((demand.group.key, serial), state) for serial, state in states.items())
     for serial, (template, _) in batches.items():
         status = demand.profile.run_pre_filter(states[serial], template, trial)
         if not status.is_success:

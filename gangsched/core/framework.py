@@ -348,19 +348,60 @@ class NodeScorePlugin(Protocol):
     def score_node(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> float: ...
 
 
+class Handle(Protocol):
+    """What hooks do their I/O with. Objects are plain dicts; paths are the API server's ("/api/v1/nodes").
+
+    Requests raise errors.ApiError (`code`: the HTTP status, 0 where nothing certain was heard). The rights
+    are those of the scheduler's service account.
+    """
+
+    log: Any
+    """`info`, `warning`, `error`: what happened as text, the facts as keywords."""
+
+    async def get(self, path: str) -> Any: ...
+
+    async def list(self, path: str, *, label_selector: str = "", field_selector: str = "") -> list[Any]: ...
+
+    async def post(self, path: str, body: Any) -> Any: ...
+
+    async def patch(self, path: str, body: Any, *, content_type: str = ...) -> Any:
+        """A JSON merge patch, unless said otherwise."""
+        ...
+
+    def allow(self, group: str) -> bool:
+        """A group ("namespace/name") need not wait for this plugin any more; False: no such group waits."""
+        ...
+
+    def reject(self, group: str, reason: str) -> bool:
+        """A group that waits in Permit gives back what it holds; False: no such group waits."""
+        ...
+
+
 @runtime_checkable
 class ReservePlugin(Protocol):
-    """`unreserve` cannot fail and may be asked without `reserve`, or twice; in reverse order for all."""
+    """`unreserve` cannot fail and may be asked without `reserve`, or twice; in reverse order for all.
+
+    It is told of every reservation that ends without a bind: another Reserve or Permit said no, a wait ended,
+    a PreBind or the bind failed, a member or its node went. What it raises is reported, and nothing more.
+    """
 
     name: str
 
-    def reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status: ...
+    def reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status:
+        """Asked when every needed member of the group has its place; `placements` are of one template."""
+        ...
 
     def unreserve(self, group: Group, infos: Sequence[PodInfo]) -> None: ...
 
 
 @runtime_checkable
 class PermitPlugin(Protocol):
+    """As an `async def` it gets the Handle as a third argument, and is asked once for each set of reserved
+    members; without, it is asked in the group's turn, and does no I/O. A group that waits can be let go by
+    the plugin (Handle.allow) and by hand (POST /permit/{namespace}/{name}/allow), unless the plugin says
+    `may_be_overruled = False`.
+    """
+
     name: str
 
     def permit(self, group: Group, siblings: Mapping[str, Group]) -> Status | Awaitable[Status]:
@@ -373,9 +414,18 @@ class PermitPlugin(Protocol):
 
 @runtime_checkable
 class PreBindPlugin(Protocol):
+    """No member of a gang is bound before every PreBind of every member has said yes; members are asked side
+    by side, one plugin after the other. Optional: `pre_bind_pre_flight(template) -> Status`, pure: SKIP where
+    there is nothing to do for pods of this template, which then cost nothing.
+
+    Of Permit, PreBind, Bind and PostBind: an `async def` may take `hook_timeout_s` (the plugin's own
+    attribute, else hookTimeoutSeconds of the configuration), then it has failed; where nobody wants its
+    answer any more it is cancelled. A plain function must answer at once.
+    """
+
     name: str
 
-    def pre_bind(self, pod: Pod, node_name: str, handle: Any) -> Status | Awaitable[Status]: ...
+    def pre_bind(self, pod: Pod, node_name: str, handle: Handle) -> Status | Awaitable[Status]: ...
 
 
 @runtime_checkable
@@ -385,17 +435,23 @@ class BindPlugin(Protocol):
     name: str
 
     def bind(
-        self, pod: Pod, node_name: str, annotations: Mapping[str, str], handle: Any
+        self, pod: Pod, node_name: str, annotations: Mapping[str, str], handle: Handle
     ) -> Status | Awaitable[Status]:
-        """`annotations` belong into the Binding: they carry devices, gang, rank and attempt."""
+        """`annotations` belong into the Binding: they carry devices, gang, rank and attempt.
+
+        Use the pod's UID as precondition, and bind to that node or not at all. After SUCCESS, and after a
+        failure, the API server is asked what became of the pod; a "no" is believed.
+        """
         ...
 
 
 @runtime_checkable
 class PostBindPlugin(Protocol):
+    """Asked at most once: a process that ends in between is not made up for."""
+
     name: str
 
-    def post_bind(self, pod: Pod, node_name: str, handle: Any) -> Awaitable[None] | None: ...
+    def post_bind(self, pod: Pod, node_name: str, handle: Handle) -> Awaitable[None] | None: ...
 
 
 @runtime_checkable
@@ -427,6 +483,7 @@ __all__ = [
     "FilterPlugin",
     "FloatArray",
     "FollowingPlugin",
+    "Handle",
     "IntArray",
     "NodeFilterPlugin",
     "NodeScorePlugin",

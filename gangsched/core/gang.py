@@ -3,17 +3,21 @@
     state                  on                                             to             by
     ─────────────────────  ─────────────────────────────────────────────  ─────────────  ─────────────────
     Gated, Gathering       members >= min_count, numbers known            Active         GangTable.look
-    Active                 Plan; all Permit say yes                       Binding        Binder.start
+    Active                 Plan; all Reserve and Permit say yes           Binding        Binder.start
     Active                 Plan; some Permit says wait                    Waiting        Attempts.decide
-    Active                 FitError; Permit denies                        Unschedulable  Attempts.reject
+    Active                 FitError; Reserve or Permit denies             Unschedulable  Attempts.reject
     Unschedulable          curing change; 5 minute flush                  Active*        queue.hear, due
     Backoff                its end                                        Active         queue.due
     Waiting                Permit says yes                                Binding        Binder.start
-    Waiting                WaitOnPermit deadline                          Backoff        Attempts.give_back
+    Waiting                Permit, asked at the edge, denies              Unschedulable  Attempts.reject
+    Waiting                WaitOnPermit deadline; rejected by hand        Backoff        Attempts.give_back
     Waiting                a reserved node or device gone; a member       Backoff        Attempts.give_back
                            deleted below min_count
     Waiting                a member or sibling that came does not fit     Unschedulable  Attempts.reject
-    Binding                BindUnknown                                    Binding        Binder: GetPod
+    Binding                every PreBind says yes                         Binding        Binder: BindPod
+    Binding                a PreBind denies, fails or is late; a member   Backoff        Preparing.stop
+                           deleted below min_count before any bind
+    Binding                BindUnknown; a Bind plugin has answered        Binding        Binder: GetPod
     Binding                all bound                                      Bound          Binder.settle
     Binding                a bind failed for good, nothing bound          Backoff        Binder.settle
     Binding                a bind failed for good, some bound: complete   Active, first  Binder.settle

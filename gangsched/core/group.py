@@ -41,6 +41,8 @@ class BindState(enum.Enum):
     """What is known about an ASSUMED member's Binding."""
 
     NONE = "none"
+    PREPARING = "preparing"
+    """PreBind is not over for the whole gang: nothing has been sent."""
     SENT = "sent"
     READING = "reading"
     """The outcome is unknown; a GET decides."""
@@ -234,14 +236,19 @@ class Group:
         Where more members are waited for in Permit (total_count, min_resources), every existing one is
         needed up to that number: the gang must not hold room while it waits for room.
         """
+        return max(1, self.n_short)
+
+    @property
+    def n_short(self) -> int:
+        """How many members more the gang cannot start without; 0 or less when it holds what it needs."""
         if self.satisfied or self.definition is None:
-            return 1
+            return 0
         short = self.min_count - self.n_bound - self.n_assumed
         if self.definition.total_count:
             short = max(short, min(self.n_pending, self.start_count - self.n_bound - self.n_assumed))
         if self.definition.min_resources:
             short = max(short, self.n_pending)
-        return max(1, short)
+        return short
 
     @property
     def is_half_bound(self) -> bool:

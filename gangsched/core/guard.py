@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from gangsched.core.framework import Code, Status
-from gangsched.errors import GangschedError
+from gangsched.errors import GangschedError, InvariantError
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -20,6 +20,8 @@ class PluginError(GangschedError):
 
     def __init__(self, plugin: str, point: str, problem: str) -> None:
         self.plugin = plugin
+        self.point = point
+        self.problem = problem
         super().__init__(f"plugin {plugin} failed in {point}: {problem}")
 
 
@@ -27,7 +29,7 @@ def guarded(plugin: str, point: str, call: Callable[P, T], *args: P.args, **kwar
     """The plugin's answer. Raises: PluginError."""
     try:
         return call(*args, **kwargs)
-    except GangschedError:
+    except (PluginError, InvariantError):
         raise
     except Exception as error:
         raise blamed(plugin, point, error) from error

@@ -18,6 +18,9 @@ from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import ATTEMPT_KEY, POD, RANK_KEY, GroupKey, group_key, needs_object
 
+# Nothing has left the process for these.
+_UNSENT = (BindState.NONE, BindState.PREPARING)
+
 
 class Membership:
     """Applies pods to the world's groups and its cache."""
@@ -48,6 +51,8 @@ class Membership:
         info = world.cache.pods.pop(uid, None)
         if info is None:
             return
+        if info.state is MemberState.ASSUMED:
+            world.unreserve([info])
         change = world.cache.forget(info)
         if change is not None:
             world.changes.append(change)
@@ -115,7 +120,7 @@ class Membership:
             # never taken away from a pod, so nothing that it holds may be given back for it.
             self._world.cache.renew(info, pod)
             return
-        if _identity(pod, stated_raw(pod)) != info.identity and info.bind is BindState.NONE:
+        if _identity(pod, stated_raw(pod)) != info.identity and info.bind in _UNSENT:
             # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
             self.remove_pod(info.pod)
             self._join(pod)
@@ -147,13 +152,17 @@ class Membership:
         if target in (MemberState.PENDING, MemberState.GATED):
             return  # the promise stands: only the outcome of its bind, or its group, can end it
         if target in (MemberState.BOUND, MemberState.DONE):
-            if info.bind is BindState.NONE or (info.node_name, info.allocated) != _allocated(pod):
+            by_us = info.bind not in _UNSENT
+            if not by_us or (info.node_name, info.allocated) != _allocated(pod):
                 self._place(info, pod)
             info.bind = BindState.NONE
             group.move(info, MemberState.BOUND)
+            if by_us and (profile := world.profile_of(group)).post_binds:
+                world.hooks.post_bind(info, profile)
             if target is MemberState.DONE:
                 world.forget(info, MemberState.DONE)
-        elif info.bind is BindState.NONE:
+        elif info.bind in _UNSENT:
+            info.bind = BindState.NONE
             world.forget(info, MemberState.LEAVING)
         else:
             return  # being deleted while its bind is on the way: the bind's answer decides

@@ -8,7 +8,7 @@ and, for the extension points, by ObservedProfile here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import ParamSpec, Protocol, TypeVar
 
 from gangsched.core.framework import BoolArray, Code, CycleState, FloatArray, IntArray, Status
@@ -72,9 +72,6 @@ class ObservedProfile(Profile):
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
         return self._told("Score", super().score, state, template, view, rows)
-
-    def run_permit(self, group: Group, siblings: Mapping[str, Group]) -> Status:
-        return self._told("Permit", super().run_permit, group, siblings)
 
     def _told(self, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._observer.point_began(point)

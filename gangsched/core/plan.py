@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from gangsched.core.framework import Code
+from gangsched.core.framework import Code, CycleState
 from gangsched.core.group import Group, PodInfo
 from gangsched.core.runtime import Profile
 from gangsched.core.template import PodTemplate
+from gangsched.model.pod_group import GroupKey
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
@@ -42,9 +43,10 @@ class Demand(msgspec.Struct, gc=False):
 
 
 class Plan(msgspec.Struct, gc=False):
-    """Where everybody goes."""
+    """Where everybody goes. states: what the cycle of each template left, for Reserve, by (group, serial)."""
 
     placements: list[Placement]
+    states: dict[tuple[GroupKey, int], CycleState] = {}
 
 
 class FitError(msgspec.Struct, gc=False):

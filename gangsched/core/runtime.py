@@ -6,8 +6,8 @@ or answers with the wrong shape is named in a PluginError and costs its group th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
 import numpy as np
@@ -49,8 +49,10 @@ from gangsched.core.group import Group
 from gangsched.core.guard import PluginError, blamed, check_shape, checked_status, guarded
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate, Unsigned
-from gangsched.errors import GangschedError
 from gangsched.model.objects import Pod
+
+if TYPE_CHECKING:
+    from gangsched.core.plan import Placement
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -63,7 +65,8 @@ _FEW_ROWS = 16
 _NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
 _NO_OR_SKIP = _NO | {Code.SKIP}
 _GO_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
-_NO_OR_WAIT = _NO | {Code.WAIT}
+_NO_OR_WAIT = _NO_OR_SKIP | {Code.WAIT}
+_YES_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
 
 
 class Points(msgspec.Struct, kw_only=True):
@@ -85,11 +88,13 @@ class Points(msgspec.Struct, kw_only=True):
     pre_binds: tuple[PreBindPlugin, ...] = ()
     binds: tuple[BindPlugin, ...] = ()
     post_binds: tuple[PostBindPlugin, ...] = ()
+    has_default_binder: bool = True
+    """Whether the core itself binds what `binds` leave alone."""
 
     def plugins(self) -> dict[str, Plugin]:
         """Each of them once, by name."""
         found: dict[str, Plugin] = {self.queue_sort.name: self.queue_sort}
-        for name in self.__struct_fields__[1:]:
+        for name in self.__struct_fields__[1:-1]:
             for listed in getattr(self, name):
                 plugin = listed[0] if isinstance(listed, tuple) else listed
                 found[plugin.name] = plugin
@@ -193,7 +198,7 @@ class Profile:
         for plugin in self.pre_enqueue:
             try:  # what guarded does, without its call: this is asked for every pod
                 status = plugin.pre_enqueue(pod)
-            except GangschedError:
+            except PluginError:
                 raise
             except Exception as error:
                 raise blamed(plugin.name, "PreEnqueue", error) from error
@@ -437,25 +442,31 @@ class Profile:
             left &= ~out
         return found
 
-    def run_permit(self, group: Group, siblings: Mapping[str, Group]) -> Status:
-        """The first "no" wins; else the first "wait", with the shortest timeout that a plugin gave."""
-        waits: list[Status] = []
-        for plugin in self.permits:
-            answer = self._ask(plugin.name, "Permit", plugin.permit, group, siblings)
-            status = checked_status(plugin.name, "Permit", answer, _NO_OR_WAIT)
-            if status.code is Code.WAIT:
-                waits.append(status)
-            elif not status.is_success:
+    def run_reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status | None:
+        """The first "no", if any; `placements` are of one template, whose cycle left `state`."""
+        for plugin in self.reserves:
+            answer = self._ask(plugin.name, "Reserve", plugin.reserve, state, group, placements)
+            status = checked_status(plugin.name, "Reserve", answer, _NO)
+            if not status.is_success:
                 return status
-        if not waits:
-            return SUCCESS
-        timeouts = [status.timeout_s for status in waits if status.timeout_s is not None]
-        return Status(
-            waits[0].code,
-            "; ".join(status.reason for status in waits),
-            waits[0].plugin,
-            min(timeouts) if timeouts else None,
-        )
+        return None
+
+    def ask_permit(self, plugin: PermitPlugin, group: Group, siblings: Mapping[str, Group]) -> Status:
+        """One plugin that answers at once."""
+        answer = self._ask(plugin.name, "Permit", plugin.permit, group, siblings)
+        return checked_status(plugin.name, "Permit", answer, _NO_OR_WAIT)
+
+    def run_pre_bind_pre_flight(self, template: PodTemplate) -> tuple[str, ...]:
+        """The PreBind plugins that have something to do for pods of this template, in their order."""
+        wanted = []
+        for plugin in self.pre_binds:
+            look = getattr(plugin, "pre_bind_pre_flight", None)
+            if look is not None:
+                answer = self._ask(plugin.name, "PreBindPreFlight", look, template)
+                if checked_status(plugin.name, "PreBindPreFlight", answer, _YES_OR_SKIP).code is Code.SKIP:
+                    continue
+            wanted.append(plugin.name)
+        return tuple(wanted)
 
     def cures(
         self,

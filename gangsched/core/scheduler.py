@@ -16,9 +16,11 @@ from gangsched.core.binding import Binder
 from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.gang import GangTable
 from gangsched.core.group import Group, GroupState, MemberState
+from gangsched.core.hooks import BIND, PERMIT, PRE_BIND
 from gangsched.core.membership import Membership
 from gangsched.core.numbers import Numbers
 from gangsched.core.observer import ObservedProfile, Observer
+from gangsched.core.permits import Permits
 from gangsched.core.plan import first_of
 from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import Profile
@@ -64,7 +66,8 @@ class Scheduler:
         self.numbers = Numbers(self.world)
         self.membership = Membership(self.world, self.reporter, self.numbers)
         self.binder = Binder(self.world, self.reporter)
-        self.attempts = Attempts(self.world, self.reporter, self.binder, pick)
+        self.permits = Permits(self.world)
+        self.attempts = Attempts(self.world, self.reporter, self.binder, self.permits, pick)
         self.table = GangTable(self.world, self.reporter, self.binder, self.attempts)
         self.watches = _watched(profiles.values())
         self.kinds = (*KINDS, *self.watches)
@@ -94,6 +97,9 @@ class Scheduler:
             ev.PodRead: self._read,
             ev.EvictionSucceeded: lambda e: None,
             ev.EvictionFailed: self.binder.eviction_failed,
+            ev.HookAnswered: self._hook_answered,
+            ev.GroupAllowed: self._allowed,
+            ev.GroupRejected: self._group_rejected,
         }
 
     @property
@@ -123,6 +129,8 @@ class Scheduler:
                 del world.settle_by_s[key]
             elif not group.n_assumed:
                 self.binder.unwind(group)
+            elif self.binder.preparing.stop(group, "the rest of it was not prepared in time"):
+                pass  # looked at again before this turn ends, and then by its policy
             else:
                 world.settle_by_s[key] = now_s + 1.0  # binds on the way must be answered first
         for group in world.queue.due(now_s):
@@ -258,6 +266,29 @@ class Scheduler:
         info = self.binder.read(event)
         if info is not None and event.pod is not None:
             self.membership.put_pod(event.pod)
+
+    def _hook_answered(self, event: ev.HookAnswered) -> None:
+        call = self.world.hooks.take(event)
+        if call is None:
+            return
+        if call.point == PERMIT:
+            self.permits.answered(call, event)
+        elif call.point == PRE_BIND:
+            self.binder.preparing.answered(call, event)
+        elif call.point == BIND:
+            self.binder.hook_answered(call, event)
+
+    def _allowed(self, event: ev.GroupAllowed) -> None:
+        group = self.world.groups.get(event.group)
+        if self.permits.allow(event) and group is not None:
+            what = f"{event.plugin} need not be waited for" if event.plugin else "it need not wait"
+            self.reporter.event(group, "Normal", "GangAllowed", "Permit", f"{what}, says {event.by}")
+
+    def _group_rejected(self, event: ev.GroupRejected) -> None:
+        group = self.world.groups.get(event.group)
+        if group is not None and group.state is GroupState.WAITING:
+            why = f"rejected by {event.by}" + (f": {event.reason}" if event.reason else "")
+            self.attempts.give_back(group, why)
 
     def _synced(self, kind: str) -> None:
         if kind in self._unheard:

@@ -8,12 +8,13 @@ effects and changes here, and ends by waking what the changes can cure.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from gangsched.config import Settings
 from gangsched.core.cache import Cache
 from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState, PodInfo
+from gangsched.core.hooks import Hooks
 from gangsched.core.observer import Observer
 from gangsched.core.queue import SchedulingQueue
 from gangsched.core.runtime import Profile
@@ -55,6 +56,9 @@ class World:
         self.retries: list[tuple[float, str, int]] = []
         """Heap of (when, UID, attempt): binds to be sent again."""
         self.counters: dict[str, int] = {}
+        self.hooks = Hooks(self.emit, self.count)
+        self.on_given_back: list[Callable[[Group], None]] = []
+        """Told of a group that held reservations and nothing was sent for them, or that exists no more."""
         sort = next(iter(profiles.values())).queue_sort
         self.queue = SchedulingQueue(
             sort_key=sort.sort_key,
@@ -93,6 +97,8 @@ class World:
 
     def forget(self, info: PodInfo, state: MemberState) -> None:
         """Gives back what a member holds and moves it to `state`; its room may cure others."""
+        if info.state is MemberState.ASSUMED:
+            self.unreserve([info])
         change = self.cache.forget(info)
         if change is not None:
             self.changes.append(change)
@@ -104,11 +110,24 @@ class World:
     def forget_all(self, group: Group, why: str) -> int:
         """Gives back every reservation of a group that has not sent a bind; answers how many."""
         held = list(group.in_state(MemberState.ASSUMED))
+        if held:
+            self.unreserve(held)
         for info in held:
-            self.forget(info, MemberState.PENDING)
+            change = self.cache.forget(info)
+            if change is not None:
+                self.changes.append(change)
+        group.move_all(held, MemberState.ASSUMED, MemberState.PENDING)
+        for told in self.on_given_back:
+            told(group)
         if held and self.observer is not None:
             self.observer.gave_back(group, len(held), why)
         return len(held)
+
+    def unreserve(self, held: Sequence[PodInfo]) -> None:
+        """Tells Reserve plugins of members of one group that are about to lose what they hold."""
+        group = held[0].group
+        if group is not None and (profile := self.profile_of(group)).reserves:
+            self.hooks.unreserve(group, held, profile)
 
     def flush_changes(self) -> None:
         """Wakes what this turn's changes can cure."""
@@ -173,6 +192,8 @@ class World:
 
     def drop_group(self, group: Group) -> None:
         """The last member is gone."""
+        for told in self.on_given_back:
+            told(group)
         self.queue.forget(group)
         self.groups.pop(group.key, None)
         self.settle_by_s.pop(group.key, None)

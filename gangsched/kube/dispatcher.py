@@ -12,6 +12,7 @@ effects come from the core, so that inbox is bounded by what the core has asked 
 | evictions | EvictPod | FIFO | 2 | |
 | status | WritePodCondition, WritePodGroupStatus | by object, the last word | 2 | up to 1 s after binds |
 | events | RecordEvent | FIFO, bounded, oldest dropped | 1 | up to 2 s after binds |
+| (plugins) | RunHook, CancelHooks, BlamePlugin | not here: extension.edge | | |
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ from gangsched.kube.lanes import EventLane, EvictionLane, ReadLane, StatusLane
 from gangsched.kube.pool import RequestPool
 from gangsched.model.effects import (
     BindPod,
+    BlamePlugin,
     CancelBinds,
+    CancelHooks,
     Effect,
     EvictPod,
     GetPod,
     RecordEvent,
+    RunHook,
     WritePodCondition,
     WritePodGroupStatus,
 )
@@ -76,9 +80,14 @@ class Dispatcher:
         bind_timeout_s: float = 10.0,
         max_events: int = MAX_EVENTS,
         may_send: Callable[[], bool] = always,
+        to_plugins: Callable[[RunHook | CancelHooks | BlamePlugin], None] | None = None,
     ) -> None:
-        """`may_send`: whether this process may still act; asked before each bind and each eviction."""
+        """`may_send`: whether this process may still act; asked before each bind and each eviction.
+
+        `to_plugins` takes the effects that are about plugins; without it there are no plugins.
+        """
         self._emit = emit_nowait
+        self._to_plugins = to_plugins
         self._draining = False
         self.binds = BindingLane(
             client.credentials,
@@ -146,6 +155,8 @@ class Dispatcher:
                 self._status.put_status(effect)
             elif isinstance(effect, RecordEvent):
                 self._events.put_event(effect)
+            elif self._to_plugins is not None and isinstance(effect, RunHook | CancelHooks | BlamePlugin):
+                self._to_plugins(effect)
 
     async def run(self) -> None:
         """Run all lanes until cancelled."""

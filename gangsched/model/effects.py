@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import GroupKey
+
 
 class _Effect(msgspec.Struct, frozen=True, gc=False):
     """Shared options of all effects."""
@@ -96,4 +99,48 @@ class RecordEvent(_Effect, frozen=True):
     cause_id: str
 
 
-Effect = BindPod | CancelBinds | GetPod | EvictPod | WritePodCondition | WritePodGroupStatus | RecordEvent
+class RunHook(_Effect, frozen=True):
+    """Ask one plugin of a profile at one point, at the edge, where it may do I/O.
+
+    point: Permit (of the whole group; `pod` is None), PreBind, Bind or PostBind. Answered by exactly one
+    HookAnswered with the same `ticket`, at the hook's deadline at the latest, unless it is taken back.
+    """
+
+    ticket: int
+    point: str
+    profile: str
+    plugin: str
+    group: GroupKey
+    pod: Pod | None
+    node_name: str
+    annotations: Mapping[str, str]
+    cause_id: str
+
+
+class CancelHooks(_Effect, frozen=True):
+    """Nobody waits for these hooks any more: they are stopped where they are, and not answered."""
+
+    tickets: tuple[int, ...]
+
+
+class BlamePlugin(_Effect, frozen=True):
+    """Say in the log that a plugin raised, answered nonsense or took too long."""
+
+    plugin: str
+    point: str
+    problem: str
+    cause_id: str
+
+
+Effect = (
+    BindPod
+    | CancelBinds
+    | GetPod
+    | EvictPod
+    | WritePodCondition
+    | WritePodGroupStatus
+    | RecordEvent
+    | RunHook
+    | CancelHooks
+    | BlamePlugin
+)

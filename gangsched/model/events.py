@@ -12,6 +12,7 @@ import msgspec
 
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import CustomObject, Node, Pod
+from gangsched.model.pod_group import GroupKey
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
@@ -168,6 +169,37 @@ class EvictionFailed(_Event, frozen=True):
     message: str
 
 
+class HookAnswered(_Event, frozen=True):
+    """What came of RunHook. `code` is the value of a framework.Code.
+
+    Error: the plugin raised, answered nonsense or was late, so that nobody knows what it has done.
+    """
+
+    ticket: int
+    code: str
+    reason: str = ""
+    timeout_s: float | None = None
+
+
+class GroupAllowed(_Event, frozen=True):
+    """A group that waits in Permit need not wait for `plugin` any more; "" means for none of them.
+
+    by: the plugin, or the user, who said so.
+    """
+
+    group: GroupKey
+    plugin: str
+    by: str
+
+
+class GroupRejected(_Event, frozen=True):
+    """A group that waits in Permit is to give back what it holds."""
+
+    group: GroupKey
+    by: str
+    reason: str
+
+
 Event = (
     PodAdded
     | PodUpdated
@@ -192,4 +224,7 @@ Event = (
     | PodRead
     | EvictionSucceeded
     | EvictionFailed
+    | HookAnswered
+    | GroupAllowed
+    | GroupRejected
 )

@@ -7,6 +7,7 @@ Source of order, weights and points: kubernetes `pkg/scheduler/apis/config/v1/de
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -99,9 +100,22 @@ IN_TREE = {info.name: info for info, _ in _TABLE}
 _FACTORIES = {info.name: factory for info, factory in _TABLE}
 
 
-def build_profiles(config: SchedulerConfig) -> dict[str, Profile]:
-    """Profiles by schedulerName; a plugin is made once per profile, with that profile's args."""
-    return {profile.scheduler_name: _build(profile) for profile in config.profiles}
+def build_profiles(config: SchedulerConfig, *, with_hooks: bool = True) -> dict[str, Profile]:
+    """Profiles by schedulerName; a plugin is made once per profile, with that profile's args.
+
+    `with_hooks` False leaves out what runs outside of the core and may write.
+    """
+    profiles = {profile.scheduler_name: _build(profile) for profile in config.profiles}
+    if not with_hooks:
+        profiles = {name: Profile(name, _without_hooks(profile.points)) for name, profile in profiles.items()}
+    return profiles
+
+
+def _without_hooks(points: Points) -> Points:
+    permits = tuple(one for one in points.permits if not inspect.iscoroutinefunction(one.permit))
+    return msgspec.structs.replace(
+        points, permits=permits, pre_binds=(), binds=(), has_default_binder=True, post_binds=()
+    )
 
 
 def _build(config: ProfileConfig) -> Profile:
@@ -125,10 +139,16 @@ def _build(config: ProfileConfig) -> Profile:
         reserves=at("reserve", "reserve"),
         permits=at("permit", "permit"),
         pre_binds=at("preBind", "pre_bind"),
-        binds=at("bind", "bind"),
+        binds=tuple(made[name] for name in _before_default(config.plugins["bind"])),
+        has_default_binder=DefaultBinder.name in config.plugins["bind"],
         post_binds=at("postBind", "post_bind"),
     )
     return Profile(config.scheduler_name, points)
+
+
+def _before_default(names: tuple[str, ...]) -> tuple[str, ...]:
+    """DefaultBinder never skips: who stands after it is never asked."""
+    return names[: names.index(DefaultBinder.name)] if DefaultBinder.name in names else names
 
 
 def _make(name: str, args: Any) -> Any:

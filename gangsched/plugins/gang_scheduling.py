@@ -19,6 +19,8 @@ class GangScheduling:
     """Permit for gangs; a lone pod is let through."""
 
     name = "GangScheduling"
+    may_be_overruled = False
+    """What it waits for the gang's own definition asks for: without it the gang would be bound in part."""
     cured_by = Change.GROUP_CHANGED | Change.SIBLING_CHANGED
 
     def permit(self, group: Group, siblings: Mapping[str, Group]) -> Status:

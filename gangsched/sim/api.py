@@ -19,6 +19,7 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, CustomObject, Node, Pod
 from gangsched.sim.faults import BindFate, Weather
+from gangsched.sim.hooks import SimHooks
 from gangsched.sim.objects import at
 from gangsched.sim.streams import Item, Key, Stream
 from gangsched.sim.timeline import Timeline
@@ -52,6 +53,7 @@ class SimApi:
         self._n_binding = 0
         self._n_asked = 0
         self._binds: deque[ef.BindPod] = deque()
+        self.hooks = SimHooks(timeline, weather, answer, self._commit)
         self.streams = {kind: self._stream(kind) for kind in KINDS}
 
     def _stream(self, kind: str) -> Stream:
@@ -74,7 +76,7 @@ class SimApi:
     def is_quiet(self) -> bool:
         """No request, answer or watch event is on its way."""
         on_the_way = sum(stream.n_on_the_way for stream in self.streams.values())
-        return not (on_the_way or self._n_binding or self._n_asked or self._binds)
+        return not (on_the_way or self._n_binding or self._n_asked or self._binds or self.hooks.n_open)
 
     # -- the scheduler's process -----------------------------------------------------------------------
 
@@ -93,6 +95,7 @@ class SimApi:
         self._session += 1
         self._n_binding = self._n_asked = 0
         self._binds.clear()
+        self.hooks.forget()
         for stream in self.streams.values():
             stream.reconnect(down_s())
 
@@ -116,7 +119,11 @@ class SimApi:
             self._timeline.after(self._weather.latency_s(), lambda: self._patch_condition(effect))
         elif isinstance(effect, ef.WritePodGroupStatus):
             self._timeline.after(self._weather.latency_s(), lambda: self._patch_group(effect))
-        else:
+        elif isinstance(effect, ef.RunHook):
+            self.hooks.run(effect)
+        elif isinstance(effect, ef.CancelHooks):
+            self.hooks.cancel(effect.tickets)
+        elif isinstance(effect, ef.RecordEvent):
             self.recorded.append(effect)
 
     def _later(

@@ -11,8 +11,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
+from typing import Any
+
+from msgspec.structs import replace
 
 from gangsched.config import Settings, default_config
+from gangsched.core.runtime import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError, InvariantError
 from gangsched.model import effects as ef
@@ -23,6 +27,7 @@ from gangsched.sim import checkers
 from gangsched.sim.actors import Controllers, Kubelets
 from gangsched.sim.api import SimApi, encoded
 from gangsched.sim.faults import CALM, Rates, Weather
+from gangsched.sim.hooks import as_bind
 from gangsched.sim.mischief import Mischief
 from gangsched.sim.timeline import Timeline
 from gangsched.sim.told import Told
@@ -42,9 +47,23 @@ class Broken(GangschedError):
         super().__init__("\n  ".join([problem, *self.story[-60:]]))
 
 
-def make_scheduler(settings: Settings) -> Scheduler:
-    """The scheduler as it is assembled live, with the default profile."""
-    return Scheduler(build_profiles(default_config(IN_TREE)), settings, node_capacity=4)
+def make_scheduler(settings: Settings, *plugins: Any) -> Scheduler:
+    """The scheduler as it is assembled live, with the default profile and, behind it, hooks of `plugins`."""
+    profiles = build_profiles(default_config(IN_TREE))
+    if plugins:
+        profiles = {name: _with_hooks(profile, plugins) for name, profile in profiles.items()}
+    return Scheduler(profiles, settings, node_capacity=4)
+
+
+def _with_hooks(profile: Profile, plugins: Sequence[Any]) -> Profile:
+    """The same profile; `plugins` serve Reserve, Permit, PreBind, Bind and PostBind where they can."""
+    points = {"reserves": "reserve", "permits": "permit", "pre_binds": "pre_bind"}
+    points |= {"binds": "bind", "post_binds": "post_bind"}
+    added = {
+        field: (*getattr(profile.points, field), *(one for one in plugins if hasattr(one, method)))
+        for field, method in points.items()
+    }
+    return Profile(profile.scheduler_name, replace(profile.points, **added))
 
 
 class Simulation:
@@ -218,11 +237,14 @@ class Simulation:
     def _send(self, effect: ef.Effect) -> None:
         self._news_s = self.timeline.now_s
         self._note(lambda: "does " + _brief(effect))
-        if isinstance(effect, ef.BindPod):
-            before = self.sent.setdefault(effect.uid, [])
-            self._judge(checkers.bind_is_sound(effect, self.told, is_repetition=effect in before))
-            self.told.promise(effect)
-            before.append(effect)
+        bind = as_bind(effect)
+        if bind is not None:
+            before = self.sent.setdefault(bind.uid, [])
+            self._judge(checkers.bind_is_sound(bind, self.told, is_repetition=bind in before))
+            self.told.promise(bind)
+            if isinstance(effect, ef.RunHook):
+                self.told.bind_hooks[effect.ticket] = bind.uid
+            before.append(bind)
         self.api.carry_out(effect)
 
     def _too_long_half_bound(self) -> Iterable[str]:
@@ -258,6 +280,10 @@ def _brief(what: ev.Event | ef.Effect) -> str:
         return f"{name}({what.node.metadata.name})"
     if isinstance(what, ef.WritePodCondition | ef.RecordEvent):
         return f"{name}({what.name}: {what.reason} {what.message[:120]})"
+    if isinstance(what, ef.RunHook):
+        return f"{name}({what.ticket} {what.point} {what.plugin} {what.pod.key if what.pod else what.group})"
+    if isinstance(what, ev.HookAnswered):
+        return f"{name}({what.ticket} {what.code} {what.reason})"
     if isinstance(what, ef.CancelBinds):
         return f"{name}({what.cause_id})"
     uid = getattr(what, "uid", getattr(what, "kind", ""))

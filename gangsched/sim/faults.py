@@ -24,6 +24,15 @@ class BindFate(enum.Enum):
     INVALID = "422"
 
 
+class HookFate(enum.Enum):
+    """What becomes of one hook of a plugin at the edge."""
+
+    ANSWERS = "Success"
+    REFUSES = "Unschedulable"
+    FAILS = "Error"
+    LATE = "Error, at the deadline"
+
+
 class Rates(msgspec.Struct, frozen=True):
     """Probabilities per request (or per second for mischief); all zero is good weather.
 
@@ -38,6 +47,9 @@ class Rates(msgspec.Struct, frozen=True):
     invalid: float = 0.0
     slow: float = 0.0
     eviction_refused: float = 0.0
+    hook_refuses: float = 0.0
+    hook_fails: float = 0.0
+    hook_late: float = 0.0
     mischief_per_s: float = 0.0
     crashes: bool = True
     watch_delay_s: float = 0.02
@@ -54,6 +66,9 @@ STORM = Rates(
     invalid=0.01,
     slow=0.05,
     eviction_refused=0.3,
+    hook_refuses=0.08,
+    hook_fails=0.08,
+    hook_late=0.04,
     mischief_per_s=1.2,
     watch_delay_s=0.3,
 )
@@ -85,6 +100,18 @@ class Weather:
                 return fate
             drawn -= rate
         return BindFate.ARRIVES
+
+    def hook_fate(self) -> HookFate:
+        drawn = self._rng.random()
+        for fate, rate in (
+            (HookFate.REFUSES, self.rates.hook_refuses),
+            (HookFate.FAILS, self.rates.hook_fails),
+            (HookFate.LATE, self.rates.hook_late),
+        ):
+            if drawn < rate:
+                return fate
+            drawn -= rate
+        return HookFate.ANSWERS
 
     def coin(self) -> bool:
         return self._rng.random() < 0.5

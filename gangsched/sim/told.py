@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from gangsched.core.framework import Code
 from gangsched.errors import ParseError
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -35,6 +36,8 @@ class Told:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.promised: dict[str, Claim] = {}
+        self.bind_hooks: dict[int, str] = {}
+        """UIDs that Bind plugins were asked to bind, by ticket."""
 
     def hear(self, events: Iterable[ev.Event]) -> None:
         """Applies what the process is about to be told."""
@@ -52,6 +55,10 @@ class Told:
                     del self.nodes[event.node.metadata.name]
             elif isinstance(event, ev.BindFailed | ev.BindCancelled):
                 self.promised.pop(event.uid, None)
+            elif isinstance(event, ev.HookAnswered):
+                uid = self.bind_hooks.pop(event.ticket, "")
+                if event.code == Code.UNSCHEDULABLE.value:
+                    self.promised.pop(uid, None)
             elif isinstance(event, ev.PodRead):
                 if event.pod is not None and event.pod.spec.node_name:
                     if event.uid in self.pods:  # else it is gone by now, and the answer is old

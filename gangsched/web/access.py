@@ -120,18 +120,21 @@ class Access:
         """Whether nobody is asked for this path."""
         return path in self._exact or path.startswith(self._prefixes)
 
-    async def check(self, path: str, authorization: str) -> None:
-        """`authorization` is the request's header. Raises: Refused."""
-        if self.is_open(path):
-            return
+    async def check(self, path: str, authorization: str, *, verb: str = "get") -> str:
+        """The user's name; "" where nobody was asked. `authorization` is the request's header.
+
+        Raises: Refused. What changes something is asked about wherever it is: open paths are to be read.
+        """
+        if verb == "get" and self.is_open(path):
+            return ""
         try:
             user = await self._who(authorization)
-            if MASTERS in user.groups or await self._may(user, path):
-                return
+            if MASTERS in user.groups or await self._may(user, path, verb):
+                return user.username
         except (ApiError, msgspec.MsgspecError) as error:
             self._complain(str(error))
             raise Refused(503, "the API server cannot be asked who may read this") from None
-        raise Refused(403, f'User "{user.username}" cannot get path "{path}"')
+        raise Refused(403, f'User "{user.username}" cannot {verb} path "{path}"')
 
     async def _who(self, authorization: str) -> User:
         scheme, _, token = authorization.strip().partition(" ")
@@ -151,8 +154,8 @@ class Access:
             raise Refused(401, "Unauthorized")
         return user
 
-    async def _may(self, user: User, path: str) -> bool:
-        key = (user.username, user.uid, user.groups, path)
+    async def _may(self, user: User, path: str, verb: str) -> bool:
+        key = (user.username, user.uid, user.groups, path, verb)
         allowed = self._allowed.get(key)
         if allowed is None:
             spec = {
@@ -160,7 +163,7 @@ class Access:
                 "uid": user.uid,
                 "groups": user.groups,
                 "extra": user.extra,
-                "nonResourceAttributes": {"path": path, "verb": "get"},
+                "nonResourceAttributes": {"path": path, "verb": verb},
             }
             body = _review("authorization.k8s.io/v1", "SubjectAccessReview", spec)
             answer = msgspec.json.decode(await self._ask(ACCESS_REVIEWS, body), type=_AccessReview)

@@ -203,6 +203,18 @@ def _ours(reading: Reading) -> Iterator[Metric]:
         {(): reading.n_bind_unknown},
     )
     yield _counter(
+        "gangsched_plugin_failures",
+        "Calls of plugins that raised, answered nonsense or took too long.",
+        ("plugin", "extension_point"),
+        {
+            (plugin, point): n
+            for name, n in reading.counters.items()
+            for kind, _, rest in (name.partition("/"),)
+            for plugin, _, point in (rest.rpartition("/"),)
+            if kind == "plugin_errors" and plugin
+        },
+    )
+    yield _counter(
         "gangsched_invariant_violations",
         "Promises found broken: a device on two live pods (one_owner), by whosever hand.",
         ("invariant",),

@@ -1,4 +1,4 @@
-"""The pages over HTTPS: paths, who may read them, headers. GET and HEAD alone.
+"""The pages over HTTPS: paths, who may read them, headers. GET and HEAD; POST for a word about who waits.
 
 Lives here: aiohttp. Not here: what a page says (health, metrics, configz come in as functions), who may read
 (access). Imported after the first decisions by service.py: an HTTP server costs a fifth of a second to load.
@@ -18,10 +18,12 @@ from aiohttp import web
 from gangsched.web.access import Access, Refused
 from gangsched.web.health import Health, Page
 from gangsched.web.metrics import CONTENT_TYPE
+from gangsched.web.waiting import Waiting
 
 _log = structlog.get_logger(__name__)
 
 PLAIN = "text/plain; charset=utf-8"
+_USER = web.RequestKey("user", str)
 # Probes come every few seconds, scrapes every half minute.
 _KEEP_ALIVE_S = 60.0
 _SHUTDOWN_S = 1.0
@@ -39,6 +41,7 @@ class Server:
         health: Mapping[str, Health],
         metrics: Callable[[], Awaitable[bytes]],
         configz: Callable[[], bytes],
+        waiting: Waiting,
     ) -> None:
         self._sockets = sockets
         self._tls = tls
@@ -46,6 +49,7 @@ class Server:
         self._health = health
         self._metrics = metrics
         self._configz = configz
+        self._waiting = waiting
 
     async def run(self) -> None:
         app = web.Application(middlewares=[self._guarded], client_max_size=1024)
@@ -55,6 +59,8 @@ class Server:
             app.router.add_get(f"/{name}/{{check}}", self._one_check)
         app.router.add_get("/metrics", self._metrics_page)
         app.router.add_get("/configz", self._configz_page)
+        app.router.add_get("/permit", self._permit_page)
+        app.router.add_post("/permit/{namespace}/{name}/{word:allow|reject}", self._permit_word)
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -78,7 +84,10 @@ class Server:
         """Paths that nobody serves are answered 404 without asking who it is: there is nothing to hide."""
         if request.match_info.http_exception is None:
             try:
-                await self._access.check(request.path, request.headers.get("Authorization", ""))
+                verb = "get" if request.method == "HEAD" else request.method.lower()
+                request[_USER] = await self._access.check(
+                    request.path, request.headers.get("Authorization", ""), verb=verb
+                )
             except Refused as refused:
                 return web.Response(status=refused.code, text=refused.message + "\n")
         try:
@@ -106,6 +115,19 @@ class Server:
 
     async def _configz_page(self, _: web.Request) -> web.Response:
         return web.Response(body=self._configz(), content_type="application/json")
+
+    async def _permit_page(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._waiting.listed(), content_type="application/json")
+
+    async def _permit_word(self, request: web.Request) -> web.Response:
+        place = request.match_info
+        code, text = self._waiting.decide(
+            f"{place['namespace']}/{place['name']}",
+            word=place["word"],
+            by=request[_USER],
+            reason=(await request.text()).strip(),
+        )
+        return web.Response(status=code, text=text + "\n")
 
 
 def _silent() -> logging.Logger:

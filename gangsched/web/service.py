@@ -63,6 +63,8 @@ class Parts(msgspec.Struct, frozen=True):
     unheard: Callable[[], set[str]]
     is_inbox_full: Callable[[], bool]
     is_stopping: Callable[[], bool]
+    put_nowait: Callable[[Event], None]
+    may_act: Callable[[], bool]
 
 
 class Pulse:
@@ -156,7 +158,9 @@ class Web:
         """In a thread: what it imports takes a few tenths of a second."""
         from gangsched.web.access import Access
         from gangsched.web.server import Server
+        from gangsched.web.waiting import Waiting
 
+        parts = self._parts
         if self._tls is None:
             hosts = ["localhost", "127.0.0.1", "::1", socket.gethostname()]
             self._tls = server_context(self_signed("gangsched", hosts=hosts))
@@ -167,6 +171,7 @@ class Web:
             health=self._health(),
             metrics=self._metrics,
             configz=self._configz,
+            waiting=Waiting(parts.scheduler, put_nowait=parts.put_nowait, may_act=parts.may_act),
         )
 
     def _health(self) -> dict[str, Health]:

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.core.framework import Status
 from gangsched.core.group import Group
 from gangsched.core.scheduler import Scheduler
 from gangsched.model import effects as ef
@@ -47,6 +48,8 @@ class Cluster:
         self.answer: Callable[[ef.BindPod], str] = lambda bind: "ok"
         self.evictions = "ok"
         self.held_binds: list[ef.BindPod] = []
+        self.hook: Callable[[ef.RunHook], Status | None] = lambda hook: Status()
+        self.held_hooks: list[ef.RunHook] = []
         self.scheduler: Scheduler = make(self.settings)
         self.told = Told()
         if synced:
@@ -160,11 +163,29 @@ class Cluster:
                 assert not broken, broken
                 self.told.promise(effect)
                 self._bind(effect)
+            elif isinstance(effect, ef.RunHook):
+                status = self.hook(effect)
+                if status is None:
+                    self.held_hooks.append(effect)
+                else:
+                    self.say(effect, status)
+            elif isinstance(effect, ef.CancelHooks):
+                self.held_hooks = [hook for hook in self.held_hooks if hook.ticket not in effect.tickets]
             elif isinstance(effect, ef.EvictPod) and self.evictions == "ok":
                 uid = effect.uid
                 self.tell(ev.EvictionSucceeded(uid), ev.PodDeleted(self.pods.pop(uid)))
             elif isinstance(effect, ef.EvictPod) and self.evictions != "silent":
                 self.tell(ev.EvictionFailed(effect.uid, int(self.evictions), "refused"))
+
+    def say(self, hook: ef.RunHook, status: Status) -> Self:
+        """A hook's answer comes; the hook is no longer held."""
+        self.held_hooks = [other for other in self.held_hooks if other is not hook]
+        return self.tell(ev.HookAnswered(hook.ticket, status.code.value, status.reason, status.timeout_s))
+
+    def read(self, name: str) -> Self:
+        """The API server's answer to GetPod: the pod as it is in the store."""
+        pod = self.pod(name)
+        return self.tell(ev.PodRead(pod.metadata.uid, pod))
 
     def _bind(self, bind: ef.BindPod) -> None:
         """`answer` says ok, hold (no answer yet), unknown, or a code."""

@@ -19,6 +19,7 @@ class Server:
     def __init__(self) -> None:
         self.users: dict[str, dict[str, Any]] = {"good": {"username": "prometheus", "groups": ["monitors"]}}
         self.may: set[tuple[str, str]] = {("prometheus", "/metrics")}
+        self.may_post: set[tuple[str, str]] = set()
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.error: ApiError | None = None
 
@@ -33,8 +34,8 @@ class Server:
             status: dict[str, Any] = {"authenticated": user is not None, "user": user or {}}
         else:
             attributes = spec["nonResourceAttributes"]
-            assert attributes["verb"] == "get"
-            status = {"allowed": (spec["user"], attributes["path"]) in self.may}
+            wanted = (spec["user"], attributes["path"])
+            status = {"allowed": wanted in (self.may if attributes["verb"] == "get" else self.may_post)}
         return msgspec.json.encode({**review, "status": status})
 
 
@@ -124,3 +125,24 @@ async def test_answers_kept_are_bounded(access: Access, server: Server) -> None:
     for k in range(MAX_CACHED + 10):
         await refused(access, "/metrics", f"Bearer wrong-{k}")
     assert len(access._users._kept) == MAX_CACHED
+
+
+async def test_who_may_read_a_path_may_not_say_something_there(access: Access, server: Server) -> None:
+    path = "/permit/d/a/allow"
+    server.may.add(("prometheus", path))
+    assert await access.check(path, "Bearer good") == "prometheus"
+    with pytest.raises(Refused) as caught:
+        await access.check(path, "Bearer good", verb="post")
+    assert (caught.value.code, caught.value.message) == (
+        403,
+        f'User "prometheus" cannot post path "{path}"',
+    )
+    server.may_post.add(("prometheus", "/permit/d/b/allow"))
+    assert await access.check("/permit/d/b/allow", "Bearer good", verb="post") == "prometheus"
+
+
+async def test_a_path_that_is_open_to_read_is_not_open_to_write(access: Access) -> None:
+    await access.check("/healthz", "")
+    with pytest.raises(Refused) as caught:
+        await access.check("/healthz", "", verb="post")
+    assert caught.value.code == 403

@@ -14,12 +14,22 @@ import anyio
 import pytest
 
 from gangsched.certificates import Pair, self_signed, server_context
+from gangsched.config import Settings
+from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
+from gangsched.model.events import Event
+from gangsched.sim.driver import make_scheduler
 from gangsched.web.access import Access
 from gangsched.web.health import Check, Health
 from gangsched.web.listening import WebSettings, listen, port_of
 from gangsched.web.server import Server
+from gangsched.web.waiting import Waiting
 from tests.web.test_access import Server as ApiServer
+
+
+def nobody() -> Scheduler:
+    """A scheduler for which nobody waits."""
+    return make_scheduler(Settings())
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +55,7 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(pair: Pair, problem: str = "") -> AsyncIterator[Client]:
+async def serving(pair: Pair, problem: str = "", *, waiting: Waiting | None = None) -> AsyncIterator[Client]:
     async def metrics() -> bytes:
         return b"scheduler_pending_pods 0\n"
 
@@ -60,6 +70,7 @@ async def serving(pair: Pair, problem: str = "") -> AsyncIterator[Client]:
         },
         metrics=metrics,
         configz=lambda: b"{}",
+        waiting=waiting or Waiting(nobody(), put_nowait=list[Event]().append, may_act=lambda: True),
     )
     trust = ssl.create_default_context(cadata=pair.certificate.decode())
     async with aiohttp.ClientSession() as session, anyio.create_task_group() as group:

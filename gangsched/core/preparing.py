@@ -1,0 +1,158 @@
+"""Preparing: PreBind, between the reservation of a whole gang and its first Bind.
+
+Every member's PreBind plugins are asked in their order, the members side by side. Only when all of them have
+said yes, for all groups that start together, does the first Bind leave; one that does not say yes gives
+everything back, and nothing was bound. Asked by core.binding, which decides what becomes of the groups.
+
+    prepared   every hook has said Success or Skip, and what is reserved still    binds are sent
+               holds
+    stopped    a hook said anything else, or was late; a promise broke; a         hooks are taken back,
+               member that is needed left; the settle limit of a gang bound       reservations given back
+               in part
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gangsched.core.framework import Code
+from gangsched.core.group import BindState, Group, MemberState, PodInfo
+from gangsched.core.guard import PluginError
+from gangsched.core.hooks import PRE_BIND, HookCall
+from gangsched.core.template import PodTemplate
+from gangsched.core.world import World
+from gangsched.model.events import HookAnswered
+from gangsched.model.pod_group import GroupKey
+
+_GOES_ON = (Code.SUCCESS.value, Code.SKIP.value)
+
+
+class _Unit:
+    """Groups that are being prepared as one; `open` are the calls without an answer, by the pod's UID."""
+
+    __slots__ = ("groups", "open")
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.groups = tuple(groups)
+        self.open: dict[str, HookCall] = {}
+
+
+class Preparing:
+    """Units whose PreBind hooks are running."""
+
+    def __init__(
+        self, world: World, *, prepared: Callable[[Group], None], stopped: Callable[[Group, str], None]
+    ) -> None:
+        """`prepared` and `stopped` are told group by group, of all groups of the unit in one turn."""
+        self._world = world
+        self._prepared = prepared
+        self._stopped = stopped
+        self._units: dict[GroupKey, _Unit] = {}
+
+    def begin(self, groups: Sequence[Group]) -> bool:
+        """Asks what there is to ask about these groups' members; False: nothing, bind them at once.
+
+        Raises: PluginError (a PreBindPreFlight), and then nothing was asked.
+        """
+        asked: list[tuple[PodInfo, tuple[str, ...]]] = []
+        for group in groups:
+            asked += self._wanted(group)
+        if not asked:
+            return False
+        unit = _Unit(groups)
+        for group in groups:
+            self._units[group.key] = unit
+            for info in group.in_state(MemberState.ASSUMED):
+                info.bind = BindState.PREPARING
+        for info, plugins in asked:
+            assert info.group is not None
+            unit.open[info.uid] = self._world.hooks.ask(PRE_BIND, plugins, info.group, info)
+        return True
+
+    def _wanted(self, group: Group) -> list[tuple[PodInfo, tuple[str, ...]]]:
+        profile = self._world.profile_of(group)
+        if not profile.pre_binds:
+            return []
+        by_template: dict[PodTemplate, tuple[str, ...]] = {}
+        wanted = []
+        for info in group.in_state(MemberState.ASSUMED):
+            plugins = by_template.get(info.template)
+            if plugins is None:
+                plugins = by_template[info.template] = profile.run_pre_bind_pre_flight(info.template)
+            if plugins:
+                wanted.append((info, plugins))
+        return wanted
+
+    def answered(self, call: HookCall, event: HookAnswered) -> None:
+        """A PreBind hook's answer."""
+        info, unit = call.info, self._units.get(call.group.key)
+        if info is None or unit is None or unit.open.get(info.uid) is not call:
+            return
+        del unit.open[info.uid]
+        if not _is_preparing(info):
+            self._look(unit)
+        elif event.code not in _GOES_ON:
+            error = PluginError(call.plugin, PRE_BIND, event.reason or event.code)
+            self._stop(unit, f"{info.pod.key}: {error}")
+        elif call.later:
+            unit.open[info.uid] = self._world.hooks.ask(PRE_BIND, call.later, call.group, info)
+        else:
+            self._look(unit)
+
+    def look(self, group: Group) -> None:
+        """Members have come or gone: is what is left still a whole gang, and is all of it prepared?"""
+        unit = self._units.get(group.key)
+        if unit is not None:
+            self._look(unit)
+
+    def stop(self, group: Group, why: str) -> bool:
+        """Gives the group back, with those that start with it; False where it is not being prepared."""
+        unit = self._units.get(group.key)
+        if unit is None:
+            return False
+        self._stop(unit, why)
+        return True
+
+    def _look(self, unit: _Unit) -> None:
+        gone = [uid for uid, call in unit.open.items() if call.info is None or not _is_preparing(call.info)]
+        self._world.hooks.cancel([unit.open.pop(uid) for uid in gone])
+        for group in unit.groups:
+            n_here = group.n_assumed + group.n_bound
+            if not group.is_complete or not (group.satisfied or n_here >= group.min_count):
+                why = f"{n_here} of {group.min_count} members of {group.key} are left"
+                self._stop(unit, group.problem or why)
+                return
+        if unit.open:
+            return
+        cache = self._world.cache
+        for group in unit.groups:
+            for info in _members(group):
+                broken = cache.promise_broken(info)
+                if not broken and cache.promise_overtaken(info):
+                    broken = "another scheduler's pod has landed on what was held"
+                if broken:
+                    self._stop(unit, broken)
+                    return
+        self._close(unit)
+        for group in unit.groups:
+            self._prepared(group)
+
+    def _stop(self, unit: _Unit, why: str) -> None:
+        self._world.hooks.cancel(unit.open.values())
+        self._close(unit)
+        for group in unit.groups:
+            self._stopped(group, why)
+
+    def _close(self, unit: _Unit) -> None:
+        for group in unit.groups:
+            self._units.pop(group.key, None)
+            for info in _members(group):
+                info.bind = BindState.NONE
+
+
+def _is_preparing(info: PodInfo) -> bool:
+    return info.group is not None and info.state is MemberState.ASSUMED and info.bind is BindState.PREPARING
+
+
+def _members(group: Group) -> list[PodInfo]:
+    return [info for info in group.members.values() if _is_preparing(info)]

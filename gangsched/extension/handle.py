@@ -1,0 +1,89 @@
+"""Handle: what a hook is given to do its I/O with: the API server, a logger, and the groups that wait.
+
+Lives here: JSON in and out, requests counted and bounded. Not here: when a hook runs (runner). Objects are
+plain dicts and lists, as the API server sends them; paths are the API server's own. The rights are those of
+the scheduler's service account: what a plugin wants beyond them has to be added to its role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from gangsched.core.group import Group
+from gangsched.errors import ApiError
+from gangsched.kube.client import ApiClient
+from gangsched.kube.pool import MERGE_PATCH
+from gangsched.model.events import Event, GroupAllowed, GroupRejected
+
+_PAGE = "500"
+
+
+class Handle:
+    """One plugin's."""
+
+    def __init__(
+        self,
+        plugin: str,
+        client: ApiClient,
+        *,
+        emit_nowait: Callable[[Event], None],
+        waiting: Callable[[str], Group | None],
+    ) -> None:
+        self._plugin = plugin
+        self._client = client
+        self._emit = emit_nowait
+        self._waiting = waiting
+        self.log = structlog.get_logger(f"plugin.{plugin}")
+
+    async def get(self, path: str) -> Any:
+        """One object. Raises: ApiError (code 404: there is none)."""
+        return msgspec.json.decode(await self._client.get(path))
+
+    async def list(self, path: str, *, label_selector: str = "", field_selector: str = "") -> list[Any]:
+        """All objects of a kind, page by page. Raises: ApiError."""
+        params = {"limit": _PAGE}
+        if label_selector:
+            params["labelSelector"] = label_selector
+        if field_selector:
+            params["fieldSelector"] = field_selector
+        found: list[Any] = []
+        while True:
+            page = msgspec.json.decode(await self._client.get(path, params))
+            found += page.get("items") or ()
+            params["continue"] = page.get("metadata", {}).get("continue", "")
+            if not params["continue"]:
+                return found
+
+    async def post(self, path: str, body: Any) -> Any:
+        """Creates an object, or asks a subresource. Raises: ApiError."""
+        return msgspec.json.decode(await self._client.post(path, msgspec.json.encode(body)))
+
+    async def patch(self, path: str, body: Any, *, content_type: str = MERGE_PATCH) -> Any:
+        """Changes an object, by a merge patch unless said otherwise. Raises: ApiError."""
+        changed = await self._client.patch(path, msgspec.json.encode(body), content_type=content_type)
+        return msgspec.json.decode(changed)
+
+    def close(self) -> None:
+        """Its connections; what a hook asks for afterwards opens new ones, which end with the process."""
+        self._client.close()
+
+    def allow(self, group: str) -> bool:
+        """A group ("namespace/name") need not wait for this plugin any more; False: no such group waits."""
+        found = self._waiting(group)
+        if found is not None:
+            self._emit(GroupAllowed(found.key, self._plugin, f"plugin {self._plugin}"))
+        return found is not None
+
+    def reject(self, group: str, reason: str) -> bool:
+        """A group that waits in Permit gives back what it holds; False: no such group waits."""
+        found = self._waiting(group)
+        if found is not None:
+            self._emit(GroupRejected(found.key, f"plugin {self._plugin}", reason))
+        return found is not None
+
+
+__all__ = ["ApiError", "Handle"]

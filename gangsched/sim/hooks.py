@@ -1,0 +1,130 @@
+"""SimHooks: hooks of plugins at the edge, in virtual time: they answer, refuse, fail, or come too late.
+
+What a plugin's body would do is nobody's business here but in Bind, where it is a Binding like any other. A
+hook that was taken back is not answered, as at the real edge (extension.runner); a Bind that fails may have
+taken effect. Called by sim.api.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from gangsched.core.framework import Code
+from gangsched.core.hooks import BIND, PERMIT
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.pod_group import ATTEMPT_KEY
+from gangsched.sim.faults import HookFate, Weather
+from gangsched.sim.timeline import Timeline
+
+HOOK_DEADLINE_S = 5.0
+_LONGEST_WAIT_S = 8.0
+
+
+class SimHooks:
+    """Hooks under way, by ticket."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        weather: Weather,
+        answer: Callable[[ev.Event], None],
+        commit: Callable[[ef.BindPod], tuple[int, str]],
+    ) -> None:
+        """`commit`: what the API server does with a Binding, and the code it answers with."""
+        self._timeline = timeline
+        self._weather = weather
+        self._answer = answer
+        self._commit = commit
+        self._open: dict[tuple[int, int], ef.RunHook] = {}
+        self._process = 0
+
+    @property
+    def n_open(self) -> int:
+        """Hooks without an answer."""
+        return len(self._open)
+
+    def run(self, effect: ef.RunHook) -> None:
+        """One hook, as the weather has it."""
+        ticket = (self._process, effect.ticket)
+        self._open[ticket] = effect
+        fate = self._weather.hook_fate()
+        delay_s = HOOK_DEADLINE_S if fate is HookFate.LATE else self._weather.latency_s()
+        self._timeline.after(min(delay_s, HOOK_DEADLINE_S), partial(self._end, ticket, fate))
+
+    def cancel(self, tickets: Iterable[int]) -> None:
+        for ticket in tickets:
+            self._open.pop((self._process, ticket), None)
+
+    def forget(self) -> None:
+        """The process is gone; what its hooks were doing is done or not."""
+        for effect in self._open.values():
+            bind = as_bind(effect)
+            if bind is not None and self._weather.coin():
+                self._commit(bind)
+        self._open.clear()
+        self._process += 1
+
+    def _end(self, ticket: tuple[int, int], fate: HookFate) -> None:
+        effect = self._open.pop(ticket, None)
+        if effect is None:
+            return
+        if fate is HookFate.REFUSES:
+            self._say(effect, Code.UNSCHEDULABLE, "the weather is bad")
+        elif fate is not HookFate.ANSWERS:
+            bind = as_bind(effect)
+            if bind is not None and self._weather.coin():
+                self._commit(bind)
+            self._say(effect, Code.ERROR, fate.value)
+        elif effect.point == BIND:
+            self._bind(effect)
+        elif effect.point == PERMIT and self._weather.coin():
+            self._wait(effect)
+        else:
+            self._say(effect, Code.SUCCESS)
+
+    def _bind(self, effect: ef.RunHook) -> None:
+        bind = as_bind(effect)
+        if bind is None or self._weather.coin():
+            self._say(effect, Code.SKIP)
+            return
+        code, message = self._commit(bind)
+        self._say(effect, Code.ERROR if code else Code.SUCCESS, message)
+
+    def _wait(self, effect: ef.RunHook) -> None:
+        """Wait, and mostly somebody says later that it need not wait any more."""
+        wait_s = _LONGEST_WAIT_S * (0.5 if self._weather.coin() else 1.0)
+        self._say(effect, Code.WAIT, "for somebody's word", wait_s)
+        process = self._process
+        decision: ev.Event = ev.GroupAllowed(effect.group, effect.plugin, "the simulation")
+        if self._weather.coin() and self._weather.rates.hook_refuses:
+            decision = ev.GroupRejected(effect.group, "the simulation", "it may not")
+
+        def decide() -> None:
+            if process == self._process:
+                self._answer(decision)
+
+        self._timeline.after(wait_s * 0.7, decide)
+
+    def _say(self, effect: ef.RunHook, code: Code, reason: str = "", timeout_s: float | None = None) -> None:
+        self._answer(ev.HookAnswered(effect.ticket, code.value, reason, timeout_s))
+
+
+def as_bind(effect: ef.Effect) -> ef.BindPod | None:
+    """The Binding that this effect may come to."""
+    if isinstance(effect, ef.BindPod):
+        return effect
+    if isinstance(effect, ef.RunHook) and effect.point == BIND and effect.pod is not None:
+        meta = effect.pod.metadata
+        return ef.BindPod(
+            meta.uid,
+            meta.namespace,
+            meta.name,
+            effect.node_name,
+            effect.annotations,
+            str(effect.group),
+            int(effect.annotations[ATTEMPT_KEY]),
+            effect.cause_id,
+        )
+    return None

@@ -1,0 +1,1 @@
+"""Plugins from outside and their hooks at the edge."""
