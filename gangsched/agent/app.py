@@ -12,13 +12,20 @@ import signal
 import threading
 import time
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 import anyio
 import structlog
 
-from gangsched.agent.node import annotations_patch, manager_name, node_path, read_node
+from gangsched.agent.node import (
+    annotations_patch,
+    manager_name,
+    measurements_patch,
+    node_path,
+    read_node,
+)
+from gangsched.agent.probes.running import Probes
 from gangsched.agent.reporter import InventoryReporter, Notice, ReadNode, WriteNode, explained
 from gangsched.agent.reports import Report, Silence
 from gangsched.agent.settings import AgentSettings
@@ -71,6 +78,11 @@ class AgentApp:
             settings.node_name, silences, heartbeat_s=settings.heartbeat_s, rng=rng
         )
         self._pods = Reflector(self._client, pods(settings.node_name), self._hear, rng=rng)
+        self._probes = (
+            Probes(settings.probes, self._annotate, node=settings.node_name, rng=rng)
+            if settings.probes.is_on
+            else None
+        )
         self._news = anyio.Event()
 
     async def run(self) -> int:
@@ -82,6 +94,8 @@ class AgentApp:
             async with anyio.create_task_group() as everything:
                 everything.start_soon(self._stop_on_signal, everything.cancel_scope)
                 everything.start_soon(self._pods.run)
+                if self._probes is not None:
+                    everything.start_soon(self._probes.run)
                 for thread in threads:
                     thread.start()
                 await self._report()
@@ -142,6 +156,11 @@ class AgentApp:
             self.reporter.failed("write", error, time.monotonic())
         else:
             self.reporter.written(seen, time.monotonic())
+
+    async def _annotate(self, annotations: Mapping[str, str]) -> None:
+        """Measurements: whatever else the Node says meanwhile, the last one counts. Raises: ApiError."""
+        path = node_path(self._settings.node_name, manager=self._manager)
+        await self._client.patch(path, measurements_patch(annotations), timeout_s=_REQUEST_S)
 
     async def _stop_on_signal(self, everything: anyio.CancelScope) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

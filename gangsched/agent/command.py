@@ -44,6 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from-volcano", action="store_true", help="read Volcano vGPU's register on the Node as devices too"
     )
     parser.add_argument(
+        "--bandwidth", action="store_true", help="write the NICs' remaining bandwidth on the Node, too"
+    )
+    parser.add_argument("--load", action="store_true", help="write the node's load and performance, too")
+    parser.add_argument(
+        "--nic",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help="NICs that are counted, as eth*; may be given several times (default: the physical ones)",
+    )
+    parser.add_argument(
         "--heartbeat", metavar="SECONDS", type=float, help="the Node is compared at least so often (60)"
     )
     parser.add_argument(
@@ -94,6 +105,9 @@ def _settings(args: argparse.Namespace) -> AgentSettings:
         devices=tuple(args.devices),
         nvml=args.nvml,
         registers=tuple(registers),
+        bandwidth=args.bandwidth,
+        load=args.load,
+        nics=tuple(args.nic),
     )
     if not args.config:
         return default_settings(flags, os.environ)

@@ -13,6 +13,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from gangsched.agent.probes.probe_settings import (
+    BandwidthDocument,
+    LoadDocument,
+    ProbeSettings,
+    check_probes,
+)
 from gangsched.agent.sources.nvml import APPLICATION_XIDS, Mode
 from gangsched.agent.sources.registers import HAMI, VOLCANO, Register
 from gangsched.config.strict import decode, nearest, read_documents
@@ -52,6 +58,8 @@ class AgentDocument(_Document, frozen=True):
     devices: tuple[str, ...] = ()
     nvml: NvmlDocument = NvmlDocument()
     registers: tuple[Literal["hami", "volcano"], ...] = ()
+    bandwidth: BandwidthDocument = BandwidthDocument()
+    load: LoadDocument = LoadDocument()
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
@@ -62,6 +70,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     devices: tuple[str, ...]
     nvml: NvmlDocument
     registers: tuple[Register, ...]
+    probes: ProbeSettings = ProbeSettings()
 
 
 class AgentFlags(msgspec.Struct, frozen=True):
@@ -72,6 +81,9 @@ class AgentFlags(msgspec.Struct, frozen=True):
     devices: tuple[str, ...] = ()
     nvml: Mode | None = None
     registers: tuple[Literal["hami", "volcano"], ...] = ()
+    bandwidth: bool = False
+    load: bool = False
+    nics: tuple[str, ...] = ()
 
 
 def parse_settings(text: str, *, source: str, flags: AgentFlags, environ: Mapping[str, str]) -> AgentSettings:
@@ -124,6 +136,17 @@ def _resolved(document: AgentDocument, flags: AgentFlags, environ: Mapping[str, 
         devices=_devices(document, flags),
         nvml=nvml,
         registers=registers,
+        probes=_probes(document, flags),
+    )
+
+
+def _probes(document: AgentDocument, flags: AgentFlags) -> ProbeSettings:
+    bandwidth, load = document.bandwidth, document.load
+    return check_probes(
+        msgspec.structs.replace(
+            bandwidth, enabled=bandwidth.enabled or flags.bandwidth, nics=flags.nics or bandwidth.nics
+        ),
+        msgspec.structs.replace(load, enabled=load.enabled or flags.load),
     )
 
 

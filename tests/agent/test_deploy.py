@@ -113,7 +113,7 @@ def test_an_agent_writes_the_inventory_of_its_own_node_alone(plane: ControlPlane
     "forbidden",
     [
         notes(key="other"),
-        notes(key="gangsched.io/load"),
+        notes(key="gangsched.io/gang"),
         {"metadata": {"labels": {"a": "b"}}},
         {"metadata": {"labels": {"kubernetes.io/hostname": None}}},
         {"metadata": {"finalizers": ["a.b/c"]}},
@@ -125,7 +125,8 @@ def test_an_agent_writes_the_inventory_of_its_own_node_alone(plane: ControlPlane
 def test_an_agent_writes_nothing_else_of_its_node(plane: ControlPlane, forbidden: dict[str, Any]) -> None:
     code, said = patch(plane, token(plane, "own-1"), f"{NODES}/own-1", forbidden)
     assert code == 403
-    assert "an agent writes the annotation gangsched.io/devices of its node, and nothing else of it" in said
+    assert "an agent writes of its node the annotations gangsched.io/devices, " in said
+    assert "gangsched.io/remaining-bandwidth, gangsched.io/load, and nothing else of it" in said
 
 
 def test_a_token_that_names_no_node_writes_none(plane: ControlPlane) -> None:
@@ -145,6 +146,14 @@ def test_nobody_else_writes_an_inventory(plane: ControlPlane) -> None:
         assert patch(plane, plane.token, path, notes("x", key="other"))[0] == 200
     with pytest.raises(ApiError, match="is written by the node agents"):
         plane.request("POST", NODES, {"metadata": {"name": "own-3", "annotations": {KEY: "{}"}}})
+
+
+@pytest.mark.parametrize("key", ["gangsched.io/remaining-bandwidth", "gangsched.io/load"])
+def test_what_a_node_measures_is_written_by_its_agent_alone(plane: ControlPlane, key: str) -> None:
+    assert patch(plane, token(plane, "own-1"), f"{NODES}/own-1", notes("{}", key=key)) == (200, "")
+    code, said = patch(plane, plane.token, f"{NODES}/own-1", notes('{"egressMBps": 1}', key=key))
+    assert code == 403
+    assert f"{key} is written by the node agents" in said
 
 
 def test_an_agent_works_under_them(plane: ControlPlane, tmp_path: Path) -> None:
@@ -177,3 +186,13 @@ def test_the_nvidia_overlay_is_accepted(plane: ControlPlane) -> None:
         "apply", "-k", str(DEPLOY.with_name("agent-nvidia")), "--dry-run=server", "--validate=strict"
     )
     assert "daemonset.apps/gangsched-agent configured" in said
+
+
+def test_the_load_overlay_is_accepted_and_its_configuration_is_one(plane: ControlPlane) -> None:
+    overlay = DEPLOY.with_name("agent-load")
+    said = plane.kubectl("apply", "-k", str(overlay), "--dry-run=server", "--validate=strict")
+    assert "daemonset.apps/gangsched-agent configured" in said
+    text = (overlay / "config" / "agent.yaml").read_text()
+    settings = parse_settings(text, source="agent.yaml", flags=AgentFlags(), environ={"NODE_NAME": "n"})
+    assert settings.probes.bandwidth.enabled
+    assert settings.probes.load.enabled
