@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gangsched.config.devices import DeviceSettings, resolve_devices
 from gangsched.config.documents import (
     KUBE_API_VERSION,
     KUBE_KIND,
@@ -47,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True):
     hook_timeout_s: how long a plugin's Permit, PreBind, Bind or PostBind at the edge may take.
     topology_key: the node label that names a rack. invalid_inventory: what a node with an unreadable
     inventory offers. allow_eviction: half-bound gangs may be given back by evicting what is bound.
-    parallelism: binds under way at once.
+    parallelism: binds under way at once. devices: config.devices.
     """
 
     on_partial_bind: Literal["complete", "unwind"] = "complete"
@@ -62,6 +63,7 @@ class Settings(msgspec.Struct, frozen=True):
     pod_max_backoff_s: float = 10.0
     parallelism: int = 16
     hook_timeout_s: float = 30.0
+    devices: DeviceSettings = DeviceSettings()
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
@@ -165,6 +167,7 @@ def _assemble(
         pod_initial_backoff_s=float(kube.pod_initial_backoff_seconds),
         pod_max_backoff_s=float(kube.pod_max_backoff_seconds),
         parallelism=kube.parallelism,
+        devices=resolve_devices(ours.devices),
     )
     profiles = _profiles(kube, plugins, notes)
     tracing = resolve_tracing(ours.tracing)

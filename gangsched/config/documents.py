@@ -114,6 +114,17 @@ class Tracing(_Document, frozen=True):
     sampling_ratio: float = 1.0
 
 
+class Devices(_Document, frozen=True):
+    """Meanings: config.devices.DeviceSettings."""
+
+    hand_off: dict[str, Literal["env", "device-plugin", "count"]] = {}
+    repair_annotations: bool = False
+    on_mismatch: Literal["none", "evict"] = "none"
+    on_device_failure: Literal["none", "evictMember", "evictGang"] = "none"
+    failure_grace_seconds: float = 30.0
+    failure_again_seconds: float = 600.0
+
+
 class OurDocument(_Document, frozen=True):
     """GangschedConfiguration: what kube-scheduler has no field for. Meanings: config.Settings."""
 
@@ -128,4 +139,5 @@ class OurDocument(_Document, frozen=True):
     invalid_inventory: Literal["nothing", "counts"] = "nothing"
     allow_eviction: bool = True
     reporting_controller: str = "gangsched"
+    devices: Devices = Devices()
     tracing: Tracing = Tracing()

@@ -83,6 +83,14 @@ def _ours(config: SchedulerConfig) -> Document:
         "invalidInventory": settings.invalid_inventory,
         "allowEviction": settings.allow_eviction,
         "reportingController": settings.reporting_controller,
+        "devices": {
+            "handOff": dict(settings.devices.hand_off),
+            "repairAnnotations": settings.devices.repair,
+            "onMismatch": settings.devices.on_mismatch,
+            "onDeviceFailure": settings.devices.on_failure,
+            "failureGraceSeconds": settings.devices.failure_grace_s,
+            "failureAgainSeconds": settings.devices.failure_again_s,
+        },
         "tracing": {
             "endpoint": config.tracing.endpoint,
             "file": config.tracing.file,

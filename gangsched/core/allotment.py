@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gangsched.core.group import PodInfo
 from gangsched.core.plan import Placement
 from gangsched.core.snapshot import ClusterView, Trial, Wishes
 from gangsched.core.template import PodTemplate
 from gangsched.errors import InvariantError
 from gangsched.model.device_constraints import ANY
 from gangsched.model.device_sets import Wish, pack_together, sets_of
-from gangsched.model.devices import DeviceInventory, split_among_containers
+from gangsched.model.devices import DeviceInventory, allocation_annotations, split_among_containers
 
 Allotted = dict[str, dict[str, tuple[str, ...]]]
 """container -> resource -> IDs."""
@@ -48,6 +49,11 @@ def reserve_devices(
         for mask, allocation in zip(masks, allocations, strict=True):
             _give(allocation, inventory, resource, mask, demand)
     return allocations
+
+
+def annotations_of(info: PodInfo) -> dict[str, str]:
+    """What a pod's annotations say of the devices that it holds by our books."""
+    return allocation_annotations(info.allocation, by_container=info.template.by_container)
 
 
 def n_sets(view: ClusterView, row: int, template: PodTemplate, resource: str) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
+from gangsched.core.allotment import annotations_of
 from gangsched.core.framework import Code
 from gangsched.core.group import BindState, Group, GroupState, MemberState, PodInfo
 from gangsched.core.guard import PluginError
@@ -20,7 +21,7 @@ from gangsched.core.hooks import BIND, HookCall
 from gangsched.core.preparing import Preparing
 from gangsched.core.reporter import Reporter
 from gangsched.core.world import World
-from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations
+from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.effects import BindPod, CancelBinds, EvictPod, GetPod
 from gangsched.model.events import (
     BindCancelled,
@@ -138,7 +139,7 @@ class Binder:
     @staticmethod
     def _annotations(info: PodInfo, key: str) -> dict[str, str]:
         """What is written into the pod with its node."""
-        annotations = allocation_annotations(info.allocation)
+        annotations = annotations_of(info)
         annotations[GANG_KEY] = key
         annotations[RANK_KEY] = str(info.rank)
         annotations[ATTEMPT_KEY] = str(info.attempt)

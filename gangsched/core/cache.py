@@ -9,7 +9,7 @@ Source of the states: kube-scheduler `backend/cache/interface.go`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from gangsched.core.accounts import Accounts
 from gangsched.core.changes import Change, ClusterChange
@@ -47,9 +47,14 @@ class Cache:
         node_capacity: int = 64,
         invalid_inventory: str = "nothing",
         sign: Callable[[Pod], Hashable] | None = None,
+        counted: frozenset[str] = frozenset(),
     ) -> None:
-        """sign: what plugins read of a pod's metadata, part of what makes its template; None: nothing."""
+        """sign: what plugins read of a pod's metadata, part of what makes its template; None: nothing.
+
+        counted: resources of which no IDs are given, whatever nodes list.
+        """
         self._invalid_inventory = invalid_inventory
+        self._counted = counted
         self._sign = sign
         self.table = ResourceTable()
         self.nodes = NodeTable(self.table, capacity=node_capacity)
@@ -132,6 +137,8 @@ class Cache:
                     # resources of which it has some, or named some before, stay listed with none free.
                     inventories = {name: _NO_DEVICES for name in node.status.allocatable or () if "/" in name}
                     inventories |= {r: _emptied(i) for r, i in self._inventories(row).items()}
+        if self._counted:
+            inventories = {r: i for r, i in inventories.items() if r not in self._counted}
         gained = self.ledger.set_inventories(row, inventories)
         if gained:
             changes.append(ClusterChange(Change.NODE_DEVICES, row, gained))
@@ -275,6 +282,38 @@ class Cache:
             if self.index.is_awake:
                 for info in infos:
                     self.index.enter(info)
+
+    def correct(
+        self, changed: Sequence[tuple[PodInfo, Mapping[str, Mapping[str, tuple[str, ...]]]]]
+    ) -> list[tuple[PodInfo, str]]:
+        """Pods of one node have other devices than was thought: all of it in one step, as two may swap.
+
+        A device has one holder: answers with (pod, device) of others who had it in the books and lose it.
+        """
+        for info, _ in changed:
+            for resource, ids in info.ids.items():
+                self.ledger.release(info.row, info.uid, resource, ids)
+        lost = []
+        for info, allocation in changed:
+            info.allocation, info.ids = allocation, _ids(allocation)
+            for resource, ids in info.ids.items():
+                for device_id in self.ledger.hold(info.row, info.uid, resource, ids):
+                    for uid in self.ledger.holders(info.row, resource)[device_id]:
+                        if uid != info.uid:
+                            lost.append((self.pods[uid], device_id))
+                            self._strip(self.pods[uid], resource, device_id)
+        return lost
+
+    def _strip(self, info: PodInfo, resource: str, device_id: str) -> None:
+        self.ledger.release(info.row, info.uid, resource, (device_id,))
+        info.allocation = {
+            container: {
+                name: tuple(i for i in ids if name != resource or i != device_id)
+                for name, ids in sets.items()
+            }
+            for container, sets in info.allocation.items()
+        }
+        info.ids = _ids(info.allocation)
 
     def forget(self, info: PodInfo) -> ClusterChange | None:
         """Gives back what the pod holds, promised or bound; answers with the room that this freed."""

@@ -7,6 +7,9 @@ the group is refused, because nobody could start it whole.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from gangsched.core.audit import Audit
 from gangsched.core.cache import allocation_of
 from gangsched.core.group import BindState, Group, MemberState, PodInfo
 from gangsched.core.numbers import Numbers, stated_by, stated_raw
@@ -14,7 +17,7 @@ from gangsched.core.reporter import Reporter
 from gangsched.core.template import constraints_of
 from gangsched.core.world import World
 from gangsched.errors import ParseError
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices import ALLOCATED_KEY, is_device_key
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import ATTEMPT_KEY, POD, RANK_KEY, GroupKey, group_key, needs_object
 
@@ -25,9 +28,10 @@ _UNSENT = (BindState.NONE, BindState.PREPARING)
 class Membership:
     """Applies pods to the world's groups and its cache."""
 
-    def __init__(self, world: World, reporter: Reporter, numbers: Numbers) -> None:
+    def __init__(self, world: World, reporter: Reporter, numbers: Numbers, audit: Audit) -> None:
         self._world = world
         self._reporter = reporter
+        self._audit = audit
         self._numbers = numbers
 
     def put_pod(self, pod: Pod) -> None:
@@ -47,6 +51,7 @@ class Membership:
         """The pod is gone for good."""
         world, uid = self._world, pod.metadata.uid
         self._numbers.forget_stranger(uid)
+        self._audit.pod_gone(uid)
         self._nominate(pod, "")
         info = world.cache.pods.pop(uid, None)
         if info is None:
@@ -156,6 +161,7 @@ class Membership:
             if not by_us or (info.node_name, info.allocated) != _allocated(pod):
                 self._place(info, pod)
             info.bind = BindState.NONE
+            self._audit.pod_bound(info)
             group.move(info, MemberState.BOUND)
             if by_us and (profile := world.profile_of(group)).post_binds:
                 world.hooks.post_bind(info, profile)
@@ -173,7 +179,7 @@ class Membership:
         old, world = info.pod, self._world
         world.cache.renew(info, pod)
         told_anew = pod.spec != old.spec and not (not old.spec.node_name and pod.spec.node_name)
-        if told_anew or constraints_of(pod) != constraints_of(old):
+        if told_anew or (not pod.spec.node_name and constraints_of(pod) != constraints_of(old)):
             template = world.cache.template_of(pod)
             if template is not info.template:
                 node_name, allocation = info.node_name, info.allocation
@@ -185,8 +191,11 @@ class Membership:
                         world.changes.append(change)
                 if info.group is not None:
                     world.touch(info.group)
-        if info.state is MemberState.BOUND and (info.node_name, info.allocated) != _allocated(pod):
-            self._place(info, pod)
+        if info.state is MemberState.BOUND:
+            if not old.spec.node_name:
+                self._audit.pod_bound(info)
+            if _says_anew(info, old, pod) and not (old.spec.node_name and self._audit.pod_edited(info, pod)):
+                self._place(info, pod)
 
     def _place(self, info: PodInfo, pod: Pod) -> None:
         allocation, problem = allocation_of(pod)
@@ -194,6 +203,7 @@ class Membership:
             self._reporter.pod_event(pod, "Warning", "DeviceMismatch", "Scheduling", problem)
         info.allocated = _allocated(pod)[1]
         self._world.cache.place(info, pod.spec.node_name, allocation)
+        self._audit.pod_bound(info)
 
     def _state_of(self, info: PodInfo, pod: Pod) -> MemberState:
         if pod.is_terminal:
@@ -240,6 +250,18 @@ def _identity(
 
 def _allocated(pod: Pod) -> tuple[str, str | None]:
     return pod.spec.node_name, (pod.metadata.annotations or {}).get(ALLOCATED_KEY)
+
+
+def _says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
+    """Whether the pod's node or devices are told otherwise than they are known, or than they were told."""
+    if (info.node_name, info.allocated) != _allocated(pod):
+        return True
+    before, now = old.metadata.annotations or {}, pod.metadata.annotations or {}
+    return bool(old.spec.node_name) and before != now and _device_keys(before) != _device_keys(now)
+
+
+def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if is_device_key(key)}
 
 
 def _number(text: str | None, default: int) -> int:

@@ -12,10 +12,11 @@ from typing import Any
 
 from gangsched.config import Settings
 from gangsched.core.attempts import Attempts
+from gangsched.core.audit import Audit
 from gangsched.core.binding import Binder
 from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.gang import GangTable
-from gangsched.core.group import Group, GroupState, MemberState
+from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.hooks import BIND, PERMIT, PRE_BIND
 from gangsched.core.membership import Membership
 from gangsched.core.numbers import Numbers
@@ -64,7 +65,8 @@ class Scheduler:
         self.world = World(profiles, settings, node_capacity=node_capacity, observer=observer)
         self.reporter = Reporter(self.world)
         self.numbers = Numbers(self.world)
-        self.membership = Membership(self.world, self.reporter, self.numbers)
+        self.audit = Audit(self.world, self.reporter)
+        self.membership = Membership(self.world, self.reporter, self.numbers, self.audit)
         self.binder = Binder(self.world, self.reporter)
         self.permits = Permits(self.world)
         self.attempts = Attempts(self.world, self.reporter, self.binder, self.permits, pick)
@@ -95,6 +97,8 @@ class Scheduler:
             ev.BindUnknown: self.binder.unknown,
             ev.BindCancelled: self.binder.cancelled,
             ev.PodRead: self._read,
+            ev.PodPatched: self.audit.patched,
+            ev.PodPatchFailed: self.audit.patch_failed,
             ev.EvictionSucceeded: lambda e: None,
             ev.EvictionFailed: self.binder.eviction_failed,
             ev.HookAnswered: self._hook_answered,
@@ -135,6 +139,7 @@ class Scheduler:
                 world.settle_by_s[key] = now_s + 1.0  # binds on the way must be answered first
         for group in world.queue.due(now_s):
             self.table.expired(group)
+        self.audit.advance()
         return self._end_turn()
 
     def pop(self) -> Group | None:
@@ -164,7 +169,10 @@ class Scheduler:
 
     def next_deadline_s(self) -> float | None:
         """When advance has something to do next."""
-        return self.world.next_deadline_s() if self.is_synced else None
+        if not self.is_synced:
+            return None
+        times = (self.world.next_deadline_s() or NEVER_S, self.audit.next_deadline_s())
+        return None if min(times) == NEVER_S else min(times)
 
     def statistics(self) -> dict[str, Any]:
         """Counts for metrics, tables and tests."""
@@ -183,6 +191,7 @@ class Scheduler:
             "members": members,
             "partial_gangs": n_partial,
             "reservations": members[MemberState.ASSUMED.value],
+            "device_drift": self.audit.statistics(),
             **self.world.counters,
         }
 
@@ -199,6 +208,7 @@ class Scheduler:
         self.world.changes += changes
         if problem:
             self.reporter.node_problem(node, problem)
+        self.audit.node_put(node)
         self._recheck_promises(node)
 
     def _put_usage(self, usage: ReportedUsage) -> None:
@@ -211,6 +221,7 @@ class Scheduler:
         if known is not None and known.metadata.uid != node.metadata.uid:
             return  # the node has been replaced, and the replacement was heard of first
         self.world.cache.remove_node(name)
+        self.audit.node_gone(name)
         self._recheck_promises(node)
 
     def _recheck_promises(self, node: Node) -> None:
@@ -218,7 +229,7 @@ class Scheduler:
         on_node = self.world.cache.by_node.get(node.metadata.name)
         if not on_node:
             return
-        broken: dict[GroupKey, tuple[Group, str]] = {}
+        broken = self.world.broken_promises
         for info in on_node.values():
             group = info.group
             if info.state is not MemberState.ASSUMED or group is None or group.key in broken:
@@ -228,6 +239,10 @@ class Scheduler:
             )
             if why:
                 broken[group.key] = (group, why)
+        self._give_back_broken()
+
+    def _give_back_broken(self) -> None:
+        broken, self.world.broken_promises = self.world.broken_promises, {}
         for group, why in broken.values():
             if group.state is GroupState.WAITING:
                 self.attempts.give_back(group, why)
@@ -294,6 +309,8 @@ class Scheduler:
         if kind in self._unheard:
             self._unheard.discard(kind)
             if not self._unheard:
+                self.world.decides = True
+                self.audit.look_everywhere()
                 for group in self.world.groups.values():
                     self._age(group)
                     self.world.touch(group)
@@ -312,6 +329,8 @@ class Scheduler:
     def _end_turn(self) -> list[Effect]:
         world = self.world
         if self.is_synced:
+            self.audit.look()
+            self._give_back_broken()
             world.cache.settle()
             while world.touched:
                 touched, world.touched = world.touched, {}

@@ -17,7 +17,7 @@ from gangsched.errors import ParseError
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint, parse_constraints
 from gangsched.model.devices import device_demand
 from gangsched.model.objects import Pod, PodSpec
-from gangsched.model.resources import PODS, ResourceTable, pod_requests, unstated_room
+from gangsched.model.resources import PODS, ResourceTable, container_requests, pod_requests, unstated_room
 
 HostPort = tuple[str, str, int]
 """(host IP or "0.0.0.0", protocol, port)."""
@@ -77,13 +77,15 @@ class PodTemplate:
     images: what it runs and mounts, named as nodes report them, one for each container and image volume.
     labels: its pods' labels, those that some selector looks at. wishes: what it says of other pods.
     pod: one of its pods; of its metadata only what is signed (PodSigningPlugin) is true of all of them.
-    constraints: what it asks of its devices beyond their number, by resource.
+    constraints: what it asks of its devices beyond their number, by resource. by_container: several of its
+    containers ask for devices, or one for several kinds, so that each is told its own.
     """
 
     __slots__ = (
         "_demand",
         "amount_array",
         "amounts",
+        "by_container",
         "column_array",
         "columns",
         "constraints",
@@ -121,6 +123,7 @@ class PodTemplate:
             self.requests = {PODS: 1}
         self.problem = self.problem or unsupported(pod.spec)
         self.constraints = self._constraints(constraints_of(pod))
+        self.by_container = len(self.requests) > 1 and _n_device_requests(pod.spec) > 1
         self.resolve(table)
         self.host_ports: tuple[HostPort, ...] = tuple(sorted(_host_ports(pod.spec)))
         self.images: tuple[str, ...] = tuple(_images(pod.spec))
@@ -154,6 +157,16 @@ class PodTemplate:
         if found is None:
             found = self._demand[resource] = device_demand(self.spec, resource)
         return found
+
+
+def _n_device_requests(spec: PodSpec) -> int:
+    """Pairs of container and extended resource; the rule that deploy/env-hand-off goes by too."""
+    n = 0
+    for container in (*(spec.init_containers or ()), *spec.containers):
+        if container.resources is not None:
+            for name, amount in container_requests(container).items():
+                n += "/" in name and amount > 0
+    return n
 
 
 def unsupported(spec: PodSpec) -> str:

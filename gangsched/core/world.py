@@ -41,6 +41,7 @@ class World:
         self.cache = Cache(
             node_capacity=node_capacity,
             invalid_inventory=settings.invalid_inventory,
+            counted=settings.devices.counted,
             sign=self._sign if any(profile.signs for profile in profiles.values()) else None,
         )
         for profile in profiles.values():
@@ -59,6 +60,10 @@ class World:
         self.hooks = Hooks(self.emit, self.count)
         self.on_given_back: list[Callable[[Group], None]] = []
         """Told of a group that held reservations and nothing was sent for them, or that exists no more."""
+        self.decides = False
+        """Everything that exists has been heard of, and no other process leads."""
+        self.broken_promises: dict[GroupKey, tuple[Group, str]] = {}
+        """Groups of which a promise was found broken in this turn, and why."""
         sort = next(iter(profiles.values())).queue_sort
         self.queue = SchedulingQueue(
             sort_key=sort.sort_key,

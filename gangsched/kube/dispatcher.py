@@ -10,6 +10,7 @@ effects come from the core, so that inbox is bounded by what the core has asked 
 | binds | BindPod, CancelBinds | FIFO | 16 | first |
 | reads | GetPod | FIFO | 4 | as binds: they decide about binds |
 | evictions | EvictPod | FIFO | 2 | |
+| patches | PatchPod | FIFO | 2 | up to 1 s after binds |
 | status | WritePodCondition, WritePodGroupStatus | by object, the last word | 2 | up to 1 s after binds |
 | events | RecordEvent | FIFO, bounded, oldest dropped | 1 | up to 2 s after binds |
 | (plugins) | RunHook, CancelHooks, BlamePlugin | not here: extension.edge | | |
@@ -25,7 +26,7 @@ import msgspec
 
 from gangsched.kube.binding_lane import BindingLane, always
 from gangsched.kube.client import ApiClient
-from gangsched.kube.lanes import EventLane, EvictionLane, ReadLane, StatusLane
+from gangsched.kube.lanes import EventLane, EvictionLane, PatchLane, ReadLane, StatusLane
 from gangsched.kube.pool import RequestPool
 from gangsched.model.effects import (
     BindPod,
@@ -35,6 +36,7 @@ from gangsched.model.effects import (
     Effect,
     EvictPod,
     GetPod,
+    PatchPod,
     RecordEvent,
     RunHook,
     WritePodCondition,
@@ -57,6 +59,7 @@ class DispatcherStatistics(msgspec.Struct, gc=False):
     n_binds_in_flight: int
     n_reads_sent: int
     n_evictions_sent: int
+    n_patches_sent: int
     n_status_sent: int
     n_status_dropped: int
     n_events_sent: int
@@ -104,6 +107,9 @@ class Dispatcher:
         self._evictions = EvictionLane(
             RequestPool(credentials), emit_nowait, rng=rng, binds=binds, limit=MAX_WAITING, may_send=may_send
         )
+        self._patches = PatchLane(
+            RequestPool(credentials), emit_nowait, rng=rng, binds=binds, limit=MAX_WAITING, may_send=may_send
+        )
         self._status = StatusLane(
             RequestPool(credentials), emit_nowait, rng=rng, binds=binds, n_workers=2, limit=MAX_WAITING
         )
@@ -130,7 +136,7 @@ class Dispatcher:
     @property
     def n_waiting(self) -> int:
         """Everything else that is not done."""
-        lanes = (self._reads, self._evictions, self._status, self._events)
+        lanes = (self._reads, self._evictions, self._patches, self._status, self._events)
         return sum(lane.n_waiting for lane in lanes)
 
     def warm(self) -> None:
@@ -151,6 +157,8 @@ class Dispatcher:
                 self._reads.put_read(effect)
             elif isinstance(effect, EvictPod):
                 self._evictions.put(effect.uid, effect)
+            elif isinstance(effect, PatchPod):
+                self._patches.put(effect.uid, effect)
             elif isinstance(effect, WritePodCondition | WritePodGroupStatus):
                 self._status.put_status(effect)
             elif isinstance(effect, RecordEvent):
@@ -161,7 +169,7 @@ class Dispatcher:
     async def run(self) -> None:
         """Run all lanes until cancelled."""
         async with anyio.create_task_group() as group:
-            for lane in (self._reads, self._evictions, self._status, self._events):
+            for lane in (self._reads, self._evictions, self._patches, self._status, self._events):
                 group.start_soon(lane.run)
             await self.binds.run()
 
@@ -190,6 +198,7 @@ class Dispatcher:
             n_binds_in_flight=self.binds.n_in_flight,
             n_reads_sent=self._reads.n_sent,
             n_evictions_sent=self._evictions.n_sent,
+            n_patches_sent=self._patches.n_sent,
             n_status_sent=self._status.n_sent,
             n_status_dropped=self._status.n_dropped,
             n_events_sent=self._events.n_sent,

@@ -22,6 +22,7 @@ from gangsched.kube.complaints import Complaints
 from gangsched.kube.decode import read_pod_leniently
 from gangsched.kube.pool import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, RequestPool
 from gangsched.kube.writes import (
+    annotations_body,
     condition_body,
     event_body,
     events_path,
@@ -31,8 +32,22 @@ from gangsched.kube.writes import (
     note,
     pod_path,
 )
-from gangsched.model.effects import EvictPod, GetPod, RecordEvent, WritePodCondition, WritePodGroupStatus
-from gangsched.model.events import Event, EvictionFailed, EvictionSucceeded, PodRead
+from gangsched.model.effects import (
+    EvictPod,
+    GetPod,
+    PatchPod,
+    RecordEvent,
+    WritePodCondition,
+    WritePodGroupStatus,
+)
+from gangsched.model.events import (
+    Event,
+    EvictionFailed,
+    EvictionSucceeded,
+    PodPatched,
+    PodPatchFailed,
+    PodRead,
+)
 from gangsched.model.objects import Pod
 
 _decode_pod = msgspec.json.Decoder(Pod).decode
@@ -228,6 +243,40 @@ class EvictionLane(_Lane[EvictPod]):
         if may_pass(error) and not is_budget:
             return True
         self._emit(EvictionFailed(item.uid, error.code, error.message))
+        return False
+
+
+class PatchLane(_Lane[PatchPod]):
+    """Annotations made right; every answer goes back, as what to write depends on what is there by then."""
+
+    name = "patch a pod"
+    yield_s = 1.0
+
+    def __init__(
+        self,
+        client: RequestPool,
+        emit_nowait: Callable[[Event], None],
+        *,
+        rng: Random,
+        binds: BusyLane,
+        limit: int,
+        may_send: Callable[[], bool],
+    ) -> None:
+        """`may_send` is asked before each; after a no this process has nothing more to say, and ends."""
+        super().__init__(client, emit_nowait, rng=rng, binds=binds, n_workers=2, limit=limit)
+        self._may_send = may_send
+
+    async def _send(self, item: PatchPod) -> None:
+        if not self._may_send():
+            return
+        body = annotations_body(item)
+        await self._client.request("PATCH", pod_path(item), body=body, content_type=MERGE_PATCH)
+        self._emit(PodPatched(item.uid))
+
+    def _again(self, item: PatchPod, error: ApiError, n_tries: int) -> bool:
+        if error.code not in (404, 409):
+            self._complaints.say(self.name, error, about=f"{item.namespace}/{item.name}")
+        self._emit(PodPatchFailed(item.uid, error.code, error.message))
         return False
 
 

@@ -15,6 +15,7 @@ from gangsched.model.effects import (
     BindPod,
     EvictPod,
     GetPod,
+    PatchPod,
     RecordEvent,
     WritePodCondition,
     WritePodGroupStatus,
@@ -52,7 +53,7 @@ def binding_body(effect: BindPod) -> bytes:
     return _encode(_Binding(metadata, _Target(effect.node)))
 
 
-def pod_path(effect: GetPod | EvictPod | WritePodCondition, subresource: str = "") -> str:
+def pod_path(effect: GetPod | EvictPod | PatchPod | WritePodCondition, subresource: str = "") -> str:
     """Where a pod, or a subresource of it, is."""
     path = f"/api/v1/namespaces/{segment(effect.namespace)}/pods/{segment(effect.name)}"
     return f"{path}/{subresource}" if subresource else path
@@ -80,6 +81,16 @@ def eviction_body(effect: EvictPod) -> bytes:
             "deleteOptions": {"preconditions": {"uid": effect.uid}},
         }
     )
+
+
+def annotations_body(effect: PatchPod) -> bytes:
+    """A merge patch of annotations, for this version of this pod and for no other."""
+    metadata = {
+        "uid": effect.uid,
+        "resourceVersion": effect.resource_version,
+        "annotations": effect.annotations,
+    }
+    return _encode({"metadata": metadata})
 
 
 def condition_body(effect: WritePodCondition, wall_s: float) -> bytes:

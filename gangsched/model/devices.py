@@ -21,9 +21,12 @@ from gangsched.model.resources import container_requests, is_extended
 INVENTORY_KEY = "gangsched.io/devices"
 ALLOCATED_KEY = "gangsched.io/allocated-devices"
 VISIBLE_KEY = "gangsched.io/visible-devices"
+VISIBLE_BY_CONTAINER = "visible-devices.gangsched.io"
+"""What ends the prefix of the keys that say what one container sees of one resource (`visible_key`)."""
 
 # Source for the order: the legend of `nvidia-smi topo -m`, from the farthest path to the nearest.
 _LINK_WEIGHT = {"SYS": 1, "NODE": 5, "PHB": 10, "PXB": 15, "PIX": 20}
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NVLINK = re.compile(r"NV(\d{1,3})")
 _NVLINK_BASE_WEIGHT = 100
 _SAME_NUMA_WEIGHT = 5
@@ -289,10 +292,37 @@ def parse_allocation(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
         ) from None
 
 
-def allocation_annotations(allocation: Allocation) -> dict[str, str]:
-    """The annotations that carry an allocation in the Binding; empty when there is nothing to say."""
+def visible_key(resource: str, container: str) -> str:
+    """The annotation with the IDs that one container has of one resource, for an env `fieldRef`.
+
+    nvidia.com/gpu of the container trainer: `gpu.nvidia.com.visible-devices.gangsched.io/trainer`; "" where
+    the resource's name cannot be a part of such a key.
+    """
+    domain, _, name = resource.partition("/")
+    prefix = f"{name}.{domain}.{VISIBLE_BY_CONTAINER}"
+    return f"{prefix}/{container}" if _SUBDOMAIN.fullmatch(prefix) and len(prefix) <= 253 else ""
+
+
+def is_device_key(key: str) -> bool:
+    """Whether this annotation of a pod says which devices it has."""
+    return key in (ALLOCATED_KEY, VISIBLE_KEY) or key.partition("/")[0].endswith("." + VISIBLE_BY_CONTAINER)
+
+
+def allocation_annotations(allocation: Allocation, *, by_container: bool = False) -> dict[str, str]:
+    """The annotations that carry an allocation in the Binding; empty when there is nothing to say.
+
+    by_container: also what each container sees of each resource, which for one container with one resource
+    is what the pod sees.
+    """
     if not allocation:
         return {}
+    if by_container:
+        return allocation_annotations(allocation) | {
+            key: ",".join(ids)
+            for container, sets in allocation.items()
+            for resource, ids in sets.items()
+            if (key := visible_key(resource, container))
+        }
     sets = next(iter(allocation.values()))
     first = next(iter(sets))
     if len(allocation) == 1:  # the usual pod has one container with devices

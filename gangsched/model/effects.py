@@ -60,6 +60,20 @@ class EvictPod(_Effect, frozen=True):
     cause_id: str
 
 
+class PatchPod(_Effect, frozen=True):
+    """Merge-patch annotations of a pod, `uid` and `resource_version` as preconditions; None: taken away.
+
+    Answered by PodPatched or PodPatchFailed. The only write to a pod that is bound already.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    annotations: Mapping[str, str | None]
+    cause_id: str
+
+
 class WritePodCondition(_Effect, frozen=True):
     """Patch pods/status: one condition by type, `uid` as precondition; a later one replaces a waiting one."""
 
@@ -137,6 +151,7 @@ Effect = (
     | CancelBinds
     | GetPod
     | EvictPod
+    | PatchPod
     | WritePodCondition
     | WritePodGroupStatus
     | RecordEvent

@@ -157,6 +157,20 @@ class PodRead(_Event, frozen=True):
     pod: Pod | None
 
 
+class PodPatched(_Event, frozen=True):
+    """The server has taken the annotations; the watch shows them too, before or after this."""
+
+    uid: str
+
+
+class PodPatchFailed(_Event, frozen=True):
+    """It has not, or nobody knows (`code` 0, 5xx). 409, 422: another version, or pod; 403: no such right."""
+
+    uid: str
+    code: int
+    message: str
+
+
 class EvictionSucceeded(_Event, frozen=True):
     uid: str
 
@@ -222,6 +236,8 @@ Event = (
     | BindUnknown
     | BindCancelled
     | PodRead
+    | PodPatched
+    | PodPatchFailed
     | EvictionSucceeded
     | EvictionFailed
     | HookAnswered

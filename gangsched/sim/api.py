@@ -115,6 +115,9 @@ class SimApi:
         elif isinstance(effect, ef.EvictPod):
             self._n_asked += 1
             self._timeline.after(self._weather.latency_s(), partial(self._evict, effect, self._session))
+        elif isinstance(effect, ef.PatchPod):
+            self._n_asked += 1
+            self._timeline.after(self._weather.latency_s(), partial(self._patch, effect, self._session))
         elif isinstance(effect, ef.WritePodCondition):
             self._timeline.after(self._weather.latency_s(), lambda: self._patch_condition(effect))
         elif isinstance(effect, ef.WritePodGroupStatus):
@@ -220,6 +223,24 @@ class SimApi:
             answer = ev.EvictionFailed(effect.uid, 429, "would violate the pod's disruption budget")
         else:
             self.delete_pod(pod, grace_s=self.eviction_grace_s)
+        if session == self._session:
+            self._later(answer, self._weather.latency_s(), asked=True)
+
+    def _patch(self, effect: ef.PatchPod, session: int) -> None:
+        pod = self.pods.get((effect.namespace, effect.name))
+        fate = self._weather.bind_fate()
+        code, message = _REFUSALS.get(fate, (0, ""))
+        if pod is None:
+            code, message = 404, "not found"
+        elif pod.metadata.uid != effect.uid or pod.metadata.resource_version != effect.resource_version:
+            code, message = 409, "the object has been modified"
+        elif not code and fate is not BindFate.LOST_BEFORE:
+            merged = {**(pod.metadata.annotations or {}), **effect.annotations}
+            left = {key: value for key, value in merged.items() if value is not None}
+            self.update_pod(pod, metadata=replace(pod.metadata, annotations=left))
+        answer: ev.Event = ev.PodPatched(effect.uid)
+        if code or fate in (BindFate.LOST_BEFORE, BindFate.LOST_AFTER, BindFate.LATE):
+            answer = ev.PodPatchFailed(effect.uid, code, message or fate.value)
         if session == self._session:
             self._later(answer, self._weather.latency_s(), asked=True)
 

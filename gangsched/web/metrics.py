@@ -196,6 +196,27 @@ def _ours(reading: Reading) -> Iterator[Metric]:
         ("node", "resource"),
         {(node, resource): n for node, resource, n in reading.device_free},
     )
+    yield _gauge(
+        "gangsched_device_drift",
+        "Pods with other devices than planned: edited annotations, kubelet's choice, of no use to the pod.",
+        ("kind",),
+        {(kind,): n for kind, n in reading.device_drift.items()},
+    )
+    yield _counter(
+        "gangsched_device_drift_found",
+        "Such pods found since the start.",
+        ("kind",),
+        {(kind,): reading.counters.get(f"device_drift_{kind}", 0) for kind in reading.device_drift},
+    )
+    yield _counter(
+        "gangsched_device_repairs",
+        "Pods whose annotations were made to say what is true, and attempts for which the right is missing.",
+        ("result",),
+        {
+            ("repaired",): reading.counters.get("device_repairs", 0),
+            ("forbidden",): reading.counters.get("device_repairs_forbidden", 0),
+        },
+    )
     yield _counter(
         "gangsched_bind_unknown",
         "Binds whose outcome was unknown and had to be asked for.",

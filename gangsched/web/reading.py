@@ -33,8 +33,8 @@ _QUEUES = {
 
 class Reading(msgspec.Struct, frozen=True):
     """pending: pods by kube-scheduler's queue; unschedulable: pods by (plugin, profile); device_free: healthy
-    and held by nobody, by (node, resource). leader: 1 or 0 by the Lease's name, empty without election.
-    requests: by (code, method), at `host`.
+    and held by nobody, by (node, resource); device_drift: pods by kind (core.audit). leader: 1 or 0 by the
+    Lease's name, empty without election. requests: by (code, method), at `host`.
     """
 
     pending: Mapping[str, int]
@@ -44,6 +44,7 @@ class Reading(msgspec.Struct, frozen=True):
     n_assumed: int
     n_partial_gangs: int
     device_free: Sequence[tuple[str, str, int]]
+    device_drift: Mapping[str, int]
     counters: Mapping[str, int]
     watch_age_s: Mapping[str, float]
     leader: Mapping[str, int]

@@ -214,6 +214,7 @@ class Web:
                 n_assumed=totals.n_assumed,
                 n_partial_gangs=totals.n_partial_gangs,
                 device_free=devices,
+                device_drift=parts.scheduler.audit.statistics(),
                 counters=dict(parts.scheduler.world.counters),
                 watch_age_s={
                     kind: now_s - reflector.last_heard_s

@@ -47,6 +47,7 @@ class Cluster:
         self.effects: list[ef.Effect] = []
         self.answer: Callable[[ef.BindPod], str] = lambda bind: "ok"
         self.evictions = "ok"
+        self.patches = "ok"
         self.held_binds: list[ef.BindPod] = []
         self.hook: Callable[[ef.RunHook], Status | None] = lambda hook: Status()
         self.held_hooks: list[ef.RunHook] = []
@@ -171,6 +172,8 @@ class Cluster:
                     self.say(effect, status)
             elif isinstance(effect, ef.CancelHooks):
                 self.held_hooks = [hook for hook in self.held_hooks if hook.ticket not in effect.tickets]
+            elif isinstance(effect, ef.PatchPod):
+                self._patch(effect)
             elif isinstance(effect, ef.EvictPod) and self.evictions == "ok":
                 uid = effect.uid
                 self.tell(ev.EvictionSucceeded(uid), ev.PodDeleted(self.pods.pop(uid)))
@@ -200,6 +203,19 @@ class Cluster:
             self.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out"))
         else:
             self.tell(ev.BindFailed(bind.uid, bind.attempt, int(said), "Refused", "no"))
+
+    def _patch(self, patch: ef.PatchPod) -> None:
+        """`patches` says ok, or a code; an old version is a conflict in any case."""
+        pod = self.pods[patch.uid]
+        if self.patches != "ok":
+            self.tell(ev.PodPatchFailed(patch.uid, int(self.patches), "cannot patch pods"))
+        elif patch.resource_version != pod.metadata.resource_version:
+            self.tell(ev.PodPatchFailed(patch.uid, 409, "the object has been modified"))
+        else:
+            merged = {**(pod.metadata.annotations or {}), **patch.annotations}
+            own = {key: value for key, value in merged.items() if value is not None}
+            now = self.store(pod, metadata=replace(pod.metadata, annotations=own))
+            self.tell(ev.PodPatched(patch.uid), ev.PodUpdated(now))
 
     # -- what can be seen ------------------------------------------------------------------------------
 

@@ -24,9 +24,16 @@ pytestmark = pytest.mark.real
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 FIELD = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{VISIBLE_KEY}']"}
 INJECTED = {"name": VARIABLE, "valueFrom": {"fieldRef": FIELD}}
+PREFIX = "gpu.nvidia.com.visible-devices.gangsched.io"
 OWN = {"name": "OWN", "value": "x"}
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 DRY = f"{PODS}?dryRun=All&fieldValidation=Strict"
+
+
+def own_key(name: str) -> Json:
+    """The variable, pointed to what this one container sees."""
+    field = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{PREFIX}/{name}']"}
+    return {"name": VARIABLE, "valueFrom": {"fieldRef": field}}
 
 
 def container(name: str = "main", *, env: list[Json] | None = None, **of: Any) -> Json:
@@ -78,24 +85,32 @@ def test_only_containers_that_ask_get_it(guarded: ControlPlane) -> None:
     )
     assert envs(pod) == {
         "fetch": [],
-        "warm": [INJECTED],
+        "warm": [own_key("warm")],
         "proxy": [],
         "sidecar": [OWN],
-        "trainer": [INJECTED, OWN],
+        "trainer": [own_key("trainer"), OWN],
         "zero": [],
-        "second": [INJECTED],
+        "second": [own_key("second")],
     }
 
 
 def test_many_containers(guarded: ControlPlane) -> None:
     pod = created(guarded, *(container(f"c{i}", env=[OWN] * (i % 2)) for i in range(40)))
-    assert all(env[0] == INJECTED and env.count(INJECTED) == 1 for env in envs(pod).values())
+    assert all(env[0] == own_key(name) and env[1:] in ([], [OWN]) for name, env in envs(pod).items())
+
+
+def test_one_container_that_asks_for_two_kinds_is_pointed_to_its_own(guarded: ControlPlane) -> None:
+    """What the pod sees is the first of them that nodes list, whichever that is."""
+    both = {"limits": {GPU: "1", "rdma/hca": "1"}}
+    assert envs(created(guarded, container(resources=both))) == {"main": [own_key("main")]}
+    none = {"limits": {GPU: "1", "rdma/hca": "0"}}
+    assert envs(created(guarded, container(resources=none))) == {"main": [INJECTED]}
 
 
 def test_a_container_that_sets_the_variable_keeps_its_own(guarded: ControlPlane) -> None:
     own = {"name": VARIABLE, "value": "none"}
     pod = created(guarded, container("own", env=[OWN, own]), container("ours"))
-    assert envs(pod) == {"own": [OWN, own], "ours": [INJECTED]}
+    assert envs(pod) == {"own": [OWN, own], "ours": [own_key("ours")]}
 
 
 def test_pods_of_other_schedulers_are_left_alone(guarded: ControlPlane) -> None:
@@ -109,6 +124,7 @@ def test_what_may_be_changed_is_said_in_one_place_each(guarded: ControlPlane) ->
     )
     changed = {
         "'nvidia.com/gpu'": "'amd.com/gpu'",
+        f"'{PREFIX}'": "'gpu.amd.com.visible-devices.gangsched.io'",
         f"'{VARIABLE}'": "'ROCR_VISIBLE_DEVICES'",
         "['gangsched']": "['gangsched', 'another']",
     }
@@ -206,16 +222,18 @@ def test_the_main_job_with_every_policy_in_force(cluster: Cluster) -> None:
     assert set(KEYS) - written <= {"gangsched.io/traceparent"}, "which comes with tracing"
 
 
-def test_containers_of_one_pod_see_what_the_pod_holds(cluster: Cluster) -> None:
-    """The hand-off's limit: the annotation is the pod's, so two containers that ask see each other's."""
+def test_containers_of_one_pod_see_each_their_own(cluster: Cluster) -> None:
     cluster.nodes(1, gpus=8)
     cluster.schedule()
     cluster.pod("p", containers=[container("a"), container("b"), container("c", resources={})])
     cluster.whole("p")
     [pod] = cluster.members("p")
-    assert sorted(seen_by(pod, "a").split(",")) == sorted(ids_of(pod))
-    assert seen_by(pod, "a") == seen_by(pod, "b")
+    own = [seen_by(pod, name).split(",") for name in ("a", "b")]
+    assert [len(ids) for ids in own] == [2, 2]
+    assert sorted(own[0] + own[1]) == sorted(ids_of(pod)), "nobody sees the other's"
     assert envs(pod)["c"] == []
+    bound = [p for type_, p, _ in cluster.picture.sights if type_ == "MODIFIED" and node_of(p)]
+    assert all(seen_by(p, "a") == seen_by(pod, "a") for p in bound), "in the same write as the node"
 
 
 def test_without_an_inventory_the_variable_is_empty(cluster: Cluster) -> None:

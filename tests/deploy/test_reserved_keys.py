@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gangsched.controlplane.processes import ControlPlane
-from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
+from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY, is_device_key, visible_key
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
 from gangsched.telemetry.names import TRACEPARENT_KEY
 from tests.deploy.conftest import DEPLOY, SCHEDULER
@@ -95,10 +95,13 @@ def held(name: str, alice: Person, scheduler: Person) -> str:
     return name
 
 
+CONTAINERS_KEY = visible_key("nvidia.com/gpu", "main")
+
+
 def keys_of(who: Person, name: str) -> dict[str, str]:
     """The reserved annotations that the pod has; none where there is no pod."""
     found = who.send("GET", f"{PODS}/{name}").body["metadata"].get("annotations", {})
-    return {key: value for key, value in found.items() if key in KEYS}
+    return {key: value for key, value in found.items() if key in KEYS or is_device_key(key)}
 
 
 def refused(answer: Answer, user: str, *keys: str) -> None:
@@ -138,6 +141,24 @@ def test_the_door_is_shut_for(user: str, door: Door, name: str, guarded: Control
         assert "own/key" not in pod.body["metadata"].get("annotations", {}), "nothing of it was written"
         assert not keys_of(admin, name)
         assert "nodeName" not in pod.body["spec"]
+
+
+@pytest.mark.parametrize("door", OPEN)
+def test_what_one_container_sees_is_guarded_too(
+    door: Door, name: str, alice: Person, scheduler: Person, admin: Person
+) -> None:
+    """Its key ends in the container's name, which no list can foresee."""
+    if door not in CREATING:
+        assert create(alice, name, {}).code == 201
+    refused(door(alice, name, {CONTAINERS_KEY: "GPU-2"}), "alice", CONTAINERS_KEY)
+    if door in CHANGING:
+        assert bind(scheduler, name, {**KEYS, CONTAINERS_KEY: "GPU-1"}).code == 201
+        assert door(alice, name, {CONTAINERS_KEY: "GPU-2"}).code == 403
+        gone = alice.send(
+            "PATCH", f"{PODS}/{name}", {"metadata": {"annotations": {CONTAINERS_KEY: None}}}, MERGE
+        )
+        assert gone.code == 403
+        assert keys_of(admin, name)[CONTAINERS_KEY] == "GPU-1"
 
 
 @pytest.mark.parametrize("door", CHANGING)

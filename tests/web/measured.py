@@ -43,6 +43,7 @@ class MeasuredCluster(Cluster):
             "n_assumed": totals.n_assumed,
             "n_partial_gangs": totals.n_partial_gangs,
             "device_free": await reading.read_devices(self.scheduler),
+            "device_drift": self.scheduler.audit.statistics(),
             "counters": self.scheduler.world.counters,
             "watch_age_s": {},
             "leader": {},

@@ -185,3 +185,16 @@ async def test_what_is_remembered_of_groups_is_bounded() -> None:
     c.delete("never")
     assert not c.measures._tries
     assert not c.measures._timed
+
+
+async def test_pods_whose_devices_are_not_as_written_are_seen() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8)).submit(make_pod("one")).run()
+    pod = c.pod("one")
+    own = {**(pod.metadata.annotations or {}), ALLOCATED_KEY: "{}"}
+    c.update(pod, metadata=replace(pod.metadata, annotations=own))
+    values = await c.values()
+    assert values["gangsched_device_drift{kind=edited}"] == 1
+    assert values["gangsched_device_drift{kind=kubelet}"] == 0
+    assert values["gangsched_device_drift_found_total{kind=edited}"] == 1
+    assert values["gangsched_device_repairs_total{result=repaired}"] == 0

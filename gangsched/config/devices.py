@@ -1,0 +1,67 @@
+"""The part of our settings that is about devices. Floor 0; called by config only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from gangsched.config.documents import Devices
+from gangsched.errors import ConfigError
+from gangsched.model.resources import is_extended
+
+OnFailure = Literal["none", "evictMember", "evictGang"]
+_MAX_SECONDS = 86_400.0
+
+
+class DeviceSettings(msgspec.Struct, frozen=True):
+    """hand_off: how a resource's IDs reach the containers; what is not named is handed off by environment.
+    `count`: no IDs are given. `device-plugin`: binds of pods that kubelet could mix up are spaced.
+
+    repair: where a pod's device annotations do not say what is true they are written anew, which takes the
+    verb patch on pods. on_mismatch: what becomes of a pod that has other devices than it can use.
+    on_failure: what becomes of pods whose device has been unhealthy for failure_grace_s; the same group is
+    not evicted for it again within failure_again_s.
+    """
+
+    hand_off: Mapping[str, str] = {}
+    repair: bool = False
+    on_mismatch: Literal["none", "evict"] = "none"
+    on_failure: OnFailure = "none"
+    failure_grace_s: float = 30.0
+    failure_again_s: float = 600.0
+
+    @property
+    def counted(self) -> frozenset[str]:
+        """Resources of which no IDs are given."""
+        return frozenset(name for name, way in self.hand_off.items() if way == "count")
+
+    @property
+    def spaced(self) -> frozenset[str]:
+        """Resources that kubelet's device plugins hand out."""
+        return frozenset(name for name, way in self.hand_off.items() if way == "device-plugin")
+
+
+def resolve_devices(written: Devices) -> DeviceSettings:
+    """Raises: ConfigError."""
+    for name in written.hand_off:
+        if not is_extended(name):
+            raise ConfigError(
+                f"{name!r} is not an extended resource, as nvidia.com/gpu is", path="devices.handOff"
+            )
+    for field, value, least in (
+        ("failureGraceSeconds", written.failure_grace_seconds, 0.0),
+        ("failureAgainSeconds", written.failure_again_seconds, 0.0),
+    ):
+        if not (math.isfinite(value) and least <= value <= _MAX_SECONDS):
+            raise ConfigError(f"{value:g} is not within {least:g}..{_MAX_SECONDS:g}", path=f"devices.{field}")
+    return DeviceSettings(
+        hand_off=dict(sorted(written.hand_off.items())),
+        repair=written.repair_annotations,
+        on_mismatch=written.on_mismatch,
+        on_failure=written.on_device_failure,
+        failure_grace_s=written.failure_grace_seconds,
+        failure_again_s=written.failure_again_seconds,
+    )

@@ -1,0 +1,318 @@
+"""Books, annotations and kubelet's word: what is true is written, what cannot be mended is said."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.config.devices import DeviceSettings
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.device_constraints import CONSTRAINTS_KEY
+from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
+from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY, parse_allocation
+from gangsched.model.objects import Container, Pod, ResourceRequirements
+from gangsched.sim.objects import GPU, STRANGER, make_node, make_pod
+from tests.core.scenario import Cluster, gang
+
+
+def audited(*, repair: bool = True, on_mismatch: Literal["none", "evict"] = "none", gpus: int = 8) -> Cluster:
+    settings = Settings(devices=DeviceSettings(repair=repair, on_mismatch=on_mismatch))
+    return Cluster(settings).node(make_node("n0", gpus=gpus))
+
+
+def given(c: Cluster, **pods: list[int]) -> None:
+    """kubelet's word for n0: pod -> the devices that its container `main` has, by number."""
+    held = []
+    for name, numbers in pods.items():
+        meta = c.pod(name.replace("_", "-")).metadata
+        ids = tuple(f"GPU-n0-{k}" for k in numbers)
+        held.append(PodDevices(meta.uid, meta.namespace, meta.name, {"main": {GPU: ids}}))
+    node = c.nodes["n0"]
+    own = {**(node.metadata.annotations or {}), DEVICE_REPORT_KEY: report_annotation([GPU], held)}
+    c.node(replace(node, metadata=replace(node.metadata, annotations=own)))
+
+
+def numbers(c: Cluster, name: str) -> list[int]:
+    """By the pod's annotation."""
+    return sorted(int(device_id.rpartition("-")[2]) for device_id in c.ids(name))
+
+
+def booked(c: Cluster, name: str) -> list[int]:
+    """By the scheduler's books."""
+    info = c.scheduler.world.cache.pods[c.pod(name).metadata.uid]
+    return sorted(int(i.rpartition("-")[2]) for ids in info.ids.values() for i in ids)
+
+
+def edit(c: Cluster, name: str, **keys: str | None) -> None:
+    pod = c.pod(name)
+    named = {"allocated": ALLOCATED_KEY, "visible": VISIBLE_KEY}
+    own = {**(pod.metadata.annotations or {}), **{named[k]: v for k, v in keys.items()}}
+    kept = {k: v for k, v in own.items() if v is not None}
+    c.update(pod, metadata=replace(pod.metadata, annotations=kept))
+
+
+def drift(c: Cluster) -> dict[str, int]:
+    found: dict[str, int] = c.scheduler.statistics()["device_drift"]
+    return found
+
+
+def mismatches(c: Cluster) -> list[str]:
+    return [event.message for event in c.all(ef.RecordEvent) if event.reason == "DeviceMismatch"]
+
+
+# -- kubelet's word ------------------------------------------------------------------------------------
+
+
+def test_what_kubelet_gave_as_planned_changes_nothing() -> None:
+    c = audited().submit(gang("a", pods=2, gpus=2)).run().clear()
+    given(c, a_0=[0, 1], a_1=[2, 3])
+    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([0, 1], [2, 3])
+    assert not c.effects
+    assert not any(drift(c).values())
+
+
+def test_two_pods_that_kubelet_swapped_are_swapped_in_the_books_and_in_writing() -> None:
+    c = audited().submit(gang("a", pods=2, gpus=2)).run().clear()
+    given(c, a_0=[2, 3], a_1=[0, 1])
+    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([0, 1], [2, 3]), "written in its time"
+    assert (booked(c, "a-0"), booked(c, "a-1")) == ([2, 3], [0, 1])
+    assert drift(c)["kubelet"] == 2
+    c.wait(1.0)
+    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([2, 3], [0, 1])
+    assert (c.pod("a-0").metadata.annotations or {})[VISIBLE_KEY] == "GPU-n0-2,GPU-n0-3"
+    assert not any(drift(c).values())
+    assert "kubelet gave it main: nvidia.com/gpu GPU-n0-2, GPU-n0-3, planned were main:" in mismatches(c)[0]
+    assert c.reasons().count("DevicesConfirmed") == 2
+    c.clear().five_more_turns_change_nothing()
+    assert not c.all(ef.PatchPod)
+
+
+def test_a_restart_in_the_middle_of_a_swap_ends_in_the_truth() -> None:
+    """One annotation is written, the other is not: both claim the same devices."""
+    c = audited().submit(gang("a", pods=2, gpus=2)).run()
+    c.patches = "0"
+    given(c, a_0=[2, 3], a_1=[0, 1])
+    own = {**(c.pod("a-0").metadata.annotations or {})}
+    own |= {ALLOCATED_KEY: '{"main":{"nvidia.com/gpu":["GPU-n0-2","GPU-n0-3"]}}'}
+    c.store(c.pod("a-0"), metadata=replace(c.pod("a-0").metadata, annotations=own))
+    assert numbers(c, "a-0") == numbers(c, "a-1")
+    c.patches = "ok"
+    c.restart()
+    c.wait(1.0)
+    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([2, 3], [0, 1])
+    assert not any(drift(c).values())
+
+
+def test_devices_that_kubelet_gave_are_not_promised_again() -> None:
+    c = audited(gpus=4).submit(make_pod("x", gpus=2)).run()
+    given(c, x=[2, 3])
+    c.wait(1.0).submit(make_pod("y", gpus=2)).run()
+    assert numbers(c, "y") == [0, 1]
+
+
+def test_the_report_may_come_before_the_answer_to_the_bind() -> None:
+    c = audited()
+    c.answer = lambda bind: "hold"
+    c.submit(make_pod("x", gpus=1)).run()
+    [bind] = c.held_binds
+    given(c, x=[5])
+    pod = c.commit(bind)
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(pod)).wait(1.0)
+    assert (numbers(c, "x"), booked(c, "x")) == ([5], [5])
+
+
+def test_what_another_schedulers_pod_got_is_known_from_kubelet() -> None:
+    c = audited(gpus=2)
+    stranger = make_pod("s", gpus=1, scheduler=STRANGER)
+    c.update(replace(stranger, spec=replace(stranger.spec, node_name="n0")))
+    given(c, s=[0])
+    c.submit(make_pod("x", gpus=1)).run()
+    assert numbers(c, "x") == [1]
+    assert not c.all(ef.PatchPod), "and it is not ours to write to"
+
+
+def test_a_device_given_to_another_than_planned_is_nobodys_twice() -> None:
+    """y was promised 1 and is not admitted yet; kubelet gave 1 to x."""
+    c = audited(on_mismatch="evict", gpus=2).submit(make_pod("x", gpus=1)).run()
+    c.submit(make_pod("y", gpus=1)).run()
+    assert (numbers(c, "x"), numbers(c, "y")) == ([0], [1])
+    given(c, x=[1])
+    assert (booked(c, "x"), booked(c, "y")) == ([1], [])
+    assert (
+        "kubelet gave GPU-n0-1, planned for it, to another pod; it is evicted"
+        in mismatches(c)[-1] + mismatches(c)[0]
+    )
+    c.wait(1.0)
+    assert [pod.metadata.name for pod in c.pods.values()] == ["x"], "that pod alone is evicted"
+    assert not any(drift(c).values())
+
+
+def test_a_set_that_its_constraints_do_not_allow_is_said_and_by_policy_evicted() -> None:
+    wish = {CONSTRAINTS_KEY: '{"nvidia.com/gpu":{"linked":true}}'}
+    for policy, left in (("none", ["x"]), ("evict", [])):
+        c = audited(on_mismatch="none" if policy == "none" else "evict")
+        c.submit(make_pod("x", gpus=2, annotations=wish)).run()
+        given(c, x=[1, 2])
+        c.wait(1.0)
+        assert any("are not nvidia.com/gpu linked with each other" in said for said in mismatches(c))
+        assert [pod.metadata.name for pod in c.pods.values()] == left
+    assert drift(c)["unusable"] == 0
+
+
+def test_a_gang_that_waits_gives_back_what_kubelet_gave_to_another() -> None:
+    c = audited(gpus=4).submit(make_pod("x", gpus=1)).run()
+    held = gang("a", pods=2, gpus=1)
+    waiting = [
+        replace(
+            pod,
+            metadata=replace(
+                pod.metadata,
+                annotations={**(pod.metadata.annotations or {}), "gangsched.io/total-members": "3"},
+            ),
+        )
+        for pod in held
+    ]
+    c.submit(waiting).run()
+    assert c.state("a") == "waiting"
+    taken = booked(c, "a-0")
+    given(c, x=taken)
+    assert c.state("a") == "backoff"
+    c.wait(5.0)
+    assert c.state("a") == "waiting"
+    assert not set(taken) & {*booked(c, "a-0"), *booked(c, "a-1")}
+
+
+def test_kubelet_does_not_list_plain_init_containers() -> None:
+    asks = ResourceRequirements(requests={GPU: 1})
+    pod = make_pod("x", gpus=2)
+    first = Container(name="first", resources=asks)
+    c = audited().submit(replace(pod, spec=replace(pod.spec, init_containers=[first]))).run()
+    given(c, x=[0, 1])
+    assert not any(drift(c).values())
+    given(c, x=[4, 5])
+    c.wait(1.0)
+    allocation = parse_allocation((c.pod("x").metadata.annotations or {})[ALLOCATED_KEY])
+    assert set(allocation["first"][GPU]) < set(allocation["main"][GPU]) == {"GPU-n0-4", "GPU-n0-5"}
+
+
+def test_a_report_that_cannot_be_read_is_said_on_its_node() -> None:
+    c = audited().submit(make_pod("x", gpus=1)).run()
+    given(c, x=[3])
+    node = c.nodes["n0"]
+    spoilt = {**(node.metadata.annotations or {}), DEVICE_REPORT_KEY: "{"}
+    c.node(replace(node, metadata=replace(node.metadata, annotations=spoilt))).wait(1.0)
+    assert "InvalidDeviceReport" in c.reasons()
+    assert booked(c, "x") == [3], "what was known is kept"
+
+
+# -- edits ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        {"allocated": '{"main":{"nvidia.com/gpu":["GPU-n0-7"]}}'},
+        {"allocated": "{"},
+        {"allocated": None},
+        {"visible": "GPU-n0-7"},
+        {"allocated": None, "visible": None},
+    ],
+    ids=str,
+)
+def test_somebodys_edit_is_found_said_and_undone(edited: dict[str, str | None]) -> None:
+    c = audited().submit(make_pod("x", gpus=1)).run()
+    before = c.pod("x").metadata.annotations
+    edit(c, "x", **edited)
+    assert booked(c, "x") == [0], "the books stay as they are"
+    assert drift(c)["edited"] == 1
+    c.wait(1.0)
+    assert c.pod("x").metadata.annotations == before
+    assert not any(drift(c).values())
+    assert len(mismatches(c)) == 1
+    assert "it was given main: nvidia.com/gpu GPU-n0-0" in mismatches(c)[0]
+
+
+def test_other_words_for_the_same_devices_are_no_edit() -> None:
+    c = audited().submit(make_pod("x", gpus=2)).run().clear()
+    edit(c, "x", allocated='{"main": {"nvidia.com/gpu": ["GPU-n0-1", "GPU-n0-0"]}}')
+    assert not any(drift(c).values())
+    c.wait(1.0)
+    assert not c.effects
+
+
+def test_without_the_right_to_patch_it_is_said_and_stays_said() -> None:
+    c = audited(repair=False).submit(make_pod("x", gpus=1)).run()
+    edit(c, "x", visible="GPU-n0-7")
+    c.wait(60.0)
+    assert drift(c)["edited"] == 1
+    assert "repairAnnotations is off" in mismatches(c)[0]
+    assert not c.all(ef.PatchPod)
+    edit(c, "x", visible="GPU-n0-0")
+    assert drift(c)["edited"] == 0, "somebody has put it right"
+
+
+def test_a_refused_patch_says_which_verb_is_missing_and_is_not_repeated_at_once() -> None:
+    c = audited().submit(make_pod("x", gpus=1)).run()
+    c.patches = "403"
+    edit(c, "x", visible="GPU-n0-7")
+    c.wait(60.0)
+    assert len(c.all(ef.PatchPod)) == 1
+    assert any("the verb is patch on pods" in said for said in mismatches(c))
+    c.patches = "ok"
+    c.wait(300.0)
+    assert drift(c)["edited"] == 0
+
+
+def test_a_patch_of_an_old_version_is_made_anew() -> None:
+    c = audited().submit(make_pod("x", gpus=1)).run()
+    c.patches = "409"
+    edit(c, "x", visible="GPU-n0-7")
+    c.wait(1.0)
+    c.patches = "ok"
+    c.wait(1.0)
+    assert drift(c)["edited"] == 0
+    assert 2 <= len(c.all(ef.PatchPod)) <= 5
+
+
+def test_a_follower_takes_over_what_its_leader_repairs() -> None:
+    """M4: what a leader writes must be known to whoever leads next."""
+    leader = audited().submit(gang("a", pods=2, gpus=2)).run()
+    follower = Cluster(leader.settings, synced=False)
+    follower.nodes, follower.pods = leader.nodes, leader.pods
+    follower.tell(*(ev.NodeAdded(node) for node in leader.nodes.values()))
+    follower.tell(*(ev.PodAdded(pod) for pod in leader.pods.values()))
+    given(leader, a_0=[2, 3], a_1=[0, 1])
+    leader.wait(1.0)
+    follower.tell(*(ev.PodUpdated(pod) for pod in leader.pods.values()))
+    assert (booked(follower, "a-0"), booked(follower, "a-1")) == ([2, 3], [0, 1])
+    follower.tell(*(ev.KindSynced(kind) for kind in follower.scheduler.kinds))
+    assert not any(drift(follower).values())
+
+
+def test_containers_with_devices_of_their_own_are_each_told_them() -> None:
+    asks = ResourceRequirements(requests={GPU: 1})
+    pod: Pod = make_pod("x", gpus=1)
+    second = Container(name="second", resources=asks)
+    c = (
+        audited()
+        .submit(replace(pod, spec=replace(pod.spec, containers=[*pod.spec.containers, second])))
+        .run()
+    )
+    own = c.pod("x").metadata.annotations or {}
+    key = "gpu.nvidia.com.visible-devices.gangsched.io"
+    assert (own[f"{key}/main"], own[f"{key}/second"]) == ("GPU-n0-0", "GPU-n0-1")
+    assert own[VISIBLE_KEY] == "GPU-n0-0,GPU-n0-1"
+    forged = {**own, f"{key}/main": "GPU-n0-5"}
+    c.update(c.pod("x"), metadata=replace(c.pod("x").metadata, annotations=forged)).wait(1.0)
+    assert c.pod("x").metadata.annotations == own
+
+
+def test_a_resource_handed_off_by_count_has_no_ids() -> None:
+    settings = Settings(devices=DeviceSettings(hand_off={GPU: "count"}))
+    view = Cluster(settings).node(make_node("n0")).scheduler.world.cache.view
+    assert view.inventory(0, GPU) is None
+    assert audited().scheduler.world.cache.view.inventory(0, GPU) is not None
