@@ -54,8 +54,6 @@ ABSENT = {
         Absent("NodeVolumeLimits", _FILTERS, _VOLUMES),
         Absent("VolumeBinding", (*_FILTERS, *_SCORES, "reserve", "preBind"), _VOLUMES),
         Absent("VolumeZone", _FILTERS, _VOLUMES),
-        Absent("PodTopologySpread", (*_FILTERS, *_SCORES), "pods that must be spread are refused"),
-        Absent("InterPodAffinity", (*_FILTERS, *_SCORES), "pods that require others near or far are refused"),
         Absent(
             "DefaultPreemption", ("preEnqueue", "postFilter", "podGroupPostFilter"), "nobody is preempted"
         ),

@@ -186,7 +186,7 @@ class Cache:
         """The shared template of pods that no plugin can tell apart."""
         spec = pod.spec
         if spec.affinity is not None or spec.topology_spread_constraints:
-            self._look_at_others(pod)
+            self.index.select(keys_named(spec))
         labels = self.index.project(pod.metadata.labels)
         key: Hashable = signature(pod, labels)
         signed = self._sign(pod) if self._sign is not None else None
@@ -200,16 +200,9 @@ class Cache:
             template = self._templates[key] = PodTemplate(pod, self.table, self._serial, labels)
             if isinstance(signed, Unsigned):
                 template.problem = signed.problem
+        if template.wishes or spec.topology_spread_constraints:
+            self.index.wake(template.wishes)
         return template
-
-    def _look_at_others(self, pod: Pod) -> None:
-        affinity = pod.spec.affinity
-        self.index.select(keys_named(pod.spec))
-        if pod.spec.topology_spread_constraints or (
-            affinity is not None
-            and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
-        ):
-            self.index.wake()
 
     def settle(self) -> None:
         """Pods that go nowhere yet get templates that tell apart what selectors look at by now."""

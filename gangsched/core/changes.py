@@ -20,6 +20,8 @@ class Change(enum.Flag):
 
     NONE = 0
     NODE_ADDED = enum.auto()
+    NODE_REMOVED = enum.auto()
+    """What was on it is nowhere now, which evens out what it made uneven. Its row says nothing any more."""
     NODE_ALLOCATABLE = enum.auto()
     NODE_LABELS = enum.auto()
     NODE_TAINTS = enum.auto()

@@ -106,8 +106,9 @@ def _place_group(
 ) -> tuple[Trial, list[Placement]] | FitError:
     batches: dict[int, _Batch] = {}
     for info in demand.members:
-        if info.template.problem:
-            return FitError(demand.group, info.template.problem, ((GANG, None),))
+        refused = demand.profile.refuses(info.template)
+        if refused:
+            return FitError(demand.group, refused, ((GANG, None),))
         if info.template.constraints and not demand.profile.names_devices:
             return FitError(demand.group, _NOT_NAMED, ((GANG, None),))
         batches.setdefault(info.template.serial, (info.template, []))[1].append(info)

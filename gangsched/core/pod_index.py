@@ -12,6 +12,7 @@ Written by core.cache, which is its only writer; read through core.snapshot's vi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from gangsched.model.selectors import PodTerm
 
 # Counts of terms that were asked for long ago make room for others; they can be made again.
 _MAX_KEPT_BYTES = 32 * 2**20
+# What pods say of others is remembered for longer than they live, up to this many different wishes.
+_MAX_SAID = 10_000
 NAMESPACES = "namespaces"
 
 
@@ -77,13 +80,14 @@ class PodIndex:
         self.selected_keys: dict[str, None] = {}
         self.selection = 0
         self.changes: list[ClusterChange] = []
-        self.carried_revision = 0
         self._is_built = False
         self._namespaces_at = 0
         self._kin: dict[_KinKey, Kin] = {}
         self._terms: dict[PodTerm, _Counted] = {}
         self._carried: dict[Carried, dict[int, int]] = {}
-        self._matched: dict[int, tuple[int, list[Carried]]] = {}
+        self._said: dict[Carried, None] = {}
+        self._most_said = _MAX_SAID
+        self._said_of: dict[int, tuple[int, list[Carried]]] = {}
 
     # -- what is looked at -------------------------------------------------------------------------------
 
@@ -103,9 +107,15 @@ class PodIndex:
             return {key: labels[key] for key in sorted(labels) if key in self.selected_keys}
         return {key: labels[key] for key in sorted(self.selected_keys) if key in labels}
 
-    def wake(self) -> None:
-        """A pod says something of others, so that pods matter to each other from now on."""
+    def wake(self, wishes: Iterable[Carried]) -> None:
+        """A pod says this of others, so that pods matter to each other from now on."""
         self.is_awake = True
+        if len(self._said) > self._most_said:
+            self._said = {wish: None for info in self._pods.values() for wish in info.template.wishes}
+            self._said_of.clear()
+            self._most_said = max(_MAX_SAID, 2 * len(self._said))
+        for wish in wishes:
+            self._said.setdefault(wish)
 
     # -- pods come and go: called while awake only --------------------------------------------------------
 
@@ -152,7 +162,6 @@ class PodIndex:
         rows = self._carried.get(wish)
         if rows is None:
             rows = self._carried[wish] = {}
-            self.carried_revision += 1
         left = rows.get(row, 0) + n
         if left:
             rows[row] = left
@@ -160,7 +169,6 @@ class PodIndex:
             del rows[row]
             if not rows:
                 del self._carried[wish]
-                self.carried_revision += 1
 
     def _kin_of(self, pod: Pod) -> Kin:
         labels = self.project(pod.metadata.labels)
@@ -176,7 +184,7 @@ class PodIndex:
 
     def matching(self, term: PodTerm, n_rows: int) -> IntArray:
         """int64[n_rows]: pods on each row that the term means. Not to be written to."""
-        self._build(term.selector.keys if term.selector is not None else ())
+        self._build(term.keys)
         counted = self._terms.pop(term, None)
         if counted is None:
             counted = _Counted(term, n_rows)
@@ -197,16 +205,17 @@ class PodIndex:
         self._build(())
         return self._carried
 
-    def carried_against(self, template: PodTemplate) -> list[Carried]:
-        """Those of `carried` that mean pods of this template."""
-        carried = self.carried()
-        known = self._matched.get(template.serial)
-        if known is None or known[0] != self.carried_revision:
-            found = [wish for wish in carried if self.means_template(wish[1].term, template)]
-            if len(self._matched) > 4096:
-                self._matched.clear()
-            known = self._matched[template.serial] = (self.carried_revision, found)
-        return known[1]
+    def said_of(self, template: PodTemplate) -> list[Carried]:
+        """What pods, placed or not, say that means pods of this template; some of them may be gone."""
+        self._hear_namespaces()
+        n_heard, found = self._said_of.get(template.serial, (0, []))
+        if n_heard < len(self._said):
+            if len(self._said_of) > _MAX_SAID:
+                self._said_of.clear()
+            fresh = islice(self._said, n_heard, None)
+            found = [*found, *(wish for wish in fresh if self.means_template(wish[1].term, template))]
+            self._said_of[template.serial] = (len(self._said), found)
+        return found
 
     def means_template(self, term: PodTerm, template: PodTemplate) -> bool:
         """Whether pods of the template, not being deleted, match the term."""
@@ -226,6 +235,8 @@ class PodIndex:
     def _means(self, term: PodTerm, namespace: str, labels: Mapping[str, str], *, leaving: bool) -> bool:
         if term.selector is None or (leaving and term.skip_leaving):
             return False
+        if term.also and not all(self._means(one, namespace, labels, leaving=leaving) for one in term.also):
+            return False
         if namespace not in term.namespaces:
             chosen = term.namespace_selector
             if chosen is None or not chosen.matches(self.namespace_labels(namespace)):
@@ -241,21 +252,24 @@ class PodIndex:
 
     def _build(self, keys: Iterable[str]) -> None:
         self.select(keys)
-        revision = self._objects.revision(NAMESPACES)
-        if revision != self._namespaces_at:
-            self._namespaces_at = revision
-            self._matched.clear()
-            for term in [term for term in self._terms if term.namespace_selector is not None]:
-                self._drop(term)
+        self._hear_namespaces()
         if self._is_built:
             return
         self.is_awake = self._is_built = True
-        self._kin, self._terms, self._carried, self._matched = {}, {}, {}, {}
-        self.carried_revision += 1
+        self._kin, self._terms, self._carried = {}, {}, {}
         for info in self._pods.values():
             info.kin = None
             if info.row != NO_ROW:
                 self._enter(info)
+
+    def _hear_namespaces(self) -> None:
+        """Other labels of namespaces: what looks at them is asked again when it is needed."""
+        revision = self._objects.revision(NAMESPACES)
+        if revision != self._namespaces_at:
+            self._namespaces_at = revision
+            self._said_of.clear()
+            for term in [term for term in self._terms if term.looks_at_namespaces]:
+                self._drop(term)
 
     def _drop(self, term: PodTerm) -> None:
         counted = self._terms.pop(term)
@@ -283,7 +297,7 @@ class PodIndex:
                 at[info.row] = at.get(info.row, 0) + 1
         is_current = self._namespaces_at == self._objects.revision(NAMESPACES)
         for term, rows in counts.items():
-            right = is_current or term.namespace_selector is None
+            right = is_current or not term.looks_at_namespaces
             if right and not np.array_equal(rows, self._terms[term].counts):
                 yield f"{term} counts {self._terms[term].counts}, the pods are {rows}"
         if carried != self._carried:

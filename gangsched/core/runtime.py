@@ -160,6 +160,9 @@ class Profile:
         self._signers = tuple(p for p in self._by_name.values() if isinstance(p, PodSigningPlugin))
         self.names_devices = DEVICES in self._by_name
         """Without that plugin devices are counts: no pod is given IDs, and none may ask for more."""
+        self._filtering = frozenset(
+            [plugin.name for plugin in points.filters] + [plugin.name for plugin in points.capacities]
+        )
         self._masks: dict[int, tuple[int, BoolArray]] = {}
         self._capacities: dict[int, _Kept] = {}
         self._scores: dict[int, _KeptScores] = {}
@@ -192,6 +195,15 @@ class Profile:
     def plugins(self) -> Iterable[Plugin]:
         """Each once, whatever points it serves."""
         return self._by_name.values()
+
+    def refuses(self, template: PodTemplate) -> str:
+        """Why pods of the template cannot be placed by this profile at all; "" when they can."""
+        if template.problem or not template.needs:
+            return template.problem
+        for plugin, wish in template.needs:
+            if plugin not in self._filtering:
+                return f"{wish}: nobody sees to that, the filter {plugin} is not enabled in this profile"
+        return ""
 
     def run_pre_enqueue(self, pod: Pod) -> Status:
         """The first "no" gates the pod."""

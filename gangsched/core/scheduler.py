@@ -222,6 +222,7 @@ class Scheduler:
             return  # the node has been replaced, and the replacement was heard of first
         self.world.cache.remove_node(name)
         self.audit.node_gone(name)
+        self.world.changes.append(ClusterChange(Change.NODE_REMOVED))
         self._recheck_promises(node)
 
     def _recheck_promises(self, node: Node) -> None:

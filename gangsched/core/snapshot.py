@@ -183,8 +183,15 @@ class ClusterView:
 
     def carried_against(self, template: PodTemplate) -> Iterable[tuple[Carried, Mapping[int, int]]]:
         """What pods on nodes say that means pods of this template: row -> how many of them say it."""
+        said = self._index.said_of(template)
+        if not said:
+            return ()
         carried = self._index.carried()
-        return [(wish, carried[wish]) for wish in self._index.carried_against(template)]
+        return [(wish, carried[wish]) for wish in said if wish in carried]
+
+    def said_of(self, template: PodTemplate) -> Sequence[Carried]:
+        """As carried_against, but also what pods say that have no node yet: siblings, say."""
+        return self._index.said_of(template)
 
     def means(self, term: PodTerm, template: PodTemplate) -> bool:
         """Whether the term means pods of this template."""

@@ -76,6 +76,7 @@ class PodTemplate:
     padding: (cpu, memory) that scores count on the pod's node beyond its requests; None: nothing.
     images: what it runs and mounts, named as nodes report them, one for each container and image volume.
     labels: its pods' labels, those that some selector looks at. wishes: what it says of other pods.
+    needs: plugins without which it must not be placed, and why.
     pod: one of its pods; of its metadata only what is signed (PodSigningPlugin) is true of all of them.
     constraints: what it asks of its devices beyond their number, by resource. by_container: several of its
     containers ask for devices, or one for several kinds, so that each is told its own.
@@ -95,6 +96,7 @@ class PodTemplate:
         "missing",
         "names",
         "namespace",
+        "needs",
         "padding",
         "pod",
         "problem",
@@ -122,6 +124,7 @@ class PodTemplate:
             self.problem = f"spec.containers.resources: {error}"
             self.requests = {PODS: 1}
         self.problem = self.problem or unsupported(pod.spec)
+        self.needs = _needs(pod.spec)
         self.constraints = self._constraints(constraints_of(pod))
         self.by_container = len(self.requests) > 1 and _n_device_requests(pod.spec) > 1
         self.resolve(table)
@@ -169,21 +172,26 @@ def _n_device_requests(spec: PodSpec) -> int:
     return n
 
 
-def unsupported(spec: PodSpec) -> str:
-    """What the pod requires that no plugin of ours can give yet; "" when there is nothing.
-
-    Placing it all the same would break a promise that its user believes to have.
-    """
+def _needs(spec: PodSpec) -> tuple[tuple[str, str], ...]:
+    """(plugin, what it alone can give): placed without, the pod would miss what its user relies on."""
+    found = []
     if spec.affinity is not None:
         for name, wish in (
             ("podAffinity", spec.affinity.pod_affinity),
             ("podAntiAffinity", spec.affinity.pod_anti_affinity),
         ):
             if wish is not None and wish.required_during_scheduling_ignored_during_execution:
-                return f"spec.affinity.{name}: required terms are not supported (yet)"
-    for constraint in spec.topology_spread_constraints or ():
-        if constraint.when_unsatisfiable == "DoNotSchedule":
-            return "spec.topologySpreadConstraints: DoNotSchedule is not supported (yet)"
+                found.append(("InterPodAffinity", f"spec.affinity.{name}: required terms"))
+    if any(c.when_unsatisfiable == "DoNotSchedule" for c in spec.topology_spread_constraints or ()):
+        found.append(("PodTopologySpread", "spec.topologySpreadConstraints: DoNotSchedule"))
+    return tuple(found)
+
+
+def unsupported(spec: PodSpec) -> str:
+    """What the pod requires that no plugin of ours can give yet; "" when there is nothing.
+
+    Placing it all the same would break a promise that its user believes to have.
+    """
     for volume in spec.volumes or ():
         if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
             return f"spec.volumes: {volume.name} needs a persistent volume, which is not supported (yet)"

@@ -19,6 +19,7 @@ class _Wire(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
 
 
 class OwnerReference(_Wire):
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""

@@ -76,13 +76,25 @@ class PodTerm(msgspec.Struct, frozen=True, gc=False):
     """Which pods are meant: by namespace and by labels.
 
     namespaces: by name, in order; namespace_selector: those whose labels match besides; selector None: none.
-    skip_leaving: pods that are being deleted do not count.
+    skip_leaving: pods that are being deleted do not count. also: what the same pod must match besides.
     """
 
     namespaces: tuple[str, ...] = ()
     namespace_selector: Selector | None = None
     selector: Selector | None = None
     skip_leaving: bool = False
+    also: tuple[PodTerm, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The labels of pods that it looks at."""
+        own = self.selector.keys if self.selector is not None else ()
+        return (*own, *(key for term in self.also for key in term.keys))
+
+    @property
+    def looks_at_namespaces(self) -> bool:
+        """Whether a namespace's labels decide."""
+        return self.namespace_selector is not None or any(term.looks_at_namespaces for term in self.also)
 
 
 __all__ = ["EVERYTHING", "PodTerm", "Requirement", "Selector", "requirements_of", "selector_of"]

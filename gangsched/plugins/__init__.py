@@ -16,21 +16,25 @@ import msgspec
 from gangsched.config import PluginInfo, ProfileConfig, SchedulerConfig
 from gangsched.core.runtime import Points, Profile
 from gangsched.plugins import (
+    inter_pod_affinity,
     node_affinity,
     node_resources_balanced_allocation,
     node_resources_fit,
     remaining_bandwidth,
+    spread_constraints,
 )
 from gangsched.plugins.default_binder import DefaultBinder
 from gangsched.plugins.devices import Devices
 from gangsched.plugins.gang_scheduling import GangScheduling
 from gangsched.plugins.image_locality import ImageLocality
+from gangsched.plugins.inter_pod_affinity import InterPodAffinity
 from gangsched.plugins.node_affinity import NodeAffinity
 from gangsched.plugins.node_name import NodeName
 from gangsched.plugins.node_ports import NodePorts
 from gangsched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from gangsched.plugins.node_resources_fit import NodeResourcesFit
 from gangsched.plugins.node_unschedulable import NodeUnschedulable
+from gangsched.plugins.pod_topology_spread import PodTopologySpread
 from gangsched.plugins.priority_sort import PrioritySort
 from gangsched.plugins.remaining_bandwidth import RemainingBandwidth
 from gangsched.plugins.scheduling_gates import SchedulingGates
@@ -69,6 +73,24 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
             weight=1,
         ),
         NodeResourcesFit,
+    ),
+    (
+        _info(
+            "PodTopologySpread",
+            *("preFilter", "filter", "preScore", "score"),
+            args_type=spread_constraints.Args,
+            weight=2,
+        ),
+        PodTopologySpread,
+    ),
+    (
+        _info(
+            "InterPodAffinity",
+            *("preFilter", "filter", "preScore", "score"),
+            args_type=inter_pod_affinity.Args,
+            weight=2,
+        ),
+        InterPodAffinity,
     ),
     (
         _info(

@@ -67,7 +67,7 @@ class NodeAffinity:
         self._weights: dict[int, tuple[PodTemplate, int, IntArray]] = {}
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
-        own = _match_pod(template, view, EVERYWHERE)
+        own = match_pod(template, view, EVERYWHERE)
         added = _match_required(self._added, view, EVERYWHERE)
         if own is None or added is None:
             return added if own is None else own
@@ -78,7 +78,7 @@ class NodeAffinity:
     ) -> Sequence[tuple[str, BoolArray]]:
         """A node that fails the added affinity is not asked about the pod's own, as in kube-scheduler."""
         added = _match_required(self._added, view, EVERYWHERE)
-        own = _match_pod(template, view, EVERYWHERE)
+        own = match_pod(template, view, EVERYWHERE)
         said: list[tuple[str, BoolArray]] = [] if added is None else [(REASON_ADDED, ~added)]
         if own is not None:
             said.append((REASON, ~own if added is None else ~own & added))
@@ -103,7 +103,7 @@ class NodeAffinity:
         if template is None or change.row < 0:
             return True
         at = slice(change.row, change.row + 1)
-        masks = (_match_required(self._added, view, at), _match_pod(template, view, at))
+        masks = (_match_required(self._added, view, at), match_pod(template, view, at))
         return all(mask is None or bool(mask[0]) for mask in masks)
 
     def _weights_of(
@@ -138,7 +138,8 @@ def _match_required(rules: AffinityRules, view: ClusterView, at: slice) -> BoolA
     return None if required is None else match_any_term(required.node_selector_terms or (), view, at)
 
 
-def _match_pod(template: PodTemplate, view: ClusterView, at: slice) -> BoolArray | None:
+def match_pod(template: PodTemplate, view: ClusterView, at: slice = EVERYWHERE) -> BoolArray | None:
+    """The nodes that the pod's own nodeSelector and required affinity let it on; None: all of them."""
     by_terms = _match_required(_rules(template), view, at)
     if not template.spec.node_selector:
         return by_terms

@@ -84,11 +84,7 @@ class TaintToleration:
         self._any_soft = False
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
-        accepted = _per_class(view, lambda taints: _accepts(template, taints))
-        if accepted.all():
-            return None
-        mask: BoolArray = accepted[view.taint_class] != 0
-        return mask
+        return tolerated(template, view)
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
@@ -126,6 +122,15 @@ class TaintToleration:
             self._any_soft |= any(taint.effect == PREFER for taints in fresh for taint in taints)
             self._soft_known = (classes, len(classes))
         return self._any_soft
+
+
+def tolerated(template: PodTemplate, view: ClusterView) -> BoolArray | None:
+    """The nodes all of whose NoSchedule and NoExecute taints the pod tolerates; None: all of them."""
+    accepted = _per_class(view, lambda taints: _accepts(template, taints))
+    if accepted.all():
+        return None
+    mask: BoolArray = accepted[view.taint_class] != 0
+    return mask
 
 
 def _per_class(view: ClusterView, answer: Callable[[Taints], int]) -> IntArray:

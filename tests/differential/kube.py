@@ -9,27 +9,36 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gangsched.controlplane.processes import ControlPlane
 from tests.contract.api import Api
 from tests.differential.draw import OVERHEAD_CLASS, Given, Json
+from tests.differential.draw_pods import SPACES, background
 from tests.differential.profiles import document
 
-PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+# What there is for all seeds: our name of the kind, and where it is.
+BACKGROUND = {
+    "namespaces": "/api/v1/namespaces",
+    "services": "/api/v1/services",
+    "replicationcontrollers": "/api/v1/replicationcontrollers",
+    "replicasets.apps": "/apis/apps/v1/replicasets",
+    "statefulsets.apps": "/apis/apps/v1/statefulsets",
+}
 AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 DEADLINE_S = 60.0
 _LINE = re.compile(r'^[IWEF]\d{4} [^\]]*\] "((?:[^"\\]|\\.)*)"(.*)$')
 _FIELD = re.compile(r' (\w+)=("(?:[^"\\]|\\.)*"|\S+)')
 # Tolerations may compare (KEP-5471), which is not on by itself; without hints from one pod for the next
-# (KEP-5598), as those would leave scores out of the log.
+# (KEP-5598), as those would leave scores out of the log; and a pod that was refused waits out its backoff.
 APISERVER_FLAGS = ("--feature-gates=TaintTolerationComparisonOperators=true",)
 SCHEDULER_FLAGS = (
-    "--feature-gates=TaintTolerationComparisonOperators=true,OpportunisticBatching=false",
+    "--feature-gates=TaintTolerationComparisonOperators=true,OpportunisticBatching=false,"
+    "SchedulerPopFromBackoffQ=false",
     "--vmodule=schedule_one=10,eventhandlers=4",
 )
 
@@ -89,7 +98,7 @@ class Log:
                 self._take(match[1], {name: _value(text) for name, text in _FIELD.findall(match[2])})
 
     def _take(self, said: str, fields: dict[str, str]) -> None:
-        pod, node = fields.get("pod", "").removeprefix("default/"), fields.get("node", "")
+        pod, node = fields.get("pod", "").rpartition("/")[2], fields.get("node", "")
         match said:
             case "Add event for node":
                 self.nodes.add(node)
@@ -128,10 +137,17 @@ def _value(text: str) -> str:
     return str(json.loads(text)) if text.startswith('"') else text
 
 
+def _pods(pod: Json) -> str:
+    return f"/api/v1/namespaces/{pod['metadata'].get('namespace', 'default')}/pods"
+
+
 class Outcome:
     """What there was when it was decided, and how. Objects are as the API server answered."""
 
-    def __init__(self, nodes: list[Json], settled: list[Json], pods: list[Json]) -> None:
+    def __init__(
+        self, nodes: list[Json], settled: list[Json], pods: list[Json], objects: Mapping[str, list[Json]]
+    ) -> None:
+        self.objects = objects
         self.nodes = nodes
         self.settled = settled
         self.pods = pods
@@ -146,6 +162,10 @@ class KubeScheduler:
         overhead = {"podFixed": {"cpu": "250m", "memory": "120Mi"}}
         body = {"metadata": {"name": OVERHEAD_CLASS}, "handler": "heavy", "overhead": overhead}
         self._api.post(RUNTIME_CLASSES, body).ok(201)
+        # What its log does not tell the arrival of is there before it starts.
+        for path, made in background():
+            self._create(path, made)
+        self.background = {kind: self._api.get(path).ok()["items"] for kind, path in BACKGROUND.items()}
         daemon = plane.start_kube_scheduler(config=document(), flags=SCHEDULER_FLAGS)
         self._log = Log(daemon.log)
 
@@ -153,17 +173,19 @@ class KubeScheduler:
         """Everything is there before the first pod is created; the cluster is empty again afterwards."""
         try:
             nodes = [self._create(NODES, node) for node in given.nodes]
+            paths = {}
             for pod in given.settled:
-                self._create(PODS, pod)
+                self._create(_pods(pod), pod)
+                paths[pod["metadata"]["name"]] = f"{_pods(pod)}/{pod['metadata']['name']}"
             for name in given.leaving:
-                self._api.delete(f"{PODS}/{name}", AT_ONCE | {"gracePeriodSeconds": 600}).ok(200)
+                self._api.delete(paths[name], AT_ONCE | {"gracePeriodSeconds": 600}).ok(200)
             for name, status in given.statuses.items():
-                self._api.patch(f"{PODS}/{name}/status", {"status": status}).ok(200)
-            settled = self._api.get(PODS).ok()["items"]
+                self._api.patch(f"{paths[name]}/status", {"status": status}).ok(200)
+            settled = self._api.get("/api/v1/pods").ok()["items"]
             here = {pod["metadata"]["name"] for pod in settled if pod["status"]["phase"] != "Succeeded"}
             self._until(lambda: self._log.pods == here and len(self._log.nodes) == len(nodes))
-            pods = [self._create(PODS, pod) for pod in given.pods]
-            outcome = Outcome(nodes, settled, pods)
+            pods = [self._create(_pods(pod), pod) for pod in given.pods]
+            outcome = Outcome(nodes, settled, pods, self.background)
             names = [pod["metadata"]["name"] for pod in pods]
             first = self._log.first
             self._until(lambda: all(name in first and first[name].is_over for name in names))
@@ -173,7 +195,8 @@ class KubeScheduler:
             # Nodes first: pods that found no room must not be tried again when others go.
             self._api.delete(NODES).ok(200)
             self._until(lambda: not self._log.nodes)
-            self._api.delete(PODS, AT_ONCE).ok(200)
+            for name in SPACES:
+                self._api.delete(f"/api/v1/namespaces/{name}/pods", AT_ONCE).ok(200)
             self._until(lambda: not self._log.pods)
 
     def _create(self, path: str, body: Json) -> Json:

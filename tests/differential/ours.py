@@ -15,11 +15,13 @@ import numpy as np
 from gangsched.core.framework import CycleState
 from gangsched.core.runtime import Profile
 from gangsched.core.scheduler import Scheduler
+from gangsched.kube.decode import objects
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, Pod
 from gangsched.plugins import build_profiles
 from tests.differential.draw import Json
+from tests.differential.kube import Outcome
 from tests.differential.profiles import ours as configuration
 
 _CONFIG = configuration()
@@ -39,9 +41,15 @@ class Decision:
 class Ours:
     """Our scheduler, told of a cluster."""
 
-    def __init__(self, nodes: list[Json], settled: list[Json]) -> None:
-        self._events: list[ev.Event] = [ev.NodeAdded(_decoded(node, Node)) for node in nodes]
-        self._events += [ev.PodAdded(_decoded(pod, Pod)) for pod in settled]
+    def __init__(self, outcome: Outcome) -> None:
+        self._events: list[ev.Event] = []
+        for name, items in outcome.objects.items():
+            kind = objects(name)
+            self._events += [
+                ev.ObjectPut(name, kind.decode_object(json.dumps(item).encode())) for item in items
+            ]
+        self._events += [ev.NodeAdded(_decoded(node, Node)) for node in outcome.nodes]
+        self._events += [ev.PodAdded(_decoded(pod, Pod)) for pod in outcome.settled]
         self._profiles = build_profiles(_CONFIG)
         self._follower = _scheduler(self._profiles, self._events)
 
@@ -71,6 +79,10 @@ class Ours:
         cache = self._follower.world.cache
         profile: Profile = self._profiles[pod.spec.scheduler_name]
         state, template, view = CycleState(), cache.template_of(pod), cache.view
+        cache.settle()
+        template = cache.template_of(pod)
+        if not profile.run_pre_filter(state, template, view).is_success:
+            return
         rows = np.flatnonzero(profile.capacity(state, template, view) > 0)
         names = [view.name(int(row)) for row in rows]
         decision.feasible = set(names)

@@ -11,6 +11,7 @@ from gangsched.plugins import IN_TREE
 GPU = "example.com/gpu"
 TPU = "example.com/tpu"
 NIC = "vendor.io/nic"
+_ZONE = "topology.kubernetes.io/zone"
 
 
 def _fit(kind: str, shape: list[tuple[int, int]] | None = None, **weights: int) -> dict[str, Any]:
@@ -25,6 +26,12 @@ def _fit(kind: str, shape: list[tuple[int, int]] | None = None, **weights: int) 
 
 def _terms(*requirements: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"matchExpressions": [one]} for one in requirements]
+
+
+def _listed(*constraints: tuple[str, int, str]) -> dict[str, Any]:
+    names = ("topologyKey", "maxSkew", "whenUnsatisfiable")
+    listed = [dict(zip(names, one, strict=True)) for one in constraints]
+    return {"defaultingType": "List", "defaultConstraints": listed}
 
 
 _ADDED = {
@@ -67,6 +74,15 @@ ARGS: dict[str, dict[str, dict[str, Any]]] = {
     "weights": {},
 }
 NAMES = tuple(ARGS)
+# For pods that say things of each other.
+ARGS |= {
+    "hard": {"InterPodAffinity": {"hardPodAffinityWeight": 40}},
+    "ignoring": {"InterPodAffinity": {"ignorePreferredTermsOfExistingPods": True}},
+    "listed": {"PodTopologySpread": _listed(("rack", 1, "ScheduleAnyway"), (_ZONE, 2, "ScheduleAnyway"))},
+    "listed-hard": {"PodTopologySpread": _listed((_ZONE, 2, "DoNotSchedule"))},
+    "unspread": {"PodTopologySpread": _listed()},
+    "older": {},
+}
 
 
 def document() -> dict[str, Any]:
@@ -78,7 +94,8 @@ def document() -> dict[str, Any]:
             plugins["score"] = _OTHER_WEIGHTS
         config = [{"name": plugin, "args": given} for plugin, given in args.items()]
         profiles.append({"schedulerName": name, "plugins": plugins, "pluginConfig": config})
-    return {"profiles": profiles}
+    # A pod that was refused must not be tried again while others are decided.
+    return {"profiles": profiles, "podInitialBackoffSeconds": 600, "podMaxBackoffSeconds": 600}
 
 
 def ours() -> SchedulerConfig:

@@ -78,7 +78,7 @@ def test_it_is_still_there(name: str, kube_scheduler: KubeScheduler) -> None:
     outcome = kube_scheduler.decide(SHOWN[name])
     [one] = outcome.pods
     theirs = outcome.attempts[one["metadata"]["name"]]
-    ours = Ours(outcome.nodes, outcome.settled).decide(one)
+    ours = Ours(outcome).decide(one)
     assert differences(theirs, ours)
     excused = [meant.name for meant in MEANT if meant.excuses(one, theirs, ours)]
     # What no random case meets is excused nowhere.

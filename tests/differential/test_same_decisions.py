@@ -7,7 +7,8 @@ import pytest
 from tests.differential.compare import differences
 from tests.differential.differences import MEANT
 from tests.differential.draw import draw
-from tests.differential.kube import KubeScheduler
+from tests.differential.draw_pods import draw_pods
+from tests.differential.kube import KubeScheduler, Outcome
 from tests.differential.ours import Ours
 
 N_SEEDS = 30
@@ -18,8 +19,17 @@ pytestmark = pytest.mark.real
 
 @pytest.mark.parametrize("seed", range(N_SEEDS))
 def test_same_decisions(seed: int, kube_scheduler: KubeScheduler) -> None:
-    outcome = kube_scheduler.decide(draw(seed, PODS_A_SEED))
-    ours = Ours(outcome.nodes, outcome.settled)
+    same(kube_scheduler.decide(draw(seed, PODS_A_SEED)))
+
+
+@pytest.mark.parametrize("seed", range(N_SEEDS))
+def test_same_decisions_where_pods_say_things_of_each_other(seed: int, kube_scheduler: KubeScheduler) -> None:
+    same(kube_scheduler.decide(draw_pods(seed, PODS_A_SEED)))
+
+
+def same(outcome: Outcome) -> None:
+    """One pod after the other, each with those before it where kube-scheduler put them."""
+    ours = Ours(outcome)
     wrong = []
     for pod in sorted(outcome.pods, key=lambda pod: outcome.attempts[pod["metadata"]["name"]].order):
         theirs = outcome.attempts[pod["metadata"]["name"]]

@@ -1,0 +1,243 @@
+"""InterPodAffinity: near the pods that a pod wants near, away from others, and what those say of the pod.
+
+Counts come from the view's index of pods, which is kept up as pods come and go; a question costs a few passes
+over the nodes, whatever the number of pods. A pod that says nothing of others, and of which nobody says
+anything, is skipped.
+Source: kube-scheduler 1.37 `plugins/interpodaffinity/{plugin,filtering,scoring}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework import (
+    MAX_SCORE,
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    FloatArray,
+    IntArray,
+    Status,
+)
+from gangsched.core.pod_terms import AffinityTerm, Wish, wishes_of
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.model.objects import Pod
+from gangsched.model.selectors import PodTerm
+from gangsched.plugins.domains import at_nodes, domain_totals, spread_out
+
+REASON = "node(s) didn't match pod affinity rules"
+REASON_ANTI = "node(s) didn't match pod anti-affinity rules"
+REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+_MAX_WEIGHT = 100
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """InterPodAffinityArgs. Raises: ValueError (a weight out of range)."""
+
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hard_pod_affinity_weight <= _MAX_WEIGHT:
+            raise ValueError(
+                f"hardPodAffinityWeight: {self.hard_pod_affinity_weight} is not within 0..{_MAX_WEIGHT}"
+            )
+
+
+class InterPodAffinity:
+    """Filter on required terms, the pod's own and those against it; Score by preferred ones of both sides."""
+
+    name = "InterPodAffinity"
+    sees_pods: ClassVar[bool] = True
+    watches: ClassVar[tuple[str, ...]] = ("namespaces",)
+    cured_by = (
+        Change.POD_ADDED
+        | Change.POD_LABELS
+        | Change.ROOM_FREED
+        | Change.NODE_ADDED
+        | Change.NODE_LABELS
+        | Change.OBJECT
+    )
+
+    def __init__(self, args: Args | None = None) -> None:
+        self._args = args or Args()
+
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+        """What siblings say counts although they are nowhere yet: they may be placed before this one."""
+        if _required(template) or any(wish is Wish.ANTI_REQUIRED for wish, _ in view.said_of(template)):
+            return SUCCESS
+        return SKIP
+
+    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        mask: BoolArray | None = None
+        for own in (_near(template, view), _not_away(template, view), _not_against(template, view)):
+            if own is not None:
+                mask = own if mask is None else mask & own
+        return mask
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[str, BoolArray]]:
+        """A node is told the first of them only, as in kube-scheduler."""
+        said: list[tuple[str, BoolArray]] = []
+        left = np.ones(view.n_rows, dtype=np.bool_)
+        for reason, mask in (
+            (REASON, _near(template, view)),
+            (REASON_ANTI, _not_away(template, view)),
+            (REASON_EXISTING, _not_against(template, view)),
+        ):
+            if mask is not None:
+                said.append((reason, left & ~mask))
+                left &= mask
+        return said
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """100 for the most wanted of `rows`, 0 for the least; None when nobody has a preference here."""
+        sums = self._wanted(template, view)
+        if not sums:
+            return None
+        total = np.zeros(len(rows), dtype=np.int64)
+        for key, counts in sums.items():
+            codes, values = view.label(key)
+            total += at_nodes(codes[rows], domain_totals(codes, len(values), counts))
+        least, most = int(total.min()), int(total.max())
+        if most == least:
+            return None
+        # In this order of operations, so that what is cut off is the same as kube-scheduler's.
+        scores: FloatArray = np.floor(MAX_SCORE * ((total - least) / float(most - least)))
+        return scores
+
+    def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
+        """Whether its pods would rather be away from one of `members`."""
+        away = [term for wish, term in template.wishes if wish is Wish.ANTI_PREFERRED]
+        return any(_may_mean(one.term, member) for one in away for member in members)
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        if template is None:
+            return True
+        if change.what is Change.OBJECT:
+            return change.kind in self.watches
+        if change.pod is None:
+            return True  # a node, or several changes heard as one
+        if change.what is Change.POD_LABELS:
+            return True  # what they were before is not known
+        near = _all_of(template)
+        if near is not None and view.means_pod(near, change.pod):
+            return True
+        return change.what is Change.ROOM_FREED and _frees(change.pod, template, view)
+
+    def _wanted(self, template: PodTemplate, view: ClusterView) -> dict[str, IntArray]:
+        """topology key -> int64[n_rows]: what the pods on each node weigh, for the template or against."""
+        sums: dict[str, IntArray] = {}
+
+        def add(term: AffinityTerm, counts: IntArray, weight: int) -> None:
+            before = sums.get(term.topology_key)
+            sums[term.topology_key] = counts * weight if before is None else before + counts * weight
+
+        has_preference = False
+        for wish, term in template.wishes:
+            if wish is Wish.PREFERRED or wish is Wish.ANTI_PREFERRED:
+                has_preference = True
+                add(term, view.matching(term.term), term.weight if wish is Wish.PREFERRED else -term.weight)
+        if not has_preference and self._args.ignore_preferred_terms_of_existing_pods:
+            return {}
+        for (wish, term), rows in view.carried_against(template):
+            weight = {
+                Wish.REQUIRED: self._args.hard_pod_affinity_weight,
+                Wish.PREFERRED: term.weight,
+                Wish.ANTI_PREFERRED: -term.weight,
+                Wish.ANTI_REQUIRED: 0,
+            }[wish]
+            if weight:
+                add(term, spread_out(rows, view.n_rows), weight)
+        return sums
+
+
+def _required(template: PodTemplate) -> bool:
+    return any(wish is Wish.REQUIRED or wish is Wish.ANTI_REQUIRED for wish, _ in template.wishes)
+
+
+def _all_of(template: PodTemplate) -> PodTerm | None:
+    """One pod has to match all required terms at once; None where there are none."""
+    terms = [term.term for wish, term in template.wishes if wish is Wish.REQUIRED]
+    if len(terms) < 2:
+        return terms[0] if terms else None
+    return msgspec.structs.replace(terms[0], also=tuple(terms[1:]))
+
+
+def _near(template: PodTemplate, view: ClusterView) -> BoolArray | None:
+    """Nodes in whose domains, of every term, there is a pod that matches all terms.
+
+    Where there is none anywhere, and the pod matches its own terms, all nodes that have the labels: it may be
+    the first of its kind.
+    """
+    meant = _all_of(template)
+    if meant is None:
+        return None
+    counts = view.matching(meant)
+    has_all = np.ones(view.n_rows, dtype=np.bool_)
+    mask = has_all.copy()
+    any_there = False
+    for key in dict.fromkeys(term.topology_key for wish, term in template.wishes if wish is Wish.REQUIRED):
+        codes, values = view.label(key)
+        totals = domain_totals(codes, len(values), counts)
+        any_there = any_there or bool(totals.any())
+        has_all &= codes >= 0
+        mask &= at_nodes(codes, totals) > 0
+    if not any_there and view.means(meant, template):
+        return has_all
+    return mask
+
+
+def _not_away(template: PodTemplate, view: ClusterView) -> BoolArray | None:
+    """Nodes in whose domains there is no pod that the template must be away from."""
+    terms = [term for wish, term in template.wishes if wish is Wish.ANTI_REQUIRED]
+    return _clear(((term.topology_key, view.matching(term.term)) for term in terms), view)
+
+
+def _not_against(template: PodTemplate, view: ClusterView) -> BoolArray | None:
+    """Nodes in whose domains no pod must be away from the template."""
+    against = [
+        (term.topology_key, spread_out(rows, view.n_rows))
+        for (wish, term), rows in view.carried_against(template)
+        if wish is Wish.ANTI_REQUIRED
+    ]
+    return _clear(against, view)
+
+
+def _clear(counted: Iterable[tuple[str, IntArray]], view: ClusterView) -> BoolArray | None:
+    mask: BoolArray | None = None
+    for key, counts in counted:
+        codes, values = view.label(key)
+        own = at_nodes(codes, domain_totals(codes, len(values), counts)) == 0
+        mask = own if mask is None else mask & own
+    return mask
+
+
+def _frees(gone: Pod, template: PodTemplate, view: ClusterView) -> bool:
+    """Whether the pod that is gone was one to be away from, or one that wanted to be away."""
+    away = [term.term for wish, term in template.wishes if wish is Wish.ANTI_REQUIRED]
+    if any(view.means_pod(term, gone) for term in away):
+        return True
+    if gone.spec.affinity is None:
+        return False
+    said = [term.term for wish, term in wishes_of(gone) if wish is Wish.ANTI_REQUIRED]
+    return any(view.means(term, template) for term in said)
+
+
+def _may_mean(term: PodTerm, template: PodTemplate) -> bool:
+    """Without looking at the labels of namespaces: whether the term may mean pods of the template."""
+    if term.selector is None:
+        return False
+    is_chosen = template.namespace in term.namespaces or term.namespace_selector is not None
+    return is_chosen and term.selector.matches(template.labels)

@@ -1,0 +1,243 @@
+"""PodTopologySpread: pods of a kind even over racks, zones or nodes, as far as their constraints say.
+
+Filter holds constraints that must be kept (DoNotSchedule), Score prefers what the others (ScheduleAnyway)
+prefer. Pods without constraints get those of the profile; by default (`System`) they are preferred to be
+spread over nodes and zones among what their services and controllers select. Gangs are packed for all that:
+only what a pod itself asks for places its gang's members one at a time by score.
+Source: kube-scheduler 1.37 `plugins/podtopologyspread/{filtering,scoring,common,plugin}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from gangsched.core.framework import (
+    MAX_SCORE,
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    FloatArray,
+    IntArray,
+    Status,
+)
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.model.objects import Pod
+from gangsched.plugins import selecting_objects
+from gangsched.plugins.domains import at_nodes, domain_totals, domains_present
+from gangsched.plugins.node_affinity import match_pod
+from gangsched.plugins.spread_constraints import (
+    HOSTNAME,
+    MAY,
+    MUST,
+    SYSTEM_DEFAULTS,
+    Args,
+    Constraint,
+    compiled,
+)
+from gangsched.plugins.taint_toleration import tolerated
+
+REASON = "node(s) didn't match pod topology spread constraints"
+REASON_LABEL = f"{REASON} (missing required label)"
+# Remembered per template; dropped together, they are made anew in microseconds.
+_MAX_REMEMBERED = 2000
+
+_Constraints = tuple[Constraint, ...]
+
+
+class PodTopologySpread:
+    """Filter on constraints that must hold, Score by the others."""
+
+    name = "PodTopologySpread"
+    sees_pods: ClassVar[bool] = True
+    cured_by = (
+        Change.POD_ADDED
+        | Change.POD_LABELS
+        | Change.ROOM_FREED
+        | Change.NODE_ADDED
+        | Change.NODE_REMOVED
+        | Change.NODE_LABELS
+        | Change.NODE_TAINTS
+        | Change.OBJECT
+    )
+
+    def __init__(self, args: Args | None = None) -> None:
+        args = args or Args()
+        self._is_system = args.defaulting_type == "System"
+        self._defaults = SYSTEM_DEFAULTS if self._is_system else args.default_constraints or ()
+        self.watches: tuple[str, ...] = selecting_objects.WATCHES if self._defaults else ()
+        self._constraints: dict[int, tuple[Hashable, dict[str, _Constraints]]] = {}
+        self._eligible: dict[tuple[int, str], tuple[int, dict[Constraint, BoolArray]]] = {}
+
+    def sign(self, pod: Pod) -> Hashable:
+        if not self._defaults or pod.spec.topology_spread_constraints:
+            return ()
+        return selecting_objects.sign(pod)
+
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+        return SUCCESS if self._of(template, view, MUST) else SKIP
+
+    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        mask = np.ones(view.n_rows, dtype=np.bool_)
+        for has_label, holds in self._judged(template, view):
+            mask &= has_label & holds
+        return mask
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[str, BoolArray]]:
+        """A node is told of the first constraint that keeps the pod away."""
+        said: list[tuple[str, BoolArray]] = []
+        left = np.ones(view.n_rows, dtype=np.bool_)
+        for has_label, holds in self._judged(template, view):
+            said += [(REASON_LABEL, left & ~has_label), (REASON, left & has_label & ~holds)]
+            left &= has_label & holds
+        return said
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """100 for the rows with the fewest pods of the kind about them; 0 for those that lack a label."""
+        constraints = self._of(template, view, MAY)
+        if not constraints:
+            return None
+        needs_all = bool(template.spec.topology_spread_constraints) or not self._is_system
+        labels = [view.label(one.topology_key) for one in constraints]
+        counts_here = np.ones(len(rows), dtype=np.bool_)
+        if needs_all:
+            for codes, _ in labels:
+                counts_here &= codes[rows] >= 0
+        asked = rows[counts_here]
+        raw = np.zeros(len(rows), dtype=np.float64)
+        eligible = self._eligible_of(template, view, MAY, needs_all=needs_all)
+        for one, (codes, values) in zip(constraints, labels, strict=True):
+            here = codes[rows]
+            counts = _counts(one, view)
+            if one.topology_key == HOSTNAME:
+                n_domains, near = len(asked), counts[rows]
+            else:
+                # Nodes without the label are one domain more, as in kube-scheduler.
+                n_domains = len(np.unique(codes[asked]))
+                near = at_nodes(codes, domain_totals(codes, len(values), counts * eligible[one]))[rows]
+            raw += np.where(here >= 0, near * np.log(n_domains + 2) + (one.max_skew - 1), 0.0)
+        return _normalised(np.floor(raw + 0.5).astype(np.int64), counts_here)
+
+    def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
+        """Whether its own preferred constraints count one of `members`."""
+        wire = template.spec.topology_spread_constraints
+        terms = [one.term for one in compiled(template, wire, MAY)] if wire else []
+        return any(
+            term is not None
+            and term.selector is not None
+            and member.namespace == template.namespace
+            and term.selector.matches(member.labels)
+            for term in terms
+            for member in members
+        )
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        if template is None:
+            return True
+        if change.what is Change.OBJECT:
+            return change.kind in self.watches
+        if change.pod is None:
+            return True  # a node, or several changes heard as one
+        if change.pod.metadata.namespace != template.namespace:
+            return False
+        if change.what is Change.POD_LABELS:
+            return True  # what they were before is not known
+        labels = change.pod.metadata.labels or {}
+        terms = [one.term for one in self._of(template, view, MUST) if one.term is not None]
+        return any(term.selector is not None and term.selector.matches(labels) for term in terms)
+
+    def _of(self, template: PodTemplate, view: ClusterView, action: str) -> _Constraints:
+        """The template's constraints of one kind; the profile's where it has none of any kind."""
+        own = template.spec.topology_spread_constraints
+        if not own and not self._defaults:
+            return ()
+        revision = () if own else selecting_objects.revision(view)
+        known = self._constraints.get(template.serial)
+        if known is None or known[0] != revision:
+            if len(self._constraints) >= _MAX_REMEMBERED:
+                self._constraints.clear()
+            made = self._made(template, view)
+            known = self._constraints[template.serial] = (revision, made)
+        return known[1][action]
+
+    def _made(self, template: PodTemplate, view: ClusterView) -> dict[str, _Constraints]:
+        own = template.spec.topology_spread_constraints
+        if own:
+            return {action: compiled(template, own, action) for action in (MUST, MAY)}
+        selector = selecting_objects.selector_for(template, view)
+        if not selector.requirements:
+            return {MUST: (), MAY: ()}
+        return {
+            action: compiled(template, self._defaults, action, selector=selector) for action in (MUST, MAY)
+        }
+
+    def _judged(self, template: PodTemplate, view: ClusterView) -> Iterator[tuple[BoolArray, BoolArray]]:
+        """For each constraint: which nodes have its label, and where one pod more keeps it."""
+        constraints = self._of(template, view, MUST)
+        eligible = self._eligible_of(template, view, MUST, needs_all=True)
+        for one in constraints:
+            codes, values = view.label(one.topology_key)
+            nodes = eligible[one]
+            totals = domain_totals(codes, len(values), np.where(nodes, _counts(one, view), 0))
+            present = domains_present(codes, len(values), nodes)
+            n_domains = int(np.count_nonzero(present))
+            least = int(totals[present].min()) if n_domains and n_domains >= one.min_domains else 0
+            skew = at_nodes(codes, totals) + int(one.counts_itself) - least
+            yield codes >= 0, skew <= one.max_skew
+
+    def _eligible_of(
+        self, template: PodTemplate, view: ClusterView, action: str, *, needs_all: bool
+    ) -> dict[Constraint, BoolArray]:
+        """bool[n_rows] by constraint: the nodes whose pods are counted. Kept until a node changes."""
+        constraints = self._of(template, view, action)
+        key = (template.serial, action)
+        known = self._eligible.get(key)
+        if known is None or known[0] != view.static_revision:
+            if len(self._eligible) >= _MAX_REMEMBERED:
+                self._eligible.clear()
+            known = self._eligible[key] = (view.static_revision, {})
+        found = known[1]
+        if any(one not in found or len(found[one]) != view.n_rows for one in constraints):
+            for one in constraints:
+                found[one] = _eligible(one, template, view, constraints if needs_all else ())
+        return found
+
+
+def _eligible(one: Constraint, template: PodTemplate, view: ClusterView, all_of: _Constraints) -> BoolArray:
+    nodes = view.live.copy()
+    for other in all_of:
+        nodes &= view.label(other.topology_key)[0] >= 0
+    for honors, mask in ((one.honors_affinity, match_pod), (one.honors_taints, tolerated)):
+        own = mask(template, view) if honors else None
+        if own is not None:
+            nodes &= own
+    return nodes
+
+
+def _counts(one: Constraint, view: ClusterView) -> IntArray:
+    return np.zeros(view.n_rows, dtype=np.int64) if one.term is None else view.matching(one.term)
+
+
+def _normalised(raw: IntArray, counts_here: BoolArray) -> FloatArray:
+    """Whole numbers; the fewest get the most. Rows that do not count get 0."""
+    asked = raw[counts_here]
+    most = int(asked.max(initial=0))
+    if not most:
+        return np.where(counts_here, MAX_SCORE, 0.0)
+    least = int(asked.min())
+    scores = (int(MAX_SCORE) * (most + least - raw) // most).astype(np.float64)
+    answer: FloatArray = np.where(counts_here, scores, 0.0)
+    return answer
+
+
+__all__ = ["Args", "PodTopologySpread"]

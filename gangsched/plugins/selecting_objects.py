@@ -1,0 +1,61 @@
+"""Which pods belong together by what selects or owns them: services, and the controllers that keep replicas.
+
+What PodTopologySpread's default constraints and SelectorSpread go by.
+Source: kube-scheduler 1.37 `plugins/helper/spread.go` (DefaultSelector).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.model.objects import Pod
+from gangsched.model.selectors import Selector, requirements_of, selector_of
+
+WATCHES = ("services", "replicationcontrollers", "replicasets.apps", "statefulsets.apps")
+_CONTROLLERS = {
+    ("v1", "ReplicationController"): "replicationcontrollers",
+    ("apps/v1", "ReplicaSet"): "replicasets.apps",
+    ("apps/v1", "StatefulSet"): "statefulsets.apps",
+}
+
+
+def controller_of(pod: Pod) -> tuple[str, str] | None:
+    """(kind as in WATCHES, name) of the controller that keeps its replicas; None: nobody of these."""
+    for owner in pod.metadata.owner_references or ():
+        if owner.controller:
+            kind = _CONTROLLERS.get((owner.api_version, owner.kind))
+            return (kind, owner.name) if kind else None
+    return None
+
+
+def sign(pod: Pod) -> Hashable:
+    """What of its metadata decides besides the labels that services select by."""
+    return controller_of(pod) or ()
+
+
+def revision(view: ClusterView) -> tuple[int, ...]:
+    """Moves when the answers of selector_for may."""
+    return tuple(view.objects_revision(kind) for kind in WATCHES)
+
+
+def selector_for(template: PodTemplate, view: ClusterView) -> Selector:
+    """All that services and the controller of the template's pods select by; nothing where there are none."""
+    merged: dict[str, str] = {}
+    for (namespace, _), service in sorted(view.objects("services").items(), key=lambda one: one[0]):
+        wanted = service.spec.selector
+        if namespace != template.namespace or wanted is None:
+            continue
+        if all(template.labels.get(key) == value for key, value in wanted.items()):
+            merged |= wanted
+    controller = controller_of(template.pod)
+    owner = None
+    if controller is not None:
+        owner = view.objects(controller[0]).get((template.namespace, controller[1]))
+    if owner is None:
+        return Selector(tuple(requirements_of(merged)))
+    if isinstance(owner.spec.selector, dict) or owner.spec.selector is None:
+        return Selector(tuple(requirements_of(merged | (owner.spec.selector or {}))))
+    own = selector_of(owner.spec.selector) or Selector()
+    return Selector(tuple(requirements_of(merged))).with_requirements(own.requirements)

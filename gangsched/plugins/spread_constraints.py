@@ -1,0 +1,126 @@
+"""Topology spread constraints, compiled: the pod's own, or those that the profile gives to pods without any.
+
+Read by PodTopologySpread alone; kept apart because what a constraint says does not depend on what it is
+counted for. Source: kube-scheduler 1.37 `plugins/podtopologyspread/common.go` and `plugin.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from gangsched.core.pod_terms import merged_keys
+from gangsched.core.template import PodTemplate
+from gangsched.model.names import is_qualified_name
+from gangsched.model.objects import LabelSelector, TopologySpreadConstraint
+from gangsched.model.selectors import PodTerm, Selector, selector_of
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+MUST = "DoNotSchedule"
+MAY = "ScheduleAnyway"
+_IGNORE = "Ignore"
+_HONOR = "Honor"
+
+
+class DefaultConstraint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """One of PodTopologySpreadArgs.defaultConstraints, as it is written."""
+
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """PodTopologySpreadArgs. Raises: ValueError (a constraint that kube-scheduler refuses)."""
+
+    default_constraints: tuple[DefaultConstraint, ...] | None = None
+    defaulting_type: Literal["System", "List"] = "System"
+
+    def __post_init__(self) -> None:
+        given = self.default_constraints or ()
+        if self.defaulting_type == "System" and given:
+            raise ValueError("defaultingType: System goes with no defaultConstraints of your own; say List")
+        for i, one in enumerate(given):
+            wrong = _problem(one, given[:i])
+            if wrong:
+                raise ValueError(f"defaultConstraints[{i}]{wrong}")
+
+
+def _problem(one: DefaultConstraint, before: Sequence[DefaultConstraint]) -> str:
+    if one.max_skew <= 0:
+        return f".maxSkew: {one.max_skew} is not above 0"
+    if not is_qualified_name(one.topology_key):
+        return f".topologyKey: {one.topology_key!r} is not a label's key"
+    if one.when_unsatisfiable not in (MUST, MAY):
+        return f".whenUnsatisfiable: {one.when_unsatisfiable!r} is not one of {MUST}, {MAY}"
+    if one.label_selector is not None:
+        return ".labelSelector: is made for each pod and cannot be given"
+    if any(
+        (o.topology_key, o.when_unsatisfiable) == (one.topology_key, one.when_unsatisfiable) for o in before
+    ):
+        return f": {one.topology_key} with {one.when_unsatisfiable} is there twice"
+    return ""
+
+
+SYSTEM_DEFAULTS = (
+    DefaultConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable=MAY),
+    DefaultConstraint(max_skew=5, topology_key=ZONE, when_unsatisfiable=MAY),
+)
+
+
+class Constraint(msgspec.Struct, frozen=True, gc=False):
+    """One constraint. term: whom it counts, None where that is nobody; counts_itself: the pod is one of them.
+
+    honors_affinity, honors_taints: only nodes that the pod may go to by its node affinity, or whose taints it
+    tolerates, are part of their domain.
+    """
+
+    topology_key: str
+    max_skew: int
+    term: PodTerm | None
+    counts_itself: bool
+    min_domains: int = 1
+    honors_affinity: bool = True
+    honors_taints: bool = False
+
+
+def compiled(
+    template: PodTemplate,
+    wire: Sequence[TopologySpreadConstraint] | Sequence[DefaultConstraint],
+    action: str,
+    *,
+    selector: Selector | None = None,
+) -> tuple[Constraint, ...]:
+    """Those of the constraints with this whenUnsatisfiable; `selector`: whom they count, if not theirs."""
+    found = []
+    for one in wire:
+        if one.when_unsatisfiable != action:
+            continue
+        chosen = selector if selector is not None else _own(one, template.labels)
+        # An empty selector counts nobody, although it matches the pod itself.
+        counted = chosen if chosen is not None and chosen.requirements else None
+        found.append(
+            Constraint(
+                one.topology_key,
+                one.max_skew,
+                PodTerm((template.namespace,), None, counted, True) if counted is not None else None,
+                chosen is not None and chosen.matches(template.labels),
+                one.min_domains if one.min_domains is not None else 1,
+                (one.node_affinity_policy or _HONOR) == _HONOR,
+                (one.node_taints_policy or _IGNORE) == _HONOR,
+            )
+        )
+    return tuple(found)
+
+
+def _own(one: Any, labels: Mapping[str, str]) -> Selector | None:
+    selector = selector_of(one.label_selector)
+    return selector and selector.with_requirements(merged_keys(one.match_label_keys, labels))

@@ -1,0 +1,220 @@
+"""Even over zones and nodes; what is compared with kube-scheduler case by case is in differential."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from gangsched.core.framework import SKIP, Change, ClusterChange
+from gangsched.model.objects import OwnerReference, Pod, Taint
+from gangsched.model.workloads import ReplicaSet, Service
+from gangsched.plugins.pod_topology_spread import REASON, REASON_LABEL, PodTopologySpread
+from gangsched.plugins.spread_constraints import HOSTNAME, MAY, MUST, ZONE, Args, DefaultConstraint
+from tests.core.test_pods_and_objects import labelled
+from tests.plugins.build import Cluster, node
+
+
+def over(key: str = ZONE, skew: int = 1, when: str = MUST, **more: Any) -> dict[str, Any]:
+    selector = {"labelSelector": {"matchLabels": {"app": "web"}}}
+    return {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when, **selector, **more}
+
+
+def web(*constraints: dict[str, Any], name: str = "p", **spec: Any) -> Pod:
+    return labelled(name, app="web", spec={"topologySpreadConstraints": list(constraints), **spec})
+
+
+def zones(*zones_of: str, **more: Any) -> Cluster:
+    return Cluster(
+        *(
+            node(f"n{i}", labels={HOSTNAME: f"n{i}"} | ({ZONE: zone} if zone else {}), **more)
+            for i, zone in enumerate(zones_of)
+        )
+    )
+
+
+def running(c: Cluster, *counts: int) -> None:
+    for i, n in enumerate(counts):
+        for k in range(n):
+            c.run(labelled(f"{i}-{k}", app="web"), on=f"n{i}")
+
+
+def allowed(c: Cluster, one: Pod) -> list[str]:
+    plugin, template = PodTopologySpread(), c.template(one)
+    assert plugin.pre_filter(c.state, template, c.view) is not SKIP
+    return c.names(plugin.filter(c.state, template, c.view))
+
+
+def scores(c: Cluster, one: Pod, args: Args | None = None) -> list[float] | None:
+    plugin = PodTopologySpread(args)
+    found = plugin.score(c.state, c.template(one), c.view, np.arange(c.view.n_rows))
+    return None if found is None else found.tolist()
+
+
+def test_a_zone_that_is_ahead_takes_none() -> None:
+    c = zones("a", "a", "b", "c")
+    running(c, 1, 1, 1, 1)
+    assert allowed(c, web(over())) == ["n2", "n3"]
+    assert allowed(c, web(over(skew=2))) == ["n0", "n1", "n2", "n3"]
+    plugin = PodTopologySpread()
+    assert plugin.pre_filter(c.state, c.template(web(over(when=MAY))), c.view) is SKIP
+    assert plugin.pre_filter(c.state, c.template(labelled("x")), c.view) is SKIP
+
+
+def test_who_lacks_the_label_or_is_ahead_is_told_so() -> None:
+    c = zones("a", "b", "")
+    running(c, 1, 0, 0)
+    template = c.template(web(over()))
+    found = {reason: c.names(rows) for reason, rows in PodTopologySpread().reasons(c.state, template, c.view)}
+    assert found == {REASON_LABEL: ["n2"], REASON: ["n0"]}
+
+
+def test_fewer_domains_than_wanted_count_as_empty_ones() -> None:
+    c = zones("a", "b")
+    running(c, 1, 1)
+    assert allowed(c, web(over(minDomains=2))) == ["n0", "n1"]
+    assert allowed(c, web(over(minDomains=3))) == []
+
+
+def test_which_nodes_belong_to_a_domain() -> None:
+    tainted = node("n2", labels={HOSTNAME: "n2", ZONE: "c"}, taints=[Taint("t", "", "NoSchedule")])
+    c = zones("a", "b")
+    c.put(tainted)
+    running(c, 1, 1)
+    assert allowed(c, web(over())) == ["n2"], "its taint is ignored unless it is honoured"
+    assert allowed(c, web(over(nodeTaintsPolicy="Honor"))) == ["n0", "n1", "n2"]
+    only = {"nodeSelector": {ZONE: "a"}}
+    assert "n0" in allowed(c, web(over(), **only)), "other zones are no domains of this pod"
+    assert "n0" not in allowed(c, web(over(nodeAffinityPolicy="Ignore"), **only))
+
+
+def test_match_label_keys_narrow_whom_it_counts() -> None:
+    c = zones("a", "b")
+    c.run(labelled("old", app="web", version="1"), on="n0")
+    one = labelled("p", app="web", version="2", spec={"topologySpreadConstraints": [over()]})
+    assert allowed(c, one) == ["n1"]
+    keyed = {"topologySpreadConstraints": [over(matchLabelKeys=["version"])]}
+    assert allowed(c, labelled("p", app="web", version="2", spec=keyed)) == ["n0", "n1"]
+
+
+def test_pods_that_are_leaving_do_not_count() -> None:
+    c = zones("a", "b")
+    one = c.run(labelled("1", app="web"), on="n0")
+    assert allowed(c, web(over())) == ["n1"]
+    leaving = msgspec.convert({**msgspec.to_builtins(one.pod.metadata), "deletionTimestamp": _NOON}, _META)
+    c.cache.renew(one, msgspec.structs.replace(one.pod, metadata=leaving))
+    assert allowed(c, web(over())) == ["n0", "n1"]
+
+
+_NOON = "2026-01-01T12:00:00Z"
+_META = type(labelled("x").metadata)
+
+
+def test_preferred_constraints_score_the_emptier_higher() -> None:
+    c = zones("a", "b", "c", "")
+    running(c, 2, 1, 0)
+    found = scores(c, web(over(when=MAY)))
+    assert found is not None
+    assert found[2] == 100.0
+    assert found[0] < found[1] < 100.0
+    assert found[3] == 0.0, "it lacks the label"
+
+
+def service(c: Cluster, **selector: str) -> None:
+    body = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": selector}}
+    one = msgspec.convert(body, Service)
+    c.cache.objects.put("services", one)
+    c.cache.index.select(selector)
+
+
+def test_pods_of_a_service_are_spread_by_default_and_without_one_nobody_is() -> None:
+    c = zones("a", "b")
+    running(c, 1, 0)
+    assert scores(c, labelled("p", app="web")) is None
+    service(c, app="web")
+    found = scores(c, labelled("p", app="web"))
+    assert found is not None
+    assert found[1] > found[0]
+    assert scores(c, labelled("p", app="db")) is None
+    assert scores(c, labelled("p", app="web"), Args((), "List")) is None
+
+
+def test_pods_of_a_replica_set_are_spread_among_themselves() -> None:
+    c = zones("a", "b")
+    running(c, 0, 2)
+    body = {
+        "metadata": {"name": "rs", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+    }
+    c.cache.objects.put("replicasets.apps", msgspec.convert(body, ReplicaSet))
+    c.cache.index.select(["app"])
+    one = labelled("p", app="web")
+    owner = OwnerReference("apps/v1", "ReplicaSet", "rs", "u", True)
+    owned = msgspec.structs.replace(
+        one, metadata=msgspec.structs.replace(one.metadata, owner_references=[owner])
+    )
+    plugin = PodTopologySpread()
+    assert plugin.sign(owned) != plugin.sign(one)
+    found = scores(c, owned)
+    assert found is not None
+    assert found[0] > found[1]
+
+
+def test_a_profile_may_demand_what_pods_do_not_say() -> None:
+    c = zones("a", "b")
+    running(c, 1, 0)
+    service(c, app="web")
+    plugin = PodTopologySpread(Args((DefaultConstraint(1, ZONE, MUST),), "List"))
+    template = c.template(labelled("p", app="web"))
+    assert plugin.pre_filter(c.state, template, c.view) is not SKIP
+    assert c.names(plugin.filter(c.state, template, c.view)) == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((0, ZONE, MUST), r"defaultConstraints\[0\]\.maxSkew: 0 is not above 0"),
+        ((1, "not a key!", MUST), r"defaultConstraints\[0\]\.topologyKey: 'not a key!' is not a label's key"),
+        ((1, ZONE, "Maybe"), r"defaultConstraints\[0\]\.whenUnsatisfiable: 'Maybe' is not one of"),
+    ],
+)
+def test_default_constraints_are_checked(given: tuple[int, str, str], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Args((DefaultConstraint(*given),), "List")
+
+
+def test_default_constraints_are_of_the_list_and_each_is_there_once() -> None:
+    one = DefaultConstraint(1, ZONE, MUST)
+    with pytest.raises(ValueError, match="say List"):
+        Args((one,), "System")
+    with pytest.raises(ValueError, match="is there twice"):
+        Args((one, one), "List")
+
+
+def test_what_cures_a_rejection() -> None:
+    c = zones("a")
+    plugin, template = PodTopologySpread(), c.template(web(over()))
+
+    def cured(what: Change, pod: Pod) -> bool:
+        return plugin.cures(ClusterChange(what, 0, pod=pod), template, c.view)
+
+    assert cured(Change.POD_ADDED, labelled("1", app="web"))
+    assert cured(Change.ROOM_FREED, labelled("1", app="web"))
+    assert not cured(Change.ROOM_FREED, labelled("1", app="db"))
+    assert not cured(Change.POD_ADDED, labelled("1", "other", app="web"))
+    assert plugin.cures(ClusterChange(Change.NODE_REMOVED), template, c.view)
+    assert not plugin.cures(ClusterChange(Change.OBJECT, kind="namespaces"), template, c.view)
+
+
+def test_who_prefers_to_be_spread_among_its_siblings_is_not_packed() -> None:
+    c = zones("a")
+    plugin = PodTopologySpread()
+    spread = c.template(web(over(when=MAY)))
+    assert plugin.spreads(spread, [spread])
+    assert not plugin.spreads(spread, [c.template(labelled("d", app="db"))])
+    service(c, app="web")
+    c.cache.settle()
+    plain = c.template(labelled("p", app="web"))
+    assert not plugin.spreads(plain, [plain]), "what the profile adds does not unpack gangs"
