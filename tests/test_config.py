@@ -182,7 +182,13 @@ def test_the_command_line_gives_the_flags() -> None:
 
 # -- plugins -----------------------------------------------------------------------------------------
 
-_LIGHT = {"NodeResourcesBalancedAllocation": 1, "ImageLocality": 1, "RemainingBandwidth": 1}
+_LIGHT = {
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+    "RemainingBandwidth": 1,
+}
 
 
 def test_a_point_can_be_emptied_and_filled() -> None:
@@ -202,6 +208,8 @@ def test_a_default_that_is_named_again_runs_first_with_the_files_weight() -> Non
     body = profile("{score: {enabled: [{name: NodeResourcesFit, weight: 9}, {name: NodeAffinity}]}}")
     others = [
         "TaintToleration",
+        "PodTopologySpread",
+        "InterPodAffinity",
         "NodeResourcesBalancedAllocation",
         "ImageLocality",
         "RemainingBandwidth",

@@ -150,7 +150,7 @@ def _place_batches(
     used: list[int] = []
     n_left = len(demand.members)
     shortage: _Shortage | None = None
-    for template, members in batches:
+    for template, members in _in_turns(demand.profile, batches, states):
         state = states[template.serial]
         capacity = demand.profile.capacity(state, template, trial)
         if len(demand.members) == 1 and not demand.group.is_gang:
@@ -161,7 +161,10 @@ def _place_batches(
         if n_placed < len(members):
             n_left -= len(members) - n_placed
             if shortage is None:
-                shortage = _Shortage(demand, template, n_placed, len(members), trial, [t for t, _ in batches])
+                before = sum(placement.info.template is template for placement in placements)
+                wanted = sum(info.template is template for info in demand.members)
+                templates = [t for t, _ in batches]
+                shortage = _Shortage(demand, template, before + n_placed, wanted, trial, templates)
         listed = []
         if demand.profile.names_devices:
             listed = [(r, n) for r, n in template.requests.items() if trial.device_free(r) is not None]
@@ -177,6 +180,17 @@ def _place_batches(
             trial.place(row, template, count)
         used += [row for row, _ in chosen if row not in used]
     return trial, placements
+
+
+def _in_turns(
+    profile: Profile, batches: Iterable[_Batch], states: Mapping[int, CycleState]
+) -> Iterator[_Batch]:
+    """Members of one template together; one at a time where a filter depends on where the others are."""
+    for template, members in batches:
+        if profile.sees_pods(states[template.serial]):
+            yield from ((template, [info]) for info in members)
+        else:
+            yield template, members
 
 
 def _best_scored(

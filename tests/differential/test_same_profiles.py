@@ -52,7 +52,7 @@ def args_of(resolved: Resolved, profile: str) -> dict[str, Any]:
     """By plugin, as data: what is empty is left out; what the profile does not run is not asked about."""
     ran = {name for listed in resolved.profiles[profile].values() for name, _ in listed}
     found = {name: _bare(args) for name, args in resolved.args[profile].items() if name in ran}
-    return {name: args for name, args in found.items() if name not in NOT_THERE}
+    return {name: args for name, args in found.items() if name not in NOT_THERE | OURS}
 
 
 def _bare(value: Any) -> Any:

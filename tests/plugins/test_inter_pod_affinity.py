@@ -1,4 +1,4 @@
-"""Near some pods and away from others; what is compared with kube-scheduler case by case is in differential."""
+"""Near some pods and away from others; tests/differential compares case by case with kube-scheduler."""
 
 from __future__ import annotations
 

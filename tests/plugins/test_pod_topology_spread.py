@@ -1,4 +1,4 @@
-"""Even over zones and nodes; what is compared with kube-scheduler case by case is in differential."""
+"""Even over zones and nodes; tests/differential compares case by case with kube-scheduler."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def over(key: str = ZONE, skew: int = 1, when: str = MUST, **more: Any) -> dict[
     return {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when, **selector, **more}
 
 
-def web(*constraints: dict[str, Any], name: str = "p", **spec: Any) -> Pod:
-    return labelled(name, app="web", spec={"topologySpreadConstraints": list(constraints), **spec})
+def web(*constraints: dict[str, Any], **spec: Any) -> Pod:
+    return labelled("p", app="web", spec={"topologySpreadConstraints": list(constraints), **spec})
 
 
 def zones(*zones_of: str, **more: Any) -> Cluster:
@@ -85,7 +85,7 @@ def test_which_nodes_belong_to_a_domain() -> None:
     running(c, 1, 1)
     assert allowed(c, web(over())) == ["n2"], "its taint is ignored unless it is honoured"
     assert allowed(c, web(over(nodeTaintsPolicy="Honor"))) == ["n0", "n1", "n2"]
-    only = {"nodeSelector": {ZONE: "a"}}
+    only: dict[str, Any] = {"nodeSelector": {ZONE: "a"}}
     assert "n0" in allowed(c, web(over(), **only)), "other zones are no domains of this pod"
     assert "n0" not in allowed(c, web(over(nodeAffinityPolicy="Ignore"), **only))
 

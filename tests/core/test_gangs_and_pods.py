@@ -1,0 +1,137 @@
+"""Gangs whose members say things of each other and of other pods: held among the gang's own members too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from gangsched.model.objects import Affinity, Pod, TopologySpreadConstraint
+from gangsched.sim.objects import make_node, make_pod
+from tests.core.scenario import Cluster, gang
+
+HOST, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/rack"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def racks(n_nodes: int, n_racks: int, *, gpus: int = 8) -> Cluster:
+    c = Cluster()
+    for i in range(n_nodes):
+        one = make_node(f"n{i}", gpus=gpus)
+        labels = {HOST: f"n{i}", RACK: f"r{i % n_racks}"}
+        c.node(replace(one, metadata=replace(one.metadata, labels=labels)))
+    return c
+
+
+def saying(pods: list[Pod], *, app: str, **spec: Any) -> list[Pod]:
+    """The pods with a label `app`, and more in their spec."""
+    made = []
+    for pod in pods:
+        labels = {**(pod.metadata.labels or {}), "app": app}
+        meta = replace(pod.metadata, labels=labels)
+        made.append(replace(pod, metadata=meta, spec=replace(pod.spec, **spec)))
+    return made
+
+
+def terms(kind: str, app: str, key: str) -> Affinity:
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
+    return msgspec.convert({kind: {REQUIRED: [term]}}, Affinity)
+
+
+def nodes_of(c: Cluster, group: str) -> list[str]:
+    return sorted(info.node_name for info in c.group(group).members.values())
+
+
+def test_members_that_want_a_node_each_get_one_each() -> None:
+    c = racks(4, 2)
+    alone = terms("podAntiAffinity", "a", HOST)
+    c.submit(saying(gang("a", pods=4, gpus=1), app="a", affinity=alone)).run()
+    assert nodes_of(c, "a") == ["n0", "n1", "n2", "n3"]
+
+
+def test_a_node_each_where_there_are_too_few_is_nobody_anywhere_and_a_node_cures_it() -> None:
+    c = racks(3, 3)
+    alone = terms("podAntiAffinity", "a", HOST)
+    c.submit(saying(gang("a", pods=4, gpus=1), app="a", affinity=alone)).run()
+    assert c.state("a") == "unschedulable"
+    assert not any(nodes_of(c, "a"))
+    assert "3 of 4 fit" in c.group("a").message
+    assert "3 node(s) didn't match pod anti-affinity rules" in c.group("a").message
+    c.wait(20.0)
+    assert c.state("a") == "unschedulable"
+    one = make_node("n3", gpus=8)
+    c.node(replace(one, metadata=replace(one.metadata, labels={HOST: "n3"}))).run()
+    assert nodes_of(c, "a") == ["n0", "n1", "n2", "n3"]
+
+
+def test_members_are_spread_over_racks() -> None:
+    c = racks(6, 3)
+    constraint = msgspec.convert(
+        {
+            "maxSkew": 1,
+            "topologyKey": RACK,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "a"}},
+        },
+        TopologySpreadConstraint,
+    )
+    members = gang("a", pods=6, gpus=1)
+    c.submit(saying(members, app="a", topology_spread_constraints=[constraint])).run()
+    taken = [int(name[1:]) % 3 for name in nodes_of(c, "a")]
+    assert sorted(taken) == [0, 0, 1, 1, 2, 2]
+
+
+def test_members_of_another_template_are_kept_off_by_what_their_siblings_say() -> None:
+    """The plain members say nothing; the first one does not want them on its node."""
+    c = racks(2, 1)
+    members = gang("a", pods=3, gpus=1)
+    shy = saying(members[:1], app="leader", affinity=terms("podAntiAffinity", "worker", HOST))
+    c.submit([*shy, *saying(members[1:], app="worker")]).run()
+    leader = next(
+        i for i in c.group("a").members.values() if (i.pod.metadata.labels or {})["app"] == "leader"
+    )
+    others = {i.node_name for i in c.group("a").members.values() if i is not leader}
+    assert leader.node_name
+    assert leader.node_name not in others
+
+
+def test_a_pod_that_wants_to_be_near_another_is_woken_when_that_one_comes() -> None:
+    c = racks(2, 2)
+    [near] = saying([make_pod("near")], app="x", affinity=terms("podAffinity", "web", RACK))
+    c.submit(near).run()
+    assert c.state("near") == "unschedulable"
+    c.wait(5.0).submit(saying([make_pod("db")], app="db")).run()
+    assert c.state("near") == "unschedulable", "not the one it waits for"
+    c.submit(saying([make_pod("web")], app="web")).run()
+    assert c.state("near") == "bound"
+    assert nodes_of(c, "near") == nodes_of(c, "web")
+
+
+def test_a_pod_is_woken_when_the_one_it_wants_to_be_away_from_goes() -> None:
+    c = racks(1, 1)
+    c.submit(saying([make_pod("web")], app="web")).run()
+    [shy] = saying([make_pod("shy")], app="shy", affinity=terms("podAntiAffinity", "web", HOST))
+    c.submit(shy).run().wait(5.0)
+    assert c.state("shy") == "unschedulable"
+    c.delete("web").run()
+    assert c.state("shy") == "bound"
+
+
+def test_a_profile_without_the_plugin_refuses_what_it_cannot_see_to() -> None:
+    from gangsched.config import parse_config
+    from gangsched.core.scheduler import Scheduler
+    from gangsched.plugins import IN_TREE, build_profiles
+
+    text = (
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: gangsched,"
+        " plugins: {multiPoint: {disabled: [{name: InterPodAffinity}]}}}]"
+    )
+    config = parse_config(text, source="x", plugins=IN_TREE)
+    c = Cluster(make=lambda settings: Scheduler(build_profiles(config), settings))
+    c.node(make_node("n0"))
+    [shy] = saying([make_pod("shy")], app="shy", affinity=terms("podAntiAffinity", "web", HOST))
+    c.submit(shy).run()
+    assert c.state("shy") == "unschedulable"
+    assert "the filter InterPodAffinity is not enabled" in c.group("shy").message
