@@ -136,6 +136,7 @@ class OurDocument(_Document, frozen=True):
     hook_timeout_seconds: float = 30.0
     unschedulable_flush_seconds: float = 300.0
     topology_key: str = "topology.kubernetes.io/rack"
+    search_placements: int = 2000
     invalid_inventory: Literal["nothing", "counts"] = "nothing"
     allow_eviction: bool = True
     reporting_controller: str = "gangsched"

@@ -80,6 +80,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "hookTimeoutSeconds": settings.hook_timeout_s,
         "unschedulableFlushSeconds": settings.unschedulable_flush_s,
         "topologyKey": settings.topology_key,
+        "searchPlacements": settings.search_placements,
         "invalidInventory": settings.invalid_inventory,
         "allowEviction": settings.allow_eviction,
         "reportingController": settings.reporting_controller,

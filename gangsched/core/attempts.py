@@ -106,7 +106,11 @@ class Attempts:
                 demands.append(Demand(group, world.profile_of(group), members, n_needed, self._pick))
         nominated = list(world.cache.nominated.values())
         return run_cycle(
-            demands, world.cache.view, topology_key=world.settings.topology_key, nominated=nominated
+            demands,
+            world.cache.view,
+            topology_key=world.settings.topology_key,
+            nominated=nominated,
+            search_budget=world.settings.search_placements,
         )
 
     def _reserve(self, unit: list[Group], plan: Plan) -> Status | None:

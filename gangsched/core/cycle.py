@@ -1,26 +1,27 @@
 """One scheduling cycle: the members of one group, or of groups that start together, placed all or nothing.
 
-Works on a Trial and answers with a Plan or a FitError; what becomes of either is core.scheduler's. Members
-of one template are one problem: how many fit on each node is an array, and choosing nodes is arithmetic on
-it. A gang is packed: fewest nodes, then fewest racks (a configurable label), then the tightest fit, then
-the highest score, then the lowest row. A lone pod goes to the highest score; of several such nodes to the
-one that `pick` says: handed in with its seed where equal nodes shall be used evenly, else the lowest row.
+Works on a Trial and answers with a Plan or a FitError; what becomes of either is core.attempts'. Members of
+one template are one problem (core.placing). Where several templates, or several groups, compete for nodes,
+or where pods must be near each other or apart, the order in which they are placed decides: a few orders are
+tried that usually do, and then core.search tries the others, until one does, none is left, or its budget is
+used up; the FitError says which. A gang is packed; a lone pod goes to the highest score; of several such
+nodes to the one that `pick` says: handed in with its seed where equal nodes shall be used evenly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
 
 import msgspec
 import numpy as np
 
-from gangsched.core.allotment import reserve_devices, settle
-from gangsched.core.framework import CycleState, FloatArray, IntArray
+from gangsched.core.allotment import settle
+from gangsched.core.framework import CycleState, Status
 from gangsched.core.group import PodInfo
-from gangsched.core.nodes import CodeArray
-from gangsched.core.plan import Demand, FitError, Placement, Plan
-from gangsched.core.runtime import Profile
+from gangsched.core.placing import Placing, pre_filtered
+from gangsched.core.plan import Demand, FitError, Plan, Search
+from gangsched.core.search import search
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
@@ -34,33 +35,81 @@ _NOT_NAMED = f"metadata.annotations: {CONSTRAINTS_KEY}: the plugin Devices is of
 
 
 class _Shortage(msgspec.Struct, gc=False):
+    """Why a group did not fit. refused: PreFilter's "no", if it was that."""
+
     demand: Demand
     template: PodTemplate
+    state: CycleState
     n_placed: int
     n_wanted: int
     trial: Trial
     templates: list[PodTemplate]
+    refused: Status
 
 
 _Batch = tuple[PodTemplate, list[PodInfo]]
 
 
 def run_cycle(
-    demands: Sequence[Demand], view: ClusterView, *, topology_key: str, nominated: Sequence[PodInfo] = ()
+    demands: Sequence[Demand],
+    view: ClusterView,
+    *,
+    topology_key: str,
+    nominated: Sequence[PodInfo] = (),
+    search_budget: int = 0,
 ) -> Plan | FitError:
-    """Places all demands on one Trial, or none; several are tried in other orders too before it is "no".
+    """Places all demands on one Trial (a copy of `view`, if that is one), or none.
 
     nominated: other schedulers' pods that hold a promise on a node; those of equal or higher priority
-    take their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods). The reason is
-    that of the order given.
+    take their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods).
+    search_budget: placements that core.search may try beyond one for each member; 0: it is not asked. The
+    reason is that of the order given.
     """
-    refused: FitError | None = None
+    refused: FitError | _Shortage | None = None
     for order in _orders(demands):
-        answer = _place_all(order, view, topology_key, nominated)
+        answer = _place_all(order, _start(demands, view, nominated), topology_key)
         if isinstance(answer, Plan):
             return answer
         refused = refused or answer
-    return refused or Plan([])
+    if refused is None:
+        return Plan([])
+    if isinstance(refused, FitError):
+        return refused
+    error = _explain(refused)
+    if search_budget and _order_matters(demands, refused):
+        found = search(demands, _start(demands, view, nominated), topology_key, search_budget)
+        if isinstance(found, Plan):
+            return found
+        error.search = found
+        error.message += f" {_SAID[found]}"
+    return error
+
+
+_SAID = {
+    Search.PROVED: "No placement exists: every order of placing them ends like this.",
+    Search.GAVE_UP: "A placement may exist: the search for one ended at searchPlacements.",
+}
+
+
+def _order_matters(demands: Sequence[Demand], shortage: _Shortage) -> bool:
+    """One template whose Filters do not see pods is counted exactly: what is missing cannot be found."""
+    if len(demands) > 1 or len(shortage.templates) > 1:
+        return True
+    return len(shortage.demand.members) > 1 and shortage.demand.profile.filtering.sees_pods(shortage.state)
+
+
+def _start(demands: Sequence[Demand], view: ClusterView, nominated: Sequence[PodInfo]) -> Trial:
+    trial = view.fork() if isinstance(view, Trial) else Trial(view)
+    if nominated and demands:
+        _reserve_nominated(trial, min(demand.group.priority for demand in demands), nominated)
+    return trial
+
+
+def _reserve_nominated(trial: Trial, priority: int, nominated: Iterable[PodInfo]) -> None:
+    for pod in nominated:
+        row = trial.row_of(pod.pod.status.nominated_node_name)
+        if row is not None and (pod.pod.spec.priority or 0) >= priority:
+            trial.place(row, pod.template)
 
 
 def _orders(demands: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
@@ -76,34 +125,21 @@ def _orders(demands: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
             yield [*ring[i:], *ring[:i]]
 
 
-def _place_all(
-    demands: Sequence[Demand], view: ClusterView, topology_key: str, nominated: Sequence[PodInfo]
-) -> Plan | FitError:
+def _place_all(demands: Sequence[Demand], trial: Trial, topology_key: str) -> Plan | FitError | _Shortage:
     plan = Plan([])
-    trial = Trial(view)
-    if nominated and demands:
-        _reserve_nominated(trial, min(demand.group.priority for demand in demands), nominated)
     for demand in demands:
-        placed = _place_group(demand, trial, topology_key, plan)
-        if isinstance(placed, FitError):
+        placed = _place_group(demand, trial, topology_key)
+        if not isinstance(placed, Placing):
             return placed
-        trial, placed_here = placed
-        plan.placements += placed_here
+        trial = placed.trial
+        plan.placements += placed.placements
+        plan.states |= {(demand.group.key, serial): state for serial, state in placed.states.items()}
     if trial.repacked:
         settle(trial, plan.placements)
     return plan
 
 
-def _reserve_nominated(trial: Trial, priority: int, nominated: Iterable[PodInfo]) -> None:
-    for pod in nominated:
-        row = trial.row_of(pod.pod.status.nominated_node_name)
-        if row is not None and (pod.pod.spec.priority or 0) >= priority:
-            trial.place(row, pod.template)
-
-
-def _place_group(
-    demand: Demand, trial: Trial, topology_key: str, plan: Plan
-) -> tuple[Trial, list[Placement]] | FitError:
+def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | FitError | _Shortage:
     batches: dict[int, _Batch] = {}
     for info in demand.members:
         refused = demand.profile.refuses(info.template)
@@ -112,245 +148,66 @@ def _place_group(
         if info.template.constraints and not demand.profile.names_devices:
             return FitError(demand.group, _NOT_NAMED, ((GANG, None),))
         batches.setdefault(info.template.serial, (info.template, []))[1].append(info)
-    states = {serial: CycleState(demand.group) for serial in batches}
-    plan.states.update(((demand.group.key, serial), state) for serial, state in states.items())
-    for serial, (template, _) in batches.items():
-        status = demand.profile.run_pre_filter(states[serial], template, trial)
-        if not status.is_success:
-            return FitError(demand.group, status.reason, ((status.plugin, template),), status.code)
+    states, at_fault, status = pre_filtered(demand, [template for template, _ in batches.values()], trial)
+    if at_fault is not None:
+        return FitError(demand.group, status.reason, ((status.plugin, at_fault),), status.code)
     order = list(batches.values())
     if len(order) == 1:
-        outcome = _place_batches(demand, order, states, trial.fork(), topology_key)
-    else:
-        order.sort(key=lambda batch: _slack(demand.profile, states[batch[0].serial], batch, trial))
-        for attempt in list(permutations(order))[:_MAX_ORDERS] if len(order) <= 4 else [order, order[::-1]]:
-            outcome = _place_batches(demand, list(attempt), states, trial.fork(), topology_key)
-            if not isinstance(outcome, _Shortage):
-                break
-    if isinstance(outcome, _Shortage):
-        return _explain(outcome, states[outcome.template.serial])
+        return _place_batches(order, Placing(demand, trial.fork(), states, topology_key))
+    order.sort(key=lambda batch: _slack(demand, states[batch[0].serial], batch, trial))
+    tried = list(permutations(order))[:_MAX_ORDERS] if len(order) <= 4 else [tuple(order), tuple(order[::-1])]
+    outcome: Placing | _Shortage
+    for attempt in tried:
+        outcome = _place_batches(attempt, Placing(demand, trial.fork(), states, topology_key))
+        if isinstance(outcome, Placing):
+            break
     return outcome
 
 
-def _slack(profile: Profile, state: CycleState, batch: _Batch, view: ClusterView) -> int:
+def _slack(demand: Demand, state: CycleState, batch: _Batch, view: ClusterView) -> int:
     """Room to spare for a template; the least goes first."""
     template, members = batch
-    capacity = profile.capacity(state, template, view)
+    capacity = demand.profile.capacity(state, template, view)
     return int(np.minimum(capacity, len(members)).sum()) - len(members)
 
 
-def _place_batches(
-    demand: Demand,
-    batches: Sequence[_Batch],
-    states: Mapping[int, CycleState],
-    trial: Trial,
-    topology_key: str,
-) -> tuple[Trial, list[Placement]] | _Shortage:
-    placements: list[Placement] = []
-    used: list[int] = []
+def _place_batches(batches: Sequence[_Batch], placing: Placing) -> Placing | _Shortage:
+    demand = placing.demand
     n_left = len(demand.members)
     shortage: _Shortage | None = None
-    for template, members in _in_turns(demand.profile, batches, states):
-        state = states[template.serial]
-        capacity = demand.profile.capacity(state, template, trial)
-        if len(demand.members) == 1 and not demand.group.is_gang:
-            chosen = _best_scored(demand, state, template, trial, capacity)
-        else:
-            chosen = _pack(demand.profile, state, template, trial, capacity, len(members), used, topology_key)
-        n_placed = sum(count for _, count in chosen)
-        if n_placed < len(members):
-            n_left -= len(members) - n_placed
-            if shortage is None:
-                before = sum(placement.info.template is template for placement in placements)
-                wanted = sum(info.template is template for info in demand.members)
-                templates = [t for t, _ in batches]
-                shortage = _Shortage(demand, template, before + n_placed, wanted, trial, templates)
-        listed = []
-        if demand.profile.names_devices:
-            listed = [(r, n) for r, n in template.requests.items() if trial.device_free(r) is not None]
-        if n_left < demand.n_needed and shortage is not None:
-            for row, count in chosen:  # so that the reasons count what siblings take
-                reserve_devices(trial, row, template, listed, count)
-                trial.place(row, template, count)
-            return shortage
-        waiting = iter(members)
-        for row, count in chosen:
-            allocations = reserve_devices(trial, row, template, listed, count)
-            placements += [Placement(next(waiting), row, allocation) for allocation in allocations]
-            trial.place(row, template, count)
-        used += [row for row, _ in chosen if row not in used]
-    return trial, placements
-
-
-def _in_turns(
-    profile: Profile, batches: Iterable[_Batch], states: Mapping[int, CycleState]
-) -> Iterator[_Batch]:
-    """Members of one template together; one at a time where a filter depends on where the others are."""
     for template, members in batches:
-        if profile.sees_pods(states[template.serial]):
-            yield from ((template, [info]) for info in members)
-        else:
-            yield template, members
+        n_placed = placing.place_batch(template, members)
+        if n_placed == len(members):
+            continue
+        n_left -= len(members) - n_placed
+        if shortage is None:
+            shortage = _Shortage(
+                demand,
+                template,
+                placing.states[template.serial],
+                n_placed,
+                len(members),
+                placing.trial,
+                [t for t, _ in batches],
+                placing.refused,
+            )
+        if n_left < demand.n_needed:
+            return shortage
+    return placing
 
 
-def _best_scored(
-    demand: Demand, state: CycleState, template: PodTemplate, view: ClusterView, capacity: IntArray
-) -> list[tuple[int, int]]:
-    rows = np.flatnonzero(capacity > 0)
-    if not len(rows):
-        return []
-    scores = demand.profile.score(state, template, view, rows)
-    best = rows if scores is None else rows[scores == scores.max()]
-    return [(int(best[demand.pick(len(best)) if len(best) > 1 else 0]), 1)]
-
-
-def _pack(
-    profile: Profile,
-    state: CycleState,
-    template: PodTemplate,
-    view: ClusterView,
-    capacity: IntArray,
-    n_members: int,
-    used: list[int],
-    topology_key: str,
-) -> list[tuple[int, int]]:
-    """(row, count) for up to n_members of one template, nodes the gang has already opened first."""
-    chosen: list[tuple[int, int]] = []
-    left = n_members
-    for row in used:
-        here = min(int(capacity[row]), left)
-        if here:
-            chosen.append((row, here))
-            left -= here
-    if used:
-        capacity = capacity.copy()
-        capacity[used] = 0
-    largest = int(capacity.max(initial=0))
-    if not left or not largest:
-        return chosen
-    racks, _ = view.label(topology_key)
-    if largest >= left:
-        pick = _tightest(profile, state, template, view, capacity, left, racks, used)
-        return [*chosen, (pick, left)]
-    rows = np.flatnonzero(capacity > 0)
-    room = np.minimum(capacity[rows], left)
-    # A node without the label is a rack of its own to nobody: all such nodes count as one.
-    return chosen + _pack_many(profile, state, template, view, rows, room, racks[rows], left)
-
-
-def _tightest(
-    profile: Profile,
-    state: CycleState,
-    template: PodTemplate,
-    view: ClusterView,
-    capacity: IntArray,
-    n_members: int,
-    racks: CodeArray,
-    used: list[int],
-) -> int:
-    """One node that takes all: in a rack the gang is in, then least room left over, then score, then row."""
-    rows = np.flatnonzero(capacity >= n_members)
-    if used:
-        near = rows[np.isin(racks[rows], racks[used])]
-        rows = near if len(near) else rows
-    room = capacity[rows]
-    best = rows[room == room.min()]
-    if len(best) > 1:
-        scores = profile.score(state, template, view, best)
-        if scores is not None:
-            return int(best[int(np.argmax(scores))])
-    return int(best[0])
-
-
-def _pack_many(
-    profile: Profile,
-    state: CycleState,
-    template: PodTemplate,
-    view: ClusterView,
-    rows: IntArray,
-    room: IntArray,
-    rack: CodeArray,
-    n_members: int,
-) -> list[tuple[int, int]]:
-    """Several nodes: the fewest there are, from the fewest racks that allow that number (greedy by rack)."""
-    scores = profile.score(state, template, view, rows)
-    rank = np.zeros(len(rows)) if scores is None else -scores
-    by_room = np.lexsort((rows, rank, -room))
-    total = np.cumsum(room[by_room])
-    if total[-1] <= n_members:
-        return [(int(rows[i]), int(room[i])) for i in by_room]
-    n_nodes = int(np.searchsorted(total, n_members)) + 1
-    order = _by_rack(by_room, room, rack, n_nodes, n_members)
-    picked: list[tuple[int, int]] = []
-    left = n_members
-    for i in order[:-1]:
-        picked.append((int(rows[i]), int(room[i])))
-        left -= int(room[i])
-    last = int(order[-1])
-    if int(room[last]) > left:
-        last = _last_node(order, rows, room, rack, rank, left)
-    return [*picked, (int(rows[last]), left)]
-
-
-def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> IntArray:
-    """The first n_nodes positions that hold n_members, from as few racks as the greedy order finds.
-
-    A rack that can do it alone wins (the one with the least room left in it); else racks are taken by how
-    much their best n_nodes nodes hold, as long as the number of nodes stays the least possible.
-    """
-    racks = rack[by_room]
-    if (racks == racks[0]).all():
-        return by_room[:n_nodes]
-    by_rack = by_room[np.argsort(racks, kind="stable")]
-    sorted_racks = rack[by_rack]
-    starts = np.flatnonzero(np.r_[True, sorted_racks[1:] != sorted_racks[:-1]])
-    place = np.arange(len(by_rack)) - np.repeat(starts, np.diff(np.r_[starts, len(by_rack)]))
-    held = np.where(place < n_nodes, room[by_rack], 0)
-    best_of = np.add.reduceat(held, starts)
-    everything = np.add.reduceat(room[by_rack], starts)
-    enough = np.flatnonzero(best_of >= n_members)
-    if len(enough):
-        one = int(enough[int(np.argmin(everything[enough]))])
-        return by_rack[starts[one] :][:n_nodes]
-    ends = np.r_[starts[1:], len(by_rack)]
-    taken: list[int] = []
-    missing = n_members
-    for one in np.argsort(-best_of, kind="stable"):
-        mine = by_rack[starts[one] : ends[one]][: n_nodes - len(taken)]
-        for i in mine:
-            if missing > 0:
-                taken.append(int(i))
-                missing -= int(room[i])
-        if missing <= 0:
-            return np.array(taken, dtype=np.int64)
-        if len(taken) >= n_nodes:
-            break
-    return by_room[:n_nodes]
-
-
-def _last_node(
-    order: IntArray, rows: IntArray, room: IntArray, rack: CodeArray, rank: FloatArray, n_left: int
-) -> int:
-    """The last node need not be full: the tightest that takes the rest, in racks already opened if any."""
-    free = np.ones(len(rows), dtype=np.bool_)
-    free[order[:-1]] = False
-    fits = np.flatnonzero(free & (room >= n_left))
-    opened = rack[order]
-    far = ~np.isin(rack[fits], opened)
-    best = np.lexsort((rows[fits], rank[fits], room[fits], far))
-    return int(fits[best[0]])
-
-
-def _explain(shortage: _Shortage, state: CycleState) -> FitError:
+def _explain(shortage: _Shortage) -> FitError:
     """kube-scheduler's sentence, after one that says what that means for the gang."""
     demand, template, view = shortage.demand, shortage.template, shortage.trial
     profile, group = demand.profile, demand.group
     counted: dict[str, int] = {}
     plugins: list[str] = []
-    for plugin, reason, rows in profile.reasons(state, template, view):
+    for plugin, reason, rows in profile.reasons(shortage.state, template, view):
         counted[reason] = counted.get(reason, 0) + int(rows.sum())
         if plugin not in plugins:
             plugins.append(plugin)
+    if not shortage.refused.is_success:
+        counted, plugins = {shortage.refused.reason: view.n_nodes}, [shortage.refused.plugin]
     told = ", ".join(f"{n} {reason}" for reason, n in sorted(counted.items(), key=lambda x: (-x[1], x[0])))
     sentence = f"0/{view.n_nodes} nodes are available" + (f": {told}." if told else ".")
     if group.is_gang:

@@ -6,13 +6,21 @@ Called by core.runtime and core.node_info around every call of a plugin.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from gangsched.core.framework import Code, Status
 from gangsched.errors import GangschedError, InvariantError
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+
+class Ask(Protocol):
+    """Calls a plugin at a point: `guarded`, or what also times it."""
+
+    def __call__(
+        self, plugin: str, point: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
 
 
 class PluginError(GangschedError):
@@ -25,7 +33,7 @@ class PluginError(GangschedError):
         super().__init__(f"plugin {plugin} failed in {point}: {problem}")
 
 
-def guarded(plugin: str, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def guarded(plugin: str, point: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """The plugin's answer. Raises: PluginError."""
     try:
         return call(*args, **kwargs)

@@ -51,6 +51,10 @@ class ImageTable:
     def get(self, name: str) -> Image | None:
         return self._images.get(name)
 
+    def on(self, row: int) -> tuple[Image, ...]:
+        """The images of one node."""
+        return self._on_row.get(row, ())
+
     def put(self, row: int, reported: Iterable[NodeImage] | None) -> None:
         """Takes over what a node reports; None or nothing: it has no images."""
         before = self._on_row.get(row, ())

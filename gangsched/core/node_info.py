@@ -8,24 +8,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gangsched.core.snapshot import ClusterView
-from gangsched.model.objects import Node, Taint
+from gangsched.model.objects import Node, Pod, Taint
+
+_NO_LABELS: Mapping[str, str] = {}
 
 
 class NodeInfo:
     """One node. Amounts are whole numbers by resource name (cpu in thousandths, memory in bytes)."""
 
-    __slots__ = ("_view", "labels", "name", "node", "row")
+    __slots__ = ("_pods", "_view", "labels", "name", "node", "row")
 
     def __init__(self, view: ClusterView, row: int, node: Node) -> None:
         self._view = view
+        self._pods: tuple[Pod, ...] | None = None
         self.row = row
         self.node = node
         self.name = node.metadata.name
-        self.labels: Mapping[str, str] = node.metadata.labels or {}
+        self.labels = node.metadata.labels or _NO_LABELS
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """Bound, promised, and placed before this one in the same cycle: of those a template's pod stands
+        for each that shares it."""
+        if self._pods is None:
+            view, row = self._view, self.row
+            placed = [one.pod for at, one, count in view.placed if at == row for _ in range(count)]
+            self._pods = (*(info.pod for info in view.pods_on(row)), *placed)
+        return self._pods
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.node.metadata.annotations or _NO_LABELS
 
     @property
     def taints(self) -> tuple[Taint, ...]:
         return tuple(self.node.spec.taints or ())
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Names of the container images that are on the node, as kubelet reports them."""
+        return self._view.images_on(self.row)
 
     @property
     def allocatable(self) -> dict[str, int]:

@@ -5,6 +5,7 @@ Made by core.attempts (Demand) and core.cycle (the answers).
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 
 import msgspec
@@ -49,6 +50,17 @@ class Plan(msgspec.Struct, gc=False):
     states: dict[tuple[GroupKey, int], CycleState] = {}
 
 
+class Search(enum.Enum):
+    """What is known of the orders of placing that were not tried first."""
+
+    NONE = "none"
+    """There are no others, or they were not asked for."""
+    PROVED = "proved"
+    """No order does: equal members and equal nodes taken together, all were tried."""
+    GAVE_UP = "gave up"
+    """The budget ran out before all were tried."""
+
+
 class FitError(msgspec.Struct, gc=False):
     """Nobody goes anywhere, and why: for people, and (plugin, template) for what can cure it."""
 
@@ -56,3 +68,4 @@ class FitError(msgspec.Struct, gc=False):
     message: str
     rejected_by: tuple[tuple[str, PodTemplate | None], ...]
     code: Code = Code.UNSCHEDULABLE
+    search: Search = Search.NONE

@@ -6,16 +6,14 @@ or answers with the wrong shape is named in a PluginError and costs its group th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
-import numpy as np
 
 from gangsched.core.accounts import Account
+from gangsched.core.filtering import Filtering
 from gangsched.core.framework import (
-    EVERYWHERE,
-    MAX_SCORE,
     SKIP,
     SUCCESS,
     BindPlugin,
@@ -29,6 +27,8 @@ from gangsched.core.framework import (
     FloatArray,
     FollowingPlugin,
     IntArray,
+    NodeFilterPlugin,
+    NodeScorePlugin,
     NodeSubset,
     PermitPlugin,
     Plugin,
@@ -41,13 +41,14 @@ from gangsched.core.framework import (
     PreScorePlugin,
     QueueSortPlugin,
     ReservePlugin,
-    Rows,
     ScorePlugin,
     Status,
 )
 from gangsched.core.group import Group
 from gangsched.core.guard import PluginError, blamed, check_shape, checked_status, guarded
-from gangsched.core.snapshot import ClusterView, Trial
+from gangsched.core.per_node import NodeInfos, sign_metadata
+from gangsched.core.scoring import Scoring
+from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate, Unsigned
 from gangsched.model.objects import Pod
 
@@ -56,15 +57,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
-# What is kept per template may take this much of each kind; beyond it all is dropped and made anew.
-_MAX_KEPT_BYTES = 32 * 2**20
-NO_LIMIT = 2**62
 DEVICES = "Devices"
-# Asking for a few rows is cheaper than keeping scores of all up to date.
-_FEW_ROWS = 16
 _NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
 _NO_OR_SKIP = _NO | {Code.SKIP}
-_GO_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
 _NO_OR_WAIT = _NO_OR_SKIP | {Code.WAIT}
 _YES_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
 
@@ -72,17 +67,18 @@ _YES_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
 class Points(msgspec.Struct, kw_only=True):
     """The plugins of one profile by extension point, in the order in which they are asked.
 
-    filters answer for all nodes at once; those that name `sees_pods` are asked after the others.
+    Filters for all nodes at once are asked before those that name `sees_pods`, and these before those that
+    look at nodes one by one: the costly ones see what is left.
     """
 
     queue_sort: QueueSortPlugin
     pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
     pre_filter: tuple[PreFilterPlugin, ...] = ()
-    filters: tuple[FilterPlugin, ...] = ()
+    filters: tuple[FilterPlugin | NodeFilterPlugin, ...] = ()
     capacities: tuple[CapacityPlugin, ...] = ()
     post_filters: tuple[PostFilterPlugin, ...] = ()
     pre_scores: tuple[PreScorePlugin, ...] = ()
-    scores: tuple[tuple[ScorePlugin, float], ...] = ()
+    scores: tuple[tuple[ScorePlugin | NodeScorePlugin, float], ...] = ()
     reserves: tuple[ReservePlugin, ...] = ()
     permits: tuple[PermitPlugin, ...] = ()
     pre_binds: tuple[PreBindPlugin, ...] = ()
@@ -101,29 +97,6 @@ class Points(msgspec.Struct, kw_only=True):
         return found
 
 
-class _Kept:
-    """Capacities of one template, right up to `mark` of the journal, under one mask."""
-
-    __slots__ = ("mark", "mask", "values")
-
-    def __init__(self, mask: BoolArray, values: IntArray, mark: int) -> None:
-        self.mask = mask
-        self.values = values
-        self.mark = mark
-
-
-class _KeptScores:
-    """Scores of one template by plugins that score by row, summed up, but for `stale` rows right up to
-    `mark` of the journal."""
-
-    __slots__ = ("mark", "stale", "values")
-
-    def __init__(self, n_rows: int, mark: int) -> None:
-        self.values: FloatArray = np.zeros(n_rows, dtype=np.float64)
-        self.stale: BoolArray = np.ones(n_rows, dtype=np.bool_)
-        self.mark = mark
-
-
 class Profile:
     """The plugins of one schedulerName, by extension point, in the order of the configuration."""
 
@@ -133,39 +106,44 @@ class Profile:
         self.queue_sort = points.queue_sort
         self.pre_enqueue = points.pre_enqueue
         self.pre_filter = points.pre_filter
-        self.capacities = points.capacities
         self.post_filters = points.post_filters
-        self.scores = points.scores
         self.reserves = points.reserves
         self.permits = points.permits
         self.pre_binds = points.pre_binds
         self.binds = points.binds
         self.post_binds = points.post_binds
-        self.filters, self._by_cycle, self._seeing = _by_constancy(points)
-        pre_scored = {plugin.name for plugin in points.pre_scores}
-        self._by_row = tuple(
-            one
-            for one in points.scores
-            if getattr(one[0], "score_by_row", False)
-            and one[0].name not in pre_scored
-            and not hasattr(one[0], "normalize")
+        is_told = frozenset(plugin.name for plugin in points.pre_filter)
+        infos = NodeInfos()
+        self.filtering = Filtering(
+            points.filters, points.capacities, is_told=is_told, infos=infos, ask=self._ask
         )
-        self._not_by_row = tuple(one for one in points.scores if one not in self._by_row)
-        self._pre_scores = points.pre_scores
+        self.scoring = Scoring(points.scores, points.pre_scores, is_told=is_told, infos=infos, ask=self._ask)
         self._by_name = points.plugins()
-        self._normalizers: dict[str, Callable[..., FloatArray]] = {
-            plugin.name: plugin.normalize for plugin, _ in points.scores if hasattr(plugin, "normalize")
-        }
         self._following = tuple(p for p in self._by_name.values() if isinstance(p, FollowingPlugin))
-        self._signers = tuple(p for p in self._by_name.values() if isinstance(p, PodSigningPlugin))
+        self._signers = tuple(_signers(self._by_name.values()))
         self.names_devices = DEVICES in self._by_name
         """Without that plugin devices are counts: no pod is given IDs, and none may ask for more."""
-        self._filtering = frozenset(
+        self._filter_names = frozenset(
             [plugin.name for plugin in points.filters] + [plugin.name for plugin in points.capacities]
         )
-        self._masks: dict[int, tuple[int, BoolArray]] = {}
-        self._capacities: dict[int, _Kept] = {}
-        self._scores: dict[int, _KeptScores] = {}
+
+    @property
+    def follows(self) -> bool:
+        """Whether a plugin must be told of each pod that a Trial gains or loses."""
+        return bool(self._following)
+
+    @property
+    def filters(self) -> tuple[FilterPlugin, ...]:
+        """Those of what nodes are by themselves."""
+        return self.filtering.fixed
+
+    @property
+    def capacities(self) -> tuple[CapacityPlugin, ...]:
+        return self.filtering.capacities
+
+    @property
+    def scores(self) -> tuple[tuple[ScorePlugin, float], ...]:
+        return self.scoring.scores
 
     @property
     def accounts(self) -> tuple[Account, ...]:
@@ -180,14 +158,14 @@ class Profile:
     def sign(self, pod: Pod) -> Hashable:
         """What its plugins read of the pod's metadata; Unsigned when one of them cannot say."""
         try:
-            signed = tuple(guarded(one.name, "sign", one.sign, pod) for one in self._signers)
-            for plugin, own in zip(self._signers, signed, strict=True):
-                guarded(plugin.name, "sign", hash, own)
+            signed = tuple(guarded(name, "sign", sign, pod) for name, sign in self._signers)
+            for (name, _), own in zip(self._signers, signed, strict=True):
+                guarded(name, "sign", hash, own)
         except PluginError as error:
             return Unsigned(str(error))
         return signed
 
-    def _ask(self, plugin: str, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _ask(self, plugin: str, point: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Every call of a plugin but PreEnqueue's, which is made for every pod."""
         return guarded(plugin, point, call, *args, **kwargs)
 
@@ -201,7 +179,7 @@ class Profile:
         if template.problem or not template.needs:
             return template.problem
         for plugin, wish in template.needs:
-            if plugin not in self._filtering:
+            if plugin not in self._filter_names:
                 return f"{wish}: nobody sees to that, the filter {plugin} is not enabled in this profile"
         return ""
 
@@ -257,202 +235,25 @@ class Profile:
             if plugin.name not in state.skipped:
                 self._ask(plugin.name, "RemovePod", plugin.remove_pod, state, template, other, row, view)
 
-    def feasible(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray:
-        """The masks of what nodes are by themselves, kept per template until a node changes: bool[n_rows]."""
-        found = self._masks.get(template.serial)
-        if found is not None and found[0] == view.static_revision and len(found[1]) == view.n_rows:
-            return found[1]
-        mask = view.live.copy()
-        for plugin in self.filters:
-            own = self._mask(plugin, state, template, view)
-            if own is not None:
-                mask &= own
-        if len(self._masks) > _n_kept(view.n_rows):
-            self._masks.clear()
-        self._masks[template.serial] = (view.static_revision, mask)
-        return mask
-
     def admits(self, template: PodTemplate, view: ClusterView, row: int) -> bool:
         """Whether a node's own properties (not its room) still let the template in."""
-        return bool(self.feasible(CycleState(), template, view)[row])
-
-    def sees_pods(self, state: CycleState) -> bool:
-        """Whether a Filter that depends on where pods are has a say: then members are placed one by one."""
-        return bool(self._seeing) and any(plugin.name not in state.skipped for plugin in self._seeing)
+        return bool(self.filtering.feasible(CycleState(), template, view)[row])
 
     def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
-        """How many more pods of this template each node takes, infeasible nodes 0. Shape: int64[n_rows].
-
-        Not to be written to: the cache's own answer is kept, and only rows that changed are asked again.
-        Where sees_pods, it is how many by room alone on the nodes where one pod may go now.
-        """
-        room = self.room(state, template, view)
-        if state.subset is not None:
-            room = np.where(state.subset, room, 0)
-        for plugin in (*self._by_cycle, *self._seeing):
-            if plugin.name in state.skipped:
-                continue
-            own = self._mask(plugin, state, template, view)
-            if own is not None:
-                room = np.where(own, room, 0)
-        return room
-
-    def _mask(
-        self, plugin: FilterPlugin, state: CycleState, template: PodTemplate, view: ClusterView
-    ) -> BoolArray | None:
-        own = self._ask(plugin.name, "Filter", plugin.filter, state, template, view)
-        if own is not None:
-            check_shape(plugin.name, "Filter", own, (view.n_rows,), "b")
-        return own
-
-    def room(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
-        """As capacity, by what nodes are and have left: what cannot grow while a gang is placed."""
-        mask = self.feasible(state, template, view)
-        kept = self._capacities.get(template.serial)
-        mark = view.journal_end
-        changed = view.changed_since(kept.mark) if kept is not None and kept.mask is mask else None
-        if kept is None or changed is None or len(changed) * 4 > len(mask):
-            base = view.base() if isinstance(view, Trial) else view
-            kept = _Kept(mask, self._ask_capacity(state, template, base, mask, EVERYWHERE), mark)
-            if len(self._capacities) > _n_kept(view.n_rows):
-                self._capacities.clear()
-            self._capacities[template.serial] = kept
-        elif len(changed):
-            base = view.base() if isinstance(view, Trial) else view
-            kept.values[changed] = self._ask_capacity(state, template, base, mask, changed)
-            kept.mark = mark
-        if isinstance(view, Trial) and view.touched:
-            mine = kept.values.copy()
-            touched = np.fromiter(view.touched, dtype=np.int64)
-            mine[touched] = self._ask_capacity(state, template, view, mask, touched)
-            return mine
-        return kept.values
-
-    def _ask_capacity(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, mask: BoolArray, rows: Rows
-    ) -> IntArray:
-        feasible = mask[rows]
-        total: IntArray | None = None
-        for plugin in self.capacities:
-            own = self._ask(plugin.name, "Filter", plugin.capacity, state, template, view, rows)
-            if own is not None:
-                check_shape(plugin.name, "Filter", own, feasible.shape, "iu")
-                total = own if total is None else np.minimum(total, own)
-        if total is None:
-            total = np.full(feasible.shape, NO_LIMIT, dtype=np.int64)
-        return np.where(feasible, total, 0)
-
-    def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
-    ) -> FloatArray | None:
-        """Weighted sum of all Score plugins for `rows`; None when none has anything to say.
-
-        PreScore is asked first, each time: what it may skip can depend on the rows.
-        """
-        skipped = self._run_pre_score(state, template, view, rows) if self._pre_scores else frozenset()
-        if not self._by_row or len(rows) <= _FEW_ROWS:
-            return self._ask_scores(self.scores, state, template, view, rows, skipped)
-        kept = self._kept_scores(state, template, view, rows)
-        others = self._ask_scores(self._not_by_row, state, template, view, rows, skipped)
-        return kept if others is None else kept + others
-
-    def _run_pre_score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
-    ) -> frozenset[str]:
-        """Who skips. A "no" here is a fault of the plugin: the nodes will do, or there were none."""
-        skipped: frozenset[str] = frozenset()
-        for plugin in self._pre_scores:
-            answer = self._ask(plugin.name, "PreScore", plugin.pre_score, state, template, view, rows)
-            if checked_status(plugin.name, "PreScore", answer, _GO_OR_SKIP).code is Code.SKIP:
-                skipped |= {plugin.name}
-        return skipped
-
-    def _kept_scores(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
-    ) -> FloatArray:
-        """Sums of what plugins that score by row say, kept as the cache has the rows."""
-        kept = self._scores.get(template.serial)
-        mark = view.journal_end
-        changed = view.changed_since(kept.mark) if kept is not None else None
-        if kept is None or changed is None or len(kept.values) != view.n_rows:
-            if len(self._scores) > _n_kept(view.n_rows):
-                self._scores.clear()
-            kept = self._scores[template.serial] = _KeptScores(view.n_rows, mark)
-        else:
-            kept.stale[changed] = True
-            kept.mark = mark
-        stale = kept.stale[rows]
-        if stale.any():
-            # Rows that filled up since are not among those asked about, and are not scored for nothing.
-            asked = rows[stale]
-            base = view.base() if isinstance(view, Trial) else view
-            values = self._ask_scores(self._by_row, state, template, base, asked)
-            kept.values[asked] = 0.0 if values is None else values
-            kept.stale[asked] = False
-        answer: FloatArray = kept.values[rows]
-        if isinstance(view, Trial) and view.touched:
-            at = np.flatnonzero(np.isin(rows, np.fromiter(view.touched, dtype=np.int64)))
-            if len(at):
-                own = self._ask_scores(self._by_row, state, template, view, rows[at])
-                answer[at] = 0.0 if own is None else own
-        return answer
-
-    def _ask_scores(
-        self,
-        plugins: Iterable[tuple[ScorePlugin, float]],
-        state: CycleState,
-        template: PodTemplate,
-        view: ClusterView,
-        rows: IntArray,
-        skipped: frozenset[str] = frozenset(),
-    ) -> FloatArray | None:
-        total: FloatArray | None = None
-        for plugin, weight in plugins:
-            if plugin.name in skipped:
-                continue
-            own = self._ask_score(plugin, state, template, view, rows)
-            if own is not None:
-                total = own * weight if total is None else total + own * weight
-        return total
-
-    def _ask_score(
-        self, plugin: ScorePlugin, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
-    ) -> FloatArray | None:
-        own = self._ask(plugin.name, "Score", plugin.score, state, template, view, rows)
-        if own is None:
-            return None
-        check_shape(plugin.name, "Score", own, rows.shape, "f")
-        if plugin.name in self._normalizers:
-            normalize = self._normalizers[plugin.name]
-            own = self._ask(plugin.name, "NormalizeScore", normalize, state, template, own)
-            check_shape(plugin.name, "NormalizeScore", own, rows.shape, "f")
-        if len(own) and not (own.min() >= 0.0 and own.max() <= MAX_SCORE):  # NaN fails both
-            raise PluginError(plugin.name, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
-        return own
+        """How many more pods of this template each node takes (Filtering.capacity)."""
+        return self.filtering.capacity(state, template, view)
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> list[tuple[str, str, BoolArray]]:
-        """Why nodes are out: (plugin, reason, rows), each plugin only for rows that came as far as it."""
-        left = view.live.copy()
-        found: list[tuple[str, str, BoolArray]] = []
-        for name, narrowed in state.subset_reasons:
-            mine = left & ~narrowed.mask
-            if mine.any():
-                found.append((name, narrowed.reason, mine))
-                left &= narrowed.mask
-        staged: list[FilterPlugin | CapacityPlugin] = [*self.filters, *self.capacities]
-        staged += [one for one in (*self._by_cycle, *self._seeing) if one.name not in state.skipped]
-        for plugin in staged:
-            said = self._ask(plugin.name, "Filter", plugin.reasons, state, template, view)
-            out = np.zeros(view.n_rows, dtype=np.bool_)
-            for reason, rows in said:
-                mine = rows & left
-                if mine.any():
-                    found.append((plugin.name, reason, mine))
-                    out |= mine
-            left &= ~out
-        return found
+        """Why nodes are out (Filtering.reasons)."""
+        return self.filtering.reasons(state, template, view)
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """Weighted sum of all Score plugins for `rows` (Scoring.score)."""
+        return self.scoring.score(state, template, view, rows)
 
     def run_reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status | None:
         """The first "no", if any; `placements` are of one template, whose cycle left `state`."""
@@ -496,22 +297,10 @@ class Profile:
         return False
 
 
-def _n_kept(n_rows: int) -> int:
-    return max(8, _MAX_KEPT_BYTES // (8 * max(n_rows, 1)))
-
-
-def _by_constancy(
-    points: Points,
-) -> tuple[tuple[FilterPlugin, ...], tuple[FilterPlugin, ...], tuple[FilterPlugin, ...]]:
-    """Filters whose mask is kept until a node changes; those that a PreFilter tells something, which are
-    asked every time; and those that see pods."""
-    fixed: list[FilterPlugin] = []
-    by_cycle: list[FilterPlugin] = []
-    seeing: list[FilterPlugin] = []
-    asked_before = {plugin.name for plugin in points.pre_filter}
-    for plugin in points.filters:
-        if getattr(plugin, "sees_pods", False):
-            seeing.append(plugin)
-        else:
-            (by_cycle if plugin.name in asked_before else fixed).append(plugin)
-    return tuple(fixed), tuple(by_cycle), tuple(seeing)
+def _signers(plugins: Iterable[Plugin]) -> Iterator[tuple[str, Callable[[Pod], Hashable]]]:
+    """Who reads metadata. Plugins for single nodes are handed the pod itself, and are right by default."""
+    for plugin in plugins:
+        if isinstance(plugin, PodSigningPlugin):
+            yield plugin.name, plugin.sign
+        elif isinstance(plugin, NodeFilterPlugin | NodeScorePlugin):
+            yield plugin.name, sign_metadata

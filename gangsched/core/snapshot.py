@@ -133,6 +133,10 @@ class ClusterView:
         """An image and where it is, by a name as nodes report it; None: on no node."""
         return self._nodes.images.get(name)
 
+    def images_on(self, row: int) -> tuple[str, ...]:
+        """The names of the images that are on a node."""
+        return tuple(image.name for image in self._nodes.images.on(row))
+
     @property
     def image_revision(self) -> int:
         """Moves whenever a node has other images than before."""

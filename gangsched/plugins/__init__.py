@@ -144,20 +144,23 @@ def _build(config: ProfileConfig) -> Profile:
     names = {name for listed in config.plugins.values() for name in listed}
     made = {name: _make(name, config.args.get(name)) for name in _FACTORIES if name in names}
 
-    def at(point: str, method: str) -> tuple[Any, ...]:
-        """Those of the point's plugins that have its method; the others have nothing to do there."""
-        return tuple(made[name] for name in config.plugins[point] if hasattr(made[name], method))
+    def at(point: str, *methods: str) -> tuple[Any, ...]:
+        """Those of the point's plugins that have a method of it; the others have nothing to do there."""
+        listed = (made[name] for name in config.plugins[point])
+        return tuple(plugin for plugin in listed if any(hasattr(plugin, method) for method in methods))
 
     (queue_sort,) = config.plugins["queueSort"]
     points = Points(
         queue_sort=made[queue_sort],
         pre_enqueue=at("preEnqueue", "pre_enqueue"),
         pre_filter=at("preFilter", "pre_filter"),
-        filters=at("filter", "filter"),
+        filters=at("filter", "filter", "filter_node"),
         capacities=at("filter", "capacity"),
         post_filters=at("postFilter", "post_filter"),
         pre_scores=at("preScore", "pre_score"),
-        scores=tuple((plugin, float(config.weights[plugin.name])) for plugin in at("score", "score")),
+        scores=tuple(
+            (plugin, float(config.weights[plugin.name])) for plugin in at("score", "score", "score_node")
+        ),
         reserves=at("reserve", "reserve"),
         permits=at("permit", "permit"),
         pre_binds=at("preBind", "pre_bind"),

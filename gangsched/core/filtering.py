@@ -1,0 +1,270 @@
+"""Filtering: which nodes will do for a template, and how many of it they take, by all Filter plugins.
+
+Three kinds of answers, by how long they hold. What a node is by itself: a mask, kept until a node changes.
+What it has left (capacity plugins): kept, and only rows that changed are asked again. What depends on where
+pods are, or on what PreFilter found: asked each time; plugins that look at nodes one by one come last, and
+only see what the others left. Made and called by core.runtime, and by core.cycle between a gang's members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from gangsched.core.framework import (
+    EVERYWHERE,
+    BoolArray,
+    CapacityPlugin,
+    CycleState,
+    FilterPlugin,
+    IntArray,
+    NodeFilterPlugin,
+    Rows,
+)
+from gangsched.core.guard import Ask, check_shape
+from gangsched.core.per_node import NodeInfos, PerNodeFilter
+from gangsched.core.snapshot import ClusterView, Trial
+from gangsched.core.template import PodTemplate
+
+# What is kept per template may take this much of each kind; beyond it all is dropped and made anew.
+_MAX_KEPT_BYTES = 32 * 2**20
+NO_LIMIT = 2**62
+
+
+def n_kept(n_rows: int) -> int:
+    """How many templates' arrays are kept."""
+    return max(8, _MAX_KEPT_BYTES // (8 * max(n_rows, 1)))
+
+
+class _Kept:
+    """Capacities of one template, right up to `mark` of the journal, under one mask."""
+
+    __slots__ = ("mark", "mask", "values")
+
+    def __init__(self, mask: BoolArray, values: IntArray, mark: int) -> None:
+        self.mask = mask
+        self.values = values
+        self.mark = mark
+
+
+class Filtering:
+    """The Filter plugins of one profile, in order; `is_told`: those that have a PreFilter."""
+
+    def __init__(
+        self,
+        filters: Iterable[FilterPlugin | NodeFilterPlugin],
+        capacities: Iterable[CapacityPlugin],
+        *,
+        is_told: frozenset[str],
+        infos: NodeInfos,
+        ask: Ask,
+    ) -> None:
+        self._ask = ask
+        self.capacities = tuple(capacities)
+        fixed: list[FilterPlugin] = []
+        by_cycle: list[FilterPlugin] = []
+        seeing: list[FilterPlugin] = []
+        per_node: list[PerNodeFilter] = []
+        for plugin in filters:
+            if not isinstance(plugin, FilterPlugin):
+                per_node.append(PerNodeFilter(plugin, infos, is_told=plugin.name in is_told))
+            elif getattr(plugin, "sees_pods", False):
+                seeing.append(plugin)
+            else:
+                (by_cycle if plugin.name in is_told else fixed).append(plugin)
+        self.fixed = tuple(fixed)
+        self.by_cycle = tuple(by_cycle)
+        self.seeing = tuple(seeing)
+        self.per_node = tuple(per_node)
+        self._masks: dict[int, tuple[int, BoolArray]] = {}
+        self._capacities: dict[int, _Kept] = {}
+
+    def feasible(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray:
+        """The masks of what nodes are by themselves, kept per template until a node changes: bool[n_rows]."""
+        found = self._masks.get(template.serial)
+        if found is not None and found[0] == view.static_revision and len(found[1]) == view.n_rows:
+            return found[1]
+        mask = view.live.copy()
+        for plugin in self.fixed:
+            own = self._mask(plugin, state, template, view)
+            if own is not None:
+                mask &= own
+        if len(self._masks) > n_kept(view.n_rows):
+            self._masks.clear()
+        self._masks[template.serial] = (view.static_revision, mask)
+        return mask
+
+    @property
+    def looks_beyond_room(self) -> bool:
+        """Whether any Filter of the profile may say something else after pods were placed."""
+        return bool(self.seeing or self.by_cycle or self.per_node)
+
+    def sees_pods(self, state: CycleState) -> bool:
+        """Whether a Filter that depends on where pods are has a say: then members are placed one by one."""
+        if not self.seeing and not self.per_node:
+            return False
+        return any(one.name not in state.skipped for one in self.seeing) or any(
+            one.sees_pods and one.name not in state.skipped for one in self.per_node
+        )
+
+    def is_local(self, state: CycleState) -> bool:
+        """Whether placing a pod changes what Filter says of that node alone: only it is asked anew."""
+        return all(one.name in state.skipped for one in self.seeing) and all(
+            one.is_local or one.name in state.skipped for one in self.per_node
+        )
+
+    def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
+        """How many more pods of this template each node takes, infeasible nodes 0. Shape: int64[n_rows].
+
+        Not to be written to: the cache's own answer is kept, and only rows that changed are asked again.
+        Where sees_pods, it is how many by room alone on the nodes where one pod may go now.
+        """
+        room = self.ceiling(state, template, view)
+        for plugin in self.seeing:
+            if plugin.name not in state.skipped:
+                own = self._mask(plugin, state, template, view)
+                if own is not None:
+                    room = np.where(own, room, 0)
+        return self._look_at_nodes(state, template, view, room) if self.per_node else room
+
+    def ceiling(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
+        """capacity without the Filters that see pods: it does not grow in this cycle, whatever is placed."""
+        room = self.room(state, template, view)
+        if state.subset is not None:
+            room = np.where(state.subset, room, 0)
+        for plugin in self.by_cycle:
+            if plugin.name not in state.skipped:
+                own = self._mask(plugin, state, template, view)
+                if own is not None:
+                    room = np.where(own, room, 0)
+        return room
+
+    def at_most(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        others: Sequence[PodTemplate],
+        n: int,
+    ) -> int:
+        """No more than this many of `n` members can be placed from here, with whatever `others`."""
+        room = np.minimum(self.ceiling(state, template, view), n)
+        most = min(int(room.sum()), n)
+        for plugin in self.seeing:
+            if most and plugin.name not in state.skipped and hasattr(plugin, "at_most"):
+                own = self._ask(plugin.name, "Filter", plugin.at_most, state, template, view, room, others)
+                most = min(most, int(own))
+        return most
+
+    def topology_keys(self, state: CycleState, template: PodTemplate) -> Sequence[str] | None:
+        """The labels by which nodes differ to Filters that see pods; None: one of them does not say."""
+        found: list[str] = []
+        everybody: list[FilterPlugin | PerNodeFilter] = [*self.seeing, *self.per_node]
+        for plugin in everybody:
+            if plugin.name in state.skipped or not getattr(plugin, "sees_pods", True):
+                continue
+            own = None
+            if hasattr(plugin, "topology_keys"):
+                own = self._ask(plugin.name, "Filter", plugin.topology_keys, state, template)
+            if own is None:
+                return None
+            found += own
+        return found
+
+    def capacity_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
+        """capacity of one node on which the Trial has just placed, where is_local."""
+        rows = np.array([row], dtype=np.int64)
+        mask = self.feasible(state, template, view)
+        room = np.zeros(view.n_rows, dtype=np.int64)
+        room[rows] = self._ask_capacity(state, template, view, mask, rows)
+        return int(self._look_at_nodes(state, template, view, room)[row])
+
+    def _look_at_nodes(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, room: IntArray
+    ) -> IntArray:
+        """`room`, with 0 where a plugin that looks at nodes one by one says no."""
+        for plugin in self.per_node:
+            rows = np.flatnonzero(room)
+            if plugin.name in state.skipped or not len(rows):
+                continue
+            allowed = self._ask(plugin.name, "Filter", plugin.allowed, state, template, view, rows)
+            if not allowed.all():
+                room = room.copy()
+                room[rows[~allowed]] = 0
+        return room
+
+    def _mask(
+        self, plugin: FilterPlugin, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> BoolArray | None:
+        own = self._ask(plugin.name, "Filter", plugin.filter, state, template, view)
+        if own is not None:
+            check_shape(plugin.name, "Filter", own, (view.n_rows,), "b")
+        return own
+
+    def room(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
+        """As capacity, by what nodes are and have left: what cannot grow while a gang is placed."""
+        mask = self.feasible(state, template, view)
+        kept = self._capacities.get(template.serial)
+        mark = view.journal_end
+        changed = view.changed_since(kept.mark) if kept is not None and kept.mask is mask else None
+        if kept is None or changed is None or len(changed) * 4 > len(mask):
+            base = view.base() if isinstance(view, Trial) else view
+            kept = _Kept(mask, self._ask_capacity(state, template, base, mask, EVERYWHERE), mark)
+            if len(self._capacities) > n_kept(view.n_rows):
+                self._capacities.clear()
+            self._capacities[template.serial] = kept
+        elif len(changed):
+            base = view.base() if isinstance(view, Trial) else view
+            kept.values[changed] = self._ask_capacity(state, template, base, mask, changed)
+            kept.mark = mark
+        if isinstance(view, Trial) and view.touched:
+            mine = kept.values.copy()
+            touched = np.fromiter(view.touched, dtype=np.int64)
+            mine[touched] = self._ask_capacity(state, template, view, mask, touched)
+            return mine
+        return kept.values
+
+    def _ask_capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, mask: BoolArray, rows: Rows
+    ) -> IntArray:
+        feasible = mask[rows]
+        total: IntArray | None = None
+        for plugin in self.capacities:
+            own = self._ask(plugin.name, "Filter", plugin.capacity, state, template, view, rows)
+            if own is not None:
+                check_shape(plugin.name, "Filter", own, feasible.shape, "iu")
+                total = own if total is None else np.minimum(total, own)
+        if total is None:
+            total = np.full(feasible.shape, NO_LIMIT, dtype=np.int64)
+        return np.where(feasible, total, 0)
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> list[tuple[str, str, BoolArray]]:
+        """Why nodes are out: (plugin, reason, rows), each plugin only for rows that came as far as it."""
+        left = view.live.copy()
+        found: list[tuple[str, str, BoolArray]] = []
+        for name, narrowed in state.subset_reasons:
+            mine = left & ~narrowed.mask
+            if mine.any():
+                found.append((name, narrowed.reason, mine))
+                left &= narrowed.mask
+        staged: list[FilterPlugin | CapacityPlugin] = [*self.fixed, *self.capacities]
+        staged += [one for one in (*self.by_cycle, *self.seeing) if one.name not in state.skipped]
+        for plugin in staged:
+            said = self._ask(plugin.name, "Filter", plugin.reasons, state, template, view)
+            out = np.zeros(view.n_rows, dtype=np.bool_)
+            for reason, rows in said:
+                mine = rows & left
+                if mine.any():
+                    found.append((plugin.name, reason, mine))
+                    out |= mine
+            left &= ~out
+        for one in self.per_node:
+            if one.name not in state.skipped and left.any():
+                asked = np.flatnonzero(left)
+                for reason, mine in self._ask(one.name, "Filter", one.reasons, state, template, view, asked):
+                    found.append((one.name, reason, mine))
+                    left &= ~mine
+        return found

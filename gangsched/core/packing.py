@@ -1,0 +1,152 @@
+"""Packing: how many of n equal members go to which node, when nothing but room tells nodes apart.
+
+Arithmetic on one array: fewest nodes, then fewest racks (a configurable label), then the tightest fit, then
+the highest score, then the lowest row; nodes that the gang has opened come first. Called by core.cycle.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gangsched.core.framework import CycleState, FloatArray, IntArray
+from gangsched.core.nodes import CodeArray
+from gangsched.core.runtime import Profile
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+
+
+def pack(
+    profile: Profile,
+    state: CycleState,
+    template: PodTemplate,
+    view: ClusterView,
+    capacity: IntArray,
+    n_members: int,
+    used: list[int],
+    topology_key: str,
+) -> list[tuple[int, int]]:
+    """(row, count) for up to n_members of one template, nodes the gang has already opened first."""
+    chosen: list[tuple[int, int]] = []
+    left = n_members
+    for row in used:
+        here = min(int(capacity[row]), left)
+        if here:
+            chosen.append((row, here))
+            left -= here
+    if used:
+        capacity = capacity.copy()
+        capacity[used] = 0
+    largest = int(capacity.max(initial=0))
+    if not left or not largest:
+        return chosen
+    racks, _ = view.label(topology_key)
+    if largest >= left:
+        pick = _tightest(profile, state, template, view, capacity, left, racks, used)
+        return [*chosen, (pick, left)]
+    rows = np.flatnonzero(capacity > 0)
+    room = np.minimum(capacity[rows], left)
+    # A node without the label is a rack of its own to nobody: all such nodes count as one.
+    return chosen + _pack_many(profile, state, template, view, rows, room, racks[rows], left)
+
+
+def _tightest(
+    profile: Profile,
+    state: CycleState,
+    template: PodTemplate,
+    view: ClusterView,
+    capacity: IntArray,
+    n_members: int,
+    racks: CodeArray,
+    used: list[int],
+) -> int:
+    """One node that takes all: in a rack the gang is in, then least room left over, then score, then row."""
+    rows = np.flatnonzero(capacity >= n_members)
+    if used:
+        near = rows[np.isin(racks[rows], racks[used])]
+        rows = near if len(near) else rows
+    room = capacity[rows]
+    best = rows[room == room.min()]
+    if len(best) > 1:
+        scores = profile.score(state, template, view, best)
+        if scores is not None:
+            return int(best[int(np.argmax(scores))])
+    return int(best[0])
+
+
+def _pack_many(
+    profile: Profile,
+    state: CycleState,
+    template: PodTemplate,
+    view: ClusterView,
+    rows: IntArray,
+    room: IntArray,
+    rack: CodeArray,
+    n_members: int,
+) -> list[tuple[int, int]]:
+    """Several nodes: the fewest there are, from the fewest racks that allow that number (greedy by rack)."""
+    scores = profile.score(state, template, view, rows)
+    rank = np.zeros(len(rows)) if scores is None else -scores
+    by_room = np.lexsort((rows, rank, -room))
+    total = np.cumsum(room[by_room])
+    if total[-1] <= n_members:
+        return [(int(rows[i]), int(room[i])) for i in by_room]
+    n_nodes = int(np.searchsorted(total, n_members)) + 1
+    order = _by_rack(by_room, room, rack, n_nodes, n_members)
+    picked: list[tuple[int, int]] = []
+    left = n_members
+    for i in order[:-1]:
+        picked.append((int(rows[i]), int(room[i])))
+        left -= int(room[i])
+    last = int(order[-1])
+    if int(room[last]) > left:
+        last = _last_node(order, rows, room, rack, rank, left)
+    return [*picked, (int(rows[last]), left)]
+
+
+def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> IntArray:
+    """The first n_nodes positions that hold n_members, from as few racks as the greedy order finds.
+
+    A rack that can do it alone wins (the one with the least room left in it); else racks are taken by how
+    much their best n_nodes nodes hold, as long as the number of nodes stays the least possible.
+    """
+    racks = rack[by_room]
+    if (racks == racks[0]).all():
+        return by_room[:n_nodes]
+    by_rack = by_room[np.argsort(racks, kind="stable")]
+    sorted_racks = rack[by_rack]
+    starts = np.flatnonzero(np.r_[True, sorted_racks[1:] != sorted_racks[:-1]])
+    place = np.arange(len(by_rack)) - np.repeat(starts, np.diff(np.r_[starts, len(by_rack)]))
+    held = np.where(place < n_nodes, room[by_rack], 0)
+    best_of = np.add.reduceat(held, starts)
+    everything = np.add.reduceat(room[by_rack], starts)
+    enough = np.flatnonzero(best_of >= n_members)
+    if len(enough):
+        one = int(enough[int(np.argmin(everything[enough]))])
+        return by_rack[starts[one] :][:n_nodes]
+    ends = np.r_[starts[1:], len(by_rack)]
+    taken: list[int] = []
+    missing = n_members
+    for one in np.argsort(-best_of, kind="stable"):
+        mine = by_rack[starts[one] : ends[one]][: n_nodes - len(taken)]
+        for i in mine:
+            if missing > 0:
+                taken.append(int(i))
+                missing -= int(room[i])
+        if missing <= 0:
+            return np.array(taken, dtype=np.int64)
+        if len(taken) >= n_nodes:
+            break
+    return by_room[:n_nodes]
+
+
+def _last_node(
+    order: IntArray, rows: IntArray, room: IntArray, rack: CodeArray, rank: FloatArray, n_left: int
+) -> int:
+    """The last node need not be full: the tightest that takes the rest, in racks already opened if any."""
+    free = np.ones(len(rows), dtype=np.bool_)
+    free[order[:-1]] = False
+    fits = np.flatnonzero(free & (room >= n_left))
+    opened = rack[order]
+    far = ~np.isin(rack[fits], opened)
+    best = np.lexsort((rows[fits], rank[fits], room[fits], far))
+    return int(fits[best[0]])

@@ -1,0 +1,162 @@
+"""Placing: one group's members on one Trial, template by template; where each goes, as far as it has come.
+
+Three ways. Equal members of a gang are packed together, when nothing but room tells nodes apart. Where a
+Filter sees pods (affinity to a sibling, spread over racks) they are placed one at a time in the order that
+packing gives, and the Filter is asked anew after each. Where the template wishes to be apart from its
+siblings each goes to the highest score, one at a time; so does a lone pod. Called by core.cycle and
+core.search.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gangsched.core.allotment import reserve_devices
+from gangsched.core.framework import SUCCESS, CycleState, IntArray, Status
+from gangsched.core.group import PodInfo
+from gangsched.core.packing import pack
+from gangsched.core.plan import Demand, Placement
+from gangsched.core.snapshot import Trial
+from gangsched.core.template import PodTemplate
+
+
+class Placing:
+    """`states` by template serial: made by PreFilter on `trial` as it is now."""
+
+    def __init__(
+        self, demand: Demand, trial: Trial, states: Mapping[int, CycleState], topology_key: str
+    ) -> None:
+        self.demand = demand
+        self.trial = trial
+        self.placements: list[Placement] = []
+        self.used: list[int] = []
+        self.refused = SUCCESS
+        """PreFilter's "no" to the last template, after siblings were placed."""
+        self._profile = demand.profile
+        self._topology_key = topology_key
+        self.states = dict(states)
+        if self._profile.follows:
+            self.states = {serial: state.fork() for serial, state in states.items()}
+
+    def place_batch(self, template: PodTemplate, members: Sequence[PodInfo]) -> int:
+        """Places equal members as far as they go; answers how many."""
+        demand, profile = self.demand, self._profile
+        state = self._state_of(template)
+        if not self.refused.is_success:
+            return 0
+        is_gang = demand.group.is_gang or len(demand.members) > 1
+        by_score = is_gang and profile.scoring.spreads(template, [info.template for info in demand.members])
+        if is_gang and (by_score or profile.filtering.sees_pods(state)):
+            return self._one_by_one(template, members, state, by_score=by_score)
+        room = profile.capacity(state, template, self.trial)
+        if is_gang:
+            chosen = self._packed(template, state, room, len(members))
+        else:
+            best = self._best_scored(template, state, room, lone=True)
+            chosen = [] if best is None else [(best, 1)]
+        n_placed = 0
+        for row, count in chosen:
+            self.put(row, template, members[n_placed : n_placed + count])
+            n_placed += count
+        return n_placed
+
+    def put(self, row: int, template: PodTemplate, infos: Sequence[PodInfo]) -> None:
+        """Reserves a node, and devices, for some equal members."""
+        trial = self.trial
+        listed = []
+        if self._profile.names_devices:
+            listed = [(r, n) for r, n in template.requests.items() if trial.device_free(r) is not None]
+        allocations = reserve_devices(trial, row, template, listed, len(infos))
+        for info, allocation in zip(infos, allocations, strict=True):
+            self.placements.append(Placement(info, row, allocation))
+        trial.place(row, template, len(infos))
+        if row not in self.used:
+            self.used.append(row)
+        if self._profile.follows:
+            for state, other in self._followers():
+                for _ in infos:
+                    self._profile.tell_placed(state, other, template, row, trial)
+
+    def _followers(self) -> list[tuple[CycleState, PodTemplate]]:
+        templates = {info.template.serial: info.template for info in self.demand.members}
+        return [(self.states[serial], template) for serial, template in templates.items()]
+
+    def _state_of(self, template: PodTemplate) -> CycleState:
+        """PreFilter's word for a template is void once siblings carry wishes that it has not seen."""
+        if self.placements and self._profile.filtering.looks_beyond_room:
+            state = self.states[template.serial] = CycleState(self.demand.group)
+            self.refused = self._profile.run_pre_filter(state, template, self.trial)
+        return self.states[template.serial]
+
+    def _packed(
+        self, template: PodTemplate, state: CycleState, room: IntArray, n_members: int
+    ) -> list[tuple[int, int]]:
+        profile = self._profile
+        return pack(profile, state, template, self.trial, room, n_members, self.used, self._topology_key)
+
+    def _best_scored(
+        self, template: PodTemplate, state: CycleState, room: IntArray, *, lone: bool
+    ) -> int | None:
+        rows = np.flatnonzero(room > 0)
+        if not len(rows):
+            return None
+        scores = self._profile.score(state, template, self.trial, rows)
+        best = rows if scores is None else rows[scores == scores.max()]
+        return int(best[self.demand.pick(len(best)) if lone and len(best) > 1 else 0])
+
+    def _one_by_one(
+        self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState, *, by_score: bool
+    ) -> int:
+        filtering, trial = self._profile.filtering, self.trial
+        room = self._profile.capacity(state, template, trial)
+        is_local = filtering.is_local(state)
+        plan: deque[tuple[int, int]] = deque()
+        on_node = most_on_node = 0
+        for n_placed, info in enumerate(members):
+            if by_score:
+                row = self._best_scored(template, state, room, lone=False)
+            else:
+                while plan and not (plan[0][1] > on_node and room[plan[0][0]] > 0):
+                    # Where a node took fewer than it has room for, the next plan counts on no more.
+                    most_on_node = on_node if on_node < plan[0][1] else 0
+                    plan.popleft()
+                    on_node = 0
+                if not plan:
+                    plan.extend(self._planned(template, state, room, len(members) - n_placed, most_on_node))
+                    most_on_node = 0
+                row = plan[0][0] if plan else None
+            if row is None:
+                return n_placed
+            on_node += 1
+            self.put(row, template, [info])
+            if is_local:
+                room = room.copy() if n_placed == 0 else room
+                room[row] = filtering.capacity_on(state, template, trial, row)
+            else:
+                room = filtering.capacity(state, template, trial)
+        return len(members)
+
+    def _planned(
+        self, template: PodTemplate, state: CycleState, room: IntArray, n_left: int, most_on_node: int
+    ) -> list[tuple[int, int]]:
+        if most_on_node:
+            capped = self._packed(template, state, np.minimum(room, most_on_node), n_left)
+            if capped:
+                return capped
+        return self._packed(template, state, room, n_left)
+
+
+def pre_filtered(
+    demand: Demand, templates: Sequence[PodTemplate], trial: Trial
+) -> tuple[dict[int, CycleState], PodTemplate | None, Status]:
+    """A state for each template after its PreFilter; the first template that is refused, and why."""
+    states: dict[int, CycleState] = {}
+    for template in templates:
+        state = states[template.serial] = CycleState(demand.group)
+        status = demand.profile.run_pre_filter(state, template, trial)
+        if not status.is_success:
+            return states, template, status
+    return states, None, SUCCESS

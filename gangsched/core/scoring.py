@@ -1,0 +1,174 @@
+"""Scoring: PreScore, Score, NormalizeScore and weights of one profile, summed up for the feasible nodes.
+
+What plugins that score by row say is kept per template, and only rows that changed are asked again. Made and
+called by core.runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from gangsched.core.filtering import n_kept
+from gangsched.core.framework import (
+    MAX_SCORE,
+    BoolArray,
+    Code,
+    CycleState,
+    FloatArray,
+    IntArray,
+    NodeScorePlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from gangsched.core.guard import Ask, PluginError, check_shape, checked_status
+from gangsched.core.per_node import NodeInfos, PerNodeScore
+from gangsched.core.snapshot import ClusterView, Trial
+from gangsched.core.template import PodTemplate
+
+# Asking for a few rows is cheaper than keeping scores of all up to date.
+_FEW_ROWS = 16
+_GO_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
+
+
+class _KeptScores:
+    """Scores of one template by plugins that score by row, summed up, but for `stale` rows right up to
+    `mark` of the journal."""
+
+    __slots__ = ("mark", "stale", "values")
+
+    def __init__(self, n_rows: int, mark: int) -> None:
+        self.values: FloatArray = np.zeros(n_rows, dtype=np.float64)
+        self.stale: BoolArray = np.ones(n_rows, dtype=np.bool_)
+        self.mark = mark
+
+
+class Scoring:
+    """The Score plugins of one profile with their weights; `is_told`: those that have a PreFilter."""
+
+    def __init__(
+        self,
+        scores: Iterable[tuple[ScorePlugin | NodeScorePlugin, float]],
+        pre_scores: Iterable[PreScorePlugin],
+        *,
+        is_told: frozenset[str],
+        infos: NodeInfos,
+        ask: Ask,
+    ) -> None:
+        self._ask = ask
+        self.pre_scores = tuple(pre_scores)
+        is_told |= {plugin.name for plugin in self.pre_scores}
+        self.scores: tuple[tuple[ScorePlugin, float], ...] = tuple(
+            (one, weight)
+            if isinstance(one, ScorePlugin)
+            else (PerNodeScore(one, infos, is_told=one.name in is_told), weight)
+            for one, weight in scores
+        )
+        self._normalizers: dict[str, Callable[..., FloatArray]] = {
+            plugin.name: plugin.normalize for plugin, _ in self.scores if hasattr(plugin, "normalize")
+        }
+        self._by_row = tuple(
+            one
+            for one in self.scores
+            if getattr(one[0], "score_by_row", False)
+            and one[0].name not in is_told
+            and one[0].name not in self._normalizers
+        )
+        self._not_by_row = tuple(one for one in self.scores if one not in self._by_row)
+        self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
+        self._kept: dict[int, _KeptScores] = {}
+
+    def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
+        """Whether a plugin reads from the template that its pods wish to be apart from other `members`."""
+        return any(
+            self._ask(plugin.name, "Score", plugin.spreads, template, members) for plugin in self._spreading
+        )
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """Weighted sum of all Score plugins for `rows`; None when none has anything to say.
+
+        PreScore is asked first, each time: what it may skip can depend on the rows.
+        """
+        skipped = self._run_pre_score(state, template, view, rows) if self.pre_scores else frozenset()
+        if not self._by_row or len(rows) <= _FEW_ROWS:
+            return self._ask_scores(self.scores, state, template, view, rows, skipped)
+        kept = self._kept_scores(state, template, view, rows)
+        others = self._ask_scores(self._not_by_row, state, template, view, rows, skipped)
+        return kept if others is None else kept + others
+
+    def _run_pre_score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> frozenset[str]:
+        """Who skips. A "no" here is a fault of the plugin: the nodes will do, or there were none."""
+        skipped: frozenset[str] = frozenset()
+        for plugin in self.pre_scores:
+            answer = self._ask(plugin.name, "PreScore", plugin.pre_score, state, template, view, rows)
+            if checked_status(plugin.name, "PreScore", answer, _GO_OR_SKIP).code is Code.SKIP:
+                skipped |= {plugin.name}
+        return skipped
+
+    def _kept_scores(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray:
+        """Sums of what plugins that score by row say, kept as the cache has the rows."""
+        kept = self._kept.get(template.serial)
+        mark = view.journal_end
+        changed = view.changed_since(kept.mark) if kept is not None else None
+        if kept is None or changed is None or len(kept.values) != view.n_rows:
+            if len(self._kept) > n_kept(view.n_rows):
+                self._kept.clear()
+            kept = self._kept[template.serial] = _KeptScores(view.n_rows, mark)
+        else:
+            kept.stale[changed] = True
+            kept.mark = mark
+        stale = kept.stale[rows]
+        if stale.any():
+            # Rows that filled up since are not among those asked about, and are not scored for nothing.
+            asked = rows[stale]
+            base = view.base() if isinstance(view, Trial) else view
+            values = self._ask_scores(self._by_row, state, template, base, asked)
+            kept.values[asked] = 0.0 if values is None else values
+            kept.stale[asked] = False
+        answer: FloatArray = kept.values[rows]
+        if isinstance(view, Trial) and view.touched:
+            at = np.flatnonzero(np.isin(rows, np.fromiter(view.touched, dtype=np.int64)))
+            if len(at):
+                own = self._ask_scores(self._by_row, state, template, view, rows[at])
+                answer[at] = 0.0 if own is None else own
+        return answer
+
+    def _ask_scores(
+        self,
+        plugins: Iterable[tuple[ScorePlugin, float]],
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        skipped: frozenset[str] = frozenset(),
+    ) -> FloatArray | None:
+        total: FloatArray | None = None
+        for plugin, weight in plugins:
+            if plugin.name in skipped:
+                continue
+            own = self._ask_score(plugin, state, template, view, rows)
+            if own is not None:
+                total = own * weight if total is None else total + own * weight
+        return total
+
+    def _ask_score(
+        self, plugin: ScorePlugin, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        own = self._ask(plugin.name, "Score", plugin.score, state, template, view, rows)
+        if own is None:
+            return None
+        check_shape(plugin.name, "Score", own, rows.shape, "f")
+        if plugin.name in self._normalizers:
+            normalize = self._normalizers[plugin.name]
+            own = self._ask(plugin.name, "NormalizeScore", normalize, state, template, own)
+            check_shape(plugin.name, "NormalizeScore", own, rows.shape, "f")
+        if len(own) and not (own.min() >= 0.0 and own.max() <= MAX_SCORE):  # NaN fails both
+            raise PluginError(plugin.name, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
+        return own
