@@ -21,6 +21,7 @@ import msgspec
 
 from gangsched.core.allotment import annotations_of
 from gangsched.core.cache import allocation_of
+from gangsched.core.corrections import correct
 from gangsched.core.group import BindState, MemberState, PodInfo
 from gangsched.core.reporter import Reporter
 from gangsched.core.world import World
@@ -65,7 +66,7 @@ class Audit:
     def __init__(self, world: World, reporter: Reporter) -> None:
         self._world = world
         self._reporter = reporter
-        self._reports: dict[str, tuple[str, DeviceReport]] = {}
+        self._reports: dict[str, tuple[str, DeviceReport, frozenset[str]]] = {}
         self._unread: dict[str, str] = {}
         self._nodes: dict[str, None] = {}
         self.drifts: dict[str, Drift] = {}
@@ -83,7 +84,8 @@ class Audit:
         if (known is not None and known[0] == text) or self._unread.get(name) == text:
             return
         try:
-            self._reports[name] = (text, parse_report(text))
+            report = parse_report(text)
+            self._reports[name] = (text, report, frozenset(pod.uid for pod in report.pods))
             self._unread.pop(name, None)
         except ParseError as error:
             self._unread[name] = text  # what was known before is no worse than nothing
@@ -100,6 +102,11 @@ class Audit:
         """The API has said where a pod is."""
         if info.node_name in self._reports:
             self._nodes[info.node_name] = None
+
+    def is_reported(self, info: PodInfo) -> bool:
+        """Whether kubelet has said what it gave this pod."""
+        known = self._reports.get(info.node_name)
+        return known is not None and info.uid in known[2]
 
     def pod_edited(self, info: PodInfo, pod: Pod) -> bool:
         """A pod that was bound says something of its devices that is new; False: the books take it over.
@@ -200,8 +207,17 @@ class Audit:
         if not changed:
             return
         planned = {info.uid: info.allocation for info, _ in changed}
-        for info, device_id in cache.correct(changed):
+        corrected = correct(cache, changed)
+        for info, device_id in corrected.lost:
             self._lost_to_another(info, device_id)
+        for info in corrected.exchanged:
+            if info.group is not None and (info.state is MemberState.BOUND or info.bind in _ON_THE_WAY):
+                instead = (
+                    f"what was planned for it went to another pod; instead it has {_told(info.allocation)}"
+                )
+                self._drifted(info, SWAPPED, instead)
+                if why := self._is_useless(info):
+                    self._unusable(info, why)
         for info, truth in changed:
             if info.group is None:
                 continue  # another scheduler's pod: now we know what it holds
@@ -215,7 +231,7 @@ class Audit:
         """kubelet gave to somebody else what our books had for this pod, which it has not admitted yet."""
         if info.group is None:
             return
-        if info.state is MemberState.BOUND or info.bind is not BindState.NONE:
+        if info.state is MemberState.BOUND or info.bind in _ON_THE_WAY:
             self._unusable(info, f"kubelet gave {device_id}, planned for it, to another pod")
         else:
             self._world.broken_promises[info.group.key] = (
@@ -316,27 +332,44 @@ class Audit:
 
 
 _NONE = Drift("", "")
+_ON_THE_WAY = (BindState.SENT, BindState.READING)
 
 
 def _as_reported(info: PodInfo, given: Allocation, resources: tuple[str, ...]) -> Allocation:
     """What the pod holds: of the report's resources what it says, of others what was planned.
 
-    kubelet lists no plain init containers: what those draw on is what the others have afterwards.
+    A container that is not listed has its turn yet, or is a plain init container, which kubelet never lists:
+    the one keeps what no other of the pod has got, for the rest what those were planned to have; the other
+    draws on what the running containers have.
     """
     truth: dict[str, dict[str, tuple[str, ...]]] = {}
+    has: dict[str, list[str]] = {}
     for container, sets in given.items():
         for resource, ids in sets.items():
             if resource in resources and ids:
                 truth.setdefault(container, {})[resource] = ids
+                has.setdefault(resource, []).extend(ids)
     first = {c.name for c in info.pod.spec.init_containers or () if c.restart_policy != "Always"}
-    for container, sets in info.allocation.items():
-        for resource, ids in sets.items():
+    unlisted = [container for container in info.allocation if container not in given]
+    spare: dict[str, list[str]] = {}
+    for container in given:
+        for resource, ids in info.allocation.get(container, {}).items():
+            spare.setdefault(resource, []).extend(i for i in ids if i not in has.get(resource, ()))
+    for container in (*(c for c in unlisted if c not in first), *(c for c in unlisted if c in first)):
+        for resource, ids in info.allocation[container].items():
+            own = ids
+            if resource in resources and container in first:
+                pool = has.get(resource, [])
+                own = ids if set(ids) <= set(pool) else tuple(pool[: len(ids)])
+            elif resource in resources:
+                others, instead = has.get(resource, []), iter(spare.get(resource, []))
+                own = tuple(got for i in ids if (got := next(instead, "") if i in others else i))
+                has.setdefault(resource, []).extend(own)
+            truth.setdefault(container, {})[resource] = own
+    for container in given:
+        for resource, ids in info.allocation.get(container, {}).items():
             if resource not in resources:
                 truth.setdefault(container, {})[resource] = ids
-            elif container in first - set(given):
-                pool = [i for name, of in given.items() for i in of.get(resource, ())]
-                own = ids if set(ids) <= set(pool) else tuple(pool[: len(ids)])
-                truth.setdefault(container, {})[resource] = own
     return truth
 
 

@@ -20,6 +20,7 @@ from gangsched.core.guard import PluginError
 from gangsched.core.hooks import BIND, HookCall
 from gangsched.core.preparing import Preparing
 from gangsched.core.reporter import Reporter
+from gangsched.core.spacing import Spacing
 from gangsched.core.world import World
 from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.effects import BindPod, CancelBinds, EvictPod, GetPod
@@ -45,16 +46,17 @@ _EVICT_AGAIN_S = 2.0
 class Binder:
     """Binds planned groups and answers for what becomes of each bind."""
 
-    def __init__(self, world: World, reporter: Reporter) -> None:
+    def __init__(self, world: World, reporter: Reporter, spacing: Spacing) -> None:
         self._world = world
         self._reporter = reporter
-        self.preparing = Preparing(world, prepared=self._send_all, stopped=self._give_back)
+        self._spaces = bool(spacing.resources)
+        self.preparing = Preparing(world, spacing, prepared=self._send_all, stopped=self._give_back)
 
     # -- out -------------------------------------------------------------------------------------------
 
     def start(self, unit: Sequence[Group]) -> None:
         """Everybody is reserved and permitted: no way back from here but through an answer."""
-        has_pre_binds = False
+        has_pre_binds = self._spaces
         for group in unit:
             self._world.queue.park(group, GroupState.BINDING)
             group.failed_binds.clear()

@@ -9,7 +9,7 @@ Source of the states: kube-scheduler `backend/cache/interface.go`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from gangsched.core.accounts import Accounts
 from gangsched.core.changes import Change, ClusterChange
@@ -233,7 +233,7 @@ class Cache:
         before = info.row
         self._leave(info)
         info.allocation = allocation
-        info.ids = _ids(allocation)
+        info.ids = ids_of(allocation)
         self._enter(info, node_name)
         if self.accounts and info.row != before:  # what is confirmed where it was promised has not moved
             if before != NO_ROW:
@@ -253,7 +253,7 @@ class Cache:
             if info.node_name:
                 raise InvariantError(f"{info.pod.key} is promised twice: {info.node_name} and row {row}")
             info.allocation = allocation
-            info.ids = _ids(allocation)
+            info.ids = ids_of(allocation)
             info.row = row
             runs.setdefault((row, info.template.serial), []).append(info)
         for (row, _), infos in runs.items():
@@ -275,38 +275,6 @@ class Cache:
             if self.index.is_awake:
                 for info in infos:
                     self.index.enter(info)
-
-    def correct(
-        self, changed: Sequence[tuple[PodInfo, Mapping[str, Mapping[str, tuple[str, ...]]]]]
-    ) -> list[tuple[PodInfo, str]]:
-        """Pods of one node have other devices than was thought: all of it in one step, as two may swap.
-
-        A device has one holder: answers with (pod, device) of others who had it in the books and lose it.
-        """
-        for info, _ in changed:
-            for resource, ids in info.ids.items():
-                self.ledger.release(info.row, info.uid, resource, ids)
-        lost = []
-        for info, allocation in changed:
-            info.allocation, info.ids = allocation, _ids(allocation)
-            for resource, ids in info.ids.items():
-                for device_id in self.ledger.hold(info.row, info.uid, resource, ids):
-                    for uid in self.ledger.holders(info.row, resource)[device_id]:
-                        if uid != info.uid:
-                            lost.append((self.pods[uid], device_id))
-                            self._strip(self.pods[uid], resource, device_id)
-        return lost
-
-    def _strip(self, info: PodInfo, resource: str, device_id: str) -> None:
-        self.ledger.release(info.row, info.uid, resource, (device_id,))
-        info.allocation = {
-            container: {
-                name: tuple(i for i in ids if name != resource or i != device_id)
-                for name, ids in sets.items()
-            }
-            for container, sets in info.allocation.items()
-        }
-        info.ids = _ids(info.allocation)
 
     def forget(self, info: PodInfo) -> ClusterChange | None:
         """Gives back what the pod holds, promised or bound; answers with the room that this freed."""
@@ -429,7 +397,8 @@ def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]
         return {}, str(error)
 
 
-def _ids(allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Mapping[str, tuple[str, ...]]:
+def ids_of(allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Mapping[str, tuple[str, ...]]:
+    """resource -> the IDs of all containers, each once."""
     if len(allocation) == 1:  # the usual pod has one container with devices
         for sets in allocation.values():
             return sets

@@ -5,20 +5,23 @@ said yes, for all groups that start together, does the first Bind leave; one tha
 everything back, and nothing was bound. Asked by core.binding, which decides what becomes of the groups.
 
     prepared   every hook has said Success or Skip, and what is reserved still    binds are sent
-               holds
+               holds, and kubelet could mix none of them up with a pod that is
+               due (core.spacing)
     stopped    a hook said anything else, or was late; a promise broke; a         hooks are taken back,
                member that is needed left; the settle limit of a gang bound       reservations given back
-               in part
+               in part; kubelet has not admitted the other pod in settle_s
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from gangsched.core.framework import Code
 from gangsched.core.group import BindState, Group, MemberState, PodInfo
 from gangsched.core.guard import PluginError
 from gangsched.core.hooks import PRE_BIND, HookCall
+from gangsched.core.spacing import Spacing
 from gangsched.core.template import PodTemplate
 from gangsched.core.world import World
 from gangsched.model.events import HookAnswered
@@ -28,23 +31,33 @@ _GOES_ON = (Code.SUCCESS.value, Code.SKIP.value)
 
 
 class _Unit:
-    """Groups that are being prepared as one; `open` are the calls without an answer, by the pod's UID."""
+    """Groups that are being prepared as one; `open` are the calls without an answer, by the pod's UID.
 
-    __slots__ = ("groups", "open")
+    until_s: when it is given up that waits for nothing but its turn; `inf`: it does not.
+    """
+
+    __slots__ = ("groups", "open", "until_s")
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self.groups = tuple(groups)
         self.open: dict[str, HookCall] = {}
+        self.until_s = math.inf
 
 
 class Preparing:
     """Units whose PreBind hooks are running."""
 
     def __init__(
-        self, world: World, *, prepared: Callable[[Group], None], stopped: Callable[[Group, str], None]
+        self,
+        world: World,
+        spacing: Spacing,
+        *,
+        prepared: Callable[[Group], None],
+        stopped: Callable[[Group, str], None],
     ) -> None:
         """`prepared` and `stopped` are told group by group, of all groups of the unit in one turn."""
         self._world = world
+        self._spacing = spacing
         self._prepared = prepared
         self._stopped = stopped
         self._units: dict[GroupKey, _Unit] = {}
@@ -57,13 +70,16 @@ class Preparing:
         asked: list[tuple[PodInfo, tuple[str, ...]]] = []
         for group in groups:
             asked += self._wanted(group)
-        if not asked:
+        blocked = "" if asked else self._spacing.blocks(groups)
+        if not asked and not blocked:
             return False
         unit = _Unit(groups)
         for group in groups:
             self._units[group.key] = unit
             for info in group.in_state(MemberState.ASSUMED):
                 info.bind = BindState.PREPARING
+        if blocked:
+            unit.until_s = self._world.now_s + self._world.settings.settle_s
         for info, plugins in asked:
             assert info.group is not None
             unit.open[info.uid] = self._world.hooks.ask(PRE_BIND, plugins, info.group, info)
@@ -133,9 +149,31 @@ class Preparing:
                 if broken:
                     self._stop(unit, broken)
                     return
+        if self._spacing.blocks(unit.groups):
+            if unit.until_s == math.inf:
+                unit.until_s = self._world.now_s + self._world.settings.settle_s
+            return
         self._close(unit)
         for group in unit.groups:
             self._prepared(group)
+
+    def look_again(self) -> None:
+        """Something has happened: those that wait for nothing but their turn may have it, oldest first."""
+        if self._spacing.resources:
+            for unit in self._waiting():
+                self._look(unit)
+
+    def expire(self) -> None:
+        """Gives up those whose turn has not come in time."""
+        for unit in [unit for unit in self._waiting() if unit.until_s <= self._world.now_s]:
+            self._stop(unit, self._spacing.blocks(unit.groups) or "its turn did not come in time")
+
+    def next_deadline_s(self) -> float:
+        """When `expire` has something to do next; inf: never."""
+        return min((unit.until_s for unit in self._waiting()), default=math.inf)
+
+    def _waiting(self) -> list[_Unit]:
+        return [unit for unit in dict.fromkeys(self._units.values()) if unit.until_s < math.inf]
 
     def _stop(self, unit: _Unit, why: str) -> None:
         self._world.hooks.cancel(unit.open.values())

@@ -25,6 +25,7 @@ from gangsched.core.permits import Permits
 from gangsched.core.plan import first_of
 from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import Profile
+from gangsched.core.spacing import Spacing
 from gangsched.core.validate import find_broken
 from gangsched.core.world import World
 from gangsched.errors import InvariantError
@@ -67,7 +68,7 @@ class Scheduler:
         self.numbers = Numbers(self.world)
         self.audit = Audit(self.world, self.reporter)
         self.membership = Membership(self.world, self.reporter, self.numbers, self.audit)
-        self.binder = Binder(self.world, self.reporter)
+        self.binder = Binder(self.world, self.reporter, Spacing(self.world, self.audit.is_reported))
         self.permits = Permits(self.world)
         self.attempts = Attempts(self.world, self.reporter, self.binder, self.permits, pick)
         self.table = GangTable(self.world, self.reporter, self.binder, self.attempts)
@@ -140,6 +141,7 @@ class Scheduler:
         for group in world.queue.due(now_s):
             self.table.expired(group)
         self.audit.advance()
+        self.binder.preparing.expire()
         return self._end_turn()
 
     def pop(self) -> Group | None:
@@ -171,8 +173,9 @@ class Scheduler:
         """When advance has something to do next."""
         if not self.is_synced:
             return None
-        times = (self.world.next_deadline_s() or NEVER_S, self.audit.next_deadline_s())
-        return None if min(times) == NEVER_S else min(times)
+        others = (self.audit.next_deadline_s(), self.binder.preparing.next_deadline_s())
+        soonest = min(self.world.next_deadline_s() or NEVER_S, *others)
+        return None if soonest == NEVER_S else soonest
 
     def statistics(self) -> dict[str, Any]:
         """Counts for metrics, tables and tests."""
@@ -332,6 +335,7 @@ class Scheduler:
         if self.is_synced:
             self.audit.look()
             self._give_back_broken()
+            self.binder.preparing.look_again()
             world.cache.settle()
             while world.touched:
                 touched, world.touched = world.touched, {}

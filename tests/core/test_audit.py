@@ -13,10 +13,10 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
-from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY, parse_allocation
+from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY, parse_allocation
 from gangsched.model.objects import Container, Pod, ResourceRequirements
-from gangsched.sim.objects import GPU, STRANGER, make_node, make_pod
-from tests.core.scenario import Cluster, gang
+from gangsched.sim.objects import GPU, STRANGER, inventory, make_node, make_pod
+from tests.core.scenario import Cluster, gang, with_annotations
 
 
 def audited(*, repair: bool = True, on_mismatch: Literal["none", "evict"] = "none", gpus: int = 8) -> Cluster:
@@ -135,20 +135,60 @@ def test_what_another_schedulers_pod_got_is_known_from_kubelet() -> None:
     assert not c.all(ef.PatchPod), "and it is not ours to write to"
 
 
-def test_a_device_given_to_another_than_planned_is_nobodys_twice() -> None:
-    """y was promised 1 and is not admitted yet; kubelet gave 1 to x."""
+def test_who_was_planned_to_have_it_gets_in_exchange_what_the_other_was() -> None:
+    """y is not admitted yet; kubelet gave what was planned for it to x."""
+    c = audited(gpus=4).submit(make_pod("x", gpus=2)).run()
+    c.submit(make_pod("y", gpus=2)).run()
+    assert (numbers(c, "x"), numbers(c, "y")) == ([0, 1], [2, 3])
+    given(c, x=[2, 3])
+    assert (booked(c, "x"), booked(c, "y")) == ([2, 3], [0, 1])
+    c.wait(1.0)
+    assert (numbers(c, "x"), numbers(c, "y")) == ([2, 3], [0, 1])
+    given(c, x=[2, 3], y=[0, 1])
+    assert not any(drift(c).values())
+
+
+def test_an_exchange_while_the_bind_is_on_the_way_is_written_when_it_is_there() -> None:
+    c = audited(gpus=4).submit(make_pod("x", gpus=2)).run()
+    c.answer = lambda bind: "hold"
+    c.submit(make_pod("y", gpus=2)).run()
+    given(c, x=[2, 3])
+    [bind] = c.held_binds
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
+    c.wait(1.0)
+    assert (numbers(c, "y"), booked(c, "y")) == ([0, 1], [0, 1])
+    assert not any(drift(c).values())
+
+
+def test_a_device_given_to_another_is_nobodys_twice_also_where_there_is_none_in_exchange() -> None:
+    """What x was planned to have has become unhealthy meanwhile."""
     c = audited(on_mismatch="evict", gpus=2).submit(make_pod("x", gpus=1)).run()
     c.submit(make_pod("y", gpus=1)).run()
     assert (numbers(c, "x"), numbers(c, "y")) == ([0], [1])
+    sick = inventory("n0", 2, unhealthy=[0])
+    c.node(make_node("n0", gpus=2, annotations={INVENTORY_KEY: sick}))
     given(c, x=[1])
     assert (booked(c, "x"), booked(c, "y")) == ([1], [])
-    assert (
-        "kubelet gave GPU-n0-1, planned for it, to another pod; it is evicted"
-        in mismatches(c)[-1] + mismatches(c)[0]
-    )
+    told = [said for said in mismatches(c) if "kubelet gave GPU-n0-1, planned for it, to another pod" in said]
+    assert told
+    assert "it is evicted" in told[0]
     c.wait(1.0)
     assert [pod.metadata.name for pod in c.pods.values()] == ["x"], "that pod alone is evicted"
     assert not any(drift(c).values())
+
+
+def test_a_pod_in_the_middle_of_its_admission_is_listed_in_part() -> None:
+    """Its containers come one after the other; the first may have got what the second was planned to have."""
+    asks = ResourceRequirements(requests={GPU: 1})
+    pod = make_pod("x", gpus=1)
+    both = [*pod.spec.containers, Container(name="second", resources=asks)]
+    c = audited().submit(replace(pod, spec=replace(pod.spec, containers=both))).run()
+    given(c, x=[0])
+    assert not any(drift(c).values())
+    given(c, x=[1])
+    c.wait(1.0)
+    allocation = parse_allocation((c.pod("x").metadata.annotations or {})[ALLOCATED_KEY])
+    assert allocation == {"main": {GPU: ("GPU-n0-1",)}, "second": {GPU: ("GPU-n0-0",)}}
 
 
 def test_a_set_that_its_constraints_do_not_allow_is_said_and_by_policy_evicted() -> None:
@@ -163,27 +203,19 @@ def test_a_set_that_its_constraints_do_not_allow_is_said_and_by_policy_evicted()
     assert drift(c)["unusable"] == 0
 
 
-def test_a_gang_that_waits_gives_back_what_kubelet_gave_to_another() -> None:
-    c = audited(gpus=4).submit(make_pod("x", gpus=1)).run()
-    held = gang("a", pods=2, gpus=1)
-    waiting = [
-        replace(
-            pod,
-            metadata=replace(
-                pod.metadata,
-                annotations={**(pod.metadata.annotations or {}), "gangsched.io/total-members": "3"},
-            ),
-        )
-        for pod in held
-    ]
-    c.submit(waiting).run()
-    assert c.state("a") == "waiting"
-    taken = booked(c, "a-0")
-    given(c, x=taken)
-    assert c.state("a") == "backoff"
-    c.wait(5.0)
-    assert c.state("a") == "waiting"
-    assert not set(taken) & {*booked(c, "a-0"), *booked(c, "a-1")}
+def test_a_gang_that_waits_holds_what_is_left_or_gives_back() -> None:
+    for healthy in (True, False):
+        c = audited(gpus=4).submit(make_pod("x", gpus=1)).run()
+        c.submit(with_annotations(gang("a", pods=2, gpus=1), {"gangsched.io/total-members": "3"})).run()
+        assert c.state("a") == "waiting"
+        taken = booked(c, "a-0")
+        if not healthy:
+            c.node(make_node("n0", gpus=4, annotations={INVENTORY_KEY: inventory("n0", 4, unhealthy=[0])}))
+        given(c, x=taken)
+        assert c.state("a") == ("waiting" if healthy else "backoff")
+        c.wait(5.0)
+        assert c.state("a") == "waiting"
+        assert not set(taken) & {*booked(c, "a-0"), *booked(c, "a-1")}
 
 
 def test_kubelet_does_not_list_plain_init_containers() -> None:
