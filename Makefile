@@ -2,7 +2,8 @@
 # make test        set everything up in .venv and run every check; needs Python 3.11+ and, for the
 #                  real-server tests, a Go toolchain (or KUBEBUILDER_ASSETS)
 # make lint        ruff, types and the import contracts only
-# make controlplane  build etcd, kube-apiserver, kubectl, kube-scheduler and Jaeger into the user's cache
+# make controlplane  build etcd, kube-apiserver, kubectl, kube-scheduler, kubelet, Jaeger into the user's cache
+# make protocol    generate the messages and stubs of kubelet's APIs anew (fetches grpcio-tools)
 # make lock        write the requirements locks anew (needs uv)
 # PYTEST_ARGS="-k name -x" narrows the tests; DEMO_ARGS=--keep lets the demo go on.
 
@@ -20,7 +21,7 @@ endef
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: test demo lint controlplane venv lock clean
+.PHONY: test demo lint controlplane venv lock protocol clean
 
 # pytest comes last, so that its summary is the last line of the run.
 test: $(STAMP)
@@ -73,6 +74,16 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 lock:
 	$(COMPILE) --extra dev --upgrade pyproject.toml -o requirements.lock
 	$(COMPILE) --constraint requirements.lock pyproject.toml -o requirements.runtime.lock
+
+# grpcio-tools is needed for this alone; what it makes is committed, and needs the protobuf of the lock.
+PROTOCOLS := deviceplugin podresources pods pod
+protocol: $(STAMP)
+	@$(PYTHON) -m venv build/protocol
+	@build/protocol/bin/python -m pip install --quiet --disable-pip-version-check grpcio-tools grpclib
+	@for name in $(PROTOCOLS); do PATH=$(CURDIR)/build/protocol/bin:$$PATH build/protocol/bin/python \
+		-m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpclib_python_out=. \
+		gangsched/agent/kubelet_api/$$name.proto || exit 1; done
+	@rm -f gangsched/agent/kubelet_api/pod_grpc.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -18,6 +18,7 @@ from random import Random
 import anyio
 import structlog
 
+from gangsched.agent.handing import Handing
 from gangsched.agent.node import (
     annotations_patch,
     manager_name,
@@ -25,6 +26,7 @@ from gangsched.agent.node import (
     node_path,
     read_node,
 )
+from gangsched.agent.plan import NodePods, PlannedPod, planned_pod
 from gangsched.agent.probes.running import Probes
 from gangsched.agent.reporter import InventoryReporter, Notice, ReadNode, WriteNode, explained
 from gangsched.agent.reports import Report, Silence
@@ -32,12 +34,16 @@ from gangsched.agent.settings import AgentSettings
 from gangsched.agent.sources import Source
 from gangsched.agent.sources.files import FileSource
 from gangsched.agent.sources.nvml import NvmlSource
+from gangsched.agent.sources.pod_resources import PodResourcesSource
 from gangsched.config.strict import nearest
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.decode import decode_raw_page, pods, read_meta
 from gangsched.kube.watch import Reflector
+from gangsched.kube.writes import event_body, events_path
+from gangsched.model.device_report import DEVICE_REPORT_KEY
+from gangsched.model.effects import RecordEvent
 from gangsched.model.events import Event, KindSynced
 
 _log = structlog.get_logger(__name__)
@@ -45,6 +51,9 @@ _log = structlog.get_logger(__name__)
 # Names that a wrong one is compared with.
 _MAX_NAMES = 500
 _REQUEST_S = 10.0
+# kubelet waits for the answer.
+_LIST_S = 2.0
+CONTROLLER = "gangsched-agent"
 
 
 def sources_of(settings: AgentSettings) -> list[Source]:
@@ -53,7 +62,10 @@ def sources_of(settings: AgentSettings) -> list[Source]:
     if settings.nvml.mode != "off":
         nvml = settings.nvml
         sources.append(NvmlSource(nvml.mode, resource=nvml.resource, ignored_xids=nvml.ignore_xids))
-    return [*sources, *(FileSource(path) for path in settings.devices)]
+    sources += [FileSource(path) for path in settings.devices]
+    if settings.kubelet.resources:
+        sources.append(PodResourcesSource(settings.kubelet))
+    return sources
 
 
 class AgentApp:
@@ -83,6 +95,9 @@ class AgentApp:
             if settings.probes.is_on
             else None
         )
+        self._node_pods = NodePods()
+        self._handing = self._made_handing() if settings.plugins else None
+        self._n_events = 0
         self._news = anyio.Event()
 
     async def run(self) -> int:
@@ -96,6 +111,8 @@ class AgentApp:
                 everything.start_soon(self._pods.run)
                 if self._probes is not None:
                     everything.start_soon(self._probes.run)
+                if self._handing is not None:
+                    everything.start_soon(self._handing.run)
                 for thread in threads:
                     thread.start()
                 await self._report()
@@ -131,6 +148,8 @@ class AgentApp:
             self._news = anyio.Event()
             effect = self.reporter.decide(time.monotonic())
             self._say()
+            if self._handing is not None and (listed := self.reporter.listed) is not None:
+                self._handing.show(listed)
             if isinstance(effect, ReadNode):
                 await self._read()
             elif isinstance(effect, WriteNode):
@@ -178,6 +197,13 @@ class AgentApp:
 
     async def _hear(self, events: list[Event]) -> None:
         self.reporter.pods_changed(events)
+        if self._handing is not None:
+            self._node_pods.hear(events)
+            self._handing.pods_changed()
+        self._news.set()
+
+    def _note(self, key: str, value: str) -> None:
+        self.reporter.note(key, value)
         self._news.set()
 
     def _told_node(self, body: bytes) -> None:
@@ -194,6 +220,40 @@ class AgentApp:
     def _say(self) -> None:
         for notice in self.reporter.take_notices():
             getattr(_log, notice.level)(notice.message, **notice.fields)
+
+    # -- device plugins --------------------------------------------------------------------------------------
+
+    def _made_handing(self) -> Handing:
+        return Handing(
+            self._settings.node_name,
+            self._settings.kubelet,
+            self._settings.plugins,
+            self._node_pods,
+            said=lambda value: self._note(DEVICE_REPORT_KEY, value),
+            record=self._record,
+            listed=self._planned_pods,
+        )
+
+    async def _planned_pods(self) -> tuple[PlannedPod, ...] | None:
+        kind = pods(self._settings.node_name)
+        try:
+            body = await self._client.get(kind.path("v1"), kind.selector, timeout_s=_LIST_S)
+            page = kind.decode_page(body)
+        except (ApiError, ValueError):
+            return None
+        return tuple(planned_pod(pod) for pod in page.items if not pod.is_terminal)
+
+    async def _record(self, event: RecordEvent) -> None:
+        """An Event that cannot be written is in the log."""
+        self._n_events += 1
+        serial = time.time_ns() + self._n_events
+        body = event_body(
+            event, controller=CONTROLLER, instance=self._manager, wall_s=time.time(), serial=serial
+        )
+        try:
+            await self._client.post(events_path(event), body, timeout_s=_REQUEST_S)
+        except ApiError as error:
+            _log.warning("an Event could not be written", reason=event.reason, err=str(error))
 
     # -- requests --------------------------------------------------------------------------------------------
 

@@ -210,6 +210,11 @@ class InventoryReporter:
         notices, self._notices = self._notices, []
         return notices
 
+    @property
+    def listed(self) -> Listed | None:
+        """The devices as the Node should list them; None before all sources were heard or waited for."""
+        return None if self._stale else self._last
+
     def value(self) -> str | None:
         """What the Node should say; None: nothing, as nothing was ever found."""
         self._compute()

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gangsched.agent.plugin_settings import KubeletDocument, PluginDocument, check_kubelet, check_plugins
 from gangsched.agent.probes.probe_settings import (
     BandwidthDocument,
     LoadDocument,
@@ -49,7 +50,10 @@ class NvmlDocument(_Document, frozen=True):
 
 
 class AgentDocument(_Document, frozen=True):
-    """devices: files or directories; registers: whose annotations on the Node are read as devices too."""
+    """devices: files or directories; registers: whose annotations on the Node are read as devices too.
+
+    plugins: what is offered to kubelet.
+    """
 
     api_version: str = API_VERSION
     kind: str = KIND
@@ -60,6 +64,8 @@ class AgentDocument(_Document, frozen=True):
     registers: tuple[Literal["hami", "volcano"], ...] = ()
     bandwidth: BandwidthDocument = BandwidthDocument()
     load: LoadDocument = LoadDocument()
+    kubelet: KubeletDocument = KubeletDocument()
+    plugins: tuple[PluginDocument, ...] = ()
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
@@ -71,6 +77,8 @@ class AgentSettings(msgspec.Struct, frozen=True):
     nvml: NvmlDocument
     registers: tuple[Register, ...]
     probes: ProbeSettings = ProbeSettings()
+    kubelet: KubeletDocument = KubeletDocument()
+    plugins: tuple[PluginDocument, ...] = ()
 
 
 class AgentFlags(msgspec.Struct, frozen=True):
@@ -125,6 +133,8 @@ def _resolved(document: AgentDocument, flags: AgentFlags, environ: Mapping[str, 
         raise ConfigError(
             f"{nvml.resource!r} is not an extended resource, as nvidia.com/gpu is", path="nvml.resource"
         )
+    check_plugins(document.plugins)
+    check_kubelet(document.kubelet, document.plugins)
     if flags.nvml is not None:
         nvml = msgspec.structs.replace(nvml, mode=flags.nvml)
     names = dict.fromkeys((*document.registers, *flags.registers))
@@ -137,6 +147,8 @@ def _resolved(document: AgentDocument, flags: AgentFlags, environ: Mapping[str, 
         nvml=nvml,
         registers=registers,
         probes=_probes(document, flags),
+        kubelet=document.kubelet,
+        plugins=document.plugins,
     )
 
 

@@ -42,6 +42,8 @@ CONTROL_PLANE = Module(
 )
 JAEGER = Module(name="jaeger", version=JAEGER_VERSION, directory=_TESTS / "jaeger", required=("jaeger",))
 """With KUBEBUILDER_ASSETS its binary is looked for there too."""
+NODE = Module(name="node", version=KUBERNETES_VERSION, directory=_TESTS / "node", required=("kubelet",))
+"""With KUBEBUILDER_ASSETS its binary is looked for there too."""
 
 
 class MissingAssets(ConfigError):

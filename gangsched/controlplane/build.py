@@ -1,6 +1,6 @@
 """Builds the servers' binaries once into the user's cache: `python -m gangsched.controlplane.build`.
 
-What does not live here: which versions (go.mod in tests/controlplane and tests/jaeger) and finding the
+What does not live here: which versions (go.mod in tests/controlplane, tests/node, tests/jaeger), finding the
 result (assets.py).
 Called by `make controlplane`, and with --optional by `make test`.
 """
@@ -89,7 +89,14 @@ JAEGER = Recipe(
     cold_after="jaeger",
     cold_bytes=WARM_DISK_BYTES,
 )
-RECIPES = (CONTROL_PLANE, JAEGER)
+NODE = Recipe(
+    module=assets.NODE,
+    tools=(Tool(name="kubelet", package="k8s.io/kubernetes/cmd/kubelet", expected_s=45),),
+    ldflags=_kubernetes_ldflags(),
+    cold_after="kubelet",
+    cold_bytes=WARM_DISK_BYTES,
+)
+RECIPES = (CONTROL_PLANE, NODE, JAEGER)
 
 
 class CannotBuild(ConfigError):

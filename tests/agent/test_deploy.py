@@ -18,6 +18,7 @@ from gangsched.agent.settings import AgentFlags, parse_settings
 from gangsched.cli import _parser
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
+from gangsched.model.device_report import DEVICE_REPORT_KEY
 from tests.agent.process import ACCOUNT, DEPLOY, KEY, MERGE, NAMESPACE, Site, kubeconfig_of
 
 pytestmark = pytest.mark.real
@@ -103,6 +104,7 @@ def notes(value: str | None = "{}", key: str = KEY) -> dict[str, Any]:
 def test_an_agent_writes_the_inventory_of_its_own_node_alone(plane: ControlPlane) -> None:
     bearer = token(plane, "own-1")
     assert patch(plane, bearer, f"{NODES}/own-1", notes()) == (200, "")
+    assert patch(plane, bearer, f"{NODES}/own-1", notes(key=DEVICE_REPORT_KEY)) == (200, "")
     code, said = patch(plane, bearer, f"{NODES}/own-2", notes())
     assert code == 403
     assert "its token is of a pod on own-1, this is own-2" in said
@@ -138,10 +140,10 @@ def test_a_token_that_names_no_node_writes_none(plane: ControlPlane) -> None:
 def test_nobody_else_writes_an_inventory(plane: ControlPlane) -> None:
     assert patch(plane, token(plane, "own-1"), f"{NODES}/own-1", notes()) == (200, "")
     for path in (f"{NODES}/own-1", f"{NODES}/own-1/status"):
-        for value in ('{"a/b":[]}', None):
-            code, said = patch(plane, plane.token, path, notes(value))
+        for value, key in (('{"a/b":[]}', KEY), (None, KEY), ("x", DEVICE_REPORT_KEY)):
+            code, said = patch(plane, plane.token, path, notes(value, key))
             assert code == 403
-            assert "is written by the node agents" in said
+            assert f"{key} is written by the node agents" in said
             assert "admin may not" in said
         assert patch(plane, plane.token, path, notes("x", key="other"))[0] == 200
     with pytest.raises(ApiError, match="is written by the node agents"):
@@ -181,10 +183,10 @@ def test_the_daemonset_starts_what_there_is() -> None:
     assert set(settings.devices) <= {mount["mountPath"] for mount in container["volumeMounts"]}
 
 
-def test_the_nvidia_overlay_is_accepted(plane: ControlPlane) -> None:
-    said = plane.kubectl(
-        "apply", "-k", str(DEPLOY.with_name("agent-nvidia")), "--dry-run=server", "--validate=strict"
-    )
+@pytest.mark.parametrize("overlay", ["agent-nvidia", "agent-device-plugin"])
+def test_the_overlays_are_accepted(plane: ControlPlane, overlay: str) -> None:
+    folder = str(DEPLOY.with_name(overlay))
+    said = plane.kubectl("apply", "-k", folder, "--dry-run=server", "--validate=strict")
     assert "daemonset.apps/gangsched-agent configured" in said
 
 
@@ -196,3 +198,23 @@ def test_the_load_overlay_is_accepted_and_its_configuration_is_one(plane: Contro
     settings = parse_settings(text, source="agent.yaml", flags=AgentFlags(), environ={"NODE_NAME": "n"})
     assert settings.probes.bandwidth.enabled
     assert settings.probes.load.enabled
+
+
+def test_the_device_plugins_overlay_mounts_what_its_configuration_needs(plane: ControlPlane) -> None:
+    overlay = DEPLOY.with_name("agent-device-plugin")
+    text = (overlay / "config" / "agent.yaml").read_text()
+    settings = parse_settings(text, source="agent.yaml", flags=AgentFlags(), environ={"NODE_NAME": "n"})
+    objects = list(yaml.safe_load_all(plane.kubectl("kustomize", str(overlay))))
+    [daemonset] = [one for one in objects if one["kind"] == "DaemonSet"]
+    pod = daemonset["spec"]["template"]["spec"]
+    mounted = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    kubelet = settings.kubelet
+    folders = {
+        kubelet.device_plugins,
+        str(Path(kubelet.pod_resources).parent),
+        str(Path(kubelet.pods_api).parent),
+    }
+    assert folders <= mounted
+    assert {mount["hostPath"]["path"] for mount in pod["volumes"] if "hostPath" in mount} >= folders
+    assert pod["securityContext"]["runAsUser"] == 0
+    assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}

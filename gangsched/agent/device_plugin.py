@@ -1,0 +1,272 @@
+"""One resource's device plugin: kubelet's questions, answered by the plan; and its socket.
+
+Lives here: what is asked (messages in, messages out: `Plugin`), and the gRPC face of it with its registration
+(`PluginServer`). Not here: which set it is (`hand_off`), what a container gets with it (`outfit`), what is
+known of the node (`handing`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import anyio
+import structlog
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+from grpclib.server import Server, Stream
+
+from gangsched.agent.hand_off import Granted, Known, NotPlanned, Prefer, prefer, verify
+from gangsched.agent.kubelet import Kubelet, KubeletError
+from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
+from gangsched.agent.kubelet_api.deviceplugin_grpc import DevicePluginBase
+from gangsched.agent.outfit import outfit
+from gangsched.agent.plugin_settings import PluginDocument
+from gangsched.model.devices import Device
+
+_log = structlog.get_logger(__name__)
+
+# kubelet admits no other pod meanwhile. The plan is there before kubelet asks, but the API server may tell us
+# of it after kubelet, and a swap of two pods' sets is seen by us and by kubelet at different times.
+PATIENCE_S = 5.0
+_AGAIN_S = 0.1
+# How soon a kubelet that was started anew is seen.
+SOCKET_S = 0.5
+_UNSAFE = re.compile(r"[^a-z0-9]+")
+
+
+class Mismatch(NamedTuple):
+    """A container that gets no devices, and why."""
+
+    resource: str
+    why: str
+
+
+class NodeView(Protocol):
+    """What is known of the node, asked at the moment when it matters."""
+
+    async def look(self, *, again: bool) -> Known:
+        """What is known, asked anew with `again` and else if it may be old. Raises: KubeletError."""
+        ...
+
+    async def news(self, timeout_s: float) -> None:
+        """Until something has changed, or so long."""
+        ...
+
+    def granted(self) -> None:
+        """kubelet has been given devices: what was known of them is old."""
+        ...
+
+    def refused(self, mismatch: Mismatch) -> None: ...
+
+
+class Plugin:
+    """Answers for one resource; kubelet's messages in, ours out, no socket."""
+
+    def __init__(
+        self, settings: PluginDocument, view: NodeView, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.settings = settings
+        self._view = view
+        self._clock = clock
+        self._devices: list[pb.Device] = []
+        self._preferred: frozenset[str] = frozenset()
+        self._changed = anyio.Event()
+
+    @property
+    def options(self) -> pb.DevicePluginOptions:
+        is_planned = self.settings.hand_off == "device-plugin"
+        return pb.DevicePluginOptions(get_preferred_allocation_available=is_planned)
+
+    def show(self, devices: Iterable[Device]) -> None:
+        """What ListAndWatch says from now on: the inventory's devices, with the inventory's health."""
+        shown = [self._shown(device) for device in devices]
+        if shown != self._devices:
+            self._devices = shown
+            self._changed.set()
+            self._changed = anyio.Event()
+
+    def listed(self) -> tuple[pb.ListAndWatchResponse, anyio.Event]:
+        """What is to be said now, and what is set when it is old."""
+        return pb.ListAndWatchResponse(devices=self._devices), self._changed
+
+    async def preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+        """Nothing is preferred where no planned set is meant: Allocate then refuses what kubelet takes."""
+        response = pb.PreferredAllocationResponse()
+        for asked in request.container_requests:
+            ids = await self._prefer(asked)
+            response.container_responses.add(deviceIDs=sorted(ids))
+        return response
+
+    async def allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
+        """Raises: GRPCError, and the pod fails at its admission, where it is not a planned set."""
+        response = pb.AllocateResponse()
+        for asked in request.container_requests:
+            ids = frozenset(asked.devices_ids)
+            if self.settings.hand_off == "device-plugin":
+                await self._verify(ids)
+            response.container_responses.append(outfit(self.settings, ids))
+        self._view.granted()
+        return response
+
+    async def _prefer(self, asked: pb.ContainerPreferredAllocationRequest) -> frozenset[str]:
+        if self.settings.hand_off != "device-plugin":
+            return frozenset()
+        found = await self._settled(
+            lambda known: prefer(
+                self.settings.resource,
+                asked.allocation_size,
+                known,
+                available=frozenset(asked.available_deviceIDs),
+                must_include=frozenset(asked.must_include_deviceIDs),
+            ),
+            again=True,
+        )
+        self._preferred = found.ids if isinstance(found, Prefer) else frozenset()
+        return self._preferred
+
+    async def _verify(self, ids: frozenset[str]) -> None:
+        # What was known when this set was preferred is known still: kubelet has been given nothing since.
+        found = await self._settled(
+            lambda known: verify(self.settings.resource, ids, known, preferred=self._preferred), again=False
+        )
+        if isinstance(found, NotPlanned):
+            self._view.refused(Mismatch(self.settings.resource, found.why))
+            raise GRPCError(Status.FAILED_PRECONDITION, f"gangsched: {found.why}")
+
+    async def _settled(
+        self, decide: Callable[[Known], Prefer | Granted | NotPlanned], *, again: bool
+    ) -> Prefer | Granted | NotPlanned:
+        """The answer, asked again with newer knowledge until it is one or cannot become one."""
+        deadline_s = self._clock() + PATIENCE_S
+        while True:
+            try:
+                found = decide(await self._view.look(again=again))
+            except KubeletError as error:
+                found = NotPlanned(f"what kubelet has given so far is not known: {error}")
+            left_s = deadline_s - self._clock()
+            if not isinstance(found, NotPlanned) or (again and (found.is_final or left_s <= 0)):
+                return found
+            if again:
+                await self._view.news(min(_AGAIN_S, left_s))
+            again = True
+
+    def _shown(self, device: Device) -> pb.Device:
+        shown = pb.Device(ID=device.id, health=device.health)
+        if self.settings.tell_numa and device.numa >= 0:
+            shown.topology.nodes.add(ID=device.numa)
+        return shown
+
+
+class _Face(DevicePluginBase):
+    """gRPC's calls, handed to the plugin."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self._plugin = plugin
+
+    async def GetDevicePluginOptions(self, stream: Stream[pb.Empty, pb.DevicePluginOptions]) -> None:
+        await stream.recv_message()
+        await stream.send_message(self._plugin.options)
+
+    async def ListAndWatch(self, stream: Stream[pb.Empty, pb.ListAndWatchResponse]) -> None:
+        await stream.recv_message()
+        while True:
+            response, changed = self._plugin.listed()
+            await stream.send_message(response)
+            await changed.wait()
+
+    async def GetPreferredAllocation(
+        self, stream: Stream[pb.PreferredAllocationRequest, pb.PreferredAllocationResponse]
+    ) -> None:
+        await _answer(stream, self._plugin.preferred)
+
+    async def Allocate(self, stream: Stream[pb.AllocateRequest, pb.AllocateResponse]) -> None:
+        await _answer(stream, self._plugin.allocate)
+
+    async def PreStartContainer(
+        self, stream: Stream[pb.PreStartContainerRequest, pb.PreStartContainerResponse]
+    ) -> None:
+        # Not asked for in our options.
+        await stream.recv_message()
+        await stream.send_message(pb.PreStartContainerResponse())
+
+
+async def _answer(stream: Stream, call: Callable[..., Awaitable[object]]) -> None:  # type: ignore[type-arg]
+    request = await stream.recv_message()
+    if request is not None:
+        await stream.send_message(await call(request))
+
+
+class PluginServer:
+    """The plugin's socket, and its registration whenever kubelet's own socket is another."""
+
+    def __init__(self, plugin: Plugin, kubelet: Kubelet, directory: str) -> None:
+        self._plugin = plugin
+        self._kubelet = kubelet
+        self._directory = Path(directory)
+        self.endpoint = endpoint_of(plugin.settings.resource)
+        self.n_registrations = 0
+        self._said = ""
+        self._seen: tuple[int, int, int] | None = None
+
+    async def run(self) -> None:
+        """Until cancelled: serve, be registered; all anew when kubelet has cleared its directory."""
+        while True:
+            server = Server([_Face(self._plugin)])
+            try:
+                if await self._serve(server):
+                    await self._until_kubelet_is_another()
+            finally:
+                server.close()
+                with anyio.CancelScope(shield=True), anyio.move_on_after(2.0):
+                    await server.wait_closed()
+                (self._directory / self.endpoint).unlink(missing_ok=True)
+            await anyio.sleep(SOCKET_S)
+
+    async def _serve(self, server: Server) -> bool:
+        resource = self._plugin.settings.resource
+        path = self._directory / self.endpoint
+        self._seen = self._identity()
+        if self._seen is None:
+            self._say(f"{self._directory} has no socket of a kubelet; waiting for it")
+            return False
+        try:
+            path.unlink(missing_ok=True)
+            await server.start(path=str(path))
+            await self._kubelet.register(resource, self.endpoint, self._plugin.options)
+        except (OSError, KubeletError) as error:
+            self._say(f"cannot register with kubelet: {error}")
+            return False
+        self.n_registrations += 1
+        self._said = ""
+        _log.info("registered with kubelet", resource=resource, endpoint=self.endpoint)
+        return True
+
+    async def _until_kubelet_is_another(self) -> None:
+        path = self._directory / self.endpoint
+        while self._identity() == self._seen and path.exists():  # noqa: ASYNC110 - a file system has no events
+            await anyio.sleep(SOCKET_S)
+        _log.info("kubelet was started anew", resource=self._plugin.settings.resource)
+
+    def _identity(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._directory / "kubelet.sock")
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino, found.st_ctime_ns)
+
+    def _say(self, why: str) -> None:
+        if why != self._said:
+            self._said = why
+            _log.warning(why, resource=self._plugin.settings.resource)
+
+
+def endpoint_of(resource: str) -> str:
+    """The name of the plugin's socket; a path of a socket has at most 107 bytes."""
+    plain = _UNSAFE.sub("-", resource.lower())[:40]
+    return f"gangsched-{plain}-{sha256(resource.encode()).hexdigest()[:8]}.sock"

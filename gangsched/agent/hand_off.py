@@ -1,0 +1,205 @@
+"""Which planned set kubelet should take, and whether the one that it names is one: pure.
+
+kubelet's device plugin API names devices and never a pod, and kubelet admits one pod at a time. So the
+matching is by sets: the planned sets of this node that nobody has yet are *outstanding*; kubelet is steered
+to exactly one of them, and given nothing but one of them. Whose container has it is read afterwards
+(PodResources), and said on the Node.
+
+| a planned container | its set is |
+|---|---|
+| of a pod that kubelet has not admitted | outstanding, unless another pod has a device of it |
+| has its own set | given |
+| has another set | outstanding, unless another pod has a device of it: the two were swapped |
+| of a pod that has started, and kubelet lists none of its devices | doubtful: in use, as far as one knows |
+| a plain init container (PodResources does not list it) | outstanding until a later container has its own |
+
+A doubtful set is taken where kubelet offers it and does not offer the due pod's own: then its accounting
+knows more than it lists (it has just started), and the two were swapped before.
+
+Where kubelet itself shows its pods (`by_kubelet`) the one that it is admitting is the only one there that
+lacks its devices, so its own set is chosen. By the API server's word several may be due, and a set of one
+of theirs is taken: the scheduler lets only interchangeable ones be due at a time. Called by `device_plugin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from gangsched.agent.plan import NOTHING, Given, PlannedPod
+
+# So many sets or pods are named in a message.
+_MAX_NAMED = 4
+
+
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """What is known of the node when kubelet asks. by_kubelet: `pods` are kubelet's own word of now."""
+
+    pods: tuple[PlannedPod, ...]
+    given: Given
+    by_kubelet: bool = False
+
+
+class Prefer(NamedTuple):
+    """Exactly this planned set; `pod` is whose it is by the plan."""
+
+    ids: frozenset[str]
+    pod: PlannedPod
+
+
+class Granted(NamedTuple):
+    """The devices are one planned set; `pod` is whose it is by the plan."""
+
+    pod: PlannedPod
+
+
+class NotPlanned(NamedTuple):
+    """No planned set is meant, as far as is known now. is_final: what is known cannot change any more."""
+
+    why: str
+    is_final: bool = False
+
+
+class _Due(NamedTuple):
+    pod: PlannedPod
+    container: str
+    ids: frozenset[str]
+    is_plain_init: bool
+
+
+class _Standing(NamedTuple):
+    """due: containers that have no devices yet; outstanding: the planned sets that nobody has, and whose."""
+
+    due: list[_Due]
+    outstanding: list[tuple[PlannedPod, frozenset[str]]]
+    doubtful: list[tuple[PlannedPod, frozenset[str]]]
+
+
+def prefer(
+    resource: str, count: int, known: Known, *, available: frozenset[str], must_include: frozenset[str]
+) -> Prefer | NotPlanned:
+    """The set that the container which kubelet is admitting now should get."""
+    standing = _standing(resource, known)
+    due = [one for one in standing.due if len(one.ids) == count]
+    if not due:
+        return _none_due(resource, count, standing, known)
+    sets = standing.outstanding
+    if not any(one.ids <= available for one in due):
+        sets = [*sets, *standing.doubtful]
+    fitting = [
+        (pod, ids) for pod, ids in sets if len(ids) == count and ids <= available and must_include <= ids
+    ]
+    if not fitting:
+        return NotPlanned(
+            f"kubelet offers {len(available)} devices of {resource}"
+            f" and none of the planned sets of {count} is among them whole; due: {_named(due)}"
+        )
+    waiting = {one.pod.uid for one in due}
+    pod, ids = min(
+        fitting,
+        # Sets of pods that wait, of one that kubelet is in the middle of first; in the order of the plan.
+        key=lambda one: (one[0].uid not in waiting, not _is_begun(one[0], known.given)),
+    )
+    return Prefer(ids, pod)
+
+
+def verify(
+    resource: str, ids: frozenset[str], known: Known, *, preferred: frozenset[str] = frozenset()
+) -> Granted | NotPlanned:
+    """Are these the planned set of exactly one container that is due here?
+
+    preferred: what `prefer` said last.
+    """
+    standing = _standing(resource, known)
+    due = [one for one in standing.due if len(one.ids) == len(ids)]
+    if not due:
+        return _none_due(resource, len(ids), standing, known)
+    sets = [*standing.outstanding, *standing.doubtful] if ids == preferred else standing.outstanding
+    owners = {pod.uid: pod for pod, planned in sets if planned == ids}
+    if not owners:
+        owners = _shared_with_init(resource, ids, due)
+    if len(owners) == 1:
+        return Granted(next(iter(owners.values())))
+    return NotPlanned(
+        f"kubelet names {_ids(ids)} of {resource}, which is not the planned set of a container that is due"
+        f" here; due: {_named(due)}"
+    )
+
+
+def _shared_with_init(resource: str, ids: frozenset[str], due: list[_Due]) -> dict[str, PlannedPod]:
+    """kubelet hands an init container's devices on to the pod's others, and chooses among them itself."""
+    owners = {}
+    for pod in {one.pod.uid: one.pod for one in due}.values():
+        if any(one.is_plain_init for one in due if one.pod is pod):
+            whole = frozenset[str]().union(*(sets.get(resource, ()) for sets in pod.planned.values()))
+            if ids <= whole:
+                owners[pod.uid] = pod
+    return owners
+
+
+def _standing(resource: str, known: Known) -> _Standing:
+    holder_of = {
+        device: key
+        for key, containers in known.given.items()
+        for sets in containers.values()
+        for device in sets.get(resource, ())
+    }
+    due: list[_Due] = []
+    outstanding: list[tuple[PlannedPod, frozenset[str]]] = []
+    doubtful: list[tuple[PlannedPod, frozenset[str]]] = []
+    for pod in known.pods:
+        listed = known.given.get(pod.key)
+        for container, planned in pod.planned.items():
+            ids = planned.get(resource)
+            if not ids:
+                continue
+            has = (listed or NOTHING).get(container, {}).get(resource)
+            is_plain_init = listed is not None and container not in listed
+            if has == ids:
+                continue
+            is_free = not any(device in holder_of for device in ids)
+            if has or (is_plain_init and _has_any(pod, resource, known.given)):
+                if is_free:
+                    outstanding.append((pod, ids))
+            elif pod.has_started:
+                if is_free:
+                    doubtful.append((pod, ids))
+            else:
+                due.append(_Due(pod, container, ids, is_plain_init))
+                if all(holder_of.get(device, pod.key) == pod.key for device in ids):
+                    outstanding.append((pod, ids))
+    return _Standing(due, outstanding, doubtful)
+
+
+def _has_any(pod: PlannedPod, resource: str, given: Given) -> bool:
+    return any(sets.get(resource) for sets in given.get(pod.key, NOTHING).values())
+
+
+def _is_begun(pod: PlannedPod, given: Given) -> bool:
+    """Has it devices already, and is not yet admitted whole?"""
+    return not pod.has_started and any(
+        sets.get(resource)
+        for container, sets in given.get(pod.key, NOTHING).items()
+        for resource in pod.planned.get(container, ())
+    )
+
+
+def _none_due(resource: str, count: int, standing: _Standing, known: Known) -> NotPlanned:
+    others = f"; due: {_named(standing.due)}" if standing.due else ""
+    return NotPlanned(
+        f"no container for which {count} of {resource} are planned is due here{others}", known.by_kubelet
+    )
+
+
+def _named(due: Iterable[_Due]) -> str:
+    names = [f"{one.pod} {one.container} ({_ids(one.ids)})" for one in due]
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(names[:_MAX_NAMED]) + more
+
+
+def _ids(ids: frozenset[str]) -> str:
+    names = sorted(ids)
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(names[:_MAX_NAMED]) + more

@@ -1,0 +1,197 @@
+"""The device plugins of a node at work: what is known of the node when kubelet asks, and what came of it.
+
+Lives here: the tasks and the requests. Not here: kubelet's questions (`device_plugin`), which set is meant
+(`hand_off`), what is said on the Node (`reporting`), and its writing (`reporter`). Run by `app`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+import structlog
+
+from gangsched.agent.device_plugin import Mismatch, Plugin, PluginServer
+from gangsched.agent.hand_off import Known
+from gangsched.agent.inventory import Listed
+from gangsched.agent.kubelet import Kubelet, KubeletError
+from gangsched.agent.plan import Given, Memory, NodePods, PlannedPod
+from gangsched.agent.plugin_settings import KubeletDocument, PluginDocument
+from gangsched.agent.reporting import is_whole, report
+from gangsched.model.effects import RecordEvent
+
+_log = structlog.get_logger(__name__)
+
+# What kubelet has given is read so often, and so soon after it has been given something.
+READ_S = 5.0
+_SOON_S = (0.2, 0.5, 1.5)
+# A pod that kubelet should know and does not is said after so long.
+_STRANGE_S = 60.0
+
+
+class Handing:
+    """All plugins of one node.
+
+    said: takes the annotation's value when it is another; record: takes an Event for the API server; listed:
+    the node's live pods as the API server has them now, None where it cannot be asked.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        kubelet: KubeletDocument,
+        plugins: Sequence[PluginDocument],
+        pods: NodePods,
+        *,
+        said: Callable[[str], None],
+        record: Callable[[RecordEvent], Awaitable[None]],
+        listed: Callable[[], Awaitable[tuple[PlannedPod, ...] | None]],
+    ) -> None:
+        self.plugins = {settings.resource: Plugin(settings, self) for settings in plugins}
+        self._node = node
+        self._kubelet = Kubelet(kubelet)
+        self._servers = [
+            PluginServer(plugin, self._kubelet, kubelet.device_plugins) for plugin in self.plugins.values()
+        ]
+        self._planned = frozenset(one.resource for one in plugins if one.hand_off == "device-plugin")
+        self._pods = pods
+        self._said = said
+        self._record = record
+        self._listed = listed
+        self._known: Known | None = None
+        self._memory = Memory()
+        self._news = anyio.Event()
+        self._soon = anyio.Event()
+        self._shown = anyio.Event()
+        self._mismatches: list[Mismatch] = []
+        self._trouble = ""
+        self._strange_since_s: float | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            async with anyio.create_task_group() as everything:
+                if self._planned:
+                    everything.start_soon(self._read_on)
+                everything.start_soon(self._tell)
+                # A plugin that lists nothing yet would make kubelet think that its devices are gone.
+                await self._shown.wait()
+                for server in self._servers:
+                    everything.start_soon(server.run)
+        finally:
+            self._kubelet.close()
+
+    def show(self, listed: Listed) -> None:
+        """The inventory as it is on the Node."""
+        for resource, plugin in self.plugins.items():
+            plugin.show(listed.get(resource, {}).values())
+        self._shown.set()
+
+    def pods_changed(self) -> None:
+        """`pods` has heard something."""
+        self._known = None
+        self._announce()
+        self._soon.set()
+
+    # -- what the plugins ask --------------------------------------------------------------------------------
+
+    async def look(self, *, again: bool) -> Known:
+        """What is known now; the same again until kubelet was given something or there is news."""
+        if again or self._known is None:
+            seen = await self._kubelet.pods()
+            given = await self._kubelet.given()
+            # What a watch has not told yet may have been given to others by the scheduler: so it is asked.
+            # While the API server does not answer nobody is bound, and what the watch told last is as good.
+            pods = seen or await self._listed() or self._pods.all()
+            self._known = Known(pods, self._memory.completed(given, pods), by_kubelet=bool(seen))
+        return self._known
+
+    async def news(self, timeout_s: float) -> None:
+        with anyio.move_on_after(timeout_s):
+            await self._news.wait()
+
+    def granted(self) -> None:
+        self._known = None
+        self._soon.set()
+
+    def refused(self, mismatch: Mismatch) -> None:
+        self._known = None
+        self._mismatches.append(mismatch)
+        self._announce()
+
+    def _announce(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+    # -- tasks -----------------------------------------------------------------------------------------------
+
+    async def _read_on(self) -> None:
+        """Read what kubelet has given, soon after it was given something and every few seconds."""
+        pauses: list[float] = []
+        while True:
+            await self._read()
+            pause_s = pauses.pop(0) if pauses else READ_S
+            if pauses or pause_s != READ_S:
+                await anyio.sleep(pause_s)
+                continue
+            with anyio.move_on_after(pause_s):
+                await self._soon.wait()
+            if self._soon.is_set():
+                self._soon = anyio.Event()
+                pauses = list(_SOON_S)
+
+    async def _read(self) -> None:
+        if not self._pods.is_known:
+            return
+        try:
+            given = await self._kubelet.given()
+        except KubeletError as error:
+            self._say(f"what kubelet has given is not known: {error}")
+            return
+        pods = self._pods.all()
+        if not is_whole(given, pods):
+            self._wonder(given)
+            return
+        self._strange_since_s = None
+        self._say("")
+        self._memory.completed(given, pods)
+        self._said(report(self._planned, given, pods))
+
+    async def _tell(self) -> None:
+        """One Event for each container that got no devices."""
+        while True:
+            news = self._news
+            while self._mismatches:
+                mismatch = self._mismatches.pop(0)
+                _log.error("no devices given", resource=mismatch.resource, why=mismatch.why)
+                await self._record(
+                    RecordEvent(
+                        kind="Node",
+                        api_version="v1",
+                        namespace="",
+                        name=self._node,
+                        uid=self._node,
+                        type="Warning",
+                        reason="DeviceMismatch",
+                        action="Allocate",
+                        message=mismatch.why,
+                        cause_id="",
+                    )
+                )
+            await news.wait()
+
+    # -- what is said ----------------------------------------------------------------------------------------
+
+    def _wonder(self, given: Given) -> None:
+        now_s = time.monotonic()
+        if self._strange_since_s is None:
+            self._strange_since_s = now_s
+        if now_s - self._strange_since_s >= _STRANGE_S:
+            missing = [str(pod) for pod in self._pods.all() if pod.has_started and not is_whole(given, [pod])]
+            self._say(f"kubelet does not list {', '.join(missing[:4])}, which it has started; not reporting")
+
+    def _say(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            _log.warning(trouble, node=self._node)
+        self._trouble = trouble

@@ -1,0 +1,104 @@
+"""kubelet as the agent calls it: PodResources, the Pods API, and the registration of device plugins.
+
+Lives here: the sockets on our side as a client, and what a failure means. Not here: what the answers mean
+(`plan`), our own sockets (`device_plugin`).
+
+Of the Pods API (KEP-4188) only ListPods is asked, at the moment when kubelet asks us: kubelet puts a pod into
+its list before it admits it, and tells a watch of it only once the pod has a status, which is after
+(kubernetes pkg/kubelet/kubelet.go HandlePodAdditions, pkg/kubelet/apis/pods/server.go, v1.37.1). Until all of
+its sources have spoken it refuses; then the API server's word has to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from grpclib.client import Channel
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+
+from gangsched.agent.kubelet_api import deviceplugin_pb2 as plugin_pb2
+from gangsched.agent.kubelet_api import podresources_pb2, pods_pb2
+from gangsched.agent.kubelet_api.deviceplugin_grpc import RegistrationStub
+from gangsched.agent.kubelet_api.podresources_grpc import PodResourcesListerStub
+from gangsched.agent.kubelet_api.pods_grpc import PodsStub
+from gangsched.agent.plan import Given, PlannedPod, given_by_kubelet, pods_of_kubelet
+from gangsched.agent.plugin_settings import KubeletDocument
+from gangsched.errors import GangschedError, ParseError
+
+Answer = TypeVar("Answer")
+
+# All on this machine; kubelet answers in milliseconds or is not well.
+CALL_S = 3.0
+VERSION = "v1beta1"
+
+
+class KubeletError(GangschedError):
+    """kubelet did not answer, or not so that one could use it."""
+
+
+class Kubelet:
+    """One node's. Channels are opened when they are needed, and anew after a failure."""
+
+    def __init__(self, paths: KubeletDocument) -> None:
+        self._paths = paths
+        self._channels: dict[str, Channel] = {}
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    async def pods(self) -> tuple[PlannedPod, ...] | None:
+        """The pods that kubelet has, now; None where it does not show them (yet)."""
+        path = self._paths.pods_api
+        if not path:
+            return None
+        try:
+            answer = await self._call(path, lambda on: PodsStub(on).ListPods(pods_pb2.ListPodsRequest()))
+            return pods_of_kubelet(answer.pods)
+        except (KubeletError, ParseError):
+            return None
+
+    async def given(self) -> Given:
+        """What its pods have. Raises: KubeletError."""
+        request = podresources_pb2.ListPodResourcesRequest()
+        return given_by_kubelet(
+            await self._call(self._paths.pod_resources, lambda on: PodResourcesListerStub(on).List(request))
+        )
+
+    async def allocatable(self) -> podresources_pb2.AllocatableResourcesResponse:
+        """The healthy devices that all device plugins have listed. Raises: KubeletError."""
+        request = podresources_pb2.AllocatableResourcesRequest()
+        return await self._call(
+            self._paths.pod_resources,
+            lambda on: PodResourcesListerStub(on).GetAllocatableResources(request),
+        )
+
+    async def register(self, resource: str, endpoint: str, options: plugin_pb2.DevicePluginOptions) -> None:
+        """Says that the plugin of `resource` listens at `endpoint`. Raises: KubeletError."""
+        request = plugin_pb2.RegisterRequest(
+            version=VERSION, endpoint=endpoint, resource_name=resource, options=options
+        )
+        await self._call(self._paths.registration_socket, lambda on: RegistrationStub(on).Register(request))
+
+    async def _call(self, path: str, call: Callable[[Channel], Awaitable[Answer]]) -> Answer:
+        channel = self._channels.get(path)
+        if channel is None:
+            channel = self._channels[path] = Channel(path=path)
+        try:
+            async with asyncio.timeout(CALL_S):
+                return await call(channel)
+        except GRPCError as error:
+            # The connection is well, and kubelet has said no.
+            raise KubeletError(f"{path}: {error.status.name}: {error.message}") from None
+        except (OSError, ProtocolError, StreamTerminatedError) as error:  # TimeoutError is an OSError
+            self._forget(path, channel)
+            what = str(error) or f"no answer within {CALL_S:g} s"
+            raise KubeletError(f"{path}: {what}") from None
+
+    def _forget(self, path: str, channel: Channel) -> None:
+        if self._channels.get(path) is channel:
+            del self._channels[path]
+        channel.close()

@@ -1,0 +1,166 @@
+"""What is planned for this node's pods and what kubelet says that they have: values, and how they are read.
+
+Lives here: the pods as kubelet's Pods API or the API server shows them, what kubelet's PodResources API
+lists, in one form for both. No I/O. Not here: what follows from the two (`hand_off`, `reporting`), the
+requests (`kubelet`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from gangsched.agent.kubelet_api import pod_pb2, podresources_pb2
+from gangsched.errors import ParseError
+from gangsched.model.devices import ALLOCATED_KEY, parse_allocation
+from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
+from gangsched.model.objects import Pod
+
+Sets = Mapping[str, Mapping[str, frozenset[str]]]
+"""container -> resource -> device IDs, containers in the pod's order."""
+
+Given = Mapping[tuple[str, str], Sets]
+"""(namespace, name) -> what kubelet has given; a container without devices is there, a plain init container
+is not."""
+
+NOTHING: Sets = {}
+_TERMINAL = ("Succeeded", "Failed")
+
+
+class PlannedPod(msgspec.Struct, frozen=True, gc=False):
+    """A live pod of this node.
+
+    planned: what its annotation says, nothing where it has none that can be read. has_started: kubelet has
+    admitted it and told the API server so. is_going: it is being deleted.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    planned: Sets
+    has_started: bool = False
+    is_going: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class NodePods:
+    """The node's live pods by the API server's watch. is_known: all of them have been heard of."""
+
+    def __init__(self) -> None:
+        self.is_known = False
+        self._pods: dict[str, PlannedPod] = {}
+
+    def hear(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, PodAdded | PodUpdated):
+                pod = event.pod
+                if pod.is_terminal:
+                    self._pods.pop(pod.metadata.uid, None)
+                else:
+                    self._pods[pod.metadata.uid] = planned_pod(pod)
+            elif isinstance(event, PodDeleted):
+                self._pods.pop(event.pod.metadata.uid, None)
+            elif isinstance(event, KindSynced):
+                self.is_known = True
+
+    def all(self) -> tuple[PlannedPod, ...]:
+        return tuple(self._pods.values())
+
+
+def planned_pod(pod: Pod) -> PlannedPod:
+    """As the API server shows it."""
+    meta = pod.metadata
+    return PlannedPod(
+        meta.uid,
+        meta.namespace,
+        meta.name,
+        _sets((meta.annotations or {}).get(ALLOCATED_KEY, "")),
+        pod.status.start_time is not None,
+        meta.deletion_timestamp is not None,
+    )
+
+
+def pods_of_kubelet(raw: Iterable[bytes]) -> tuple[PlannedPod, ...]:
+    """The live ones of kubelet's ListPods. Raises: ParseError."""
+    pods = []
+    for one in raw:
+        try:
+            pod = pod_pb2.Pod.FromString(one)
+        except DecodeError as error:
+            raise ParseError(f"kubelet shows a pod that cannot be read: {error}") from None
+        if pod.status.phase in _TERMINAL:
+            continue
+        meta = pod.metadata
+        pods.append(
+            PlannedPod(
+                meta.uid,
+                meta.namespace,
+                meta.name,
+                _sets(meta.annotations.get(ALLOCATED_KEY, "")),
+                pod.status.HasField("startTime"),
+                meta.HasField("deletionTimestamp"),
+            )
+        )
+    return tuple(pods)
+
+
+def given_by_kubelet(listed: podresources_pb2.ListPodResourcesResponse) -> Given:
+    """The answer of PodResources List."""
+    given: dict[tuple[str, str], Sets] = {}
+    for pod in listed.pod_resources:
+        containers: dict[str, dict[str, frozenset[str]]] = {}
+        for container in pod.containers:
+            sets: dict[str, frozenset[str]] = {}
+            # One entry for each NUMA node that the devices are of.
+            for part in container.devices:
+                name = part.resource_name
+                sets[name] = sets.get(name, frozenset()) | frozenset(part.device_ids)
+            containers[container.name] = sets
+        given[pod.namespace, pod.name] = containers
+    return given
+
+
+class Memory:
+    """What pods were last known to have: a kubelet that starts lists none of them before it has admitted it.
+
+    By UID: a pod made anew under its name has nothing.
+    """
+
+    def __init__(self) -> None:
+        self._has: dict[str, Sets] = {}
+
+    def completed(self, given: Given, pods: Iterable[PlannedPod]) -> Given:
+        """`given`, and of the live `pods` that are not in it what they had."""
+        has: dict[str, Sets] = {}
+        whole = dict(given)
+        for pod in pods:
+            found = given.get(pod.key)
+            if found is None and pod.uid in self._has:
+                found = whole[pod.key] = self._has[pod.uid]
+            if found is not None:
+                has[pod.uid] = found
+        self._has = has
+        return whole
+
+
+@lru_cache(maxsize=4096)
+def _sets(annotation: str) -> Sets:
+    if not annotation:
+        return NOTHING
+    try:
+        allocation = parse_allocation(annotation)
+    except ParseError:  # `holders` says so
+        return NOTHING
+    return {
+        container: {resource: frozenset(ids) for resource, ids in sets.items()}
+        for container, sets in allocation.items()
+    }

@@ -1,0 +1,162 @@
+"""What the agent is told of kubelet and of the device plugins that it serves: sections and their mistakes.
+
+Not here: the document that they are sections of (`settings`), what is done with them (`device_plugin`,
+`outfit`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from gangsched.errors import ConfigError
+from gangsched.model.resources import is_extended
+
+HandOff = Literal["device-plugin", "env", "count"]
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Container Device Interface, SPEC.md: vendor/class=name.
+_CDI = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w-]*=[\w.:{}-]+")
+# A socket's path has at most 107 bytes, and kubelet puts our name behind the directory.
+_MAX_DIRECTORY = 40
+
+
+class _Document(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Shared options."""
+
+
+class DeviceFileDocument(_Document, frozen=True):
+    """host: `/dev/…`; container: the same where it is empty; permissions: of r, w and m (mknod)."""
+
+    host: str
+    container: str = ""
+    permissions: str = "rw"
+
+
+class MountDocument(_Document, frozen=True):
+    """container: the same path where it is empty."""
+
+    host: str
+    container: str = ""
+    read_only: bool = True
+
+
+class OutfitDocument(_Document, frozen=True):
+    """What a container gets; `{id}` stands for the device's ID."""
+
+    device_files: tuple[DeviceFileDocument, ...] = ()
+    mounts: tuple[MountDocument, ...] = ()
+    cdi: tuple[str, ...] = ()
+
+
+class PluginDocument(_Document, frozen=True):
+    """A resource that the agent offers to kubelet.
+
+    tell_numa: kubelet is told the devices' NUMA nodes, so that its TopologyManager aligns by them; it may
+    then take others than the plan's, which are refused. env: `{ids}` stands for the IDs. all, each: what a
+    container gets once, and for each device; by_device: instead of `each`, for the devices named.
+    """
+
+    resource: str
+    hand_off: HandOff = "device-plugin"
+    tell_numa: bool = False
+    env: dict[str, str] = {}
+    all: OutfitDocument = OutfitDocument()
+    each: OutfitDocument = OutfitDocument()
+    by_device: dict[str, OutfitDocument] = {}
+
+
+class KubeletDocument(_Document, frozen=True):
+    """Where kubelet's sockets are; resources: those of other plugins that are listed by kubelet's word."""
+
+    device_plugins: str = "/var/lib/kubelet/device-plugins"
+    pod_resources: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    pods_api: str = "/var/lib/kubelet/pods-api/pods-api.sock"
+    resources: tuple[str, ...] = ()
+
+    @property
+    def registration_socket(self) -> str:
+        return f"{self.device_plugins}/kubelet.sock"
+
+
+def check_kubelet(kubelet: KubeletDocument, plugins: Sequence[PluginDocument]) -> None:
+    """Raises: ConfigError, naming the field."""
+    _absolute(kubelet.device_plugins, "kubelet.devicePlugins")
+    _absolute(kubelet.pod_resources, "kubelet.podResources")
+    if kubelet.pods_api:
+        _absolute(kubelet.pods_api, "kubelet.podsApi")
+    if plugins and len(kubelet.device_plugins) > _MAX_DIRECTORY:
+        raise ConfigError(
+            f"has {len(kubelet.device_plugins)} characters, at most {_MAX_DIRECTORY}: the path of a socket"
+            " there would be longer than Linux takes",
+            path="kubelet.devicePlugins",
+        )
+    for i, resource in enumerate(kubelet.resources):
+        where = f"kubelet.resources[{i}]"
+        _resource(resource, kubelet.resources, where)
+        if any(plugin.resource == resource for plugin in plugins):
+            raise ConfigError(
+                f"{resource!r} is offered by the agent itself (plugins), which tells kubelet of it",
+                path=where,
+            )
+
+
+def check_plugins(plugins: Sequence[PluginDocument]) -> None:
+    """Raises: ConfigError, naming the field."""
+    names = [plugin.resource for plugin in plugins]
+    for i, plugin in enumerate(plugins):
+        where = f"plugins[{i}]"
+        _resource(plugin.resource, names, f"{where}.resource")
+        for name in plugin.env:
+            if not _VARIABLE.fullmatch(name):
+                raise ConfigError(f"{name!r} is no name of a variable", path=f"{where}.env")
+        parts = {"all": plugin.all, "each": plugin.each}
+        parts |= {f"byDevice.{device}": part for device, part in plugin.by_device.items()}
+        for name, part in parts.items():
+            _check_outfit(part, f"{where}.{name}", has_id=name != "all")
+        if plugin.hand_off == "env" and (
+            plugin.env or any(part != OutfitDocument() for part in parts.values())
+        ):
+            raise ConfigError(
+                "by environment the pod's annotation says which devices it has, and kubelet's choice means"
+                " nothing: leave out env, all, each and byDevice, or choose another handOff",
+                path=f"{where}.handOff",
+            )
+
+
+def _check_outfit(part: OutfitDocument, where: str, *, has_id: bool) -> None:
+    for i, file in enumerate(part.device_files):
+        place = f"{where}.deviceFiles[{i}]"
+        _absolute(file.host, f"{place}.host", within="/dev/")
+        if file.container:
+            _absolute(file.container, f"{place}.container")
+        if not file.permissions or set(file.permissions) - set("rwm"):
+            raise ConfigError(f"{file.permissions!r} is not of r, w and m", path=f"{place}.permissions")
+    for i, mount in enumerate(part.mounts):
+        _absolute(mount.host, f"{where}.mounts[{i}].host")
+        if mount.container:
+            _absolute(mount.container, f"{where}.mounts[{i}].container")
+    for i, name in enumerate(part.cdi):
+        if not _CDI.fullmatch(name):
+            raise ConfigError(
+                f"{name!r} is no CDI name, as nvidia.com/gpu={{id}} is", path=f"{where}.cdi[{i}]"
+            )
+    if not has_id and "{id}" in str(part):
+        raise ConfigError(
+            "what a container gets once is of no one device: {id} stands for nothing", path=where
+        )
+
+
+def _resource(name: str, names: Sequence[str], where: str) -> None:
+    if not is_extended(name):
+        raise ConfigError(f"{name!r} is not an extended resource, as nvidia.com/gpu is", path=where)
+    if names.count(name) > 1:
+        raise ConfigError(f"{name!r} is there twice", path=where)
+
+
+def _absolute(path: str, where: str, *, within: str = "/") -> None:
+    if not path.startswith(within) or "/../" in f"{path}/":
+        raise ConfigError(f"{path!r} is not a path from {within} on", path=where)

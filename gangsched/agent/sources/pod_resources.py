@@ -1,0 +1,60 @@
+"""Devices that other plugins own, by kubelet's word: PodResources GetAllocatableResources.
+
+It lists the healthy ones with their NUMA nodes and knows nothing of models or links. One that turns unhealthy
+is no longer listed; while a pod holds it the Node lists it as unhealthy (`inventory`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from gangsched.agent.kubelet import Kubelet, KubeletError
+from gangsched.agent.kubelet_api import podresources_pb2
+from gangsched.agent.plugin_settings import KubeletDocument
+from gangsched.agent.reports import Place, Report, Silence
+from gangsched.model.devices import Device
+
+
+class PodResourcesSource:
+    """Keeps what kubelet last said while kubelet is away: its restart makes no device unhealthy."""
+
+    period_s = 2.0
+    silence = Silence.NOTHING
+
+    def __init__(self, settings: KubeletDocument) -> None:
+        self.name = f"kubelet's PodResources ({settings.pod_resources})"
+        self._settings = settings
+        self._places: tuple[Place, ...] = ()
+        self._was_read = False
+
+    def read(self) -> Report:
+        """Raises: nothing."""
+        try:
+            answer = asyncio.run(self._asked())
+        except KubeletError as error:
+            problem = f"{error}; what it last listed stays"
+            return Report(self.name, self._places, (problem,), problem, whole=self._was_read)
+        self._was_read = True
+        listed: dict[str, dict[str, Device]] = {name: {} for name in self._settings.resources}
+        for part in answer.devices:
+            there = listed.get(part.resource_name)
+            if there is not None:
+                numa = part.topology.nodes[0].ID if len(part.topology.nodes) == 1 else -1
+                there |= {one: Device(one, numa=numa) for one in part.device_ids}
+        named = [name for name, there in listed.items() if there]
+        self._places = (Place(self.name, {name: _in_order(listed[name]) for name in named}),)
+        missing = [name for name in listed if name not in named]
+        looked = f"{self.name}: no plugin has listed {', '.join(missing)}" if missing else ""
+        return Report(self.name, self._places, (), looked)
+
+    async def _asked(self) -> podresources_pb2.AllocatableResourcesResponse:
+        kubelet = Kubelet(self._settings)
+        try:
+            return await kubelet.allocatable()
+        finally:
+            kubelet.close()
+
+
+def _in_order(there: dict[str, Device]) -> tuple[Device, ...]:
+    # kubelet lists them in another order each time.
+    return tuple(there[name] for name in sorted(there))

@@ -1,0 +1,1 @@
+"""A kubelet of the tests, written from kubelet's published protocol and its behaviour, and what it shows."""

@@ -1,0 +1,493 @@
+"""One round: gangs land on one node in any order, and whatever can happen on a node happens between.
+
+Lives here: a scheduler's part as far as it matters here (plan, spacing, repair), the API server's and its
+watchers' (who hears what when), the dice. Not here: kubelet (`kubelet`), what is checked (`test_rounds`). One
+seed fixes a round; the plugin is the real one, its messages go through their bytes, and only the sockets are
+missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import msgspec
+from grpclib.exceptions import GRPCError
+
+from gangsched.agent.device_plugin import Mismatch, Plugin
+from gangsched.agent.hand_off import Known
+from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
+from gangsched.agent.plan import Memory, NodePods, given_by_kubelet, planned_pod, pods_of_kubelet
+from gangsched.agent.plugin_settings import HandOff, PluginDocument
+from gangsched.agent.reporting import is_whole, report
+from gangsched.model.device_report import parse_report
+from gangsched.model.devices import ALLOCATED_KEY, Device, parse_allocation
+from gangsched.model.events import Event, KindSynced, PodAdded, PodUpdated
+from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus, ResourceRequirements
+from tests.kubelet.kubelet import Crash, Refused, TestKubelet
+
+GPU, NIC = "example.com/gpu", "example.com/nic"
+WHEN = datetime(2026, 1, 2, tzinfo=UTC)
+
+Shape = tuple[tuple[str, str, int, bool], ...]
+"""container, resource, count, runs."""
+
+
+class Wire:
+    """The plugin as kubelet calls it: through the messages' bytes, an error as one."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self._plugin = plugin
+
+    @property
+    def prefers(self) -> bool:
+        return self._plugin.options.get_preferred_allocation_available
+
+    async def preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+        asked = pb.PreferredAllocationRequest.FromString(request.SerializeToString())
+        answer = await self._plugin.preferred(asked)
+        return pb.PreferredAllocationResponse.FromString(answer.SerializeToString())
+
+    async def allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
+        try:
+            answer = await self._plugin.allocate(pb.AllocateRequest.FromString(request.SerializeToString()))
+        except GRPCError as error:
+            raise Refused(error.message) from None
+        return pb.AllocateResponse.FromString(answer.SerializeToString())
+
+
+class Round:
+    """shows_pods: kubelet has the Pods API. aligns: it has a TopologyManager; tell_numa: which is told.
+
+    trouble: kubelet and agent restart, kubelet dies after an Allocate. Everything of it from `seed`.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        hand_off: HandOff = "device-plugin",
+        shows_pods: bool = False,
+        aligns: bool = False,
+        tell_numa: bool = False,
+        trouble: bool = True,
+    ) -> None:
+        self.rng = Random(seed)
+        self.shows_pods = shows_pods
+        self.trouble = trouble
+        self.kubelet = TestKubelet(self.rng, aligns=aligns)
+        self.tell_numa = tell_numa
+        n = self.rng.choice((4, 8, 8, 16))
+        self.inventory = {
+            GPU: {f"gpu-{i}": i * 2 // n for i in range(n)},
+            NIC: {f"nic-{i}": i * 2 // 4 for i in range(4)},
+        }
+        self.pods: dict[str, Pod] = {}
+        self.plans: dict[str, set[frozenset[str]]] = {}
+        self.gang_of: dict[str, str] = {}
+        self.waiting: list[tuple[str, Shape]] = []
+        self.to_kubelet: deque[tuple[str, Pod]] = deque()
+        self.to_agent: deque[Event] = deque()
+        self.finished: list[str] = []
+        self.now_s = 0.0
+        self.n_swaps = self.n_replaced = self.n_bound = self.n_gangs = 0
+        self.refusals: list[Mismatch] = []
+        self._hand_off: HandOff = hand_off
+        self._start_agent()
+        self._register()
+
+    # -- the node's agent ------------------------------------------------------------------------------------
+
+    def _start_agent(self) -> None:
+        self.agent_pods = NodePods()
+        self.agent_pods.hear([*(PodAdded(pod) for pod in self.pods.values()), KindSynced("pods")])
+        self.memory = Memory()
+        self.to_agent.clear()
+        self._known: Known | None = None
+        self.plugins = {
+            resource: Plugin(
+                PluginDocument(resource=resource, hand_off=self._hand_off, tell_numa=self.tell_numa),
+                self,
+                clock=lambda: self.now_s,
+            )
+            for resource in self.inventory
+        }
+        for resource, plugin in self.plugins.items():
+            plugin.show(Device(name, numa=numa) for name, numa in self.inventory[resource].items())
+
+    def _register(self) -> None:
+        """Register and ListAndWatch, as far as kubelet's accounting sees of them."""
+        for resource, plugin in self.plugins.items():
+            self.kubelet.plugins[resource] = Wire(plugin)
+            shown, _ = plugin.listed()
+            self.kubelet.listed(
+                resource,
+                {
+                    one.ID: one.topology.nodes[0].ID if one.topology.nodes else -1
+                    for one in shown.devices
+                    if one.health == "Healthy"
+                },
+            )
+
+    async def look(self, *, again: bool) -> Known:
+        if again or self._known is None:
+            given = given_by_kubelet(self.kubelet.pod_resources())
+            if self.shows_pods and self.kubelet.is_ready:
+                pods = pods_of_kubelet(self.kubelet.list_pods())
+                self._known = Known(pods, given, by_kubelet=True)
+            else:
+                live = [pod for pod in self.pods.values() if not pod.is_terminal]
+                listed = tuple(planned_pod(pod) for pod in live)
+                self._known = Known(listed, self.memory.completed(given, listed))
+        return self._known
+
+    async def news(self, timeout_s: float) -> None:
+        """While kubelet waits for us, the API server's word arrives, and the scheduler goes on."""
+        self.now_s += timeout_s
+        self._known = None
+        if self.to_agent:
+            self._agent_hears()
+        else:
+            self._repair()
+
+    def granted(self) -> None:
+        self._known = None
+
+    def refused(self, mismatch: Mismatch) -> None:
+        self.refusals.append(mismatch)
+
+    def _agent_hears(self) -> None:
+        if self.to_agent:
+            self.agent_pods.hear([self.to_agent.popleft()])
+            self._known = None
+
+    # -- the API server --------------------------------------------------------------------------------------
+
+    def _put(self, pod: Pod) -> None:
+        is_new = pod.metadata.uid not in self.pods
+        self.pods[pod.metadata.uid] = pod
+        self.to_agent.append(PodAdded(pod) if is_new else PodUpdated(pod))
+        self.to_kubelet.append(("ADD" if is_new else "UPDATE", pod))
+
+    def _annotate(self, uid: str, allocation: dict[str, dict[str, list[str]]]) -> None:
+        pod = self.pods[uid]
+        notes = {**(pod.metadata.annotations or {}), ALLOCATED_KEY: json.dumps(allocation)}
+        meta = msgspec.structs.replace(pod.metadata, annotations=notes)
+        self._put(msgspec.structs.replace(pod, metadata=meta))
+
+    def _status(self, uid: str, phase: str) -> None:
+        pod = self.pods[uid]
+        self._put(msgspec.structs.replace(pod, status=PodStatus(phase=phase, start_time=WHEN)))
+
+    # -- the scheduler ---------------------------------------------------------------------------------------
+
+    def submit(self) -> None:
+        """A gang's members that land here: their shape, and as many of them as there may be."""
+        self.n_gangs += 1
+        n = self.rng.choice((1, 1, 2, 2, 4 if len(self.inventory[GPU]) > 4 else 3))
+        kind = self.rng.random()
+        if kind < 0.6:
+            shape: Shape = (("main", GPU, n, True),)
+        elif kind < 0.75:
+            shape = (("main", GPU, n, True), ("main", NIC, 1, True))
+        elif kind < 0.9:
+            shape = (("one", GPU, 1, True), ("two", GPU, n, True))
+        else:
+            shape = (("setup", GPU, self.rng.randint(1, n), False), ("main", GPU, n, True))
+        for _ in range(self.rng.randint(1, 4)):
+            self.waiting.append((f"gang-{self.n_gangs}", shape))
+
+    def bind(self) -> bool:
+        """Binds the first of those that wait, if devices are free and nobody else's like it are due."""
+        if not self.waiting:
+            return False
+        gang, shape = self.waiting[0]
+        if not self._is_spaced(gang, shape):
+            return False
+        allocation = self._planned(shape)
+        if allocation is None:
+            return False
+        self.waiting.pop(0)
+        self.n_bound += 1
+        uid = f"u-{self.n_bound}"
+        meta = ObjectMeta(
+            name=f"{gang}-{self.n_bound}",
+            namespace="default",
+            uid=uid,
+            annotations={ALLOCATED_KEY: json.dumps(allocation)},
+        )
+        spec = PodSpec(
+            node_name="n1",
+            containers=[_container(name, shape) for name in _names(shape, True)],
+            init_containers=[_container(name, shape) for name in _names(shape, False)],
+        )
+        self.gang_of[uid] = gang
+        self.plans[uid] = set()
+        self._put(Pod(meta, spec, PodStatus(phase="Pending")))
+        self._remember_plan(uid)
+        return True
+
+    def _remember_plan(self, uid: str) -> None:
+        self.plans[uid] |= {ids for _, _, ids in _sets(self.pods[uid])}
+
+    def _is_spaced(self, gang: str, shape: Shape) -> bool:
+        if self.shows_pods:
+            return True
+        counts = {(resource, n) for _, resource, n, _ in shape}
+        reported = {one.uid for one in self._report().pods}
+        for uid, pod in self.pods.items():
+            if pod.is_terminal or self.gang_of[uid] == gang:
+                continue
+            is_due = pod.status.start_time is None and uid not in reported
+            if is_due and counts & {(resource, len(ids)) for _, resource, ids in _sets(pod)}:
+                return False
+        return True
+
+    def _planned(self, shape: Shape) -> dict[str, dict[str, list[str]]] | None:
+        free = {resource: set(devices) for resource, devices in self.inventory.items()}
+        for pod in self.pods.values():
+            if not pod.is_terminal:
+                for _, resource, ids in _sets(pod):
+                    free[resource] -= ids
+        for one in self._report().pods:  # what is held in truth, whatever an annotation still says
+            for sets in one.containers.values():
+                for resource, held in sets.items():
+                    free[resource] -= set(held)
+        allocation: dict[str, dict[str, list[str]]] = {}
+        for name, resource, n, runs in sorted(shape, key=lambda one: not one[3]):
+            if runs:
+                if len(free[resource]) < n:
+                    return None
+                numa = self.inventory[resource]
+                pool = sorted(free[resource])
+                self.rng.shuffle(pool)
+                pool.sort(key=lambda one: numa[one])
+                chosen = pool[:n]
+                free[resource] -= set(chosen)
+            else:  # an init container's are its pod's
+                whole = [one for sets in allocation.values() for one in sets.get(resource, ())]
+                chosen = self.rng.sample(sorted(whole), n)
+            allocation.setdefault(name, {})[resource] = chosen
+        order = list(dict.fromkeys(name for name, *_ in shape))
+        return {name: allocation[name] for name in order}
+
+    def _report(self) -> Any:
+        return parse_report(self._reported)
+
+    _reported = '{"resources":[],"pods":[]}'
+
+    def read_and_report(self) -> None:
+        """The agent reads PodResources and says on the Node what it saw."""
+        given = given_by_kubelet(self.kubelet.pod_resources())
+        if is_whole(given, self.agent_pods.all()):
+            self.memory.completed(given, self.agent_pods.all())
+            self._reported = report(tuple(self.inventory), given, self.agent_pods.all())
+
+    def _repair(self) -> None:
+        """The scheduler makes the annotations true, by exchange among the pods of the node."""
+        self.read_and_report()
+        for one in self._report().pods:
+            pod = self.pods.get(one.uid)
+            if pod is None or pod.is_terminal:
+                continue
+            for container, sets in one.containers.items():
+                for resource, held in sets.items():
+                    self._make_true(one.uid, container, resource, frozenset(held))
+
+    def _make_true(self, uid: str, container: str, resource: str, held: frozenset[str]) -> None:
+        mine = allocation_of(self.pods[uid])
+        planned = frozenset(mine.get(container, {}).get(resource, ()))
+        if planned == held:
+            return
+        others = [
+            (other, name)
+            for other, pod in self.pods.items()
+            if not pod.is_terminal
+            for name, of, ids in _sets(pod)
+            if of == resource and ids == held and (other, name) != (uid, container)
+        ]
+        mine[container][resource] = sorted(held)
+        self._annotate(uid, self._with_inits(uid, mine))
+        for other, name in others:
+            theirs = allocation_of(self.pods[other])
+            theirs[name][resource] = sorted(planned)
+            self._annotate(other, self._with_inits(other, theirs))
+            self._remember_plan(other)
+            self.n_swaps += 1
+
+    def _with_inits(
+        self, uid: str, allocation: dict[str, dict[str, list[str]]]
+    ) -> dict[str, dict[str, list[str]]]:
+        """Plain init containers have what is their pod's."""
+        inits = {one.name for one in self.pods[uid].spec.init_containers or ()}
+        for name in inits:
+            for resource, ids in allocation.get(name, {}).items():
+                rest = [sets.get(resource, []) for other, sets in allocation.items() if other not in inits]
+                whole = sorted({one for part in rest for one in part})
+                if not set(ids) <= set(whole):
+                    allocation[name][resource] = whole[: len(ids)]
+        return allocation
+
+    # -- turns -----------------------------------------------------------------------------------------------
+
+    async def kubelet_hears(self) -> bool:
+        """kubelet takes the next word of its watch; a pod may overtake another one."""
+        if not self.to_kubelet:
+            return False
+        kind, pod = self.to_kubelet.popleft()
+        if kind == "ADD" and self.to_kubelet and self.rng.random() < 0.5:
+            later = [i for i, (other, _) in enumerate(self.to_kubelet) if other == "ADD"]
+            if later:
+                i = self.rng.choice(later)
+                self.to_kubelet[i], (kind, pod) = (kind, pod), self.to_kubelet[i]
+        uid = pod.metadata.uid
+        if kind == "GONE":
+            self.kubelet.remove(uid)
+        elif kind == "ADD" and uid not in self.kubelet.pods:
+            await self._admit(self.pods.get(uid, pod))
+        elif uid in self.kubelet.pods:
+            self.kubelet.pods[uid] = pod
+        return True
+
+    async def _admit(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        try:
+            await self.kubelet.add(pod)
+        except Crash:
+            await self.restart_kubelet()
+            return
+        if uid in self.kubelet.failed and not self.pods[uid].is_terminal:
+            # Its gang's controller makes another one.
+            self._status(uid, "Failed")
+            self.n_replaced += 1
+            self.waiting.append((self.gang_of[uid], _shape(pod)))
+
+    def kubelet_says(self) -> None:
+        """One of the pods that it has admitted gets its startTime."""
+        quiet = [uid for uid in self.kubelet.admitted if uid not in self.kubelet.started]
+        if quiet:
+            uid = self.rng.choice(sorted(quiet))
+            self.kubelet.started.add(uid)
+            self._status(uid, "Running")
+
+    def finish(self) -> None:
+        """A pod that the agent has reported of: containers run for longer than a reading takes."""
+        reported = {one.uid for one in self._report().pods}
+        running = sorted(
+            uid
+            for uid in self.kubelet.started & self.kubelet.admitted & reported
+            if uid not in self.kubelet.ended
+        )
+        if running:
+            uid = self.rng.choice(running)
+            self.kubelet.end(uid)
+            self._status(uid, "Succeeded")
+            self.finished.append(uid)
+
+    async def restart_kubelet(self) -> None:
+        """All pods come anew; its sources are ready, and the Pods API answers, when they have."""
+        self.kubelet.restart()
+        self._known = None
+        self._register()
+        self.to_kubelet = deque(one for one in self.to_kubelet if one[0] != "ADD")
+        for pod in list(self.pods.values()):
+            if not pod.is_terminal:
+                await self._admit(pod)
+        self.kubelet.is_ready = True
+
+    def restart_agent(self) -> None:
+        self._start_agent()
+        self._register()
+
+    async def run(self, turns: int) -> None:
+        """Until every gang has landed and everything has been heard; refused ones may go on for ever."""
+        for _ in range(self.rng.randint(2, 5)):
+            self.submit()
+        for _ in range(turns):
+            if await self._turn():
+                return
+        assert self.tell_numa, f"not done after {turns} turns: {self.waiting}"
+        self.waiting.clear()
+        while not await self._settled():
+            self.waiting.clear()
+            await self.kubelet_hears()
+
+    async def _turn(self) -> bool:
+        dice = self.rng.random()
+        if self.trouble and dice < 0.01:
+            await self.restart_kubelet()
+        elif self.trouble and dice < 0.02:
+            self.restart_agent()
+        elif self.trouble and dice < 0.03:
+            self.kubelet.crashes = 0.2 if self.kubelet.crashes == 0 else 0.0
+        elif dice < 0.35:
+            self.bind()
+        elif dice < 0.55:
+            await self.kubelet_hears()
+        elif dice < 0.7:
+            self._agent_hears()
+        elif dice < 0.8:
+            self.kubelet_says()
+        elif dice < 0.85:
+            self._repair()
+        elif dice < 0.9 and self.waiting:
+            self.finish()
+        else:
+            return await self._settled()
+        return False
+
+    async def _settled(self) -> bool:
+        if self.waiting or self.to_kubelet:
+            return False
+        while self.to_agent:
+            self._agent_hears()
+        for uid in sorted(self.kubelet.admitted - self.kubelet.started):
+            self.kubelet.started.add(uid)
+            self._status(uid, "Running")
+        while self.to_agent:
+            self._agent_hears()
+        self._repair()
+        while self.to_kubelet:
+            await self.kubelet_hears()
+        return not self.waiting
+
+    def live(self) -> Iterator[tuple[str, Pod]]:
+        for uid, pod in self.pods.items():
+            if not pod.is_terminal:
+                yield uid, pod
+
+
+def _container(name: str, shape: Shape) -> Container:
+    limits: dict[str, str | int | float] = {of: str(n) for one, of, n, _ in shape if one == name}
+    return Container(name=name, image="busybox", resources=ResourceRequirements(limits=limits))
+
+
+def _names(shape: Shape, runs: bool) -> list[str]:
+    return list(dict.fromkeys(name for name, _, _, does in shape if does is runs))
+
+
+def _shape(pod: Pod) -> Shape:
+    return tuple(
+        (container.name, resource, int(n), runs)
+        for containers, runs in ((pod.spec.init_containers or [], False), (pod.spec.containers, True))
+        for container in containers
+        for resource, n in ((container.resources and container.resources.limits) or {}).items()
+    )
+
+
+def allocation_of(pod: Pod) -> dict[str, dict[str, list[str]]]:
+    text = (pod.metadata.annotations or {})[ALLOCATED_KEY]
+    return {
+        container: {resource: list(ids) for resource, ids in sets.items()}
+        for container, sets in parse_allocation(text).items()
+    }
+
+
+def _sets(pod: Pod) -> Iterator[tuple[str, str, frozenset[str]]]:
+    for container, sets in allocation_of(pod).items():
+        for resource, ids in sets.items():
+            yield container, resource, frozenset(ids)

@@ -1,0 +1,248 @@
+"""The device plugins on real sockets: registration, health, planned sets, reports, kubelet's restart."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+import anyio
+import msgspec
+import pytest
+
+from gangsched.agent.handing import Handing
+from gangsched.agent.inventory import Listed
+from gangsched.agent.plan import NodePods, planned_pod
+from gangsched.agent.plugin_settings import (
+    DeviceFileDocument,
+    MountDocument,
+    OutfitDocument,
+    PluginDocument,
+)
+from gangsched.agent.sources.pod_resources import PodResourcesSource
+from gangsched.model.device_report import parse_report
+from gangsched.model.devices import ALLOCATED_KEY, Device
+from gangsched.model.effects import RecordEvent
+from gangsched.model.events import Event, KindSynced, PodAdded, PodUpdated
+from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus, ResourceRequirements
+from tests.kubelet.kubelet import TestKubelet
+from tests.kubelet.sockets import KubeletSockets, serving
+
+FPGA, NIC = "example.com/fpga", "example.com/nic"
+PLUGINS = (
+    PluginDocument(
+        resource=FPGA,
+        env={"FPGAS": "{ids}"},
+        all=OutfitDocument(mounts=(MountDocument("/opt/fpga"),)),
+        each=OutfitDocument(
+            device_files=(
+                DeviceFileDocument("/dev/{id}", container="/dev/fpga/{id}"),
+                DeviceFileDocument("/dev/fpga-control"),
+            ),
+            cdi=("example.com/fpga={id}",),
+        ),
+        by_device={"f3": OutfitDocument(device_files=(DeviceFileDocument("/dev/odd", permissions="r"),))},
+    ),
+    PluginDocument(resource=NIC, hand_off="count"),
+)
+PATIENCE_S = 30.0
+
+
+class Node:
+    """A node's agent and kubelet; what is told to the API server is kept."""
+
+    def __init__(self, sockets: KubeletSockets) -> None:
+        self.sockets = sockets
+        self.kubelet = sockets.kubelet
+        self.listed: Listed = {
+            FPGA: {f"f{i}": Device(f"f{i}", numa=i // 2) for i in range(4)},
+            NIC: {"n0": Device("n0")},
+        }
+        self.said: list[str] = []
+        self.events: list[RecordEvent] = []
+        self.api: dict[str, Pod] = {}
+        self.pods = NodePods()
+        self.handing = self._made()
+
+    def _made(self) -> Handing:
+        async def record(event: RecordEvent) -> None:
+            self.events.append(event)
+
+        async def listed() -> tuple[object, ...]:
+            return tuple(planned_pod(pod) for pod in self.api.values())
+
+        return Handing(
+            "n1",
+            self.sockets.settings,
+            PLUGINS,
+            self.pods,
+            said=self.said.append,
+            record=record,
+            listed=listed,  # type: ignore[arg-type]
+        )
+
+    def hear(self, *events: Event) -> None:
+        self.pods.hear(events)
+        self.handing.pods_changed()
+
+    def show(self) -> None:
+        self.handing.show(self.listed)
+
+    def bound(self, name: str, *ids: str, resource: str = FPGA) -> Pod:
+        limits: dict[str, str | int | float] = {resource: str(len(ids))}
+        container = Container(name="main", resources=ResourceRequirements(limits=limits))
+        notes = {ALLOCATED_KEY: json.dumps({"main": {resource: list(ids)}})} if resource == FPGA else {}
+        meta = ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", annotations=notes)
+        pod = Pod(meta, PodSpec(node_name="n1", containers=[container]), PodStatus(phase="Pending"))
+        self.api[pod.metadata.uid] = pod
+        self.hear(PodAdded(pod))
+        return pod
+
+    def started(self, pod: Pod) -> None:
+        self.kubelet.started.add(pod.metadata.uid)
+        status = PodStatus(phase="Running", start_time=datetime(2026, 1, 2, tzinfo=UTC))
+        self.api[pod.metadata.uid] = msgspec.structs.replace(pod, status=status)
+        self.hear(PodUpdated(self.api[pod.metadata.uid]))
+
+    def held(self, pod: Pod, resource: str = FPGA) -> frozenset[str]:
+        return self.kubelet.devices.held.get(pod.metadata.uid, {}).get("main", {}).get(resource, frozenset())
+
+    async def until(self, true: Callable[[], object]) -> None:
+        with anyio.fail_after(PATIENCE_S):
+            while not true():
+                await anyio.sleep(0.02)
+
+    async def registered(self, times: int = 1) -> None:
+        await self.until(lambda: self.sockets.n_registrations >= times * len(PLUGINS))
+        await self.until(lambda: all(client.n_lists for client in self.sockets.clients.values()))
+
+
+@asynccontextmanager
+async def node(directory: Path, *, shows_pods: bool = True) -> AsyncIterator[Node]:
+    async with serving(TestKubelet(Random(1)), directory, shows_pods=shows_pods) as sockets:
+        made = Node(sockets)
+        made.hear(KindSynced("pods"))
+        async with anyio.create_task_group() as group:
+            group.start_soon(made.handing.run)
+            made.show()
+            await made.registered()
+            yield made
+            group.cancel_scope.cancel()
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """Short: the path of a socket has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="dp-") as name:
+        yield Path(name)
+
+
+@pytest.mark.parametrize("shows_pods", [True, False], ids=["by kubelet", "by the API server"])
+async def test_a_pod_gets_its_planned_set_with_all_that_belongs_to_it(
+    directory: Path, shows_pods: bool
+) -> None:
+    async with node(directory, shows_pods=shows_pods) as made:
+        pod = made.bound("a", "f1", "f3")
+        await made.kubelet.add(pod)
+        assert made.kubelet.failed == {}
+        assert made.held(pod) == {"f1", "f3"}
+        outfit = made.kubelet.outfits[pod.metadata.uid, "main", FPGA]
+        assert dict(outfit.envs) == {"FPGAS": "f1,f3"}
+        assert [(one.container_path, one.host_path, one.permissions) for one in outfit.devices] == [
+            ("/dev/fpga/f1", "/dev/f1", "rw"),
+            ("/dev/fpga-control", "/dev/fpga-control", "rw"),
+            ("/dev/odd", "/dev/odd", "r"),
+        ]
+        assert [(one.host_path, one.read_only) for one in outfit.mounts] == [("/opt/fpga", True)]
+        assert [one.name for one in outfit.cdi_devices] == ["example.com/fpga=f1"]
+        made.started(pod)
+        await made.until(lambda: made.said and parse_report(made.said[-1]).pods)
+        report = parse_report(made.said[-1])
+        assert report.resources == (FPGA,), "of what is only counted nothing is said"
+        assert [(one.uid, one.containers) for one in report.pods] == [
+            ("uid-a", {"main": {FPGA: ("f1", "f3")}})
+        ]
+
+
+async def test_what_is_not_planned_is_refused_with_an_event(directory: Path) -> None:
+    async with node(directory) as made:
+        pod = made.bound("a", "f0")
+        stranger = msgspec.structs.replace(
+            pod, metadata=ObjectMeta(name="stranger", namespace="default", uid="uid-s")
+        )
+        await made.kubelet.add(stranger)
+        assert "no container for which 1 of example.com/fpga are planned" in made.kubelet.failed["uid-s"]
+        await made.until(lambda: made.events)
+        assert (made.events[0].kind, made.events[0].name, made.events[0].reason) == (
+            "Node",
+            "n1",
+            "DeviceMismatch",
+        )
+        await made.kubelet.add(pod)
+        assert made.held(pod) == {"f0"}
+
+
+async def test_a_resource_that_is_counted_takes_whatever_kubelet_takes(directory: Path) -> None:
+    async with node(directory) as made:
+        pod = made.bound("a", "n0", resource=NIC)
+        await made.kubelet.add(pod)
+        assert made.held(pod, NIC) == {"n0"}
+        assert made.kubelet.n_preferred == 0
+
+
+async def test_health_is_that_of_the_inventory_and_told_at_once(directory: Path) -> None:
+    async with node(directory) as made:
+        made.listed[FPGA]["f1"] = Device("f1", health="Unhealthy")
+        made.show()
+        client = made.sockets.clients[FPGA]
+        await made.until(lambda: client.health.get("f1") == "Unhealthy")
+        assert client.health["f0"] == "Healthy"
+        n_lists = client.n_lists
+        made.show()
+        await anyio.sleep(0.1)
+        assert client.n_lists == n_lists
+
+
+async def test_a_kubelet_that_is_started_anew_finds_the_plugins_again_and_nothing_is_reported_meanwhile(
+    directory: Path,
+) -> None:
+    async with node(directory) as made:
+        pod = made.bound("a", "f1", "f3")
+        await made.kubelet.add(pod)
+        made.started(pod)
+        await made.until(lambda: made.said and parse_report(made.said[-1]).pods)
+        said = list(made.said)
+        await made.sockets.stop()
+        made.kubelet.restart()
+        await made.sockets.start()
+        await made.registered(2)
+        await anyio.sleep(0.3)
+        assert made.said[len(said) :] == [], "kubelet has not told of its pods yet"
+        await made.kubelet.add(made.api[pod.metadata.uid])
+        made.kubelet.is_ready = True
+        other = made.bound("b", "f0")
+        await made.kubelet.add(other)
+        assert made.held(pod) == {"f1", "f3"}
+        assert made.held(other) == {"f0"}
+        await made.until(lambda: len(parse_report(made.said[-1]).pods) == 2)
+
+
+async def test_devices_that_another_plugin_owns_are_listed_by_kubelets_word(directory: Path) -> None:
+    async with serving(TestKubelet(Random(1)), directory) as sockets:
+        sockets.allocatable = {"other.com/gpu": {"g1": 1, "g0": 0}, "third.com/x": {"x": 0}}
+        settings = msgspec.structs.replace(sockets.settings, resources=("other.com/gpu",))
+        source = PodResourcesSource(settings)
+        report = await anyio.to_thread.run_sync(source.read)
+        [place] = report.places
+        assert place.listed == {"other.com/gpu": (Device("g0", numa=0), Device("g1", numa=1))}
+        del sockets.allocatable["other.com/gpu"]["g1"]
+        report = await anyio.to_thread.run_sync(source.read)
+        assert report.places[0].listed == {"other.com/gpu": (Device("g0", numa=0),)}
+        await sockets.stop()
+        report = await anyio.to_thread.run_sync(source.read)
+        assert report.places[0].listed == {"other.com/gpu": (Device("g0", numa=0),)}
+        assert "what it last listed stays" in report.problems[0]
