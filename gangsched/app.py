@@ -19,7 +19,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,8 @@ from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGai
 from gangsched.plugins import build_profiles
 
 if TYPE_CHECKING:
+    from gangsched.core.extension import ExtenderVerdicts
+    from gangsched.extenders.asking import Asking
     from gangsched.shadow.published import Reports, ShadowSettings
     from gangsched.telemetry.service import Tracing
     from gangsched.web.listening import WebSettings
@@ -93,12 +95,14 @@ class SchedulerApp:
         self.inbox = Inbox()
         self._tracing = tracing
         measures = _measures() if web is not None else None
+        self._asking, extenders = _extenders(config, self._client, self.inbox.put)
         self.scheduler = Scheduler(
-            build_profiles(config, with_hooks=shadow is None),
+            build_profiles(config, extenders, with_hooks=shadow is None),
             config.settings,
             leading=not election.leader_elect,
             observer=_observer(measures, tracing),
             pick=rng.randrange if even_ties else first_of,
+            extenders=extenders,
         )
         self.dispatcher = Dispatcher(
             self._client,
@@ -182,6 +186,8 @@ class SchedulerApp:
                 self.dispatcher.warm()
             else:
                 everything.start_soon(self._elect, self._elector)
+            if self._asking is not None:
+                everything.start_soon(self._asking.run)
             everything.start_soon(self._schedule)
             if self._web is not None:
                 everything.start_soon(self._web.run)
@@ -226,6 +232,8 @@ class SchedulerApp:
         """Effects leave only while we may act; a follower's complaints are its leader's to make."""
         if self._tracing is not None:
             effects = self._tracing.turn_ended(effects)
+        if self._asking is not None and effects:
+            effects = self._asking.taken(effects)  # they only read
         if effects and self._may_act():
             self.dispatcher.submit(effects)
 
@@ -314,6 +322,18 @@ def _observer(measures: Measures | None, tracing: Tracing | None) -> Observer | 
     if tracing is not None:
         observers.append(tracing.tracer)
     return Observers(observers) if len(observers) > 1 else next(iter(observers), None)
+
+
+def _extenders(
+    config: SchedulerConfig, client: ApiClient, put: Callable[[Sequence[Event]], Awaitable[None]]
+) -> tuple[Asking | None, ExtenderVerdicts | None]:
+    """Who asks them, and what the core knows of them; loaded where there are any."""
+    if not config.extenders:
+        return None, None
+    from gangsched.extenders.asking import Asking
+
+    asking = Asking(config.extenders, client, put)
+    return asking, asking.verdicts
 
 
 def _shadow(

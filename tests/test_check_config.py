@@ -49,6 +49,31 @@ def test_as_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "not there: DynamicResources: pods with spec.resourceClaims are refused" in lines
 
 
+EXTENDERS = """
+extenders:
+- {urlPrefix: 'http://e:1/', filterVerb: f, prioritizeVerb: p, weight: 5, httpTimeout: 1s, ignorable: true,
+   managedResources: [{name: example.com/a, ignoredByScheduler: true}]}
+- {urlPrefix: 'https://f', bindVerb: b, tlsConfig: {insecure: true}}
+"""
+
+
+def test_extenders(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(FILE + EXTENDERS)
+    assert main(["check-config", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "extender http://e:1: filter, prioritize (5); for example.com/a; 1 s, then left out" in lines
+    assert "extender https://f: bind; for every pod; 5 s, then its pods wait" in lines
+    assert any(
+        line.startswith('  args of NodeResourcesFit: {"ignoredResources":["example.com/a"]') for line in lines
+    )
+    assert main(["check-config", str(file), "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    again = parse_config(json.dumps(found["effective"][0]), source="", plugins=IN_TREE)
+    assert [one.url for one in again.extenders] == ["http://e:1", "https://f"]
+    assert again.extenders[1].tls is not None
+    assert not again.extenders[1].tls.verify
+
+
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_as_data(output: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-config", str(file), "-o", output]) == 0

@@ -7,7 +7,7 @@ the nearest right name. Not here: reading the file (cli, app), and making plugin
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -24,6 +24,7 @@ from gangsched.config.documents import (
     Profile,
 )
 from gangsched.config.election import LeaderElectionSettings, resolve_election
+from gangsched.config.extenders import ExtenderConfig, resolve_extenders
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
 from gangsched.config.strict import decode, nearest, read_documents
 from gangsched.config.tracing import TracingSettings, resolve_tracing
@@ -39,6 +40,7 @@ _MAX_PERMIT_WAIT_S = 900.0
 # One placement takes about 0.1 ms on 5,000 nodes, and nothing else is decided meanwhile.
 _MAX_SEARCH = 1_000_000
 _MAX_SECONDS = 86_400.0
+_FIT = "NodeResourcesFit"
 _NO_FLAGS: Mapping[str, str | bool] = {}
 
 
@@ -80,6 +82,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
     tracing: TracingSettings = TracingSettings()
     notes: tuple[str, ...] = ()
     source: str = ""
+    extenders: tuple[ExtenderConfig, ...] = ()
 
 
 def default_config(
@@ -174,11 +177,28 @@ def _assemble(
         parallelism=kube.parallelism,
         devices=resolve_devices(ours.devices),
     )
-    profiles = _profiles(kube, plugins, notes)
+    extenders = resolve_extenders(kube.extenders)
+    profiles = _without_managed(_profiles(kube, plugins, notes), extenders)
     tracing = resolve_tracing(ours.tracing)
     return SchedulerConfig(
-        profiles, settings, election, kube.client_connection, tracing, tuple(notes), source
+        profiles, settings, election, kube.client_connection, tracing, tuple(notes), source, extenders
     )
+
+
+def _without_managed(
+    profiles: tuple[ProfileConfig, ...], extenders: Sequence[ExtenderConfig]
+) -> tuple[ProfileConfig, ...]:
+    """Resources that an extender counts alone (ignoredByScheduler) are not NodeResourcesFit's to count."""
+    names = [one.name for each in extenders for one in each.managed if one.ignored_by_scheduler]
+    found = []
+    for profile in profiles:
+        args = profile.args.get(_FIT)
+        if names and args is not None:
+            ignored = tuple(dict.fromkeys((*args.ignored_resources, *names)))
+            args = msgspec.structs.replace(args, ignored_resources=ignored)
+            profile = msgspec.structs.replace(profile, args={**profile.args, _FIT: args})
+        found.append(profile)
+    return tuple(found)
 
 
 def _profiles(
@@ -221,8 +241,6 @@ def _check_kube(kube: KubeDocument, election: LeaderElectionSettings, notes: lis
             path="podMaxBackoffSeconds",
         )
     _check_percentage(kube.percentage_of_nodes_to_score, "", notes)
-    if kube.extenders:
-        raise ConfigError("extenders are not there yet; leave them out", path="extenders")
     connection = kube.client_connection
     if connection.burst < 0:
         raise ConfigError(f"{connection.burst} is less than 0", path="clientConnection.burst")
@@ -268,6 +286,7 @@ def _check_ours(ours: OurDocument) -> None:
 __all__ = [
     "DEFAULT_SCHEDULER_NAME",
     "KUBE_DEFAULT_NAME",
+    "ExtenderConfig",
     "LeaderElectionSettings",
     "PluginInfo",
     "ProfileConfig",

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.config import SchedulerConfig
+from gangsched.config import ExtenderConfig, SchedulerConfig
 from gangsched.config.absent import ABSENT
 from gangsched.config.effective import effective_documents
 from gangsched.config.profiles import PluginInfo, ProfileConfig
@@ -24,6 +24,7 @@ def resolved(config: SchedulerConfig, known: Mapping[str, PluginInfo]) -> dict[s
     """profiles, notes, what of kube-scheduler is not there, and the documents in effect."""
     return {
         "profiles": [_profile(profile) for profile in config.profiles],
+        "extenders": [_extender(one) for one in config.extenders],
         "notThere": {name: one.instead for name, one in _absent(known)},
         "notes": list(config.notes),
         "effective": list(effective_documents(config)),
@@ -35,6 +36,7 @@ def resolved_text(config: SchedulerConfig, known: Mapping[str, PluginInfo]) -> s
     lines = [f"note: {note}" for note in config.notes]
     for profile in config.profiles:
         lines += _profile_lines(profile)
+    lines += [_extender_line(one) for one in config.extenders]
     lines += [f"not there: {name}: {one.instead}" for name, one in _absent(known)]
     return "\n".join(lines)
 
@@ -65,6 +67,24 @@ def _profile_lines(profile: ProfileConfig) -> Iterator[str]:
         said = _said(args)
         if said:
             yield f"  args of {name}: {msgspec.json.encode(said).decode()}"
+
+
+def _extender(one: ExtenderConfig) -> dict[str, Any]:
+    return {
+        "url": one.url,
+        "verbs": list(one.verbs),
+        "weight": one.weight,
+        "timeoutSeconds": one.timeout_s,
+        "managedResources": [resource.name for resource in one.managed],
+        "ignorable": one.ignorable,
+    }
+
+
+def _extender_line(one: ExtenderConfig) -> str:
+    verbs = ", ".join(f"{verb} ({one.weight})" if verb == "prioritize" else verb for verb in one.verbs)
+    managed = ", ".join(resource.name for resource in one.managed) or "every pod"
+    down = "left out" if one.ignorable else "its pods wait"
+    return f"extender {one.url}: {verbs or 'asked nothing'}; for {managed}; {one.timeout_s:g} s, then {down}"
 
 
 def _args(profile: ProfileConfig) -> Iterator[tuple[str, Any]]:

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from gangsched.config.extenders import ExtenderDocument
+
 KUBE_API_VERSION = "kubescheduler.config.k8s.io/v1"
 KUBE_KIND = "KubeSchedulerConfiguration"
 OUR_API_VERSION = "gangsched.io/v1"
@@ -102,7 +104,7 @@ class KubeDocument(_Document, frozen=True):
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10
     profiles: tuple[Profile, ...] = ()
-    extenders: tuple[dict[str, Any], ...] = ()
+    extenders: tuple[ExtenderDocument, ...] = ()
     delay_cache_until_active: bool = False
 
 

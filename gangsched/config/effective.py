@@ -13,6 +13,7 @@ import msgspec
 from gangsched.config import SchedulerConfig
 from gangsched.config.documents import KUBE_API_VERSION, KUBE_KIND, OUR_API_VERSION, OUR_KIND
 from gangsched.config.durations import duration_text
+from gangsched.config.extenders import effective_extender
 from gangsched.config.profiles import ProfileConfig
 
 Document = dict[str, Any]
@@ -51,6 +52,7 @@ def _kube(config: SchedulerConfig) -> Document:
         "podInitialBackoffSeconds": round(settings.pod_initial_backoff_s),
         "podMaxBackoffSeconds": round(settings.pod_max_backoff_s),
         "profiles": [_profile(profile) for profile in config.profiles],
+        "extenders": [effective_extender(one) for one in config.extenders],
     }
 
 

@@ -21,7 +21,13 @@ from gangsched.core.world import World
 
 # While a sibling is in one of these its set is not tried; it stirs the set when it has come to rest.
 _BUSY = (GroupState.BINDING, GroupState.UNWINDING)
-_TRIABLE = (GroupState.ACTIVE, GroupState.BACKOFF, GroupState.UNSCHEDULABLE, GroupState.WAITING)
+_TRIABLE = (
+    GroupState.ACTIVE,
+    GroupState.ASKING,
+    GroupState.BACKOFF,
+    GroupState.UNSCHEDULABLE,
+    GroupState.WAITING,
+)
 
 
 class Attempts:

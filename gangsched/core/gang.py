@@ -4,6 +4,9 @@
     ─────────────────────  ─────────────────────────────────────────────  ─────────────  ─────────────────
     Gated, Gathering       members >= min_count, numbers known            Active         GangTable.look
     Active                 Plan; all Reserve and Permit say yes           Binding        Binder.start
+    Active                 extenders must be asked                        Asking         Extension.rests
+    Asking                 they have answered                             Active         Extension.answered
+    Asking                 one failed that may not; nobody answers        Backoff        Extension.late
     Active                 Plan; some Permit says wait                    Waiting        Attempts.decide
     Active                 FitError; Reserve or Permit denies             Unschedulable  Attempts.reject
     Unschedulable          curing change; 5 minute flush                  Active*        queue.hear, due
@@ -139,7 +142,7 @@ class GangTable:
             return
         if group.first_complete_s == NEVER_S:
             group.first_complete_s = now_s
-        if group.state in (GroupState.ACTIVE, GroupState.BACKOFF):
+        if group.state in (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF):
             return
         if group.state is GroupState.UNSCHEDULABLE:
             queue.wake(group, now_s)

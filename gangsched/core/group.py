@@ -54,6 +54,8 @@ class GroupState(enum.Enum):
     GATED = "gated"
     GATHERING = "gathering"
     ACTIVE = "active"
+    ASKING = "asking"
+    """Extenders are asked about its nodes; in line again when they have answered."""
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
     WAITING = "waiting"

@@ -15,6 +15,7 @@ from gangsched.core.attempts import Attempts
 from gangsched.core.audit import Audit
 from gangsched.core.binding import Binder
 from gangsched.core.changes import Change, ClusterChange
+from gangsched.core.extension import ExtenderVerdicts, Extension
 from gangsched.core.gang import GangTable
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.hooks import BIND, PERMIT, PRE_BIND
@@ -55,11 +56,12 @@ class Scheduler:
         leading: bool = True,
         observer: Observer | None = None,
         pick: Callable[[int], int] = first_of,
+        extenders: ExtenderVerdicts | None = None,
     ) -> None:
         """With `leading` False it follows everything and decides nothing until LeadershipGained.
 
         pick: which of n equally good nodes a lone pod gets, from 0; a seeded generator's `randrange` uses
-        them evenly, as kube-scheduler does.
+        them evenly, as kube-scheduler does. extenders: the plugin that profiles have for them, if any are.
         """
         if observer is not None:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
@@ -75,6 +77,7 @@ class Scheduler:
         self.watches = _watched(profiles.values())
         self.kinds = (*KINDS, *self.watches)
         """Kinds that must have been listed whole, or be missing, before the first decision."""
+        self._extension = None if extenders is None else Extension(extenders, self.world, self.reporter)
         self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
         self._on_event: dict[type, Callable[[Any], None]] = {
             ev.PodAdded: lambda e: self.membership.put_pod(e.pod),
@@ -106,6 +109,8 @@ class Scheduler:
             ev.GroupAllowed: self._allowed,
             ev.GroupRejected: self._group_rejected,
         }
+        if self._extension is not None:
+            self._on_event[ev.ExtendersAnswered] = self._extension.answered
 
     @property
     def is_synced(self) -> bool:
@@ -139,7 +144,10 @@ class Scheduler:
             else:
                 world.settle_by_s[key] = now_s + 1.0  # binds on the way must be answered first
         for group in world.queue.due(now_s):
-            self.table.expired(group)
+            if group.state is GroupState.ASKING and self._extension is not None:
+                self._extension.late(group)
+            else:
+                self.table.expired(group)
         self.audit.advance()
         self.binder.preparing.expire()
         return self._end_turn()
@@ -153,11 +161,19 @@ class Scheduler:
         world = self.world
         world.set_time(now_s)
         if group.is_complete and (group.n_pending or group.state is GroupState.WAITING):
-            self.attempts.run(group)
+            self._attempt(group)
         else:
             world.queue.park(group, GroupState.GATHERING)
             world.touch(group)
         return self._end_turn()
+
+    def _attempt(self, group: Group) -> None:
+        """At once, or after the extenders have been asked: then the group is in line once more."""
+        if self._extension is None:
+            self.attempts.run(group)
+        elif not self._extension.rests(group):
+            self.attempts.run(group)
+            self._extension.spent(group)
 
     def schedule_next(self, now_s: float) -> list[Effect] | None:
         """pop and schedule in one; None when no group can be tried now."""

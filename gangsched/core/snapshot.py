@@ -319,6 +319,11 @@ class Trial(ClusterView):
         return [info for info in super().pods_on(row) if info.uid not in self._gone]
 
     @property
+    def lacks_pods(self) -> bool:
+        """Whether pods were taken out: then it is a what-if, as preemption makes them."""
+        return bool(self._gone)
+
+    @property
     def placed(self) -> Sequence[tuple[int, PodTemplate, int]]:
         return [one for one in self._placed if one[2] > 0]
 

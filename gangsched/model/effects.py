@@ -146,6 +146,21 @@ class BlamePlugin(_Effect, frozen=True):
     cause_id: str
 
 
+class AskExtenders(_Effect, frozen=True):
+    """Ask the configuration's extenders, by index, about a pod and the nodes that would take it.
+
+    One pod speaks for all of its template in its group. Answered by exactly one ExtendersAnswered.
+    """
+
+    ticket: int
+    uid: str
+    namespace: str
+    name: str
+    nodes: tuple[str, ...]
+    extenders: tuple[int, ...]
+    cause_id: str
+
+
 Effect = (
     BindPod
     | CancelBinds
@@ -158,4 +173,5 @@ Effect = (
     | RunHook
     | CancelHooks
     | BlamePlugin
+    | AskExtenders
 )

@@ -6,6 +6,7 @@ the simulator. Every event is idempotent: hearing it twice, or hearing an older 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -150,6 +151,19 @@ class BindCancelled(_Event, frozen=True):
     attempt: int
 
 
+class ExtendersAnswered(_Event, frozen=True):
+    """What extenders said of a pod's nodes: those that will do, why not the others, and scores by node.
+
+    error: an extender that may not be ignored failed, and this is how; the rest is empty then.
+    """
+
+    ticket: int
+    error: str = ""
+    nodes: tuple[str, ...] = ()
+    failed: Mapping[str, str] = {}
+    scores: Mapping[str, int] = {}
+
+
 class PodRead(_Event, frozen=True):
     """The answer to GetPod, from a consistent read made after it was asked; None: no pod of that name."""
 
@@ -235,6 +249,7 @@ Event = (
     | BindFailed
     | BindUnknown
     | BindCancelled
+    | ExtendersAnswered
     | PodRead
     | PodPatched
     | PodPatchFailed

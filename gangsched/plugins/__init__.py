@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from gangsched.config import PluginInfo, ProfileConfig, SchedulerConfig
+from gangsched.core.extension import ExtenderVerdicts
 from gangsched.core.runtime import Points, Profile
 from gangsched.plugins import (
     inter_pod_affinity,
@@ -122,12 +123,15 @@ IN_TREE = {info.name: info for info, _ in _TABLE}
 _FACTORIES = {info.name: factory for info, factory in _TABLE}
 
 
-def build_profiles(config: SchedulerConfig, *, with_hooks: bool = True) -> dict[str, Profile]:
+def build_profiles(
+    config: SchedulerConfig, extenders: ExtenderVerdicts | None = None, *, with_hooks: bool = True
+) -> dict[str, Profile]:
     """Profiles by schedulerName; a plugin is made once per profile, with that profile's args.
 
-    `with_hooks` False leaves out what runs outside of the core and may write.
+    extenders: what they say is asked last, in every profile. `with_hooks` False leaves out what runs outside
+    of the core and may write.
     """
-    profiles = {profile.scheduler_name: _build(profile) for profile in config.profiles}
+    profiles = {profile.scheduler_name: _build(profile, extenders) for profile in config.profiles}
     if not with_hooks:
         profiles = {name: Profile(name, _without_hooks(profile.points)) for name, profile in profiles.items()}
     return profiles
@@ -140,7 +144,7 @@ def _without_hooks(points: Points) -> Points:
     )
 
 
-def _build(config: ProfileConfig) -> Profile:
+def _build(config: ProfileConfig, extenders: ExtenderVerdicts | None) -> Profile:
     names = {name for listed in config.plugins.values() for name in listed}
     made = {name: _make(name, config.args.get(name)) for name in _FACTORIES if name in names}
 
@@ -168,6 +172,12 @@ def _build(config: ProfileConfig) -> Profile:
         has_default_binder=DefaultBinder.name in config.plugins["bind"],
         post_binds=at("postBind", "post_bind"),
     )
+    if extenders is not None:
+        points.pre_filter += (extenders,)
+        points.filters += (extenders,)
+        points.scores += ((extenders, extenders.weight),)
+        if extenders.binder is not None:
+            points.binds = (extenders.binder, *points.binds)
     return Profile(config.scheduler_name, points)
 
 

@@ -19,12 +19,13 @@ from gangsched.core.runtime import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
 from gangsched.model import events as ev
-from gangsched.model.effects import BindPod, Effect
+from gangsched.model.effects import AskExtenders, BindPod, Effect
 from gangsched.model.objects import Pod
 from gangsched.shadow.records import PodRecord, Records
 
 PATIENCE_S = 30.0
 """How long a decision holds its room while the other scheduler does nothing."""
+_TURN_IS_NEAR = (GroupState.ACTIVE, GroupState.ASKING)
 _REFUSED = (GroupState.UNSCHEDULABLE, GroupState.BACKOFF)
 
 
@@ -45,6 +46,7 @@ class Shadow:
         self._open: dict[str, tuple[float, int]] = {}
         """Our binds without an answer: UID -> (when patience ends, attempt), oldest first."""
         self._answers: list[ev.Event] = []
+        self._questions: list[Effect] = []
 
     # -- as the scheduler ------------------------------------------------------------------------------
 
@@ -122,12 +124,13 @@ class Shadow:
         self._open.pop(uid, None)
 
     def _settle(self, now_s: float) -> list[Effect]:
-        """Tells the core what it may hear by now, until there is nothing more. Nothing leaves."""
+        """Tells the core what it may hear by now, until there is nothing more. Only questions leave."""
         while True:
             events = self._answers + self._released(now_s)
             self._answers = []
             if not events:
-                return []
+                questions, self._questions = self._questions, []
+                return questions
             self._take(self._scheduler.handle(events, now_s), now_s, {})
 
     def _released(self, now_s: float) -> list[ev.Event]:
@@ -137,7 +140,7 @@ class Shadow:
         for uid, event in list(self._held.items()):
             info = cache.pods.get(uid)
             group = info.group if info is not None else None
-            if group is not None and group.state is GroupState.ACTIVE and self._scheduler.is_synced:
+            if group is not None and group.state in _TURN_IS_NEAR and self._scheduler.is_synced:
                 continue
             if group is not None:
                 self._say_why_not(uid, group, now_s)
@@ -167,6 +170,8 @@ class Shadow:
     def _take(self, effects: Sequence[Effect], now_s: float, judged: Mapping[str, Judgement]) -> None:
         """Of all that the core wants, binds are noted and wait for their answer."""
         for effect in effects:
+            if isinstance(effect, AskExtenders):
+                self._questions.append(effect)
             if not isinstance(effect, BindPod):
                 continue
             self._open[effect.uid] = (now_s + self._patience_s, effect.attempt)

@@ -34,6 +34,7 @@ PHASES: Mapping[GroupState, str] = {
     GroupState.GATED: names.GATHERING,
     GroupState.GATHERING: names.GATHERING,
     GroupState.ACTIVE: names.QUEUE_WAIT,
+    GroupState.ASKING: names.QUEUE_WAIT,
     GroupState.BACKOFF: names.QUEUE_WAIT,
     GroupState.UNSCHEDULABLE: names.QUEUE_WAIT,
     GroupState.WAITING: names.PERMIT_WAIT,

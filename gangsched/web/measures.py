@@ -158,7 +158,7 @@ class Measures:
             if state is GroupState.BOUND and not tries.is_over:
                 self._over(group.key, tries)
         queue = _QUEUES.get(state)
-        if queue is not None and state is not before:
+        if queue is not None and state is not before and before is not GroupState.ASKING:
             self._came_in(group, queue, before)
 
     def _decided(self, group: Group, tries: _Tries, result: str) -> None:

@@ -25,6 +25,7 @@ _MAX_RESOURCES = 64
 
 _QUEUES = {
     GroupState.ACTIVE: "active",
+    GroupState.ASKING: "active",
     GroupState.BACKOFF: "backoff",
     GroupState.UNSCHEDULABLE: "unschedulable",
     GroupState.GATHERING: "incomplete",

@@ -13,13 +13,24 @@ from gangsched.plugins import IN_TREE
 
 Json = dict[str, Any]
 
-# Ours alone; kube-scheduler would not know it.
-OURS = frozenset(("Devices", "RemainingBandwidth"))
+# Source: kubernetes 1.37 `pkg/scheduler/framework/plugins/names/names.go`.
+THEIRS = frozenset(
+    (
+        *("DefaultBinder", "DefaultPreemption", "DeferredPodScheduling", "DynamicResources"),
+        *("GangScheduling", "ImageLocality", "InterPodAffinity", "NodeAffinity", "NodeDeclaredFeatures"),
+        *("NodeName", "NodePorts", "NodeResourcesBalancedAllocation", "NodeResourcesFit"),
+        *("NodeUnschedulable", "NodeVolumeLimits", "PodGroupPodsCount", "PodTopologySpread"),
+        *("PrioritySort", "SchedulingGates", "TaintToleration", "TopologyPlacementGenerator"),
+        *("VolumeBinding", "VolumeRestrictions", "VolumeZone"),
+    )
+)
+# Ours alone; kube-scheduler would not know them.
+OURS = frozenset(IN_TREE) - THEIRS
 SERVES: dict[str, tuple[str, ...]] = {
-    **{name: tuple(sorted(info.points)) for name, info in IN_TREE.items() if info.is_default},
-    **{name: one.points for name, one in ABSENT.items() if name not in IN_TREE},
+    **{name: one.points for name, one in ABSENT.items()},
+    **{name: tuple(sorted(info.points)) for name, info in IN_TREE.items() if name in THEIRS},
 }
-NAMES = tuple(name for name in sorted(SERVES) if name not in OURS)
+NAMES = tuple(sorted(SERVES))
 # Whether queueSort is the same for all profiles is asked of what is written there, of what it means here;
 # a plugin that is enabled at podGroupPostFilter alone gets no default arguments there, and fails.
 _NOT_DRAWN = {"queueSort", "podGroupPostFilter"}

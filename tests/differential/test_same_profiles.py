@@ -12,7 +12,7 @@ from gangsched.config.absent import ABSENT
 from gangsched.controlplane.assets import Assets
 from gangsched.errors import ConfigError
 from gangsched.plugins import IN_TREE
-from tests.differential.draw_config import OURS, draw_config
+from tests.differential.draw_config import OURS, THEIRS, draw_config
 from tests.differential.resolved import KubeSchedulerReader, Points, Resolved, ours
 
 pytestmark = pytest.mark.real
@@ -25,7 +25,7 @@ GATE = "--feature-gates=GenericWorkload=true"
 DIFFERENCES = {
     "not there": "a plugin of kube-scheduler's that is not in gangsched.plugins is in none of our lists; "
     "config.absent says what is done instead",
-    "ours": "Devices (device IDs) and RemainingBandwidth are ours, and defaults of every profile",
+    "ours": "Devices, RemainingBandwidth and others are ours; pods that do not ask for them pass by them",
     "gang": "GangScheduling is a default of ours; kube-scheduler has it by the gate GenericWorkload",
     "placement": "placementScore has weights in kube-scheduler; here nothing scores whole placements",
 }
@@ -51,8 +51,8 @@ def compared(points: Points, *, gang: bool) -> Points:
 def args_of(resolved: Resolved, profile: str) -> dict[str, Any]:
     """By plugin, as data: what is empty is left out; what the profile does not run is not asked about."""
     ran = {name for listed in resolved.profiles[profile].values() for name, _ in listed}
-    found = {name: _bare(args) for name, args in resolved.args[profile].items() if name in ran}
-    return {name: args for name, args in found.items() if name not in NOT_THERE | OURS}
+    asked = ran - OURS - NOT_THERE
+    return {name: _bare(args) for name, args in resolved.args[profile].items() if name in asked}
 
 
 def _bare(value: Any) -> Any:
@@ -82,6 +82,14 @@ SEVERAL: dict[str, Any] = {
     "percentageOfNodesToScore": 30,
     "podInitialBackoffSeconds": 2,
     "leaderElection": {"leaderElect": True, "resourceName": "mine"},
+    "extenders": [
+        {
+            "urlPrefix": "http://127.0.0.1:8888",
+            "filterVerb": "filter",
+            "nodeCacheCapable": True,
+            "managedResources": [{"name": "example.com/licence", "ignoredByScheduler": True}],
+        }
+    ],
     "profiles": [
         {"schedulerName": "default-scheduler"},
         {
@@ -154,6 +162,11 @@ def test_random_files_come_to_the_same(seed: int, reader: KubeSchedulerReader) -
     mine = ours(document)
     wrong = list(differing(theirs, mine, gang=True))
     assert not wrong, f"seed {seed}: " + "\n".join(wrong)
+
+
+def test_every_plugin_of_theirs_is_known_here() -> None:
+    """There, or named with what is done instead."""
+    assert set(IN_TREE) | set(ABSENT) >= THEIRS
 
 
 def test_most_random_files_are_valid(reader: KubeSchedulerReader) -> None:

@@ -31,6 +31,10 @@ def args(plugin: str, **fields: Any) -> dict[str, Any]:
     return {"profiles": [{"schedulerName": "a", "pluginConfig": [{"name": plugin, "args": fields}]}]}
 
 
+def extender(**fields: Any) -> dict[str, Any]:
+    return {"extenders": [{"urlPrefix": "http://x"} | fields]}
+
+
 def fit(**strategy: Any) -> dict[str, Any]:
     return args("NodeResourcesFit", scoringStrategy=strategy)
 
@@ -81,6 +85,13 @@ BOTH: dict[str, dict[str, Any]] = {
     "nothing to sort the queue": plugins(queueSort={"disabled": [{"name": "*"}]}),
     "nothing to bind with": plugins(bind={"disabled": [{"name": "DefaultBinder"}]}),
     "nothing at all": plugins(multiPoint={"disabled": [{"name": "*"}]}),
+    "an extender with a score and no weight": extender(prioritizeVerb="p"),
+    "two extenders that bind": {"extenders": [{"urlPrefix": "http://x", "bindVerb": "b"}] * 2},
+    "an extender that manages cpu": extender(managedResources=[{"name": "cpu"}]),
+    "a resource with two managers": {
+        "extenders": [{"urlPrefix": "http://x", "managedResources": [{"name": "a.io/b"}]}] * 2
+    },
+    "an extender with a field that there is not": extender(filter="f"),
     "arguments twice": {
         "profiles": [{"schedulerName": "a", "pluginConfig": [{"name": "NodeResourcesFit"}] * 2}]
     },
@@ -137,6 +148,8 @@ BOTH: dict[str, dict[str, Any]] = {
 # Accepted by kube-scheduler, which then does something else than what was meant, or nothing.
 ONLY_WE: dict[str, dict[str, Any]] = {
     "an unknown plugin taken out": plugins(filter={"disabled": [{"name": "NodePort"}]}),
+    "an extender that is asked about victims": extender(preemptVerb="p"),
+    "an extender without a scheme": {"extenders": [{"urlPrefix": "x:80"}]},
     "arguments of an unknown plugin": args("NodeResourceFit", scoringStrategy={}),
 }
 

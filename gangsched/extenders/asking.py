@@ -1,0 +1,178 @@
+"""Asking: carries out AskExtenders, one answer for each, whatever happens.
+
+Filters one after the other, each about the nodes that the one before has left; then all scores at once, where
+more than one node is left; as kube-scheduler does. An extender that fails and may be ignored is left out; one
+that may not ends the attempt with its name. A failing score is always left out.
+Lives here: whom to ask, and what they are shown: the pod, and the nodes for those without a cache, as the API
+server has them. Not here: the wire (client.py). Called by app.py.
+Source: kubernetes `pkg/scheduler/schedule_one.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import anyio
+import msgspec
+import structlog
+
+from gangsched.config import ExtenderConfig
+from gangsched.core.extension import ExtenderVerdicts, Interest
+from gangsched.errors import ApiError
+from gangsched.extenders.binder import ExtenderBinder
+from gangsched.extenders.client import Extender, ExtenderError
+from gangsched.kube.client import ApiClient
+from gangsched.model.effects import AskExtenders, Effect
+from gangsched.model.events import Event, ExtendersAnswered
+
+_log = structlog.get_logger(__name__)
+
+# Groups asked about at once; the others wait as data.
+N_AT_ONCE = 16
+# One that is down is said once in this long.
+_SAY_AGAIN_S = 10.0
+Json = dict[str, Any]
+
+
+class Asking:
+    """`taken` never waits; `run()` must be running for anything to be asked."""
+
+    def __init__(
+        self,
+        configs: Sequence[ExtenderConfig],
+        client: ApiClient,
+        put: Callable[[Sequence[Event]], Awaitable[None]],
+    ) -> None:
+        """`put` takes the answers. Raises: ConfigError, for certificates that cannot be used."""
+        self._extenders = [Extender(one) for one in configs]
+        interests = [_interest(one) for one in configs]
+        binders = [
+            ExtenderBinder(extender, interest)
+            for extender, interest in zip(self._extenders, interests, strict=True)
+            if extender.config.bind_verb
+        ]
+        self.verdicts = ExtenderVerdicts(interests, next(iter(binders), None))
+        """The plugin for the profiles."""
+        self._client = client
+        self._put = put
+        self._waiting: deque[AskExtenders] = deque()
+        self._news = asyncio.Event()
+        self._said_s: dict[str, float] = {}
+
+    def taken(self, effects: Sequence[Effect]) -> Sequence[Effect]:
+        """Takes its own out of a turn's effects; the others are left to others."""
+        asked = [effect for effect in effects if isinstance(effect, AskExtenders)]
+        if not asked:
+            return effects
+        self._waiting += asked
+        self._news.set()
+        return [effect for effect in effects if not isinstance(effect, AskExtenders)]
+
+    async def run(self) -> None:
+        """Asks until cancelled."""
+        try:
+            async with anyio.create_task_group() as group:
+                for _ in range(N_AT_ONCE):
+                    group.start_soon(self._work)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for one in self._extenders:
+                    await one.close()
+
+    async def _work(self) -> None:
+        while True:
+            while not self._waiting:
+                self._news.clear()
+                await self._news.wait()
+            effect = self._waiting.popleft()
+            try:
+                answer = await self._answer(effect)
+            except (ExtenderError, ApiError) as error:
+                self._say(str(error))
+                answer = ExtendersAnswered(effect.ticket, error=str(error))
+            except Exception as error:  # a fault of ours must not leave the group resting for ever
+                _log.exception("asking extenders failed", pod=f"{effect.namespace}/{effect.name}")
+                answer = ExtendersAnswered(effect.ticket, error=f"asking extenders failed: {error}")
+            await self._put([answer])
+
+    async def _answer(self, effect: AskExtenders) -> ExtendersAnswered:
+        """Raises: ExtenderError (one that may not be ignored), ApiError."""
+        wanted = [self._extenders[i] for i in effect.extenders]
+        pod = await self._pod(effect)
+        everything: dict[str, Json] = {}
+        if any(not one.config.node_cache_capable for one in wanted):
+            everything = await self._nodes()
+        names: tuple[str, ...] = effect.nodes
+        failed: dict[str, str] = {}
+        for one in wanted:
+            if not one.config.filter_verb or not names:
+                continue
+            try:
+                left = await one.filter(pod, names, _shown(one, names, everything))
+            except ExtenderError as error:
+                if not one.config.ignorable:
+                    raise
+                self._say(f"{error}; it is ignored")
+                continue
+            failed |= {name: left.failed.get(name, "") for name in names if name not in left.nodes}
+            names = left.nodes
+        scores = await self._scores(wanted, pod, names, everything) if len(names) > 1 else {}
+        return ExtendersAnswered(effect.ticket, "", names, failed, scores)
+
+    async def _scores(
+        self, wanted: Sequence[Extender], pod: Json, names: Sequence[str], everything: dict[str, Json]
+    ) -> dict[str, int]:
+        """The sum over extenders, each with its weight."""
+        asked = [one for one in wanted if one.config.prioritize_verb]
+        found = await asyncio.gather(
+            *(one.prioritize(pod, names, _shown(one, names, everything)) for one in asked),
+            return_exceptions=True,
+        )
+        total: dict[str, int] = {}
+        for one, scores in zip(asked, found, strict=True):
+            if isinstance(scores, ExtenderError):
+                self._say(f"{scores}; its scores are left out")
+            elif isinstance(scores, BaseException):
+                raise scores
+            else:
+                for name, score in scores.items():
+                    total[name] = total.get(name, 0) + score * one.config.weight
+        return total
+
+    async def _pod(self, effect: AskExtenders) -> Json:
+        body = await self._client.get(f"/api/v1/namespaces/{effect.namespace}/pods/{effect.name}")
+        pod: Json = msgspec.json.decode(body)
+        if pod["metadata"]["uid"] != effect.uid:
+            raise ApiError("another pod has its name by now", code=404, reason="NotFound")
+        # What kube-scheduler does not show either.
+        pod["metadata"].pop("managedFields", None)
+        pod.pop("kind", None)
+        pod.pop("apiVersion", None)
+        return pod
+
+    async def _nodes(self) -> dict[str, Json]:
+        """As the API server's own cache has them: a list of thousands costs no read of etcd."""
+        body = await self._client.get("/api/v1/nodes", {"resourceVersion": "0"})
+        items = msgspec.json.decode(body)["items"]
+        return {node["metadata"]["name"]: node for node in items}
+
+    def _say(self, what: str) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._said_s.get(what, float("-inf")) >= _SAY_AGAIN_S:
+            self._said_s = {said: at for said, at in self._said_s.items() if now_s - at < _SAY_AGAIN_S}
+            self._said_s[what] = now_s
+            _log.warning(what)
+
+
+def _interest(one: ExtenderConfig) -> Interest:
+    managed = frozenset(resource.name for resource in one.managed)
+    return Interest(one.url, managed, one.timeout_s, is_asked=bool(one.filter_verb or one.prioritize_verb))
+
+
+def _shown(one: Extender, names: Sequence[str], everything: dict[str, Json]) -> list[Json] | None:
+    if one.config.node_cache_capable:
+        return None
+    return [everything[name] for name in names if name in everything]

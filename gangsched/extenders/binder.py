@@ -1,0 +1,48 @@
+"""ExtenderBinder: the Bind plugin of an extender with a bindVerb, asked before all others.
+
+Lives here: when it binds, and when it may not. Not here: the wire (client.py). The protocol has no place for
+annotations: a pod that was given device IDs cannot be bound this way, as node and IDs must come in one write;
+what else is annotated (gang, rank, attempt) such a pod goes without.
+Source: kubernetes `pkg/scheduler/schedule_one.go` (extendersBinding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangsched.core.extension import Interest
+from gangsched.core.framework import SKIP, SUCCESS, Code, Handle, Status
+from gangsched.extenders.client import Extender, ExtenderError, ExtenderRefused
+from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.objects import Pod
+
+# The client's own deadline comes first and says more.
+_SLACK_S = 1.0
+
+
+class ExtenderBinder:
+    """Binds what is its extender's business; leaves the rest to the next."""
+
+    name = "ExtenderBinder"
+
+    def __init__(self, extender: Extender, interest: Interest) -> None:
+        self._extender = extender
+        self._interest = interest
+        self.hook_timeout_s = extender.config.timeout_s + _SLACK_S
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str], handle: Handle) -> Status:
+        """SKIP for one that may be ignored and has failed, as in kube-scheduler. Only its word is a no."""
+        if not self._interest.manages(pod.spec):
+            return SKIP
+        if ALLOCATED_KEY in annotations:
+            url = self._extender.config.url
+            return Status.unschedulable(f"extender {url} binds this pod and cannot write its device IDs")
+        try:
+            await self._extender.bind(pod, node_name)
+        except ExtenderError as error:
+            if self._extender.config.ignorable:
+                handle.log.warning(f"{error}; it is ignored")
+                return SKIP
+            said_no = isinstance(error, ExtenderRefused)
+            return Status(Code.UNSCHEDULABLE if said_no else Code.ERROR, str(error))
+        return SUCCESS

@@ -1,0 +1,214 @@
+"""One extender over HTTP: kube-scheduler's JSON out, its answer in, checked and of bounded size.
+
+Lives here: the wire. Not here: whom to ask and in which order (asking.py). A reply is read up to MAX_REPLY
+and not parsed beyond it: a scheduler that takes any body from an extender can be put out of memory by it
+(CVE-2025-32777).
+Sources: k8s.io/kube-scheduler `extender/v1/types.go`, kubernetes `pkg/scheduler/extender.go`.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from gangsched.config import ExtenderConfig
+from gangsched.config.extenders import TLSSettings
+from gangsched.errors import ConfigError, GangschedError
+from gangsched.model.objects import Pod
+
+# Without a node cache of its own an extender answers with whole nodes, some 10 kB each.
+MAX_REPLY = 64 * 2**20
+_MAX_SAID = 512
+_MAX_SCORE = 2**40
+Json = dict[str, Any]
+
+
+class ExtenderError(GangschedError):
+    """It could not be asked, or its answer is no answer; the message names it."""
+
+
+class ExtenderRefused(ExtenderError):
+    """It has answered, and the answer is no."""
+
+
+class Filtered(msgspec.Struct, frozen=True):
+    """nodes: those that will do, in the order of the answer; failed: why others will not."""
+
+    nodes: tuple[str, ...]
+    failed: Mapping[str, str]
+
+
+class Extender:
+    """Asks one extender. Every method raises ExtenderError."""
+
+    def __init__(self, config: ExtenderConfig) -> None:
+        """Raises: ConfigError, for certificates that cannot be used."""
+        self.config = config
+        self._tls = _context(config.tls, config.url) if config.url.startswith("https:") else None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def filter(self, pod: Json, names: Sequence[str], nodes: Sequence[Json] | None) -> Filtered:
+        """`nodes` for an extender without a cache, else their names only."""
+        reply = await self._ask(self.config.filter_verb, _arguments(pod, names, nodes))
+        if not isinstance(reply, dict):
+            raise self._error(f"answers {type(reply).__name__}, not an object")
+        if said := _field(reply, "error"):
+            raise self._error(f"says: {_short(said)}")
+        found: object = _field(reply, "nodeNames")
+        if not (self.config.node_cache_capable and found is not None):
+            listed = _field(reply, "nodes")
+            items = _field(listed, "items") if isinstance(listed, dict) else None
+            found = [_name_of(one) for one in items] if isinstance(items, list) else []
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            raise self._error("answers nodes without names")
+        asked = set(names)
+        if stranger := next((one for one in found if one not in asked), None):
+            raise self._error(f"answers node {_short(stranger)}, which it was not asked about")
+        failed: dict[str, str] = {}
+        for key in ("failedNodes", "failedAndUnresolvableNodes"):
+            said = _field(reply, key)
+            if isinstance(said, dict):
+                failed.update({str(node): _short(why) for node, why in said.items()})
+        return Filtered(tuple(dict.fromkeys(found)), failed)
+
+    async def prioritize(
+        self, pod: Json, names: Sequence[str], nodes: Sequence[Json] | None
+    ) -> dict[str, int]:
+        """Its own scores by node, without its weight; of nodes that it was asked about."""
+        reply = await self._ask(self.config.prioritize_verb, _arguments(pod, names, nodes))
+        scores: dict[str, int] = {}
+        asked = set(names)
+        for one in reply if isinstance(reply, list) else ():
+            host = _field(one, "host") if isinstance(one, dict) else None
+            score = _field(one, "score") if isinstance(one, dict) else None
+            if not isinstance(host, str) or not isinstance(score, int) or not 0 <= score <= _MAX_SCORE:
+                raise self._error(f"answers the score {_short(one)}")
+            if host in asked:
+                scores[host] = scores.get(host, 0) + score
+        return scores
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        """It has bound the pod there. Raises: ExtenderRefused; after others it may have bound it."""
+        meta = pod.metadata
+        arguments = {
+            "PodName": meta.name,
+            "PodNamespace": meta.namespace,
+            "PodUID": meta.uid,
+            "Node": node,
+        }
+        reply = await self._ask(self.config.bind_verb, arguments)
+        said = _field(reply, "error") if isinstance(reply, dict) else None
+        if said:
+            raise ExtenderRefused(f"extender {self.config.url} does not bind {pod.key}: {_short(said)}")
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def _ask(self, verb: str, arguments: Json) -> Any:
+        url = f"{self.config.url}/{verb}"
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=self.config.timeout_s), trust_env=False
+            )
+        try:
+            async with self._session.post(
+                url,
+                data=msgspec.json.encode(arguments),
+                headers={"Content-Type": "application/json"},
+                allow_redirects=False,
+                **self._tls_arguments(),
+            ) as answer:
+                if answer.status != 200:
+                    raise self._error(f"answers {verb} with code {answer.status}")
+                return msgspec.json.decode(await self._body(answer))
+        except TimeoutError:
+            raise self._error(f"has not answered {verb} in {self.config.timeout_s:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._error(f"cannot be asked: {_short(error) or type(error).__name__}") from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self._error(f"answers {verb} with what is not JSON: {_short(error)}") from None
+
+    async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
+        parts: list[bytes] = []
+        n_bytes = 0
+        async for part in answer.content.iter_chunked(2**16):
+            n_bytes += len(part)
+            if n_bytes > MAX_REPLY:
+                raise self._error(f"answers more than {MAX_REPLY} bytes")
+            parts.append(part)
+        return b"".join(parts)
+
+    def _tls_arguments(self) -> dict[str, Any]:
+        if self._tls is None:
+            return {}
+        name = self.config.tls.server_name if self.config.tls is not None else ""
+        return {"ssl": self._tls} | ({"server_hostname": name} if name else {})
+
+    def _error(self, what: str) -> ExtenderError:
+        return ExtenderError(f"extender {self.config.url} {what}")
+
+
+def _arguments(pod: Json, names: Sequence[str], nodes: Sequence[Json] | None) -> Json:
+    """ExtenderArgs: its fields have no JSON names of their own, so Go's are written."""
+    if nodes is None:
+        return {"Pod": pod, "Nodes": None, "NodeNames": list(names)}
+    return {"Pod": pod, "Nodes": {"metadata": {}, "items": list(nodes)}, "NodeNames": None}
+
+
+def _field(found: Mapping[str, Any], name: str) -> Any:
+    """Go reads names in any case, and so do extenders write them."""
+    if name in found:
+        return found[name]
+    return next((value for key, value in found.items() if key.lower() == name.lower()), None)
+
+
+def _name_of(node: object) -> object:
+    metadata = _field(node, "metadata") if isinstance(node, dict) else None
+    return _field(metadata, "name") if isinstance(metadata, dict) else None
+
+
+def _short(said: object) -> str:
+    """What another program wrote, as part of one line."""
+    text = " ".join(str(said).split())
+    return text if len(text) <= _MAX_SAID else text[: _MAX_SAID - 1] + "…"
+
+
+def _context(tls: TLSSettings | None, url: str) -> ssl.SSLContext:
+    tls = tls or TLSSettings()
+    try:
+        context = ssl.create_default_context(
+            cafile=tls.ca_file or None if not tls.ca else None, cadata=tls.ca.decode() or None
+        )
+        if not tls.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if tls.cert or tls.key:
+            _load_pair(context, tls)
+        elif tls.cert_file:
+            context.load_cert_chain(tls.cert_file, tls.key_file)
+    except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"its certificates cannot be used: {error}", path=f"extender {url}") from None
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, tls: TLSSettings) -> None:
+    """OpenSSL reads certificates from files only; this one is in memory, and nobody else's to read."""
+    descriptor = os.memfd_create("extender")
+    try:
+        cert = tls.cert or _read(tls.cert_file)
+        key = tls.key or _read(tls.key_file)
+        os.write(descriptor, cert + b"\n" + key)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
