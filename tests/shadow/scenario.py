@@ -7,7 +7,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from gangsched.config import Settings, default_config
-from gangsched.core.scheduler import KINDS, Scheduler
+from gangsched.core.scheduler import Scheduler
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Condition, Pod, PodStatus
@@ -31,7 +31,7 @@ class Story:
         self.left: list[Effect] = []
         """What would have left the process."""
         self._version = 0
-        self.tell(*(ev.KindSynced(kind) for kind in KINDS))
+        self.tell(*(ev.KindSynced(kind) for kind in self.scheduler.kinds))
 
     def tell(self, *events: ev.Event) -> Self:
         self.left += self.shadow.handle(events, self.now_s)
