@@ -55,9 +55,6 @@ ABSENT = {
         Absent("VolumeBinding", (*_FILTERS, *_SCORES, "reserve", "preBind"), _VOLUMES),
         Absent("VolumeZone", _FILTERS, _VOLUMES),
         Absent(
-            "DefaultPreemption", ("preEnqueue", "postFilter", "podGroupPostFilter"), "nobody is preempted"
-        ),
-        Absent(
             "DynamicResources",
             ("preEnqueue", *_FILTERS, "postFilter", "score", "reserve", "preBind", "podGroupPostFilter"),
             "pods with spec.resourceClaims are refused",

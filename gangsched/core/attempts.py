@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 from gangsched.core.binding import Binder
 from gangsched.core.cycle import GANG, run_cycle
-from gangsched.core.framework import Code, Status
+from gangsched.core.framework import Code, DryRun, Status
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.guard import PluginError
+from gangsched.core.nomination import Nominations, Preemption
 from gangsched.core.permits import Permits
 from gangsched.core.plan import Demand, FitError, Placement, Plan, first_of
 from gangsched.core.reporter import Reporter
+from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.world import World
 
 # While a sibling is in one of these its set is not tried; it stirs the set when it has come to rest.
@@ -46,6 +48,7 @@ class Attempts:
         self._binder = binder
         self._permits = permits
         self._pick = pick
+        self.nominations = Nominations(world, reporter)
 
     def run(self, group: Group) -> None:
         """The group's turn."""
@@ -84,6 +87,7 @@ class Attempts:
         if any(cache.promise_overtaken(info) for info in held):
             for each in unit:
                 self._world.forget_all(each, "another scheduler's pod has landed on what was held")
+        waited = self.nominations.lift(unit)
         answer = self._place(unit)
         if isinstance(answer, FitError) and all(each.n_assumed and each.n_short <= 0 for each in unit):
             answer = Plan([])  # who has come beside what is needed stays behind, for now
@@ -93,8 +97,15 @@ class Attempts:
                 self._world.flush_changes()
                 answer = self._place(unit)
         if isinstance(answer, FitError):
+            made = self._keep_waiting(unit, waited) if waited else self._make_room(unit, answer)
+            if made is None:
+                return
+            answer = made
+        if isinstance(answer, FitError):
             self.reject(unit, answer.message, answer=answer)
             return
+        for each in unit:
+            self.nominations.drop(each, keep_written=True)
         refused = self._reserve(unit, answer)
         if refused is not None:
             said = refused.reason or f"{refused.plugin} says no in Reserve"
@@ -103,21 +114,89 @@ class Attempts:
         self._permit(unit)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
-        world = self._world
+        return self._cycle(self._demands(unit), self._world.cache.view)
+
+    def _demands(self, unit: list[Group], *, quiet: bool = False) -> list[Demand]:
         demands = []
         for group in unit:
             members = list(group.in_state(MemberState.PENDING))
             if members:
+                profile = self._world.profile_of(group)
                 n_needed = min(group.n_needed, len(members))
-                demands.append(Demand(group, world.profile_of(group), members, n_needed, self._pick))
+                demands.append(
+                    Demand(group, profile.quiet if quiet else profile, members, n_needed, self._pick)
+                )
+        return demands
+
+    def _cycle(self, demands: list[Demand], view: ClusterView, *, searching: bool = True) -> Plan | FitError:
+        world = self._world
         nominated = list(world.cache.nominated.values())
         return run_cycle(
             demands,
-            world.cache.view,
+            view,
             topology_key=world.settings.topology_key,
             nominated=nominated,
-            search_budget=world.settings.search_placements,
+            search_budget=world.settings.search_placements if searching else 0,
         )
+
+    # -- preemption ------------------------------------------------------------------------------------
+
+    def _make_room(self, unit: list[Group], error: FitError) -> Plan | FitError | None:
+        """PostFilter. None: the unit waits for its victims; a Plan: it was enough to take reservations."""
+        world = self._world
+        profile = world.profile_of(unit[0])
+        if not profile.post_filters or error.code is Code.UNRESOLVABLE or not world.settings.allow_eviction:
+            return error
+        demands = self._demands(unit, quiet=True)
+        yielding = self._yielding(min(group.priority for group in unit))
+        trial = Trial(world.cache.view)
+        for info in (info for group in yielding for info in group.members.values()):
+            trial.lift(info.uid)
+        # Hundreds of cycles: none of them may cost what one may that decides.
+        dry_run = DryRun(
+            lambda made: self._cycle(demands, made, searching=False), world.siblings, world.stuck
+        )
+        world.count("preemption_attempts")
+        answer = profile.run_post_filter(demands, trial, error, dry_run)
+        if isinstance(answer, Status):
+            message = f"{error.message} {answer.reason}" if answer.reason else error.message
+            return FitError(error.group, message, error.rejected_by, error.code)
+        why = f"preempted by {'gang' if unit[0].is_gang else 'pod'} {unit[0].key}"
+        wanted = {(p.row, i) for p in answer.plan.placements for i in _device_ids(p)}
+        for group in yielding:
+            if group.preemption is not None and not wanted.isdisjoint(self._claimed(group)):
+                self.give_back(group, why)
+        for held in [info.group for info in answer.victims if info.state is MemberState.ASSUMED]:
+            if held is not None and held.state is GroupState.WAITING:
+                self.give_back(held, why)
+        if not any(info.state is MemberState.BOUND for info in answer.victims):
+            return self._place(unit)
+        self.nominations.promise(unit, answer)
+        return None
+
+    def _yielding(self, priority: int) -> list[Group]:
+        """Groups of lower priority that wait for victims: what is kept for them is not kept from this one."""
+        waiting = {id(p): p for found in self._world.victims.values() for p in found}
+        return [group for p in waiting.values() for group in p.unit if group.priority < priority]
+
+    def _claimed(self, group: Group) -> set[tuple[int, str]]:
+        claims = self._world.cache.ledger.claims
+        return {(row, one) for uid in group.members for row, _, ids in claims(uid) for one in ids}
+
+    def _keep_waiting(self, unit: list[Group], waited: Preemption) -> FitError | None:
+        """Looked at again: as long as the unit fits once its victims are gone, it waits for them."""
+        demands = self._demands(unit, quiet=True)
+        trial = Trial(self._world.cache.view)
+        for info in waited.waits_for.values():
+            trial.remove(info)
+        answer = self._cycle(demands, trial)
+        if isinstance(answer, FitError):
+            message = f"preemption: the room that was made is not there any more: {answer.message}"
+            return FitError(answer.group, message, answer.rejected_by, answer.code)
+        self.nominations.renew(waited, answer.placements)
+        return None
+
+    # -- what comes of it --------------------------------------------------------------------------------
 
     def _reserve(self, unit: list[Group], plan: Plan) -> Status | None:
         """Makes the Plan real; answers with the first Reserve plugin's "no". Raises: PluginError."""
@@ -186,15 +265,24 @@ class Attempts:
         """Nobody of the unit starts now; what any of them held is given back."""
         for group in unit:
             self._world.forget_all(group, message)
+            self.nominations.drop(group)
         self._world.flush_changes()
         for group in unit:
             group.rejected_by = answer.rejected_by if answer is not None else ((plugin, None),)
+            for info in group.in_state(MemberState.PENDING):
+                self.nominations.unwrite(info)
             self._world.count("rejections")
             self._world.queue.reject(group, self._world.now_s)
             self._reporter.rejected(group, message)
 
     def timed_out(self, group: Group) -> None:
         """WaitOnPermit's deadline: the whole set's reservations are given back."""
+        if group.preemption is not None:
+            if not self.nominations.again(group):
+                self._world.count("preemption_timeouts")
+                left = ", ".join(info.pod.key for info in group.preemption.waits_for.values())
+                self.give_back(group, f"preemption: not gone in time: {left}")
+            return
         self._world.count("permit_timeouts")
         self.give_back(group, f"WaitOnPermit timed out; {group.message}" if group.message else "timed out")
 
@@ -204,7 +292,12 @@ class Attempts:
         together = [group, *(g for g in world.siblings(group).values() if g.state is GroupState.WAITING)]
         for each in together:
             world.forget_all(each, why)
+            self.nominations.drop(each)
             world.queue.back_off(each, world.now_s)
             self._reporter.aborted(each, f"gang {each.key} gives its reservations back: {why}")
             self._reporter.rejected(each, f"gang {each.key} gave its reservations back: {why}")
         world.flush_changes()
+
+
+def _device_ids(placement: Placement) -> list[str]:
+    return [one for sets in placement.allocation.values() for ids in sets.values() for one in ids]

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
+import msgspec
+
 from gangsched.core.accounts import Accounts
 from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.devices import DeviceLedger
@@ -36,6 +38,18 @@ from gangsched.model.resources import ResourceTable
 
 # Templates are shared by live pods; beyond this many the table is dropped and pods keep what they have.
 _MAX_TEMPLATES = 50_000
+
+
+class Nominated(msgspec.Struct, frozen=True, gc=False):
+    """Room that is promised on a node to a pod that does not hold it yet."""
+
+    info: PodInfo
+    node_name: str
+    priority: int
+
+    @property
+    def template(self) -> PodTemplate:
+        return self.info.template
 
 
 class Cache:
@@ -65,7 +79,8 @@ class Cache:
         self.objects = ObjectStore()
         self.index = PodIndex(self.pods, self.objects)
         self.view = ClusterView(self.nodes, self.ledger, self.by_node, self.index, self.objects)
-        self.nominated: dict[str, PodInfo] = {}
+        self.nominated: dict[str, Nominated] = {}
+        """By UID: other schedulers' pods that say so, and our own that wait for their victims to go."""
         self.clashes: list[tuple[str, str, str]] = []
         """(UID, node, device ID) of annotations that claim what another live pod holds, to be told."""
         self.bad_reports: list[tuple[Node, str]] = []
@@ -148,7 +163,7 @@ class Cache:
         """A node offers a resource that nobody had: pods that ask for it are counted by it from now on."""
         for template in self._templates.values():
             self._resolve(template)
-        for info in (*self.pods.values(), *self.nominated.values()):
+        for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
             self._resolve(info.template)
 
     def _resolve(self, template: PodTemplate) -> None:
@@ -209,7 +224,7 @@ class Cache:
         if self._selection == self.index.selection:
             return
         self._selection = self.index.selection
-        for info in (*self.pods.values(), *self.nominated.values()):
+        for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
             if not info.node_name and self.index.project(info.pod.metadata.labels) != info.template.labels:
                 info.template = self.template_of(info.pod)
 
@@ -290,10 +305,24 @@ class Cache:
         """Another scheduler promises its pod room on `node_name` ("": no longer); answers what this freed."""
         known = self.nominated.pop(pod.metadata.uid, None)
         if node_name:
-            self.nominated[pod.metadata.uid] = PodInfo(pod, self.template_of(pod))
-        before = known.pod.status.nominated_node_name if known else ""
-        row = self.nodes.row_of.get(before)
-        if known is None or row is None or before == node_name:
+            priority = pod.spec.priority or 0
+            info = PodInfo(pod, self.template_of(pod))
+            self.nominated[pod.metadata.uid] = Nominated(info, node_name, priority)
+        return None if known is None or known.node_name == node_name else self._room_of(known)
+
+    def unnominate(self, uid: str) -> list[ClusterChange]:
+        """Room and devices that were kept for this pod are anybody's; answers what this freed."""
+        known = self.nominated.pop(uid, None)
+        if known is None:
+            return []
+        gained = self.ledger.unclaim(uid)
+        changes = [ClusterChange(Change.NODE_DEVICES, row, frozenset({resource})) for row, resource in gained]
+        room = self._room_of(known)
+        return changes if room is None else [*changes, room]
+
+    def _room_of(self, known: Nominated) -> ClusterChange | None:
+        row = self.nodes.row_of.get(known.node_name)
+        if row is None:
             return None
         template = known.template
         return ClusterChange(Change.ROOM_FREED, row, frozenset(template.requests), bool(template.host_ports))

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.allotment import settle
+from gangsched.core.cache import Nominated
 from gangsched.core.framework import CycleState, Status
 from gangsched.core.group import PodInfo
 from gangsched.core.placing import Placing, pre_filtered
@@ -55,12 +56,12 @@ def run_cycle(
     view: ClusterView,
     *,
     topology_key: str,
-    nominated: Sequence[PodInfo] = (),
+    nominated: Sequence[Nominated] = (),
     search_budget: int = 0,
 ) -> Plan | FitError:
     """Places all demands on one Trial (a copy of `view`, if that is one), or none.
 
-    nominated: other schedulers' pods that hold a promise on a node; those of equal or higher priority
+    nominated: pods that hold a promise on a node and nothing yet; those of equal or higher priority
     take their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods).
     search_budget: placements that core.search may try beyond one for each member; 0: it is not asked. The
     reason is that of the order given.
@@ -98,17 +99,17 @@ def _order_matters(demands: Sequence[Demand], shortage: _Shortage) -> bool:
     return len(shortage.demand.members) > 1 and shortage.demand.profile.filtering.sees_pods(shortage.state)
 
 
-def _start(demands: Sequence[Demand], view: ClusterView, nominated: Sequence[PodInfo]) -> Trial:
+def _start(demands: Sequence[Demand], view: ClusterView, nominated: Sequence[Nominated]) -> Trial:
     trial = view.fork() if isinstance(view, Trial) else Trial(view)
     if nominated and demands:
         _reserve_nominated(trial, min(demand.group.priority for demand in demands), nominated)
     return trial
 
 
-def _reserve_nominated(trial: Trial, priority: int, nominated: Iterable[PodInfo]) -> None:
+def _reserve_nominated(trial: Trial, priority: int, nominated: Iterable[Nominated]) -> None:
     for pod in nominated:
-        row = trial.row_of(pod.pod.status.nominated_node_name)
-        if row is not None and (pod.pod.spec.priority or 0) >= priority:
+        row = trial.row_of(pod.node_name)
+        if row is not None and pod.priority >= priority:
             trial.place(row, pod.template)
 
 

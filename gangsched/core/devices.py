@@ -10,7 +10,7 @@ but for the pod that it was claimed for, which lifts its claims (`unclaim`) in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 
 import numpy as np
 
@@ -200,8 +200,16 @@ class DeviceLedger:
                 found.append((row, resource, tuple(d for d, by in node.claimed.items() if by == uid)))
         return found
 
-    def freed_by(self, row: int, resource: str, ids: Iterable[str], gone: Container[str]) -> int:
-        """Bit mask of those of `ids` that would be free if the pods of the UIDs `gone` were."""
+    @property
+    def claimants(self) -> Collection[str]:
+        """UIDs of pods that devices are claimed for."""
+        return self._claims.keys()
+
+    def freed_by(
+        self, row: int, resource: str, ids: Iterable[str], gone: Container[str], lifted: Container[str] = ()
+    ) -> int:
+        """Bit mask of those of `ids` that would be free without the pods `gone` (UIDs) and the claims of
+        those in `lifted`."""
         node = self._node(row, resource)
         if node is None or node.inventory is None:
             return 0
@@ -209,7 +217,9 @@ class DeviceLedger:
         for device_id in ids:
             index = node.inventory.index.get(device_id)
             holders = node.held.get(device_id, ())
-            if index is not None and device_id not in node.claimed and all(uid in gone for uid in holders):
+            if index is None or not all(uid in gone for uid in holders):
+                continue
+            if device_id not in node.claimed or node.claimed[device_id] in lifted:
                 mask |= 1 << index
         return mask & node.inventory.healthy
 

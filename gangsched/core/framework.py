@@ -56,7 +56,7 @@ Source of the points and of the codes: kube-scheduler `pkg/scheduler/framework/i
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
@@ -67,8 +67,8 @@ from gangsched.core.changes import Change, ClusterChange
 if TYPE_CHECKING:
     from gangsched.core.group import Group, PodInfo
     from gangsched.core.node_info import NodeInfo
-    from gangsched.core.plan import Demand, FitError, Placement
-    from gangsched.core.snapshot import ClusterView
+    from gangsched.core.plan import Demand, FitError, Placement, Plan
+    from gangsched.core.snapshot import ClusterView, Trial
     from gangsched.core.template import PodTemplate
     from gangsched.model.objects import Pod
 
@@ -294,15 +294,37 @@ class CapacityPlugin(Protocol):
         ...
 
 
+class DryRun(msgspec.Struct, gc=False):
+    """What a PostFilter plugin may try. place: the unit's cycle on a Trial of the plugin's making; siblings:
+    groups that start with a group; spared: UIDs of pods that did not go when they were asked to."""
+
+    place: Callable[[Trial], Plan | FitError]
+    siblings: Callable[[Group], Mapping[str, Group]]
+    spared: Collection[str] = ()
+
+
+class PostFilterResult(msgspec.Struct, gc=False):
+    """Room can be made: where everybody goes once `victims` are gone, and which of them (UIDs) a disruption
+    budget protects that has nothing left: they are deleted, the others evicted."""
+
+    plan: Plan
+    victims: tuple[PodInfo, ...]
+    violating: frozenset[str] = frozenset()
+
+
 @runtime_checkable
 class PostFilterPlugin(Protocol):
     name: str
 
     def post_filter(
-        self, state: CycleState, unit: Sequence[Demand], view: ClusterView, error: FitError
-    ) -> Any:
-        """Asked when the whole unit (a group, or groups that start together) fits nowhere; the first plugin
-        that does not answer "no" with a Status ends the point. What makes room is told in core.preemption."""
+        self, unit: Sequence[Demand], trial: Trial, error: FitError, dry_run: DryRun
+    ) -> PostFilterResult | Status:
+        """Asked when the whole unit (a group, or groups that start together) does not fit as things stand.
+
+        trial: the cluster as it is, to fork and to take pods away from; dry_run.place: the unit's cycle on
+        such a fork. The first plugin that answers with a result ends the point: the unit waits, its places
+        reserved, until the victims are gone. A Status says why this plugin has no way.
+        """
         ...
 
 
@@ -480,6 +502,7 @@ __all__ = [
     "Code",
     "CuringPlugin",
     "CycleState",
+    "DryRun",
     "FilterPlugin",
     "FloatArray",
     "FollowingPlugin",
@@ -493,6 +516,7 @@ __all__ = [
     "PodSigningPlugin",
     "PostBindPlugin",
     "PostFilterPlugin",
+    "PostFilterResult",
     "PreBindPlugin",
     "PreEnqueuePlugin",
     "PreFilterPlugin",

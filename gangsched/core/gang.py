@@ -8,6 +8,7 @@
     Asking                 they have answered                             Active         Extension.answered
     Asking                 one failed that may not; nobody answers        Backoff        Extension.late
     Active                 Plan; some Permit says wait                    Waiting        Attempts.decide
+    Active                 FitError; others must go first (PostFilter)    Waiting        Nominations.promise
     Active                 FitError; Reserve or Permit denies             Unschedulable  Attempts.reject
     Unschedulable          curing change; 5 minute flush                  Active*        queue.hear, due
     Backoff                its end                                        Active         queue.due
@@ -17,6 +18,9 @@
     Waiting                a reserved node or device gone; a member       Backoff        Attempts.give_back
                            deleted below min_count
     Waiting                a member or sibling that came does not fit     Unschedulable  Attempts.reject
+    Waiting for victims    the last of them is gone                       Binding        Attempts.decide
+    Waiting for victims    their deadline                                 Backoff        Attempts.give_back
+    Waiting for victims    what was promised will not be there            Unschedulable  Attempts.reject
     Binding                every PreBind says yes                         Binding        Binder: BindPod
     Binding                a PreBind denies, fails or is late; a member   Backoff        Preparing.stop
                            deleted below min_count before any bind
@@ -40,7 +44,9 @@ does not exist yet: a pod or a group that its user has still to create. When tha
 beside what is held, all the set's holds are given back in the same turn before it is tried again as one
 piece (Attempts.decide), and groups of a set leave Waiting together. Hence no edge "waits for" ever points
 from a group that holds to a group that holds: there is no cycle to be in, and the deadline is for users
-who never come, not for deadlocks. tests/sim/test_no_deadlock.py draws that graph after every turn.
+who never come, not for deadlocks. A group that waits for its victims holds no pod's reservation: it waits
+for pods that were told to go, and those wait for nobody. tests/sim/test_no_deadlock.py draws that graph
+after every turn.
 """
 
 from __future__ import annotations
@@ -70,6 +76,7 @@ class GangTable:
     def look(self, group: Group) -> None:
         """Moves the group to where its facts put it; safe to call at any time, twice changes nothing."""
         if not group.members:
+            self._attempts.nominations.drop(group)
             self._world.drop_group(group)
             return
         if not group.n_bound:

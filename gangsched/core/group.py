@@ -10,11 +10,14 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gangsched.core.template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import POD, GroupKey, PodGroup
+
+if TYPE_CHECKING:
+    from gangsched.core.nomination import Preemption
 
 NO_ROW = -1
 NEVER_S = math.inf
@@ -72,6 +75,7 @@ class PodInfo:
     allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger; allocated: the
     annotation that says so, as sent or seen. identity: what put it into its group, to notice when that is
     edited; stated: what it says of the group's numbers; kin: those it is counted among (core.pod_index).
+    nominated: the nominatedNodeName that we wrote last, None: none so far.
     """
 
     __slots__ = (
@@ -85,6 +89,7 @@ class PodInfo:
         "ids",
         "kin",
         "node_name",
+        "nominated",
         "pod",
         "rank",
         "row",
@@ -114,6 +119,7 @@ class PodInfo:
         self.rank = -1
         self.attempt = 0
         self.said = ""
+        self.nominated: str | None = None
 
     def __repr__(self) -> str:
         return f"<{self.pod.key} {self.state.value} on {self.node_name or '-'}>"
@@ -125,7 +131,7 @@ class Group:
     first_complete_s: when min_count members first existed, kept through failed attempts (QueueSort reads
     it). satisfied: the gang was bound whole once, so a member that comes or goes now stands alone.
     recovering: bound in part and to be completed first. since_s: when the present state began; deadline_s:
-    when it ends by itself.
+    when it ends by itself. preemption: in state Waiting, victims that must go first, and what is kept for it.
     """
 
     __slots__ = (
@@ -143,6 +149,7 @@ class Group:
         "members",
         "message",
         "own_problem",
+        "preemption",
         "priority",
         "problem",
         "read_from",
@@ -182,6 +189,7 @@ class Group:
         self.said = ""
         self.satisfied = False
         self.recovering = False
+        self.preemption: Preemption | None = None
         self.active_token = 0
         self.status_written: Mapping[str, object] | None = None
 

@@ -52,7 +52,7 @@ class Membership:
         world, uid = self._world, pod.metadata.uid
         self._numbers.forget_stranger(uid)
         self._audit.pod_gone(uid)
-        self._nominate(pod, "")
+        world.changes += world.cache.unnominate(uid)
         info = world.cache.pods.pop(uid, None)
         if info is None:
             return
@@ -61,6 +61,7 @@ class Membership:
         change = world.cache.forget(info)
         if change is not None:
             world.changes.append(change)
+        world.left_node(uid)
         group = info.group
         if group is not None:
             _unstate(group, info)

@@ -14,6 +14,7 @@ from gangsched.errors import ParseError
 from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import (
+    DISRUPTION_KEY,
     GROUPS_KEY,
     LIGHTWEIGHT,
     LIGHTWEIGHT_MIN,
@@ -30,7 +31,14 @@ from gangsched.model.pod_group import (
     needs_object,
 )
 
-_STATED_KEYS = (MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, TIMEOUT_KEY, GROUPS_KEY, PARTIAL_BIND_KEY)
+_STATED_KEYS = (
+    MIN_MEMBERS_KEY,
+    TOTAL_MEMBERS_KEY,
+    TIMEOUT_KEY,
+    GROUPS_KEY,
+    PARTIAL_BIND_KEY,
+    DISRUPTION_KEY,
+)
 _NOTHING_STATED = (None,) * (1 + len(_STATED_KEYS))
 
 
@@ -199,6 +207,8 @@ def _same_numbers(known: PodGroup | str | None, read: PodGroup | str) -> bool:
             dict(group.min_resources),
             group.start_together,
             group.on_partial_bind,
+            group.disruption_mode,
+            group.preempts,
             group.priority,
             group.uid,
         )

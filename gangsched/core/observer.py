@@ -11,10 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, Protocol, TypeVar
 
-from gangsched.core.framework import BoolArray, Code, CycleState, FloatArray, IntArray, Status
+from gangsched.core.framework import (
+    BoolArray,
+    Code,
+    CycleState,
+    DryRun,
+    FloatArray,
+    IntArray,
+    PostFilterResult,
+    Status,
+)
 from gangsched.core.group import Group, GroupState
+from gangsched.core.plan import Demand, FitError
 from gangsched.core.runtime import Profile
-from gangsched.core.snapshot import ClusterView
+from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
 
 T = TypeVar("T")
@@ -54,7 +64,17 @@ class ObservedProfile(Profile):
 
     def __init__(self, profile: Profile, observer: Observer) -> None:
         super().__init__(profile.scheduler_name, profile.points)
+        self._quiet = profile
         self._observer = observer
+
+    @property
+    def quiet(self) -> Profile:
+        return self._quiet
+
+    def run_post_filter(
+        self, unit: Sequence[Demand], trial: Trial, error: FitError, dry_run: DryRun
+    ) -> PostFilterResult | Status:
+        return self._told("PostFilter", super().run_post_filter, unit, trial, error, dry_run)
 
     def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         return self._told("PreFilter", super().run_pre_filter, state, template, view)

@@ -57,6 +57,17 @@ class Reporter:
             group.said = message
             self.event(group, "Normal", "GangWaiting", "Permit", message)
 
+    def preempting(self, group: Group, message: str) -> None:
+        """The group's room is kept for it while its victims go."""
+        self._tell(group, clean(message))
+        message = clean(f"gang {group.key}: {message}" if group.is_gang else message)
+        group.message = message
+        for info in group.in_state(MemberState.PENDING):
+            self._condition(info, UNSCHEDULABLE, message)
+        if group.said != message:
+            group.said = message
+            self.event(group, "Normal", "Preempting", "Scheduling", message)
+
     def bound(self, group: Group) -> None:
         """The group is whole: one event for a gang, kube-scheduler's own for a lone pod."""
         group.message = ""

@@ -23,6 +23,7 @@ from gangsched.core.framework import (
     Code,
     CuringPlugin,
     CycleState,
+    DryRun,
     FilterPlugin,
     FloatArray,
     FollowingPlugin,
@@ -35,6 +36,7 @@ from gangsched.core.framework import (
     PodSigningPlugin,
     PostBindPlugin,
     PostFilterPlugin,
+    PostFilterResult,
     PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -53,7 +55,8 @@ from gangsched.core.template import PodTemplate, Unsigned
 from gangsched.model.objects import Pod
 
 if TYPE_CHECKING:
-    from gangsched.core.plan import Placement
+    from gangsched.core.plan import Demand, FitError, Placement
+    from gangsched.core.snapshot import Trial
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -254,6 +257,26 @@ class Profile:
     ) -> FloatArray | None:
         """Weighted sum of all Score plugins for `rows` (Scoring.score)."""
         return self.scoring.score(state, template, view, rows)
+
+    @property
+    def quiet(self) -> Profile:
+        """The same plugins with nobody told of each call: for searches, which ask a thousand times."""
+        return self
+
+    def run_post_filter(
+        self, unit: Sequence[Demand], trial: Trial, error: FitError, dry_run: DryRun
+    ) -> PostFilterResult | Status:
+        """The first plugin that can make room wins; else all their reasons."""
+        reasons: list[str] = []
+        named = ""
+        for plugin in self.post_filters:
+            answer = self._ask(plugin.name, "PostFilter", plugin.post_filter, unit, trial, error, dry_run)
+            if isinstance(answer, PostFilterResult):
+                return answer
+            status = checked_status(plugin.name, "PostFilter", answer, _NO)
+            reasons += [status.reason] if status.reason else []
+            named = named or status.plugin
+        return Status.unschedulable(" ".join(reasons), plugin=named)
 
     def run_reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status | None:
         """The first "no", if any; `placements` are of one template, whose cycle left `state`."""

@@ -35,7 +35,7 @@ from gangsched.model.effects import Effect
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
 from gangsched.model.pod_group import GroupKey
-from gangsched.model.workloads import selector_keys
+from gangsched.model.workloads import PodDisruptionBudget, selector_keys
 
 # The kinds that are always followed; PodGroup kinds may be missing.
 KINDS = ("pods", "nodes", "podgroups.core", "podgroups.coscheduling")
@@ -104,7 +104,7 @@ class Scheduler:
             ev.PodPatched: self.audit.patched,
             ev.PodPatchFailed: self.audit.patch_failed,
             ev.EvictionSucceeded: lambda e: None,
-            ev.EvictionFailed: self.binder.eviction_failed,
+            ev.EvictionFailed: self._eviction_failed,
             ev.HookAnswered: self._hook_answered,
             ev.GroupAllowed: self._allowed,
             ev.GroupRejected: self._group_rejected,
@@ -246,8 +246,8 @@ class Scheduler:
 
     def _recheck_promises(self, node: Node) -> None:
         """A promise on this node that no longer holds takes its group back, as far as nothing was sent."""
-        on_node = self.world.cache.by_node.get(node.metadata.name)
-        if not on_node:
+        on_node = self.world.cache.by_node.get(node.metadata.name) or {}
+        if not on_node and not self.world.victims:
             return
         broken = self.world.broken_promises
         for info in on_node.values():
@@ -259,6 +259,9 @@ class Scheduler:
             )
             if why:
                 broken[group.key] = (group, why)
+        for preemption in [p for found in self.world.victims.values() for p in found]:
+            if node.metadata.name in preemption.nodes:
+                self.world.queue.activate(preemption.unit[0])
         self._give_back_broken()
 
     def _give_back_broken(self) -> None:
@@ -282,12 +285,22 @@ class Scheduler:
     def _put_object(self, event: ev.ObjectPut) -> None:
         cache = self.world.cache
         if cache.objects.put(event.kind, event.object):
-            cache.index.select(selector_keys(event.object))
+            if not isinstance(event.object, PodDisruptionBudget):  # no decision for one pod hangs on these
+                cache.index.select(selector_keys(event.object))
             self.world.changes.append(ClusterChange(Change.OBJECT, kind=event.kind))
 
     def _remove_object(self, event: ev.ObjectGone) -> None:
         if self.world.cache.objects.remove(event.kind, event.namespace, event.name, event.uid):
             self.world.changes.append(ClusterChange(Change.OBJECT, kind=event.kind))
+
+    def _eviction_failed(self, event: ev.EvictionFailed) -> None:
+        if event.uid not in self.world.victims:
+            self.binder.eviction_failed(event)
+            return
+        group = self.attempts.nominations.refused(event)
+        if group is not None:
+            why = f"preemption: a victim could not be evicted: {event.code} {event.message}"
+            self.attempts.give_back(group, why)
 
     def _refused(self, event: ev.ObjectRefused) -> None:
         if event.kind == "PodGroup":

@@ -229,6 +229,7 @@ class Trial(ClusterView):
         "_device_free",
         "_free",
         "_gone",
+        "_lifted",
         "_masks",
         "_placed",
         "_ports",
@@ -243,6 +244,7 @@ class Trial(ClusterView):
         self.touched: dict[int, None] = {}
         self._placed: list[tuple[int, PodTemplate, int]] = []
         self._gone: dict[str, PodInfo] = {}
+        self._lifted: dict[str, None] = {}
         self._counts: dict[PodTerm, tuple[int, int, IntArray]] = {}
         self._taken: list[tuple[int, str, int]] = []
         self._free: dict[int, tuple[int, IntArray]] = {}
@@ -259,6 +261,7 @@ class Trial(ClusterView):
         other.touched = dict(self.touched)
         other._placed = list(self._placed)
         other._gone = dict(self._gone)
+        other._lifted = dict(self._lifted)
         other._taken = list(self._taken)
         other._masks = dict(self._masks)
         other._wishes = dict(self._wishes)
@@ -393,10 +396,21 @@ class Trial(ClusterView):
                 if at[port] <= 0:
                     del at[port]
         for resource, ids in info.ids.items():
-            freed = self._ledger.freed_by(row, resource, ids, self._gone)
-            if freed:
-                self._masks[row, resource] = self.device_mask(row, resource) | freed
-                self._taken.append((row, resource, -freed.bit_count()))
+            self._give_back(row, resource, ids)
+
+    def lift(self, uid: str) -> None:
+        """As if the pod had claimed no devices. Lifting twice changes nothing."""
+        if uid not in self._lifted:
+            self._lifted[uid] = None
+            for row, resource, ids in self._ledger.claims(uid):
+                self.touched[row] = None
+                self._give_back(row, resource, ids)
+
+    def _give_back(self, row: int, resource: str, ids: Iterable[str]) -> None:
+        freed = self._ledger.freed_by(row, resource, ids, self._gone, self._lifted)
+        if freed:
+            self._masks[row, resource] = self.device_mask(row, resource) | freed
+            self._taken.append((row, resource, -freed.bit_count()))
 
     def device_wishes(self, row: int, resource: str) -> tuple[int, Wishes]:
         return self._wishes.get((row, resource), _NO_WISHES)

@@ -14,7 +14,7 @@ from gangsched.core.world import World
 
 def find_broken(world: World) -> list[str]:
     """Every promise that does not hold now, in words; empty when all is well."""
-    return [*_one_owner(world), *_counted_once(world), *_one_place(world), *_states(world)]
+    return [*_one_owner(world), *_counted_once(world), *_one_place(world), *_states(world), *_promises(world)]
 
 
 def _one_owner(world: World) -> list[str]:
@@ -109,4 +109,28 @@ def _states(world: World) -> list[str]:
                 broken.append(f"4: {info!r} holds devices")
     if n_in_line != world.queue.n_active:
         broken.append(f"5: {n_in_line} groups in line, the queue counts {world.queue.n_active}")
+    return broken
+
+
+def _promises(world: World) -> list[str]:
+    """4: what is kept for a pod of ours is kept as long as its group waits for its victims, and no longer."""
+    broken = []
+    for uid in {*world.cache.nominated, *world.cache.ledger.claimants}:
+        info = world.cache.pods.get(uid)
+        group = info.group if info is not None else None
+        if group is not None and (group.preemption is None or group.state is not GroupState.WAITING):
+            broken.append(f"4: room is kept for {info!r} in {group!r}, which waits for no victim")
+        elif group is None and uid in world.cache.ledger.claimants:
+            broken.append(f"4: devices are claimed for {uid}, which is no pod of ours")
+    for group in world.groups.values():
+        for uid in group.preemption.waits_for if group.preemption is not None else ():
+            victim = world.cache.pods.get(uid)
+            if group.preemption not in world.victims.get(uid, ()):
+                broken.append(f"4: {group!r} waits for {uid} and would not be told that it has gone")
+            if victim is None or not victim.node_name:
+                broken.append(f"4: {group!r} waits for {uid}, which holds nothing")
+    for uid, waiting in world.victims.items():
+        for preemption in waiting:
+            if not any(group.preemption is preemption for group in world.groups.values()):
+                broken.append(f"4: {uid} is waited for by {preemption.unit}, which do not wait")
     return broken

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gangsched.config import Settings
 from gangsched.core.cache import Cache
@@ -22,6 +23,9 @@ from gangsched.core.snapshot import ClusterView
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
+
+if TYPE_CHECKING:
+    from gangsched.core.nomination import Preemption
 
 
 class World:
@@ -56,6 +60,10 @@ class World:
         """Half-bound groups and when they are given back, if they are not whole by then."""
         self.retries: list[tuple[float, str, int]] = []
         """Heap of (when, UID, attempt): binds to be sent again."""
+        self.victims: dict[str, list[Preemption]] = {}
+        """By UID: pods that somebody waits for to go."""
+        self.stuck: dict[str, None] = {}
+        """UIDs of victims that had not gone when their time was over; not counted on again."""
         self.counters: dict[str, int] = {}
         self.hooks = Hooks(self.emit, self.count)
         self.on_given_back: list[Callable[[Group], None]] = []
@@ -111,6 +119,15 @@ class World:
             info.group.move(info, state)
         else:
             info.state = state
+        self.left_node(info.uid)
+
+    def left_node(self, uid: str) -> None:
+        """A pod holds nothing on its node any more: who waited for the last of its victims gets its turn."""
+        self.stuck.pop(uid, None)
+        for preemption in self.victims.pop(uid, ()):
+            del preemption.waits_for[uid]
+            if not preemption.waits_for:
+                self.queue.activate(preemption.unit[0])
 
     def forget_all(self, group: Group, why: str) -> int:
         """Gives back every reservation of a group that has not sent a bind; answers how many."""

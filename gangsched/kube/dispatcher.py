@@ -9,9 +9,9 @@ effects come from the core, so that inbox is bounded by what the core has asked 
 |---|---|---|---|---|
 | binds | BindPod, CancelBinds | FIFO | 16 | first |
 | reads | GetPod | FIFO | 4 | as binds: they decide about binds |
-| evictions | EvictPod | FIFO | 2 | |
+| evictions | EvictPod, DeletePod | FIFO | 2 | |
 | patches | PatchPod | FIFO | 2 | up to 1 s after binds |
-| status | WritePodCondition, WritePodGroupStatus | by object, the last word | 2 | up to 1 s after binds |
+| status | WritePod…Status, …Condition, NominateNode | by object, the last word | 2 | up to 1 s after binds |
 | events | RecordEvent | FIFO, bounded, oldest dropped | 1 | up to 2 s after binds |
 | (plugins) | RunHook, CancelHooks, BlamePlugin | not here: extension.edge | | |
 """
@@ -33,9 +33,11 @@ from gangsched.model.effects import (
     BlamePlugin,
     CancelBinds,
     CancelHooks,
+    DeletePod,
     Effect,
     EvictPod,
     GetPod,
+    NominateNode,
     PatchPod,
     RecordEvent,
     RunHook,
@@ -155,11 +157,11 @@ class Dispatcher:
                 self.binds.cancel(effect.cause_id)
             elif isinstance(effect, GetPod):
                 self._reads.put_read(effect)
-            elif isinstance(effect, EvictPod):
+            elif isinstance(effect, EvictPod | DeletePod):
                 self._evictions.put(effect.uid, effect)
             elif isinstance(effect, PatchPod):
                 self._patches.put(effect.uid, effect)
-            elif isinstance(effect, WritePodCondition | WritePodGroupStatus):
+            elif isinstance(effect, WritePodCondition | WritePodGroupStatus | NominateNode):
                 self._status.put_status(effect)
             elif isinstance(effect, RecordEvent):
                 self._events.put_event(effect)

@@ -24,17 +24,22 @@ from gangsched.kube.pool import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Reques
 from gangsched.kube.writes import (
     annotations_body,
     condition_body,
+    deletion_body,
+    disruption_body,
     event_body,
     events_path,
     eviction_body,
     group_status_body,
     group_status_path,
+    nomination_body,
     note,
     pod_path,
 )
 from gangsched.model.effects import (
+    DeletePod,
     EvictPod,
     GetPod,
+    NominateNode,
     PatchPod,
     RecordEvent,
     WritePodCondition,
@@ -52,7 +57,7 @@ from gangsched.model.objects import Pod
 
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
-StatusWrite = WritePodCondition | WritePodGroupStatus
+StatusWrite = WritePodCondition | WritePodGroupStatus | NominateNode
 ItemT = TypeVar("ItemT")
 
 STATUS_TRIES = 5
@@ -210,8 +215,8 @@ class ReadLane(_Lane[GetPod]):
         return True
 
 
-class EvictionLane(_Lane[EvictPod]):
-    """Evictions; the UID precondition makes it safe to ask again after a silence."""
+class EvictionLane(_Lane[EvictPod | DeletePod]):
+    """Evictions and deletions; the UID precondition makes it safe to ask again after a silence."""
 
     name = "evict a pod"
 
@@ -229,15 +234,20 @@ class EvictionLane(_Lane[EvictPod]):
         super().__init__(client, emit_nowait, rng=rng, binds=binds, n_workers=2, limit=limit)
         self._may_send = may_send
 
-    async def _send(self, item: EvictPod) -> None:
+    async def _send(self, item: EvictPod | DeletePod) -> None:
         if not self._may_send():
             return
-        await self._client.request(
-            "POST", pod_path(item, "eviction"), body=eviction_body(item), content_type=JSON
-        )
+        request = self._client.request
+        if isinstance(item, EvictPod):
+            await request("POST", pod_path(item, "eviction"), body=eviction_body(item), content_type=JSON)
+        else:
+            why = disruption_body(item, time.time())
+            status = pod_path(item, "status")
+            await request("PATCH", status, body=why, content_type=STRATEGIC_MERGE_PATCH)
+            await request("DELETE", pod_path(item), body=deletion_body(item), content_type=JSON)
         self._emit(EvictionSucceeded(item.uid))
 
-    def _again(self, item: EvictPod, error: ApiError, n_tries: int) -> bool:
+    def _again(self, item: EvictPod | DeletePod, error: ApiError, n_tries: int) -> bool:
         # A disruption budget says 429 too, with a reason; plain throttling has none or asks to come back.
         is_budget = error.reason == "DisruptionBudget" or "disruption budget" in error.message
         if may_pass(error) and not is_budget:
@@ -290,6 +300,8 @@ class StatusLane(_Lane[StatusWrite]):
         """Queue a write in the place of an older one about the same thing."""
         if isinstance(effect, WritePodCondition):
             self.put((effect.uid, effect.type), effect)
+        elif isinstance(effect, NominateNode):
+            self.put((effect.uid, "nominatedNodeName"), effect)
         else:
             self.put((effect.uid, effect.api_version), effect)
 
@@ -300,6 +312,9 @@ class StatusLane(_Lane[StatusWrite]):
         if isinstance(item, WritePodCondition):
             path, body = pod_path(item, "status"), condition_body(item, time.time())
             await self._client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+        elif isinstance(item, NominateNode):
+            path, body = pod_path(item, "status"), nomination_body(item)
+            await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
         else:
             path, body = group_status_path(item), group_status_body(item, time.time())
             await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)

@@ -13,8 +13,10 @@ import msgspec
 from gangsched.kube.http1 import segment
 from gangsched.model.effects import (
     BindPod,
+    DeletePod,
     EvictPod,
     GetPod,
+    NominateNode,
     PatchPod,
     RecordEvent,
     WritePodCondition,
@@ -53,7 +55,9 @@ def binding_body(effect: BindPod) -> bytes:
     return _encode(_Binding(metadata, _Target(effect.node)))
 
 
-def pod_path(effect: GetPod | EvictPod | PatchPod | WritePodCondition, subresource: str = "") -> str:
+def pod_path(
+    effect: GetPod | EvictPod | DeletePod | NominateNode | PatchPod | WritePodCondition, subresource: str = ""
+) -> str:
     """Where a pod, or a subresource of it, is."""
     path = f"/api/v1/namespaces/{segment(effect.namespace)}/pods/{segment(effect.name)}"
     return f"{path}/{subresource}" if subresource else path
@@ -93,16 +97,38 @@ def annotations_body(effect: PatchPod) -> bytes:
     return _encode({"metadata": metadata})
 
 
+def deletion_body(effect: DeletePod) -> bytes:
+    """DeleteOptions for this pod and for no later one of its name; its own grace period stands."""
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": effect.uid}}
+    return _encode(options)
+
+
+def disruption_body(effect: DeletePod, wall_s: float) -> bytes:
+    """Why the pod is about to be deleted, as kube-scheduler says it: Jobs do not count it as a failure."""
+    reason = "PreemptionByScheduler"
+    condition = _condition("DisruptionTarget", "True", reason, effect.message, wall_s)
+    return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition]}})
+
+
+def nomination_body(effect: NominateNode) -> bytes:
+    """A merge patch; null takes the field away."""
+    return _encode({"metadata": {"uid": effect.uid}, "status": {"nominatedNodeName": effect.node or None}})
+
+
 def condition_body(effect: WritePodCondition, wall_s: float) -> bytes:
     """A strategic merge patch: conditions are merged by type, so the others stay as they are."""
-    condition = {
-        "type": effect.type,
-        "status": effect.status,
-        "reason": effect.reason,
-        "message": effect.message,
+    condition = _condition(effect.type, effect.status, effect.reason, effect.message, wall_s)
+    return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition]}})
+
+
+def _condition(kind: str, status: str, reason: str, message: str, wall_s: float) -> Mapping[str, str]:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
         "lastTransitionTime": _rfc3339(wall_s, "seconds"),
     }
-    return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition]}})
 
 
 def group_status_body(effect: WritePodGroupStatus, wall_s: float) -> bytes:

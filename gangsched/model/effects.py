@@ -74,6 +74,28 @@ class PatchPod(_Effect, frozen=True):
     cause_id: str
 
 
+class DeletePod(_Effect, frozen=True):
+    """Writes the condition DisruptionTarget (PreemptionByScheduler) with `message`, then DELETE, both with
+    `uid` as precondition; then EvictionSucceeded or EvictionFailed. Disruption budgets do not stop it."""
+
+    uid: str
+    namespace: str
+    name: str
+    message: str
+    cause_id: str
+
+
+class NominateNode(_Effect, frozen=True):
+    """Patch pods/status: nominatedNodeName ("": none), `uid` as precondition; a later one replaces a waiting
+    one."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    cause_id: str
+
+
 class WritePodCondition(_Effect, frozen=True):
     """Patch pods/status: one condition by type, `uid` as precondition; a later one replaces a waiting one."""
 
@@ -166,6 +188,8 @@ Effect = (
     | CancelBinds
     | GetPod
     | EvictPod
+    | DeletePod
+    | NominateNode
     | PatchPod
     | WritePodCondition
     | WritePodGroupStatus

@@ -165,6 +165,7 @@ class PodSpec(_Wire):
     scheduling_group: SchedulingGroup | None = None
     priority: int | None = None
     preemption_policy: str | None = None
+    termination_grace_period_seconds: int | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None

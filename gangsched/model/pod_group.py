@@ -24,6 +24,7 @@ TOTAL_MEMBERS_KEY = "gangsched.io/total-members"
 TIMEOUT_KEY = "gangsched.io/schedule-timeout"
 GROUPS_KEY = "gangsched.io/groups"
 PARTIAL_BIND_KEY = "gangsched.io/on-partial-bind"
+DISRUPTION_KEY = "gangsched.io/disruption-mode"
 GANG_KEY = "gangsched.io/gang"
 RANK_KEY = "gangsched.io/rank"
 ATTEMPT_KEY = "gangsched.io/attempt"
@@ -38,6 +39,9 @@ OURS = "gangsched"
 CORE = "core"
 COSCHEDULING = "coscheduling"
 LIGHTWEIGHT = "lightweight"
+
+SINGLE = "single"
+ALL = "all"
 
 _GROUP_LABELS = (
     (GROUP_LABEL, OURS),
@@ -72,7 +76,9 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
 
     min_count members must start together; total_count (>= min_count), where given, are waited for in
     Permit; min_resources are what the members must add up to before the group may start; start_together
-    are the "namespace/name" of groups that start only with this one.
+    are the "namespace/name" of groups that start only with this one. disruption_mode: whether preemption
+    takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count would stay.
+    preempts: whether it may take others' room at all.
     """
 
     key: GroupKey
@@ -82,6 +88,8 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     min_resources: Mapping[str, int] = {}
     start_together: tuple[str, ...] = ()
     on_partial_bind: str = ""
+    disruption_mode: str = ""
+    preempts: bool = True
     priority: int | None = None
     uid: str = ""
     api_version: str = ""
@@ -141,6 +149,7 @@ def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
         schedule_timeout_s=None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
         start_together=_start_together(annotations.get(GROUPS_KEY), key),
         on_partial_bind=_partial_bind(annotations.get(PARTIAL_BIND_KEY)),
+        disruption_mode=_disruption_mode(annotations.get(DISRUPTION_KEY)),
     )
 
 
@@ -157,6 +166,7 @@ def group_from_object(dialect: str, api_version: str, item: CustomObject) -> Pod
         "total_count": total_count,
         "start_together": _start_together(annotations.get(GROUPS_KEY), key),
         "on_partial_bind": _partial_bind(annotations.get(PARTIAL_BIND_KEY)),
+        "disruption_mode": _disruption_mode(annotations.get(DISRUPTION_KEY)),
         "schedule_timeout_s": None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
         "uid": meta.uid,
         "api_version": api_version,
@@ -164,6 +174,8 @@ def group_from_object(dialect: str, api_version: str, item: CustomObject) -> Pod
         "status": item.status or {},
     }
     numbers.update(read(spec))
+    if dialect == CORE and not numbers["disruption_mode"]:
+        numbers["disruption_mode"] = SINGLE
     if total_count and total_count < numbers["min_count"]:
         raise ParseError(
             f"{total_count} is less than the group's number, {numbers['min_count']}", field=TOTAL_MEMBERS_KEY
@@ -180,6 +192,11 @@ def _core_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
     priority = spec.get("priority")
     if isinstance(priority, int):
         numbers["priority"] = priority
+    mode = spec.get("disruptionMode")
+    # The API's own word goes before the annotation; a PodGroup without either is disrupted pod by pod.
+    if isinstance(mode, dict) and (ALL in mode or SINGLE in mode):
+        numbers["disruption_mode"] = ALL if ALL in mode else SINGLE
+    numbers["preempts"] = spec.get("preemptionPolicy") != "Never"
     return numbers
 
 
@@ -225,6 +242,12 @@ def _start_together(text: str | None, own: GroupKey) -> tuple[str, ...]:
 def _partial_bind(text: str | None) -> str:
     if text not in (None, "complete", "unwind"):
         raise ParseError(f"{text[:80]!r} is neither complete nor unwind", field=PARTIAL_BIND_KEY)
+    return text or ""
+
+
+def _disruption_mode(text: str | None) -> str:
+    if text not in (None, SINGLE, ALL):
+        raise ParseError(f"{text[:80]!r} is neither {SINGLE} nor {ALL}", field=DISRUPTION_KEY)
     return text or ""
 
 

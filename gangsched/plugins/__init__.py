@@ -17,6 +17,7 @@ from gangsched.config import PluginInfo, ProfileConfig, SchedulerConfig
 from gangsched.core.extension import ExtenderVerdicts
 from gangsched.core.runtime import Points, Profile
 from gangsched.plugins import (
+    default_preemption,
     inter_pod_affinity,
     node_affinity,
     node_resources_balanced_allocation,
@@ -25,6 +26,7 @@ from gangsched.plugins import (
     spread_constraints,
 )
 from gangsched.plugins.default_binder import DefaultBinder
+from gangsched.plugins.default_preemption import DefaultPreemption
 from gangsched.plugins.devices import Devices
 from gangsched.plugins.gang_scheduling import GangScheduling
 from gangsched.plugins.image_locality import ImageLocality
@@ -92,6 +94,14 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
             weight=2,
         ),
         InterPodAffinity,
+    ),
+    (
+        _info(
+            "DefaultPreemption",
+            *("preEnqueue", "postFilter", "podGroupPostFilter"),
+            args_type=default_preemption.Args,
+        ),
+        DefaultPreemption,
     ),
     (
         _info(

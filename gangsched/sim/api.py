@@ -112,12 +112,14 @@ class SimApi:
         elif isinstance(effect, ef.GetPod):
             self._n_asked += 1
             self._timeline.after(self._weather.latency_s(), partial(self._get, effect, self._session))
-        elif isinstance(effect, ef.EvictPod):
+        elif isinstance(effect, ef.EvictPod | ef.DeletePod):
             self._n_asked += 1
             self._timeline.after(self._weather.latency_s(), partial(self._evict, effect, self._session))
         elif isinstance(effect, ef.PatchPod):
             self._n_asked += 1
             self._timeline.after(self._weather.latency_s(), partial(self._patch, effect, self._session))
+        elif isinstance(effect, ef.NominateNode):
+            self._timeline.after(self._weather.latency_s(), lambda: self._nominate(effect))
         elif isinstance(effect, ef.WritePodCondition):
             self._timeline.after(self._weather.latency_s(), lambda: self._patch_condition(effect))
         elif isinstance(effect, ef.WritePodGroupStatus):
@@ -214,12 +216,12 @@ class SimApi:
         found = pod if pod is not None and pod.metadata.uid == effect.uid else None
         self._later(ev.PodRead(effect.uid, found), self._weather.latency_s(), asked=True)
 
-    def _evict(self, effect: ef.EvictPod, session: int) -> None:
+    def _evict(self, effect: ef.EvictPod | ef.DeletePod, session: int) -> None:
         pod = self.pods.get((effect.namespace, effect.name))
         answer: ev.Event = ev.EvictionSucceeded(effect.uid)
         if pod is None or pod.metadata.uid != effect.uid:
             answer = ev.EvictionFailed(effect.uid, 404, "not found")
-        elif self._weather.eviction_refused():
+        elif isinstance(effect, ef.EvictPod) and self._weather.eviction_refused():
             answer = ev.EvictionFailed(effect.uid, 429, "would violate the pod's disruption budget")
         else:
             self.delete_pod(pod, grace_s=self.eviction_grace_s)
@@ -243,6 +245,12 @@ class SimApi:
             answer = ev.PodPatchFailed(effect.uid, code, message or fate.value)
         if session == self._session:
             self._later(answer, self._weather.latency_s(), asked=True)
+
+    def _nominate(self, effect: ef.NominateNode) -> None:
+        """kube-apiserver refuses a nomination of a bound pod, and takes it away when it binds one."""
+        pod = self.pods.get((effect.namespace, effect.name))
+        if pod is not None and pod.metadata.uid == effect.uid and not pod.spec.node_name:
+            self.update_pod(pod, status=replace(pod.status, nominated_node_name=effect.node))
 
     def _patch_condition(self, effect: ef.WritePodCondition) -> None:
         pod = self.pods.get((effect.namespace, effect.name))
@@ -291,7 +299,7 @@ class SimApi:
                 pod,
                 metadata=replace(pod.metadata, annotations=merged),
                 spec=replace(pod.spec, node_name=node),
-                status=replace(pod.status, conditions=conditions),
+                status=replace(pod.status, conditions=conditions, nominated_node_name=""),
             ),
         )
         for hook in self.on_bound:

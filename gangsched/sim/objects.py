@@ -93,6 +93,7 @@ def make_pod(
     gated: bool = False,
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
+    preempts: bool = True,
     now_s: float = 0.0,
 ) -> Pod:
     """A pod of one container; with `group` and `min_members` a gang's member in our own dialect."""
@@ -117,6 +118,7 @@ def make_pod(
         spec=PodSpec(
             scheduler_name=scheduler,
             priority=priority,
+            preemption_policy=None if preempts else "Never",
             scheduling_gates=[SchedulingGate("sim/gate")] if gated else None,
             containers=[Container(name="main", resources=ResourceRequirements(requests=asked))],
         ),

@@ -174,11 +174,18 @@ class Cluster:
                 self.held_hooks = [hook for hook in self.held_hooks if hook.ticket not in effect.tickets]
             elif isinstance(effect, ef.PatchPod):
                 self._patch(effect)
-            elif isinstance(effect, ef.EvictPod) and self.evictions == "ok":
-                uid = effect.uid
-                self.tell(ev.EvictionSucceeded(uid), ev.PodDeleted(self.pods.pop(uid)))
-            elif isinstance(effect, ef.EvictPod) and self.evictions != "silent":
-                self.tell(ev.EvictionFailed(effect.uid, int(self.evictions), "refused"))
+            elif isinstance(effect, ef.EvictPod | ef.DeletePod):
+                self._evict(effect)
+
+    def _evict(self, effect: ef.EvictPod | ef.DeletePod) -> None:
+        """`evictions` says ok (gone at once), slow (on its way), silent, or a code; no code stops DELETE."""
+        uid = effect.uid
+        if self.evictions == "slow":
+            self.tell(ev.EvictionSucceeded(uid)).leave(effect.name)
+        elif self.evictions == "ok" or (isinstance(effect, ef.DeletePod) and self.evictions != "silent"):
+            self.tell(ev.EvictionSucceeded(uid), ev.PodDeleted(self.pods.pop(uid)))
+        elif self.evictions != "silent":
+            self.tell(ev.EvictionFailed(uid, int(self.evictions), "refused"))
 
     def say(self, hook: ef.RunHook, status: Status) -> Self:
         """A hook's answer comes; the hook is no longer held."""

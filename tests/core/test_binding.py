@@ -183,7 +183,8 @@ def half_bound(c: Cluster) -> Cluster:
 
 
 def test_after_a_restart_a_half_bound_gang_is_completed_ahead_of_everybody() -> None:
-    c = half_bound(cluster(nodes=2)).submit(gang("rich", pods=1, gpus=8, priority=1000))
+    rich = gang("rich", pods=1, gpus=8, priority=1000, preempts=False)
+    c = half_bound(cluster(nodes=2)).submit(rich)
     c.restart().run()
     assert c.placed("a")
     assert c.untouched("rich")

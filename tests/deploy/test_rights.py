@@ -127,6 +127,7 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
         cluster.held("too-large", says="Insufficient nvidia.com/gpu")
         cluster.gang("part", pods=2, gpus=1, annotations={"gangsched.io/on-partial-bind": "unwind"})
         cluster.picture.until(lambda: not cluster.members("part"), "what was bound of part is given back")
+        _a_gang_makes_room_for_itself(cluster, applied)
         _metrics_are_read_with_a_token(cluster, applied, ports[0])
         _the_follower_is_ready_and_takes_over(cluster, leader, ports[1])
         cluster.gang("last", pods=2, gpus=1)
@@ -135,6 +136,25 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
     needs = used(applied.audit_log, USER)
     assert not missing(rights, needs)
     assert not unused(rights, needs)
+
+
+def _a_gang_makes_room_for_itself(cluster: Cluster, plane: Audited) -> None:
+    """Against a budget over everybody, so that nobody can be evicted and somebody must be deleted."""
+    plane.request(
+        "POST",
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        {"metadata": {"name": "urgent"}, "value": 1000},
+    )
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    made = {"metadata": {"name": "all"}, "spec": {"selector": {}, "maxUnavailable": 0}}
+    plane.request("POST", budgets, made)
+    counts = {"disruptionsAllowed": 0, "currentHealthy": 9, "desiredHealthy": 9, "expectedPods": 9}
+    status = {"status": {"observedGeneration": 1, **counts}}
+    plane.request("PATCH", f"{budgets}/all/status", status, content_type="application/merge-patch+json")
+    cluster.gang("urgent", pods=4, gpus=8, priorityClassName="urgent")
+    cluster.whole("urgent")
+    cluster.delete("urgent")
+    plane.request("DELETE", f"{budgets}/all")
 
 
 def _metrics_are_read_with_a_token(cluster: Cluster, plane: Audited, port: int) -> None:

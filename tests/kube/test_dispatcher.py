@@ -16,8 +16,10 @@ from gangsched.kube.lanes import YIELD_STEP_S, EventLane, StatusLane
 from gangsched.kube.writes import MAX_NOTE_BYTES, note
 from gangsched.model.effects import (
     BindPod,
+    DeletePod,
     EvictPod,
     GetPod,
+    NominateNode,
     RecordEvent,
     WritePodCondition,
     WritePodGroupStatus,
@@ -122,9 +124,47 @@ async def test_eviction_has_the_uid_as_its_precondition() -> None:
         assert request.json["deleteOptions"] == {"preconditions": {"uid": "u1"}}
 
 
+async def test_a_deletion_says_why_first_and_means_this_pod_only() -> None:
+    async with ScriptedServer() as server, running(server) as run:
+        run.dispatcher.submit([DeletePod("u1", "ns", "p", "preempting", "c")])
+        assert await run.said() == [EvictionSucceeded("u1")]
+        why, deletion = server.requests
+        assert why.line == "PATCH /api/v1/namespaces/ns/pods/p/status"
+        assert why.json["metadata"] == {"uid": "u1"}
+        [condition] = why.json["status"]["conditions"]
+        assert condition.pop("lastTransitionTime")
+        assert condition == {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": "preempting",
+        }
+        assert deletion.line == "DELETE /api/v1/namespaces/ns/pods/p"
+        assert deletion.json["preconditions"] == {"uid": "u1"}
+        assert "gracePeriodSeconds" not in deletion.json
+
+
+async def test_a_deletion_that_is_refused_is_answered() -> None:
+    script = [created(POD), status(403, message="no")]
+    async with ScriptedServer(script=script) as server, running(server) as run:
+        run.dispatcher.submit([DeletePod("u1", "ns", "p", "preempting", "c")])
+        assert await run.said() == [EvictionFailed("u1", 403, "no")]
+
+
+@pytest.mark.parametrize(("node", "written"), [("n1", "n1"), ("", None)])
+async def test_a_nomination_is_a_merge_patch_of_this_pod(node: str, written: str | None) -> None:
+    async with ScriptedServer() as server, running(server) as run:
+        run.dispatcher.submit([NominateNode("u1", "ns", "p", node, "c")])
+        await run.done()
+        [request] = server.requests
+        assert request.line == "PATCH /api/v1/namespaces/ns/pods/p/status"
+        assert request.json == {"metadata": {"uid": "u1"}, "status": {"nominatedNodeName": written}}
+
+
 async def test_nothing_is_evicted_or_bound_by_who_may_not_act() -> None:
     async with ScriptedServer() as server, running(server, may_send=lambda: False) as run:
-        run.dispatcher.submit([EvictPod("u1", "ns", "p", "c"), bind(2)])
+        deletion = DeletePod("u1", "ns", "p", "preempting", "c")
+        run.dispatcher.submit([EvictPod("u1", "ns", "p", "c"), deletion, bind(2)])
         await run.done()
         await anyio.sleep(0.05)
         assert server.requests == []

@@ -130,7 +130,7 @@ def test_a_gang_that_does_not_fit_until_room_is_freed() -> None:
         "schedule gang Scheduled",
         "  Attempt 1 Unschedulable",
         "    Queue wait",
-        *cycle("Unschedulable", ["PreFilter", "Filter"]),
+        *cycle("Unschedulable", ["PreFilter", "Filter", "PostFilter Unschedulable"]),
         "  Attempt 2 Scheduled",
         "    Queue wait",
         *cycle("Scheduled", PLACED),
@@ -230,7 +230,7 @@ def test_a_gang_that_is_deleted_while_it_waits() -> None:
         "schedule gang Gone",
         "  Attempt 1 Unschedulable",
         "    Queue wait",
-        *cycle("Unschedulable", ["PreFilter", "Filter"]),
+        *cycle("Unschedulable", ["PreFilter", "Filter", "PostFilter Unschedulable"]),
         "  Queue wait Gone",
     ]
 

@@ -1,0 +1,436 @@
+"""Preemption as scenarios: who goes, what is kept meanwhile, how it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import Pod, SchedulingGroup
+from gangsched.model.pod_group import DISRUPTION_KEY
+from gangsched.model.workloads import PodDisruptionBudget
+from gangsched.sim.objects import STRANGER, make_node, make_pod, make_pod_group
+from tests.core.scenario import Cluster, cluster, gang, with_annotations
+
+
+def singles(c: Cluster, n: int, *, gpus: int = 4, prefix: str = "low", **more: Any) -> Cluster:
+    """Lone pods of no priority, placed."""
+    c.submit([make_pod(f"{prefix}-{k}", gpus=gpus, **more) for k in range(n)]).run()
+    assert c.placed(prefix)
+    return c
+
+
+def evicted(c: Cluster) -> list[str]:
+    return sorted({e.name for e in c.effects if isinstance(e, ef.EvictPod | ef.DeletePod)})
+
+
+def nominations(c: Cluster) -> dict[str, str]:
+    """What nominatedNodeName was written last."""
+    return {e.name: e.node for e in c.all(ef.NominateNode)}
+
+
+def bind_as_stranger(c: Cluster, name: str, node: str, *, gpus: int, priority: int = 0) -> Pod:
+    pod = make_pod(name, gpus=gpus, scheduler=STRANGER, priority=priority)
+    c.submit(pod)
+    return c.update(c.pod(name), spec=replace(pod.spec, node_name=node)).pod(name)
+
+
+def budget(c: Cluster, allowed: int, **labels: str) -> Cluster:
+    """A PodDisruptionBudget over pods with these labels."""
+    item = {
+        "metadata": {"name": "pdb", "namespace": "d", "uid": "uid-pdb", "resourceVersion": "1"},
+        "spec": {"selector": {"matchLabels": labels}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+    return c.tell(ev.ObjectPut("poddisruptionbudgets.policy", msgspec.convert(item, PodDisruptionBudget)))
+
+
+# -- who goes ----------------------------------------------------------------------------------------------
+
+
+def test_a_gang_takes_the_fewest_singles_that_make_all_of_it_fit() -> None:
+    c = singles(cluster(nodes=4), 8)
+    c.evictions = "slow"
+    c.submit(gang("high", pods=2, gpus=8, priority=10)).run()
+    assert len(evicted(c)) == 4
+    assert c.state("high") == "waiting"
+    assert c.untouched("high")
+    c.delete(*evicted(c)).run()
+    assert c.placed("high", on=2)
+    c.five_more_turns_change_nothing()
+
+
+def test_nobody_goes_for_a_gang_that_does_not_fit_even_then() -> None:
+    c = singles(cluster(nodes=4), 7)
+    bind_as_stranger(c, "strong-0", "n0", gpus=1, priority=100)
+    bind_as_stranger(c, "strong-1", "n1", gpus=1, priority=100)
+    c.clear().submit(gang("high", pods=3, gpus=8, priority=10)).run()
+    assert not evicted(c)
+    assert "preemption: without all pods of lower priority too" in c.said("high-0")
+    assert "gang d/high: 2 of 3 fit" in c.said("high-0")
+    c.wait(60.0)
+    assert not evicted(c)
+    assert c.state("high") == "unschedulable"
+
+
+def test_equal_priority_takes_nobody() -> None:
+    c = singles(cluster(nodes=1), 2, priority=10)
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert not evicted(c)
+    assert c.said("high-0").endswith(
+        "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    )
+
+
+def test_who_must_not_preempt_waits_for_room() -> None:
+    c = singles(cluster(nodes=1), 2)
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10, preempts=False)).run()
+    assert not evicted(c)
+    assert c.said("high-0").endswith("preemption: not eligible due to preemptionPolicy=Never.")
+
+
+def test_without_leave_to_evict_there_is_no_preemption() -> None:
+    c = singles(cluster(nodes=1, settings=Settings(allow_eviction=False)), 2)
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert not evicted(c)
+    assert "preemption" not in c.said("high-0")
+
+
+def test_a_node_that_does_not_take_the_pod_anyway_gives_nobody_up() -> None:
+    c = singles(cluster(nodes=2), 4)
+    for name in ("n0", "n1"):
+        c.node(replace(c.nodes[name], spec=replace(c.nodes[name].spec, unschedulable=True)))
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert not evicted(c)
+    assert c.said("high-0").endswith(
+        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    )
+
+
+def test_pods_of_other_schedulers_go_too() -> None:
+    c = cluster(nodes=1)
+    bind_as_stranger(c, "other", "n0", gpus=6)
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert evicted(c) == ["other"]
+    assert c.run().placed("high")
+
+
+def test_the_lower_priority_goes_first() -> None:
+    c = singles(cluster(nodes=2), 1, gpus=8, prefix="mid", priority=5)
+    singles(c, 1, gpus=8, prefix="low", priority=1)
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert evicted(c) == ["low-0"]
+
+
+def test_gangs_that_start_together_make_room_as_one() -> None:
+    c = singles(cluster(nodes=2), 4)
+    own = {"gangsched.io/groups": '["a","b"]'}
+    strong = bind_as_stranger(c, "strong", "n1", gpus=0, priority=100)
+    pods = [*gang("a", pods=1, gpus=8, priority=10), *gang("b", pods=2, gpus=8, priority=10)]
+    for pod in with_annotations(pods, own):
+        c.tell(ev.PodAdded(c.store(pod)))
+    c.clear().run()
+    assert not evicted(c), "three nodes are needed and there are two"
+    c.node(make_node("n2")).wait(10.0).run()
+    assert len(evicted(c)) == 4
+    assert c.placed("a")
+    assert c.placed("b")
+    assert c.pod("strong").metadata.uid == strong.metadata.uid
+
+
+# -- what goes together ------------------------------------------------------------------------------------
+
+
+def test_a_gang_that_needs_all_its_members_goes_as_a_whole() -> None:
+    c = cluster(nodes=2).submit(gang("low", pods=2, gpus=8)).run()
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert evicted(c) == ["low-0", "low-1"]
+
+
+def test_a_gang_with_members_to_spare_loses_no_more_than_those() -> None:
+    c = cluster(nodes=3).submit(gang("low", pods=3, gpus=8, min_members=2)).run()
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert len(evicted(c)) == 1
+
+
+def test_a_gang_that_says_single_loses_pods_one_by_one() -> None:
+    c = cluster(nodes=2)
+    c.submit(with_annotations(gang("low", pods=2, gpus=8), {DISRUPTION_KEY: "single"})).run()
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert len(evicted(c)) == 1
+
+
+def test_a_gang_that_says_all_goes_whole_though_it_could_spare_some() -> None:
+    c = cluster(nodes=3)
+    low = gang("low", pods=3, gpus=8, min_members=1)
+    c.submit(with_annotations(low, {DISRUPTION_KEY: "all"})).run()
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert evicted(c) == ["low-0", "low-1", "low-2"]
+
+
+def test_a_core_group_is_taken_as_its_disruption_mode_says() -> None:
+    for mode, n_gone in (({"all": {}}, 2), ({"single": {}}, 1), (None, 1)):
+        spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        c = cluster(nodes=2).object("core", make_pod_group("low", spec=spec | {"disruptionMode": mode}))
+        for k in range(2):
+            pod = make_pod(f"low-{k}", gpus=8)
+            c.submit(replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup("low"))))
+        assert c.run().placed("low")
+        c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+        assert len(evicted(c)) == n_gone, mode
+
+
+def test_another_disruption_mode_is_refused() -> None:
+    c = cluster(nodes=1)
+    c.submit(with_annotations(gang("low", pods=1), {DISRUPTION_KEY: "some"})).run()
+    assert "'some' is neither single nor all" in c.said("low-0")
+
+
+def test_one_node_with_singles_is_cheaper_than_a_gang_over_many() -> None:
+    """One pod of the gang would be enough, but all four of it would go."""
+    c = cluster(nodes=5).submit(gang("low", pods=4, gpus=8)).run()
+    singles(c, 2, prefix="one")
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert evicted(c) == ["one-0", "one-1"]
+
+
+def test_a_gang_that_waits_in_permit_gives_its_reservations_up_and_nobody_is_evicted() -> None:
+    c = cluster(nodes=2)
+    own = {"gangsched.io/total-members": "4"}
+    c.submit(with_annotations(gang("low", pods=2, gpus=8, min_members=1), own)).run()
+    assert c.state("low") == "waiting"
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert not evicted(c)
+    assert c.placed("high")
+    assert c.state("low") == "backoff"
+    assert "preempted by gang d/high" in c.said("low-0")
+
+
+# -- disruption budgets ------------------------------------------------------------------------------------
+
+
+def test_pods_that_a_budget_protects_are_spared_as_long_as_there_are_others() -> None:
+    c = singles(cluster(nodes=2), 1, gpus=8, prefix="kept", priority=1, labels={"app": "db"})
+    singles(c, 1, gpus=8, prefix="low", priority=5)
+    budget(c, 0, app="db")
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert evicted(c) == ["low-0"]
+    assert not c.all(ef.DeletePod)
+
+
+def test_what_a_budget_allows_is_used_before_it_is_broken() -> None:
+    c = singles(cluster(nodes=1), 2, prefix="kept", labels={"app": "db"})
+    budget(c, 1, app="db")
+    c.clear().submit(gang("high", pods=1, gpus=4, priority=10)).run()
+    assert len(c.all(ef.EvictPod)) == 1
+    assert not c.all(ef.DeletePod)
+
+
+def test_where_there_is_no_other_way_the_budget_is_broken_by_deletion() -> None:
+    c = singles(cluster(nodes=1), 2, prefix="kept", labels={"app": "db"})
+    budget(c, 1, app="db")
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert len(c.all(ef.EvictPod)) == 1
+    assert len(c.all(ef.DeletePod)) == 1
+    assert c.all(ef.DeletePod)[0].message == "gangsched: preempting to accommodate a higher priority pod"
+    assert c.placed("high")
+
+
+def test_an_eviction_that_a_budget_refuses_all_the_same_is_a_deletion_in_the_end() -> None:
+    """Whoever counted on the budget was overtaken; the other victims are gone by then."""
+    c = singles(cluster(nodes=1), 2)
+    c.evictions = "429"
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert not c.all(ef.DeletePod)
+    c.wait(8.0).run()
+    assert len(c.all(ef.DeletePod)) == 2
+    assert c.placed("high")
+
+
+def test_without_the_right_to_evict_the_gang_gives_up_and_says_so() -> None:
+    c = singles(cluster(nodes=1), 2)
+    c.evictions = "403"
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert c.state("high") == "backoff"
+    assert "preemption: a victim could not be evicted: 403" in c.said("high-0")
+    assert nominations(c) == {"high-0": ""}
+
+
+# -- what is kept meanwhile --------------------------------------------------------------------------------
+
+
+def slow(c: Cluster, name: str = "high", *, pods: int = 1) -> Cluster:
+    """A gang of priority 10 over whole nodes that waits for its victims to go."""
+    c.evictions = "slow"
+    c.submit(gang(name, pods=pods, gpus=8, priority=10)).run()
+    assert c.state(name) == "waiting"
+    return c
+
+
+def test_the_pods_say_where_they_will_go_and_whom_they_wait_for() -> None:
+    c = slow(singles(cluster(nodes=2), 4))
+    node = nominations(c)["high-0"]
+    assert {c.pod(name).spec.node_name for name in evicted(c)} == {node}
+    said = "preemption: room is reserved on 1 node; waiting for 2 pods of lower priority to go"
+    assert said in c.said("high-0")
+    assert c.reasons().count("Preempted") == 2
+    told = [event for event in c.all(ef.RecordEvent) if event.reason == "Preempted"]
+    assert told[0].message == f"Preempted by gang d/high on node {node}"
+    assert told[0].action == "Preempting"
+
+
+def test_nobody_of_no_higher_priority_takes_the_room_in_between() -> None:
+    c = slow(singles(cluster(nodes=1), 2))
+    c.delete("low-0")
+    c.submit(make_pod("thief", gpus=1), make_pod("peer", gpus=1, priority=10)).run()
+    assert c.pod("thief").spec.node_name == ""
+    assert c.pod("peer").spec.node_name == ""
+    c.delete("low-1").run()
+    assert c.placed("high")
+
+
+def test_without_inventories_the_room_is_kept_by_its_count() -> None:
+    c = slow(singles(cluster(nodes=1, listed=False), 2))
+    c.delete("low-0").submit(make_pod("thief", gpus=1)).run()
+    assert c.pod("thief").spec.node_name == ""
+    c.delete("low-1").run()
+    assert c.placed("high")
+
+
+def test_a_second_gang_takes_no_second_victim_for_the_same_room() -> None:
+    c = slow(singles(cluster(nodes=2), 4))
+    first = evicted(c)
+    c.submit(gang("next", pods=1, gpus=8, priority=10)).run()
+    second = sorted(set(evicted(c)) - set(first))
+    assert len(first) == len(second) == 2
+    c.submit(gang("third", pods=1, gpus=8, priority=10)).run()
+    assert len(evicted(c)) == 4
+    c.delete(*evicted(c)).run()
+    assert c.placed("high")
+    assert c.placed("next")
+    assert c.untouched("third")
+    assert c.state("third") in ("backoff", "unschedulable")
+
+
+def test_a_higher_gang_takes_over_what_is_kept_for_a_lower_one() -> None:
+    c = slow(singles(cluster(nodes=1), 2))
+    before = evicted(c)
+    c.submit(gang("top", pods=1, gpus=8, priority=100)).run()
+    assert evicted(c) == before
+    assert c.state("high") in ("backoff", "unschedulable")
+    assert c.state("top") == "waiting"
+    c.delete(*before).run()
+    assert c.placed("top")
+    assert c.untouched("high")
+
+
+def test_room_that_comes_from_elsewhere_is_taken_when_the_gang_is_looked_at() -> None:
+    c = slow(singles(cluster(nodes=1), 2))
+    c.node(make_node("n9"))
+    c.submit(gang("high", pods=1, gpus=8, priority=10, first=1)).run()
+    assert c.pod("high-0").spec.node_name or c.pod("high-1").spec.node_name
+
+
+def test_a_member_that_goes_takes_its_share_with_it() -> None:
+    c = slow(singles(cluster(nodes=2), 4), pods=2)
+    c.delete("high-0")
+    assert c.state("high") == "gathering"
+    assert not c.scheduler.world.victims
+    assert not c.scheduler.world.cache.nominated
+    assert not c.scheduler.world.cache.ledger.claimants
+    assert nominations(c)["high-1"] == ""
+
+
+def test_a_gang_that_is_deleted_while_it_waits_leaves_nothing() -> None:
+    c = slow(singles(cluster(nodes=1), 2))
+    c.delete("high-0").delete("low-0", "low-1")
+    assert not c.scheduler.world.victims
+    assert not c.scheduler.world.cache.ledger.claimants
+    c.submit(make_pod("next", gpus=8)).run()
+    assert c.pod("next").spec.node_name
+
+
+def test_a_node_that_goes_breaks_the_promise() -> None:
+    c = slow(singles(cluster(nodes=1), 2))
+    c.drop_node("n0").run()
+    assert c.state("high") == "unschedulable"
+    assert nominations(c) == {"high-0": ""}
+    assert not c.scheduler.world.victims
+
+
+def test_a_device_that_breaks_meanwhile_breaks_the_promise() -> None:
+    c = slow(singles(cluster(nodes=1), 2))
+    c.node(make_node("n0", gpus=8, annotations={"gangsched.io/devices": "{}"}))
+    c.node(make_node("n0", gpus=4)).run()
+    assert c.state("high") == "unschedulable"
+    assert not c.scheduler.world.cache.ledger.claimants
+
+
+# -- how it ends -------------------------------------------------------------------------------------------
+
+
+def test_victims_that_do_not_die_end_the_wait_and_everything_is_given_back() -> None:
+    c = slow(singles(cluster(nodes=1), 2), pods=1)
+    c.wait(95.0)
+    told = [event.message for event in c.all(ef.RecordEvent) if event.reason == "GangAborted"]
+    assert any("preemption: not gone in time: d/low-0, d/low-1" in message for message in told)
+    assert c.state("high") in ("backoff", "unschedulable")
+    assert not c.scheduler.world.cache.nominated
+    assert not c.scheduler.world.cache.ledger.claimants
+    assert nominations(c) == {"high-0": ""}
+
+
+def test_victims_that_did_not_die_are_not_counted_on_again_while_others_are_there() -> None:
+    c = singles(cluster(nodes=2), 4)
+    slow(c)
+    first = evicted(c)
+    c.wait(95.0)
+    c.wait(20.0)
+    assert c.state("high") == "waiting"
+    assert len(evicted(c)) == 4
+    c.delete(*(set(evicted(c)) - set(first))).run()
+    assert c.placed("high")
+
+
+def test_who_was_asked_in_vain_is_asked_again_until_then() -> None:
+    c = singles(cluster(nodes=1), 2)
+    c.evictions = "silent"
+    c.submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    c.wait(5.0)
+    assert len(c.all(ef.EvictPod)) == 6
+    c.evictions = "ok"
+    c.wait(2.0).run()
+    assert c.placed("high")
+
+
+def test_the_deadline_leaves_the_victims_their_grace_period() -> None:
+    c = cluster(nodes=1)
+    pod = make_pod("low-0", gpus=8)
+    c.submit(replace(pod, spec=replace(pod.spec, termination_grace_period_seconds=300))).run()
+    slow(c)
+    c.wait(350.0)
+    assert c.state("high") == "waiting"
+    c.wait(20.0)
+    assert c.state("high") != "waiting"
+
+
+def test_after_a_restart_pods_on_their_way_out_are_waited_for_and_nobody_else_goes() -> None:
+    c = slow(singles(cluster(nodes=2), 4))
+    c.clear().restart().run()
+    assert c.state("high") == "waiting"
+    assert not evicted(c)
+    gone = [pod.metadata.name for pod in c.pods.values() if pod.metadata.deletion_timestamp]
+    c.delete(*gone).run()
+    assert c.placed("high")
+
+
+def test_a_lone_pod_preempts_like_anybody() -> None:
+    c = singles(cluster(nodes=3), 6)
+    c.clear().submit(make_pod("one", gpus=4, priority=10)).run()
+    assert len(evicted(c)) == 1
+    c.run()
+    assert c.pod("one").spec.node_name

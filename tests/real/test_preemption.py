@@ -1,0 +1,158 @@
+"""Preemption on a real API server: evictions, deletions, nominations, and how long it lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gangsched.controlplane.processes import ControlPlane
+from tests.real.cluster import MERGE, PODS, Cluster, checked
+from tests.real.picture import Json, node_of
+
+pytestmark = pytest.mark.real
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+
+
+@pytest.fixture
+def cluster(fresh_cluster: ControlPlane, tmp_path: Path) -> Iterator[Cluster]:
+    with checked(fresh_cluster, tmp_path) as made:
+        priority_class(fresh_cluster, "high")
+        priority_class(fresh_cluster, "patient", preemptionPolicy="Never")
+        yield made
+
+
+def priority_class(plane: ControlPlane, name: str, **more: Any) -> None:
+    known = [item["metadata"]["name"] for item in plane.request("GET", CLASSES)["items"]]
+    if name not in known:
+        plane.request("POST", CLASSES, {"metadata": {"name": name}, "value": 1000, **more})
+
+
+def budget(cluster: Cluster, allowed: int, **labels: str) -> None:
+    """A budget with the status that its controller would write; nobody runs that one here."""
+    spec = {"selector": {"matchLabels": labels}, "minAvailable": 1}
+    cluster.plane.request("POST", BUDGETS, {"metadata": {"name": "budget"}, "spec": spec})
+    counts = {"disruptionsAllowed": allowed, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
+    status = {"status": {"observedGeneration": 1, **counts}}
+    cluster.plane.request("PATCH", f"{BUDGETS}/budget/status", status, content_type=MERGE)
+
+
+def high(cluster: Cluster, name: str = "high", *, pods: int, **more: Any) -> None:
+    cluster.gang(name, pods=pods, gpus=8, priorityClassName="high", **more)
+
+
+def gone(cluster: Cluster, *names: str) -> None:
+    cluster.picture.until(lambda: not any(n in cluster.picture.pods for n in names), f"{names} are gone")
+
+
+def conditions(pod: Json) -> dict[str, str]:
+    return {c["type"]: c.get("reason", "") for c in pod["status"].get("conditions", ())}
+
+
+def test_a_gang_takes_the_room_of_singles_and_of_no_more_than_it_needs(cluster: Cluster) -> None:
+    cluster.nodes(3)
+    cluster.schedule()
+    for k in range(6):
+        cluster.pod(f"low-{k}", gpus=4)
+    cluster.whole("low", pods=6)
+    high(cluster, pods=2)
+    cluster.whole("high")
+    assert cluster.n_bound("low") == 2
+    told = [e for k in range(6) for e in cluster.events("Preempted", f"low-{k}")]
+    assert len(told) == 4
+    assert {(e["action"], e["type"]) for e in told} == {("Preempting", "Normal")}
+    assert all(e["note"].startswith("Preempted by gang default/high on node n") for e in told)
+    cluster.unchanged("low")
+
+
+def test_a_gang_goes_whole_for_another(cluster: Cluster) -> None:
+    cluster.nodes(2)
+    cluster.schedule()
+    cluster.gang("low", pods=2, gpus=8)
+    cluster.whole("low")
+    high(cluster, pods=1)
+    cluster.whole("high")
+    gone(cluster, "low-0", "low-1")
+    cluster.gang("again", pods=2, gpus=8)
+    cluster.held("again", says="1 of 2 fit")
+
+
+def test_victims_that_take_their_time_are_waited_for(cluster: Cluster) -> None:
+    """No kubelet ends them here: they are on their way out for as long as the test likes."""
+    cluster.nodes(1)
+    cluster.schedule()
+    for k in range(2):
+        cluster.pod(f"low-{k}", gpus=4, terminationGracePeriodSeconds=600)
+    cluster.whole("low", pods=2)
+    high(cluster, pods=1)
+    cluster.held("high", says="waiting for 2 pods of lower priority to go: default/low-0, default/low-1")
+    pods = cluster.picture.pods
+    cluster.picture.until(
+        lambda: pods["high-0"]["status"].get("nominatedNodeName") == "n0", "high-0 says where it will go"
+    )
+    cluster.picture.until(
+        lambda: all(p["metadata"].get("deletionTimestamp") for p in cluster.members("low")), "both leave"
+    )
+    cluster.pod("thief", gpus=4)
+    cluster.held("thief", says="0/1 nodes are available")
+    cluster.plane.request("DELETE", f"{PODS}/low-0", {"gracePeriodSeconds": 0})
+    gone(cluster, "low-0")
+    cluster.unchanged("thief")
+    cluster.plane.request("DELETE", f"{PODS}/low-1", {"gracePeriodSeconds": 0})
+    cluster.whole("high")
+    assert "nominatedNodeName" not in cluster.picture.pods["high-0"]["status"]
+    assert not node_of(cluster.picture.pods["thief"])
+
+
+def test_victims_that_do_not_die_end_the_wait(cluster: Cluster) -> None:
+    """A finalizer that nobody takes away."""
+    cluster.nodes(1)
+    cluster.schedule()
+    cluster.pod("low", gpus=8)
+    cluster.whole("low")
+    patch = {"metadata": {"finalizers": ["example.com/never"]}}
+    cluster.plane.request("PATCH", f"{PODS}/low", patch, content_type=MERGE)
+    high(cluster, pods=1, annotations={"gangsched.io/schedule-timeout": "3s"})
+    cluster.event("GangAborted", "high-0")
+    assert "preemption: not gone in time: default/low" in cluster.event("GangAborted", "high-0")["note"]
+    cluster.held("high", says="preemption: ")
+    cluster.picture.until(
+        lambda: "nominatedNodeName" not in cluster.picture.pods["high-0"]["status"], "it says so no more"
+    )
+    cluster.plane.request("PATCH", f"{PODS}/low", {"metadata": {"finalizers": None}}, content_type=MERGE)
+    cluster.whole("high")
+
+
+def test_a_budget_is_kept_where_there_are_others_and_broken_where_there_are_none(cluster: Cluster) -> None:
+    cluster.nodes(2)
+    cluster.schedule()
+    cluster.pod("kept", gpus=8, labels={"app": "db"}, terminationGracePeriodSeconds=600)
+    cluster.pod("free", gpus=8)
+    cluster.whole("kept", "free")
+    budget(cluster, 0, app="db")
+    high(cluster, "first", pods=1)
+    cluster.whole("first")
+    gone(cluster, "free")
+    assert not cluster.picture.pods["kept"]["metadata"].get("deletionTimestamp")
+    high(cluster, "second", pods=1)
+    cluster.picture.until(
+        lambda: cluster.picture.pods["kept"]["metadata"].get("deletionTimestamp"), "kept is deleted"
+    )
+    assert conditions(cluster.picture.pods["kept"])["DisruptionTarget"] == "PreemptionByScheduler"
+    cluster.plane.request("DELETE", f"{PODS}/kept", {"gracePeriodSeconds": 0})
+    cluster.whole("second")
+
+
+def test_who_never_preempts_says_so(cluster: Cluster) -> None:
+    cluster.nodes(1)
+    cluster.schedule()
+    cluster.pod("low", gpus=8)
+    cluster.whole("low")
+    cluster.gang("patient", pods=1, gpus=8, priorityClassName="patient")
+    cluster.held("patient", says="preemption: not eligible due to preemptionPolicy=Never.")
+    cluster.unchanged("low")
+    assert "nominatedNodeName" not in cluster.picture.pods["patient-0"]["status"]
