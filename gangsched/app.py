@@ -41,10 +41,11 @@ from gangsched.kube.credentials import Credentials
 from gangsched.kube.decode import all_kinds
 from gangsched.kube.dispatcher import Dispatcher
 from gangsched.kube.elector import LeaderElector
+from gangsched.kube.metrics_server import MetricsServer
 from gangsched.kube.watch import Reflector
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGained
-from gangsched.plugins import build_profiles
+from gangsched.plugins import build_profiles, metrics_server_s
 
 if TYPE_CHECKING:
     from gangsched.core.extension import ExtenderVerdicts
@@ -133,6 +134,10 @@ class SchedulerApp:
             kind.name: Reflector(self._client, kind, self.inbox.put, rng=rng)
             for kind in all_kinds(self.scheduler.watches)
         }
+        period_s = metrics_server_s(self.scheduler.world.profiles)
+        self._metrics_server = (
+            MetricsServer(self._client, self.inbox.put, period_s=period_s) if period_s else None
+        )
         # Unlike any other process's, also that of another container on a host of the same name.
         identity = f"{instance}_{os.urandom(8).hex()}"
         self._elector = (
@@ -179,6 +184,8 @@ class SchedulerApp:
                 everything.start_soon(self._stop_on_signal, grace_s)
             for reflector in self._reflectors.values():
                 everything.start_soon(reflector.run)
+            if self._metrics_server is not None:
+                everything.start_soon(self._metrics_server.run)
             everything.start_soon(self.dispatcher.run)
             if self._reports is not None:
                 everything.start_soon(self._reports.run)

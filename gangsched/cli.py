@@ -107,6 +107,10 @@ _COMMANDS = {
         "gangsched.apiserver.command",
         "an API server in memory with simulated nodes: a cluster to try things on",
     ),
+    "load": (
+        "gangsched.load.command",
+        "show how busy each node is against what it can do, and how evenly the cluster is loaded",
+    ),
     "trace": (
         "gangsched.telemetry.command",
         "draw a gang's trace: what it waited for, and where it went",

@@ -71,9 +71,9 @@ class Accounts:
     def __bool__(self) -> bool:
         return bool(self._accounts)
 
-    def add(self, account: Account) -> None:
-        """Before the first event: what was told already is not told again."""
-        self._accounts = (*self._accounts, account)
+    def keep(self, accounts: Iterable[Account]) -> None:
+        """These from now on; they know nothing yet (Cache.keep_accounts tells them)."""
+        self._accounts = tuple(accounts)
 
     def put_node(self, row: int, node: Node) -> tuple[bool, str]:
         """(whether it may let in who was turned away, what is wrong with what the node says)."""

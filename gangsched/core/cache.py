@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 
 import msgspec
 
-from gangsched.core.accounts import Accounts
+from gangsched.core.accounts import Account, Accounts
 from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.devices import DeviceLedger
 from gangsched.core.group import NO_ROW, PodInfo
@@ -127,6 +127,19 @@ class Cache:
                 if self.accounts:
                     self.accounts.enter(info, row)
         return changes, problem
+
+    def keep_accounts(self, accounts: Iterable[Account]) -> None:
+        """These books are kept from now on; they are told what there is."""
+        self.accounts.keep(accounts)
+        if not self.accounts:
+            return
+        for name, row in self.nodes.row_of.items():
+            node = self.nodes.nodes[row]
+            if node is None:
+                continue
+            self.accounts.put_node(row, node)
+            for info in self.by_node.get(name, {}).values():
+                self.accounts.enter(info, row)
 
     def put_usage(self, usage: ReportedUsage) -> list[ClusterChange]:
         """What metrics-server says of a node, for the accounts that want it."""

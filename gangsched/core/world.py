@@ -48,9 +48,7 @@ class World:
             counted=settings.devices.counted,
             sign=self._sign if any(profile.signs for profile in profiles.values()) else None,
         )
-        for profile in profiles.values():
-            for account in profile.accounts:
-                self.cache.accounts.add(account)
+        self.cache.keep_accounts(one for profile in profiles.values() for one in profile.accounts)
         self.groups: dict[GroupKey, Group] = {}
         self.now_s = 0.0
         self.effects: list[Effect] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
@@ -16,7 +17,12 @@ from gangsched.model.bandwidth import utc_text
 from gangsched.model.quantity import to_int, to_milli
 
 LOAD_KEY = "gangsched.io/load"
-TERMS = ("cpu", "memory", "network", "disk")
+TERMS: tuple[Literal["cpu"], Literal["memory"], Literal["network"], Literal["disk"]] = (
+    "cpu",
+    "memory",
+    "network",
+    "disk",
+)
 """The four terms of the published formula, in the order of every array of them."""
 
 _MAX_CORES = 100_000

@@ -8,7 +8,7 @@ Source of order, weights and points: kubernetes `pkg/scheduler/apis/config/v1/de
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from gangsched.core.runtime import Points, Profile
 from gangsched.plugins import (
     default_preemption,
     inter_pod_affinity,
+    load_aware,
     node_affinity,
     node_resources_balanced_allocation,
     node_resources_fit,
@@ -31,6 +32,7 @@ from gangsched.plugins.devices import Devices
 from gangsched.plugins.gang_scheduling import GangScheduling
 from gangsched.plugins.image_locality import ImageLocality
 from gangsched.plugins.inter_pod_affinity import InterPodAffinity
+from gangsched.plugins.load_aware import LoadAware
 from gangsched.plugins.node_affinity import NodeAffinity
 from gangsched.plugins.node_name import NodeName
 from gangsched.plugins.node_ports import NodePorts
@@ -47,9 +49,13 @@ Factory = Callable[..., Any]
 
 
 def _info(
-    name: str, *points: str, args_type: type[msgspec.Struct] | None = None, weight: int = 0
+    name: str,
+    *points: str,
+    args_type: type[msgspec.Struct] | None = None,
+    weight: int = 0,
+    is_default: bool = True,
 ) -> PluginInfo:
-    return PluginInfo(name, frozenset(points), args_type, weight)
+    return PluginInfo(name, frozenset(points), args_type, weight, is_default)
 
 
 _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
@@ -123,6 +129,7 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
         ),
         RemainingBandwidth,
     ),
+    (_info("LoadAware", "score", args_type=load_aware.Args, weight=1, is_default=False), LoadAware),
     (_info("DefaultBinder", "bind"), DefaultBinder),
     (_info("GangScheduling", "preEnqueue", "permit"), GangScheduling),
 )
@@ -131,6 +138,13 @@ IN_TREE = {info.name: info for info, _ in _TABLE}
 """What gangsched.config is given as `plugins`."""
 
 _FACTORIES = {info.name: factory for info, factory in _TABLE}
+
+
+def metrics_server_s(profiles: Mapping[str, Profile]) -> float:
+    """How often some plugin of theirs wants metrics-server asked, in seconds; 0: none does."""
+    plugins = (one for profile in profiles.values() for one in profile.points.plugins().values())
+    wanted = [getattr(plugin, "metrics_server_s", 0.0) for plugin in plugins]
+    return min((period_s for period_s in wanted if period_s > 0), default=0.0)
 
 
 def build_profiles(
@@ -200,4 +214,4 @@ def _make(name: str, args: Any) -> Any:
     return _FACTORIES[name]() if args is None else _FACTORIES[name](args)
 
 
-__all__ = ["IN_TREE", "build_profiles"]
+__all__ = ["IN_TREE", "build_profiles", "metrics_server_s"]

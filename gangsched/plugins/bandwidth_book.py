@@ -8,7 +8,7 @@ begins when the pod gets its place and ends with the pod. What is measured of it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -145,7 +145,7 @@ class BandwidthBook:
             self._next_stale_s = float(fresh.min()) + self._stale_s if len(fresh) else math.inf
         if self._all_changed:
             self._all_changed = False
-            return range(len(self._total))
+            return sorted(self._observed)
         return changed
 
     def forget_answers(self) -> None:
@@ -183,6 +183,15 @@ class BandwidthBook:
         promised = self._flow.promised(row)
         side = max(sides, key=lambda i: int(self._flow.used[i, row]) + promised[i])
         return Entry(int(self._total[row]), int(self._flow.used[side, row]), promised[side])
+
+    def listed(self) -> Iterator[tuple[int, str, str, int]]:
+        """(row, direction, what: total, used or promised; bytes a second) of all rows that said something."""
+        for row in sorted(self._observed):
+            promised = self._flow.promised(row)
+            for side, direction in enumerate(("egress", "ingress")):
+                yield row, direction, "total", int(self._total[row])
+                yield row, direction, "used", int(self._flow.used[side, row])
+                yield row, direction, "promised", promised[side]
 
     def pool_of(self, request: BandwidthRequest, n_rows: int) -> BoolArray | None:
         """bool[n_rows]: the nodes that the next pod of this class is to try first; None: there is no pool."""

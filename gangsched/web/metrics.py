@@ -18,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 
 from gangsched import __version__
+from gangsched.web.loads import Loads
 from gangsched.web.measures import Distribution, Measures
 from gangsched.web.reading import Reading
 
@@ -169,6 +170,7 @@ def _read(reading: Reading) -> Iterator[Metric]:
         {(*labels, reading.host): n for labels, n in reading.requests.items()},
     )
     yield from _ours(reading)
+    yield from _loads(reading.loads)
 
 
 def _ours(reading: Reading) -> Iterator[Metric]:
@@ -246,6 +248,27 @@ def _ours(reading: Reading) -> Iterator[Metric]:
         "1, with the versions as labels.",
         ("version", "python_version"),
         {(__version__, platform.python_version()): 1},
+    )
+
+
+def _loads(loads: Loads) -> Iterator[Metric]:
+    yield _gauge(
+        "gangsched_load_h",
+        "A node's measured load against its performance, relative to the cluster's averages: 1 is even.",
+        ("node",),
+        {(node,): h for node, h in loads.h},
+    )
+    yield _gauge(
+        "gangsched_load_h_spread",
+        "The standard deviation of gangsched_load_h over the cluster: 0 is perfectly even.",
+        (),
+        {} if loads.spread is None else {(): loads.spread},
+    )
+    yield _gauge(
+        "gangsched_bandwidth_bytes_per_second",
+        "Of a node's links in one direction: total, used as measured, promised to pods beside that.",
+        ("node", "direction", "what"),
+        {(node, direction, what): value for node, direction, what, value in loads.bandwidth},
     )
 
 

@@ -16,6 +16,7 @@ import msgspec
 from gangsched.core.group import Group, GroupState, MemberState
 from gangsched.core.reporter import clean
 from gangsched.core.scheduler import Scheduler
+from gangsched.web.loads import Loads
 
 # About a millisecond each.
 _GROUPS_AT_ONCE = 1000
@@ -52,6 +53,7 @@ class Reading(msgspec.Struct, frozen=True):
     n_bind_unknown: int
     requests: Mapping[tuple[str, str], int]
     host: str
+    loads: Loads = Loads()
 
 
 class Totals(msgspec.Struct):

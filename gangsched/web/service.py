@@ -32,6 +32,7 @@ from gangsched.model.events import Event
 from gangsched.web import checks
 from gangsched.web.health import Check, Health
 from gangsched.web.listening import WebSettings, listen, port_of
+from gangsched.web.loads import read_loads
 from gangsched.web.measures import Measures
 
 if TYPE_CHECKING:
@@ -225,6 +226,7 @@ class Web:
                 n_bind_unknown=parts.dispatcher.binds.n_unknown,
                 requests=parts.client.credentials.answers.by_code_and_method(),
                 host=urlsplit(parts.client.credentials.server).netloc,
+                loads=read_loads(parts.scheduler),
             )
             families = metrics.measured(self._measures)
             body = await anyio.to_thread.run_sync(metrics.text, families, read)

@@ -1,0 +1,59 @@
+"""metrics-server asked every so often what nodes use: for scores of nodes that no agent measures.
+
+Lives here: the loop. Not here: what the numbers mean (model.load), what is made of them (an account of the
+core's). Started by app, only where a plugin asks for it. Without metrics-server: said once, and tried on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import structlog
+
+from gangsched.errors import ApiError, ParseError
+from gangsched.kube.client import ApiClient
+from gangsched.model.events import Event, LoadReported
+from gangsched.model.load import ReportedUsage, parse_node_metrics
+
+_log = structlog.get_logger(__name__)
+
+PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
+_REQUEST_S = 10.0
+
+
+async def read_usage(client: ApiClient) -> list[ReportedUsage]:
+    """What every node uses. Raises: ApiError (404, 503: there is no metrics-server), ParseError."""
+    return parse_node_metrics(await client.get(PATH, timeout_s=_REQUEST_S))
+
+
+class MetricsServer:
+    """Tells LoadReported for each node, every `period_s`."""
+
+    def __init__(
+        self, client: ApiClient, tell: Callable[[list[Event]], Awaitable[None]], *, period_s: float
+    ) -> None:
+        self._client = client
+        self._tell = tell
+        self._period_s = period_s
+        self._said = ""
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            try:
+                usage = await read_usage(self._client)
+            except (ApiError, ParseError) as error:
+                self._say(f"metrics-server says nothing that can be used: {error}")
+            else:
+                self._say("")
+                await self._tell([LoadReported(one) for one in usage])
+            await anyio.sleep(self._period_s)
+
+    def _say(self, problem: str) -> None:
+        if problem != self._said:
+            if problem:
+                _log.warning(problem, path=PATH)
+            else:
+                _log.info("metrics-server answers again")
+            self._said = problem

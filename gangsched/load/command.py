@@ -1,0 +1,137 @@
+"""`gangsched load`: its flags, what it reads, what it prints. Called by cli.py."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import UTC, datetime
+
+import anyio
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gangsched.core.reporter import clean
+from gangsched.errors import ApiError, ParseError
+from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import load_credentials
+from gangsched.kube.decode import nodes as nodes_kind
+from gangsched.kube.metrics_server import read_usage
+from gangsched.load.report import LoadReport, NodeReport, make_report
+from gangsched.model.bandwidth import mbps
+from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage
+from gangsched.model.objects import Node
+
+_PAGE = 500
+_HEADINGS = (
+    *("CORES", "GHZ", "GB", "NET MB/S", "DISK MB/S"),
+    *("L", "S", "SCORE", "H", "LEFT OUT/IN MB/S", "AGE"),
+)
+_REQUEST_S = 30.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """All of them."""
+    parser.description = (
+        "Shows each node's measured load against its performance, H, and how evenly the cluster is loaded."
+        " H is 1 where a node carries its share: H(i) = (L(i)/L(avg)) / (S(i)/S(avg))."
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument(
+        "--mode",
+        choices=("normalized", "paper"),
+        default="normalized",
+        help="terms scaled to the cluster's largest, or added up in GHz, GB, Gbit/s and Gbit/s",
+    )
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
+    )
+    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
+    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code; 1 when no node is measured. Raises: ConfigError, ApiError."""
+    report = anyio.run(_read, args)
+    if args.output == "json":
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+    else:
+        print_report(report, Console(width=None if sys.stdout.isatty() else 160))
+    return 0 if report.spread is not None else 1
+
+
+async def _read(args: argparse.Namespace) -> LoadReport:
+    credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
+    client = ApiClient(credentials)
+    try:
+        nodes = await _nodes(client)
+        usage: dict[str, ReportedUsage] = {}
+        if any(LOAD_KEY not in (node.metadata.annotations or {}) for node in nodes):
+            try:
+                usage = {one.node: one for one in await read_usage(client)}
+            except ApiError as error:
+                if error.code not in (403, 404, 503):  # there is none, or it is none of our business
+                    raise
+            except ParseError as error:
+                print(f"gangsched: {error}", file=sys.stderr)
+    finally:
+        client.close()
+    return make_report(nodes, usage, mode=args.mode, now=datetime.now(UTC))
+
+
+async def _nodes(client: ApiClient) -> list[Node]:
+    kind = nodes_kind()
+    found: list[Node] = []
+    query = {"limit": str(_PAGE)}
+    while True:
+        page = kind.decode_page(await client.get(kind.path("v1"), query, timeout_s=_REQUEST_S))
+        found += page.items
+        if not page.metadata.continue_:
+            return found
+        query = {"limit": str(_PAGE), "continue": page.metadata.continue_}
+
+
+def print_report(report: LoadReport, console: Console) -> None:
+    """The table, and a line on the cluster."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("NODE")
+    for name in TERMS:
+        table.add_column(name.upper(), justify="right")
+    for heading in _HEADINGS:
+        table.add_column(heading, justify="right")
+    for node in report.nodes:
+        table.add_row(*_row(node))
+    console.print(table)
+    for node in report.nodes:
+        if node.problem:
+            console.print(f"{escape(clean(node.name))}: {escape(clean(node.problem))}")
+    if report.spread is None or report.range is None:
+        console.print(
+            "No node is measured: no agent writes gangsched.io/load, and there is no metrics-server."
+        )
+        return
+    n = sum(node.h is not None for node in report.nodes)
+    console.print(
+        f"H over {n} nodes ({report.mode}): spread {report.spread:.3f} (0 is even),"
+        f" largest less smallest {report.range:.3f}"
+    )
+
+
+def _row(node: NodeReport) -> list[str]:
+    name = escape(clean(node.name))
+    if node.source == "metrics-server":
+        name += " (metrics-server)"
+    left = "-"
+    if node.remaining_bandwidth is not None:
+        there = node.remaining_bandwidth
+        left = f"{mbps(there.egress)}/{mbps(there.ingress)} of {mbps(there.total)}"
+    if node.utilisation is None or node.performance is None:
+        return [name, *["-"] * 13, left, "-"]
+    shares = [f"{share:.0%}" for share in node.utilisation.terms]
+    can = node.performance
+    known = (can.cores, can.mhz / 1000, can.memory_bytes / 1e9, can.network_mbps, can.disk_mbps)
+    has = [f"{value:.4g}" if value else "?" for value in known]
+    made = (node.load or 0.0, node.strength or 0.0, node.score or 0.0, node.h or 0.0)
+    age = "-" if node.age_seconds is None else f"{node.age_seconds:.0f}s"
+    return [name, *shares, *has, *(f"{value:.2f}" for value in made), left, age]

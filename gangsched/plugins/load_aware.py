@@ -1,0 +1,94 @@
+"""LoadAware: prefers nodes that have more left of what they can do, by what is measured on them.
+
+Lives here: the score. Not here: the sums (model.evenness), the books (plugins.load_book), who measures: the
+node agent, or metrics-server, which the app asks where args say so.
+Source: the published method of scheduling by real-time load and node performance, score = (1 - L/S) * 10.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework import MAX_SCORE, CycleState, FloatArray, IntArray
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.model.evenness import Mode, load_and_strength, paper_score, scaled
+from gangsched.model.load import TERMS
+from gangsched.plugins.load_book import LoadBook
+
+Term = Literal["cpu", "memory", "network", "disk"]
+
+_MAX_SECONDS = 86_400.0
+_MAX_MHZ = 1e6
+# Of a node that was never measured, where that is not held against it: neither good nor bad.
+_UNKNOWN = MAX_SCORE / 2
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """mode: `paper` adds the terms up in the units of model.evenness.PAPER_UNITS; `normalized` scales each to
+    the cluster's largest first. terms: those that count. stale_policy: a node not heard of for stale_seconds
+    is taken for fully loaded, or by what it said last (ignore). predict: what just-placed pods are going to
+    use counts until it shows, settle_seconds at the most. metrics_server_seconds: how often metrics-server is
+    asked for nodes without an agent, 0 never; assumed_mhz: the clock rate of their cores, which it does not
+    know.
+    """
+
+    mode: Mode = "normalized"
+    terms: tuple[Term, ...] = TERMS
+    stale_policy: Literal["full", "ignore"] = "full"
+    stale_seconds: float = 90.0
+    predict: bool = True
+    settle_seconds: float = 60.0
+    metrics_server_seconds: float = 0.0
+    assumed_mhz: float = msgspec.field(default=2000.0, name="assumedMHz")
+
+    def __post_init__(self) -> None:
+        if not self.terms or len(set(self.terms)) != len(self.terms):
+            raise ValueError(f"terms: each of {', '.join(TERMS)} once at the most, and one of them at least")
+        for name, value, most in (
+            ("staleSeconds", self.stale_seconds, _MAX_SECONDS),
+            ("settleSeconds", self.settle_seconds, _MAX_SECONDS),
+            ("assumedMHz", self.assumed_mhz, _MAX_MHZ),
+        ):
+            if not (math.isfinite(value) and 0 < value <= most):
+                raise ValueError(f"{name} {value:g} is not greater than 0 and at most {most:g}")
+        period_s = self.metrics_server_seconds
+        if period_s and not (math.isfinite(period_s) and 1 <= period_s <= _MAX_SECONDS):
+            raise ValueError(f"metricsServerSeconds {period_s:g} is neither 0 nor within 1..{_MAX_SECONDS:g}")
+
+
+class LoadAware:
+    """Score by measured load against performance."""
+
+    name = "LoadAware"
+    score_by_row = True
+
+    def __init__(self, args: Args | None = None) -> None:
+        self._args = args or Args()
+        self._counted = np.array([[name in self._args.terms] for name in TERMS])
+        self.metrics_server_s = self._args.metrics_server_seconds
+        self.account = LoadBook(
+            stale_s=self._args.stale_seconds if self._args.stale_policy == "full" else math.inf,
+            settle_s=self._args.settle_seconds if self._args.predict else None,
+            assumed_mhz=self._args.assumed_mhz,
+        )
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """Ten times the published score, which goes to 10; None as long as no node says anything."""
+        book = self.account
+        if not book.n_known:
+            return None
+        terms, utilisation = book.terms(rows), book.expected_utilisation(rows)
+        if self._args.mode == "normalized":
+            terms = scaled(terms, book.largest)
+        terms = terms * self._counted
+        scores = paper_score(*load_and_strength(utilisation, terms)) * (MAX_SCORE / 10)
+        unknown = book.unknown(rows)
+        scores = np.where(unknown, 0.0 if self._args.stale_policy == "full" else _UNKNOWN, scores)
+        return np.where(book.stale(rows), 0.0, scores)

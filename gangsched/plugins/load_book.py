@@ -1,0 +1,240 @@
+"""LoadBook: what nodes can do, how busy they were when last measured, and what just-placed pods will add.
+
+The account (core.accounts) of LoadAware, which reads it; metrics read its evenness. What a pod is going to
+use is taken from its requests, as shares of the node; it is handed over to the measurement as that rises, and
+dropped when a measurement comes in which the pod must show, whatever it uses. Shapes: [4, rows], the terms in
+the order of model.load.TERMS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import numpy as np
+
+from gangsched.core.accounts import NOTHING_NEW, Handover, Heard
+from gangsched.core.framework import BoolArray, FloatArray, IntArray
+from gangsched.core.group import PodInfo
+from gangsched.errors import ParseError
+from gangsched.model.bandwidth import MEGABYTE, parse_request
+from gangsched.model.evenness import Evenness, evenness, load_and_strength, scaled, terms_of
+from gangsched.model.load import LOAD_KEY, Performance, ReportedUsage, Utilisation, parse_load
+from gangsched.model.objects import Node
+from gangsched.model.resources import CPU, MEMORY, parse_quantities
+
+# Shares are kept as integers, so that what is added and taken away again leaves nothing behind.
+_WHOLE = 10**6
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Predicted(msgspec.Struct, gc=False):
+    amounts: tuple[int, int, int, int]
+    since_s: float
+
+
+class LoadBook:
+    """settle_s: so long after its start a pod shows in measurements for certain; None: nothing predicted."""
+
+    def __init__(self, *, stale_s: float, settle_s: float | None, assumed_mhz: float) -> None:
+        self.n_known = 0
+        self.largest: FloatArray = np.zeros(4)
+        self._stale_s = stale_s
+        self._settle_s = settle_s
+        self._assumed_mhz = assumed_mhz
+        self._flow = Handover(4)
+        self._terms: FloatArray = np.zeros((4, 0))
+        self._heard_s: FloatArray = np.zeros(0)
+        self._stale: BoolArray = np.zeros(0, dtype=np.bool_)
+        self._text: dict[int, str] = {}
+        self._performance: dict[int, Performance] = {}
+        self._observed: dict[int, datetime] = {}
+        self._allocatable: dict[int, dict[str, int]] = {}
+        self._predicted: dict[int, dict[str, _Predicted]] = {}
+        self._next_stale_s = math.inf
+        self._all_changed = False
+
+    # -- told ------------------------------------------------------------------------------------------
+
+    def put_node(self, row: int, node: Node, now_s: float) -> Heard:
+        self._fit(row + 1)
+        with suppress(ParseError):  # the cache has said so
+            self._allocatable[row] = parse_quantities(node.status.allocatable)
+        text = (node.metadata.annotations or {}).get(LOAD_KEY)
+        if text == self._text.get(row):
+            return NOTHING_NEW
+        if text is None:
+            self._forget_measurement(row)
+            return NOTHING_NEW
+        self._text[row] = text
+        try:
+            load = parse_load(text)
+        except ParseError as error:
+            return Heard(problem=str(error))
+        self._measured(row, load.utilisation, load.performance, load.observed_at, now_s)
+        return NOTHING_NEW  # scores turn nobody away, so no news can let anybody in
+
+    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> Heard:
+        self._fit(row + 1)
+        if row in self._text and not self._stale[row]:
+            return NOTHING_NEW  # the node's agent knows more
+        room = self._allocatable.get(row, {})
+        cpu_milli, memory = room.get(CPU, 0), room.get(MEMORY, 0)
+        performance = Performance(cores=cpu_milli / 1000, mhz=self._assumed_mhz, memory_bytes=float(memory))
+        utilisation = Utilisation(_share(usage.cpu_milli, cpu_milli), _share(usage.memory_bytes, memory))
+        if usage.observed_at == self._observed.get(row):
+            return NOTHING_NEW  # metrics-server repeats itself until its next round
+        self._measured(row, utilisation, performance, usage.observed_at, now_s)
+        return NOTHING_NEW
+
+    def remove_node(self, row: int) -> None:
+        self._fit(row + 1)
+        self._forget_measurement(row)
+        self._flow.clear(row)
+        self._predicted.pop(row, None)
+        self._allocatable.pop(row, None)
+
+    def enter(self, info: PodInfo, row: int, now_s: float) -> None:
+        if self._settle_s is None:
+            return
+        self._fit(row + 1)
+        started = info.pod.status.start_time
+        shows = self._observed.get(row, _LONG_AGO) - timedelta(seconds=self._settle_s)
+        if started is not None and started <= shows:
+            return
+        amounts = self._amounts(info, row)
+        if any(amounts):
+            self._predicted.setdefault(row, {})[info.uid] = _Predicted(amounts, now_s)
+            self._flow.reserve(row, amounts)
+
+    def leave(self, info: PodInfo, row: int, now_s: float) -> None:
+        found = self._predicted.get(row, {}).pop(info.uid, None)
+        if found is not None:
+            self._flow.release(row, found.amounts)
+
+    def advance(self, now_s: float) -> Iterable[int]:
+        changed: list[int] = []
+        if now_s >= self._next_stale_s:
+            known = np.isfinite(self._heard_s) & ~self._stale
+            late = known & (self._heard_s + self._stale_s <= now_s)
+            self._stale |= late
+            changed += [int(row) for row in np.flatnonzero(late)]
+            fresh = self._heard_s[known & ~late]
+            self._next_stale_s = float(fresh.min()) + self._stale_s if len(fresh) else math.inf
+        if self._all_changed:
+            self._all_changed = False
+            return sorted(self._observed)
+        return changed
+
+    # -- asked -----------------------------------------------------------------------------------------
+
+    def terms(self, rows: IntArray) -> FloatArray:
+        """The terms of S."""
+        self._fit_to(rows)
+        return self._terms[:, rows]
+
+    def expected_utilisation(self, rows: IntArray) -> FloatArray:
+        """What was measured and what is predicted beside it."""
+        self._fit_to(rows)
+        claimed = self._flow.others[:, rows] + self._flow.reserved[:, rows]
+        shares: FloatArray = np.minimum(claimed / _WHOLE, 1.0)
+        return shares
+
+    def unknown(self, rows: IntArray) -> BoolArray:
+        """Never measured."""
+        self._fit_to(rows)
+        return ~np.isfinite(self._heard_s[rows])
+
+    def stale(self, rows: IntArray) -> BoolArray:
+        """Not measured for too long."""
+        self._fit_to(rows)
+        return self._stale[rows]
+
+    def evenness(self) -> tuple[IntArray, Evenness]:
+        """(rows, H of each) of all nodes that are measured, as they were measured, terms normalized."""
+        rows = np.flatnonzero(np.isfinite(self._heard_s) & ~self._stale)
+        terms = scaled(self._terms[:, rows], self.largest)
+        load, strength = load_and_strength(self._flow.used[:, rows] / _WHOLE, terms)
+        return rows, evenness(load, strength)
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _measured(
+        self, row: int, utilisation: Utilisation, performance: Performance, observed: datetime, now_s: float
+    ) -> None:
+        if not math.isfinite(self._heard_s[row]):
+            self.n_known += 1
+        self._heard_s[row] = now_s
+        self._stale[row] = False
+        self._next_stale_s = min(self._next_stale_s, now_s + self._stale_s)
+        self._observed[row] = observed
+        if self._performance.get(row) != performance:
+            self._performance[row] = performance
+            self._terms[:, row] = terms_of(performance)
+            self._find_largest()
+        if self._settle_s is not None:
+            pods = self._predicted.get(row, {})
+            for uid in [uid for uid, one in pods.items() if one.since_s + self._settle_s <= now_s]:
+                self._flow.release(row, pods.pop(uid).amounts)
+        self._flow.measure(row, [round(share * _WHOLE) for share in utilisation.terms])
+
+    def _amounts(self, info: PodInfo, row: int) -> tuple[int, int, int, int]:
+        """What the pod is going to use, in millionths of the node: its requests and what scores add."""
+        template, room = info.template, self._allocatable.get(row, {})
+        cpu, memory = template.requests.get(CPU, 0), template.requests.get(MEMORY, 0)
+        if template.padding is not None:
+            cpu, memory = cpu + template.padding[0], memory + template.padding[1]
+        performance = self._performance.get(row) or Performance()
+        network = 0.0
+        try:
+            request = parse_request(info.pod.metadata.annotations)
+        except ParseError:
+            request = None
+        if request is not None:
+            own = request.share(info.group.start_count if info.group is not None else 1)
+            network = _share(own.required / MEGABYTE, performance.network_mbps)
+        shares = (
+            _share(cpu, performance.cores * 1000 or room.get(CPU, 0)),
+            _share(memory, performance.memory_bytes or room.get(MEMORY, 0)),
+            network,
+            0.0,
+        )
+        return tuple(round(share * _WHOLE) for share in shares)  # type: ignore[return-value]
+
+    def _forget_measurement(self, row: int) -> None:
+        if math.isfinite(self._heard_s[row]):
+            self.n_known -= 1
+        self._text.pop(row, None)
+        self._observed.pop(row, None)
+        self._performance.pop(row, None)
+        self._heard_s[row] = math.inf
+        self._stale[row] = False
+        self._terms[:, row] = 0.0
+        self._flow.measure(row, (0, 0, 0, 0))
+        self._find_largest()
+
+    def _find_largest(self) -> None:
+        largest = self._terms.max(axis=1, initial=0.0)
+        if (largest != self.largest).any():
+            self.largest = largest
+            self._all_changed = True  # scores are made of shares of it
+
+    def _fit_to(self, rows: IntArray) -> None:
+        if len(rows):
+            self._fit(int(rows.max()) + 1)
+
+    def _fit(self, n_rows: int) -> None:
+        missing = n_rows - len(self._heard_s)
+        if missing > 0:
+            more = max(missing, len(self._heard_s), 64)
+            self._terms = np.concatenate([self._terms, np.zeros((4, more))], axis=1)
+            self._heard_s = np.concatenate([self._heard_s, np.full(more, math.inf)])
+            self._stale = np.concatenate([self._stale, np.zeros(more, dtype=np.bool_)])
+            self._flow.fit(len(self._heard_s))
+
+
+def _share(part: float, whole: float) -> float:
+    return min(1.0, max(0.0, part / whole)) if whole > 0 else 0.0

@@ -1,0 +1,42 @@
+"""Loads: what the books of LoadAware and RemainingBandwidth come to at one moment, for /metrics.
+
+Lives here: finding the books, one walk over their rows. Not here: names and text (metrics.py). Where no
+profile runs the plugin there is no book, and no figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gangsched.core.scheduler import Scheduler
+from gangsched.plugins.bandwidth_book import BandwidthBook
+from gangsched.plugins.load_book import LoadBook
+
+
+class Loads(msgspec.Struct, frozen=True):
+    """h: by node; spread: over the cluster, None where nothing is measured. bandwidth: (node, direction, what
+    of it: total, used, promised), bytes a second.
+    """
+
+    h: Sequence[tuple[str, float]] = ()
+    spread: float | None = None
+    bandwidth: Sequence[tuple[str, str, str, int]] = ()
+
+
+def read_loads(scheduler: Scheduler) -> Loads:
+    """Of the first profile that keeps each book; all of them are told the same."""
+    names = scheduler.world.cache.nodes.names
+    accounts = [one for profile in scheduler.world.profiles.values() for one in profile.accounts]
+    load = next((one for one in accounts if isinstance(one, LoadBook)), None)
+    links = next((one for one in accounts if isinstance(one, BandwidthBook)), None)
+    h: list[tuple[str, float]] = []
+    spread: float | None = None
+    if load is not None and load.n_known:
+        rows, found = load.evenness()
+        h = [(names[row], value) for row, value in zip(rows, found.h, strict=True)]
+        spread = found.spread
+    listed = () if links is None else links.listed()
+    bandwidth = [(names[row], direction, what, value) for row, direction, what, value in listed]
+    return Loads(h, spread, bandwidth)

@@ -1,0 +1,301 @@
+"""LoadAware: the published score, policies, predictions, and metrics-server where there is no agent."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from gangsched.core.framework import CycleState
+from gangsched.errors import ConfigError
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.load import (
+    LOAD_KEY,
+    NodeLoad,
+    Performance,
+    ReportedUsage,
+    Utilisation,
+    load_annotation,
+)
+from gangsched.model.objects import Node
+from gangsched.plugins.load_aware import Args, LoadAware
+from gangsched.sim.objects import at, make_node, make_pod
+from tests.core.scenario import Cluster
+from tests.plugins.bandwidths import cluster, config, on
+from tests.plugins.build import Cluster as Rows
+from tests.plugins.build import node as plain_node
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+# S = 40 GHz + 64 GB + 10 Gbit/s + 4 Gbit/s = 118 in the units of mode paper.
+SERVER = Performance(cores=16, mhz=2500, memory_bytes=64e9, network_mbps=1250, disk_mbps=500)
+SMALL = Performance(cores=8, mhz=2500, memory_bytes=32e9, network_mbps=125, disk_mbps=250)
+
+
+def said(utilisation: Utilisation, performance: Performance = SERVER, *, at_s: float = 0.0) -> str:
+    return load_annotation(NodeLoad(utilisation, performance, EPOCH + timedelta(seconds=at_s)))
+
+
+def busy(name: str, *shares: float, performance: Performance = SERVER) -> Node:
+    """A node whose cpu, memory, network and disk are used so much."""
+    return make_node(name, gpus=0, cpu=16, annotations={LOAD_KEY: said(Utilisation(*shares), performance)})
+
+
+def aware(*nodes: Node, **args: Any) -> Cluster:
+    return cluster(*nodes, name="LoadAware", **args)
+
+
+def beat(where: Cluster, name: str, *shares: float) -> None:
+    """The node's next heartbeat, now."""
+    known = where.nodes[name]
+    annotations = {LOAD_KEY: said(Utilisation(*shares), at_s=where.now_s)}
+    where.node(replace(known, metadata=replace(known.metadata, annotations=annotations)))
+
+
+def place(where: Cluster, name: str, *, cpu: str = "1", **more: Any) -> str:
+    where.submit(make_pod(name, gpus=0, cpu=cpu, **more)).run()
+    return on(where, name)
+
+
+def scores(*nodes: tuple[str, str | None], **args: Any) -> list[float]:
+    """What the plugin answers for nodes of (name, annotation)."""
+    rows = Rows()
+    plugin = LoadAware(Args(**args))
+    rows.cache.keep_accounts([plugin.account])
+    for name, text in nodes:
+        made = plain_node(name)
+        notes = {} if text is None else {LOAD_KEY: text}
+        rows.put(replace(made, metadata=replace(made.metadata, annotations=notes)))
+    found = plugin.score(CycleState(), rows.template(), rows.view, rows.rows(name for name, _ in nodes))
+    assert found is not None
+    return [float(score) for score in found]
+
+
+# -- the published score -------------------------------------------------------------------------------
+
+
+def test_mode_paper_is_the_published_formula_times_ten() -> None:
+    """(1 - L/S) * 10 with L = 20 + 16 + 1 + 0 of S = 118; scores go to 100 here, published ones to 10."""
+    (score,) = scores(("n", said(Utilisation(0.5, 0.25, 0.1, 0.0))), mode="paper")
+    assert score == pytest.approx((1 - 37 / 118) * 10 * 10)
+
+
+def test_in_mode_paper_the_unit_with_most_digits_counts_most() -> None:
+    """64 GB of memory outweigh the 4 Gbit/s of the disk; normalized, each counts as much."""
+    full_memory, full_disk = said(Utilisation(0, 1, 0, 0)), said(Utilisation(0, 0, 0, 1))
+    memory, disk = scores(("m", full_memory), ("d", full_disk), mode="paper")
+    assert memory < disk
+    memory, disk = scores(("m", full_memory), ("d", full_disk))
+    assert memory == disk == pytest.approx(75.0)
+
+
+def test_normalized_terms_are_shares_of_the_clusters_largest() -> None:
+    """SMALL has half the cpu and memory, a tenth of the network, half the disk: S = 1.6; its L is 0.05."""
+    full_network = Utilisation(0, 0, 0.5, 0)
+    large, small = scores(("large", said(full_network)), ("small", said(full_network, SMALL)))
+    assert large == pytest.approx((1 - 0.5 / 4) * 100)
+    assert small == pytest.approx((1 - 0.05 / 1.6) * 100)
+
+
+def test_terms_can_be_left_out() -> None:
+    quiet, loud = said(Utilisation(0.5, 0, 0, 0)), said(Utilisation(0.4, 0, 1, 0))
+    with_it = scores(("quiet", quiet), ("loud", loud))
+    without = scores(("quiet", quiet), ("loud", loud), terms=("cpu", "memory", "disk"))
+    assert with_it[0] > with_it[1]
+    assert without[0] < without[1]
+
+
+def test_a_node_that_grows_changes_everybodys_score_at_the_next_turn() -> None:
+    """Scores are kept per row; the cluster's largest is part of all of them."""
+    where = aware(
+        busy("a", 0.5, 0, 0, 0), busy("b", 0, 0.5, 0, 0), *(busy(f"n{i}", 1, 1, 1, 1) for i in range(20))
+    )
+    assert place(where, "p") == "a", "even: the first"
+    huge = Performance(cores=16, mhz=2500, memory_bytes=64e12, network_mbps=1250, disk_mbps=500)
+    where.node(busy("n0", 1, 1, 1, 1, performance=huge))
+    where.delete("p")
+    assert place(where, "q") == "b", "64 GB are next to nothing now"
+
+
+def test_pods_go_where_more_is_left() -> None:
+    where = aware(busy("a", 0.8, 0.2, 0.1, 0.0), busy("b", 0.3, 0.2, 0.1, 0.0))
+    assert place(where, "p") == "b"
+
+
+# -- what nodes say ------------------------------------------------------------------------------------
+
+
+def test_a_stale_node_counts_as_fully_loaded_by_policy() -> None:
+    where = aware(busy("idle", 0, 0, 0, 0), busy("used", 0.5, 0.5, 0.5, 0.5), staleSeconds=30)
+    where.wait(20.0)
+    beat(where, "used", 0.5, 0.5, 0.5, 0.51)
+    where.wait(15.0)
+    assert place(where, "p") == "used"
+    beat(where, "idle", 0, 0, 0, 0)
+    assert place(where, "q") == "idle"
+
+
+def test_a_stale_node_counts_by_its_last_word_where_that_is_the_policy() -> None:
+    where = aware(
+        busy("idle", 0, 0, 0, 0), busy("used", 0.5, 0.5, 0.5, 0.5), staleSeconds=30, stalePolicy="ignore"
+    )
+    where.wait(20.0)
+    beat(where, "used", 0.5, 0.5, 0.5, 0.51)
+    where.wait(15.0)
+    assert place(where, "p") == "idle"
+
+
+def test_a_node_that_was_never_measured() -> None:
+    used = said(Utilisation(0.9, 0.9, 0.9, 0.9))
+    assert scores(("silent", None), ("used", used)) == [0.0, pytest.approx(10.0)]
+    assert scores(("silent", None), ("used", used), stale_policy="ignore") == [50.0, pytest.approx(10.0)]
+
+
+def test_without_any_measurement_it_has_nothing_to_say() -> None:
+    where = aware(make_node("n", gpus=0))
+    assert place(where, "p") == "n"
+
+
+def test_an_annotation_that_cannot_be_read_is_told_on_the_node_and_what_it_said_before_stands() -> None:
+    where = aware(busy("a", 0.1, 0, 0, 0), busy("b", 0.5, 0, 0, 0))
+    where.node(make_node("a", gpus=0, cpu=16, annotations={LOAD_KEY: '{"utilisation": {"cpu": 7}}'}))
+    (event,) = [e for e in where.all(ef.RecordEvent) if e.kind == "Node"]
+    assert event.reason == "InvalidNodeReport"
+    assert "gangsched.io/load: " in event.message
+    assert place(where, "p") == "a"
+
+
+# -- predictions ---------------------------------------------------------------------------------------
+
+
+def test_a_burst_does_not_all_go_to_the_node_that_was_idle_last() -> None:
+    where = aware(*(busy(f"n{i}", 0.1, 0.1, 0.1, 0.1) for i in range(4)))
+    where.submit([make_pod(f"p{i}", gpus=0, cpu="2") for i in range(16)]).run()
+    assert sorted(pod.spec.node_name for pod in where.pods.values()) == sorted(["n0", "n1", "n2", "n3"] * 4)
+
+
+def test_without_prediction_it_does() -> None:
+    where = aware(busy("n0", 0, 0, 0, 0), busy("n1", 0.1, 0, 0, 0), predict=False)
+    where.submit([make_pod(f"p{i}", gpus=0, cpu="2") for i in range(6)]).run()
+    assert {pod.spec.node_name for pod in where.pods.values()} == {"n0"}
+
+
+def test_the_prediction_goes_over_to_the_measurement() -> None:
+    """A pod of 8 cores on 16: predicted 0.5; when 0.5 are measured it counts once."""
+    where = aware(busy("a", 0.0, 0, 0, 0), busy("b", 0.6, 0, 0, 0))
+    assert place(where, "big", cpu="8") == "a"
+    where.wait(10.0)
+    beat(where, "a", 0.5, 0, 0, 0)
+    assert place(where, "p", cpu="100m") == "a", "0.5 measured, not 0.5 and 0.5 predicted"
+
+
+def test_a_pod_that_uses_less_than_it_asked_for_counts_by_what_it_uses_when_it_must_show() -> None:
+    where = aware(busy("a", 0.0, 0, 0, 0), busy("b", 0.4, 0, 0, 0), settleSeconds=60)
+    assert place(where, "lazy", cpu="8") == "a"
+    where.wait(20.0)
+    beat(where, "a", 0.05, 0, 0, 0)
+    assert place(where, "early", cpu="100m") == "b", "it may yet begin"
+    where.wait(50.0)
+    beat(where, "a", 0.05, 0, 0.001, 0)
+    beat(where, "b", 0.4, 0, 0, 0)
+    assert place(where, "late", cpu="100m") == "a"
+
+
+def test_a_pod_that_goes_takes_its_prediction_along() -> None:
+    where = aware(busy("a", 0.0, 0, 0, 0), busy("b", 0.1, 0, 0, 0))
+    assert place(where, "big", cpu="8") == "a"
+    where.delete("big")
+    assert place(where, "p") == "a"
+
+
+def test_after_a_restart_what_runs_long_is_not_predicted_again() -> None:
+    where = aware(busy("a", 0.0, 0, 0, 0), busy("b", 0.6, 0, 0, 0))
+    assert place(where, "big", cpu="8") == "a"
+    pod = where.pod("big")
+    where.update(pod, status=replace(pod.status, phase="Running", start_time=at(where.now_s)))
+    where.wait(70.0)
+    beat(where, "a", 0.5, 0, 0, 0)
+    beat(where, "b", 0.6, 0, 0, 0)
+    where.restart()
+    assert place(where, "p", cpu="100m") == "a"
+
+
+def test_bandwidth_that_a_pod_asks_for_is_predicted_too() -> None:
+    where = aware(busy("a", 0, 0, 0, 0), busy("b", 0, 0, 0.2, 0))
+    notes = {"gangsched.io/required-rbw": "1000MB/s"}
+    for name in ("a", "b"):
+        known = where.nodes[name]
+        remaining = (
+            '{"egressMBps":1250,"ingressMBps":1250,"totalMBps":1250,"observedAt":"2026-01-01T00:00:00Z"}'
+        )
+        annotations = {**(known.metadata.annotations or {}), "gangsched.io/remaining-bandwidth": remaining}
+        where.node(replace(known, metadata=replace(known.metadata, annotations=annotations)))
+    assert place(where, "stream", annotations=notes, cpu="100m") == "a"
+    assert place(where, "p", cpu="100m") == "b"
+
+
+# -- metrics-server ------------------------------------------------------------------------------------
+
+
+def usage(node: str, cpu_milli: int, memory_bytes: int, at_s: float = 0.0) -> ev.LoadReported:
+    when = EPOCH + timedelta(seconds=at_s)
+    return ev.LoadReported(ReportedUsage(node, cpu_milli, memory_bytes, when))
+
+
+def test_metrics_servers_word_counts_where_there_is_no_agent() -> None:
+    where = aware(make_node("a", gpus=0, cpu=16), make_node("b", gpus=0, cpu=16))
+    where.tell(usage("a", 12_000, 2**30), usage("b", 4_000, 2**30))
+    assert place(where, "p") == "b"
+    where.tell(usage("b", 15_000, 2**30, 15.0), usage("a", 1_000, 2**30, 15.0), usage("unknown", 1, 1))
+    assert place(where, "q") == "a"
+
+
+def test_an_agents_word_counts_more_until_it_is_stale() -> None:
+    where = aware(busy("a", 0.9, 0.9, 0.9, 0.9), busy("b", 0.5, 0.5, 0.5, 0.5), staleSeconds=30)
+    where.tell(usage("a", 0, 0), usage("b", 16_000, 2**39))
+    assert place(where, "p") == "b"
+    where.wait(40.0)
+    where.tell(usage("a", 0, 0, 40.0), usage("b", 16_000, 2**39, 40.0))
+    assert place(where, "q") == "a"
+
+
+def test_an_answer_that_metrics_server_repeats_is_no_new_measurement() -> None:
+    where = aware(make_node("a", gpus=0, cpu=16), make_node("b", gpus=0, cpu=16), staleSeconds=30)
+    where.tell(usage("a", 0, 0), usage("b", 8_000, 0))
+    where.wait(25.0)
+    where.tell(usage("a", 0, 0), usage("b", 8_000, 0, 25.0))
+    where.wait(10.0)
+    assert place(where, "p") == "b", "a has said nothing new for 35 s"
+
+
+# -- evenness and configuration ------------------------------------------------------------------------
+
+
+def test_h_of_the_cluster_is_what_its_book_says() -> None:
+    where = aware(busy("a", 0.2, 0.2, 0.2, 0.2), busy("b", 0.6, 0.6, 0.6, 0.6))
+    (profile,) = where.scheduler.world.profiles.values()
+    book = next(one for one in profile.accounts if hasattr(one, "evenness"))
+    rows, found = book.evenness()
+    assert list(rows) == [0, 1]
+    assert found.h == pytest.approx((0.5, 1.5))
+    assert found.spread == pytest.approx(float(np.std([0.5, 1.5])))
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ({"mode": "published"}, "args.mode"),
+        ({"staleSeconds": -1}, "staleSeconds -1 is not greater than 0"),
+        ({"terms": []}, "terms: each of cpu, memory, network, disk once at the most"),
+        ({"terms": ["cpu", "gpu"]}, "args.terms[1]"),
+        ({"metricsServerSeconds": 0.1}, "metricsServerSeconds 0.1 is neither 0 nor within 1.."),
+    ],
+)
+def test_mistakes_in_its_args_are_told_with_their_place(args: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(args, name="LoadAware")
+    assert "profiles[0].pluginConfig[0].args" in str(caught.value)
+    assert message in str(caught.value)
