@@ -356,6 +356,17 @@ class Binder:
         self.evict_bound(group)
         self.unwound(group)
 
+    def evict_gang(self, group: Group) -> None:
+        """Takes a gang that was whole away; its successors start together when the last of it is gone."""
+        world = self._world
+        group.recovering = False
+        world.forget_all(group, "its gang is evicted")
+        group.attempts += 1
+        group.cause_id = f"{group.key}#{group.attempts}"
+        world.queue.park(group, GroupState.UNWINDING, world.now_s + _EVICT_AGAIN_S)
+        self.evict_bound(group)
+        self.unwound(group)
+
     def evict_bound(self, group: Group) -> None:
         """Asks for the eviction of every bound member that is not on its way out yet."""
         for info in group.in_state(MemberState.BOUND):

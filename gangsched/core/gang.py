@@ -33,6 +33,7 @@
     Unwinding              last bound member gone                         Gathering      Binder.unwound
     found half bound       start-up, a bind by another hand               Active, first  GangTable.recover
     Bound                  a new member                                   Active         GangTable.look
+    Bound                  a device failed; its policy is evictGang       Unwinding      Binder.evict_gang
     any                    last member gone                               Deleted        GangTable.look
 
 (* through Backoff while the backoff of the last failure is not over)
@@ -148,7 +149,7 @@ class GangTable:
                 queue.park(group, GroupState.GATHERING, now_s + GATHER_REPORT_S)
             return
         if group.first_complete_s == NEVER_S:
-            group.first_complete_s = now_s
+            group.first_complete_s = self._world.places.take(group, now_s)
         if group.state in (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF):
             return
         if group.state is GroupState.UNSCHEDULABLE:

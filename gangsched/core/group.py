@@ -132,6 +132,7 @@ class Group:
     it). satisfied: the gang was bound whole once, so a member that comes or goes now stands alone.
     recovering: bound in part and to be completed first. since_s: when the present state began; deadline_s:
     when it ends by itself. preemption: in state Waiting, victims that must go first, and what is kept for it.
+    devices_told: the condition of its object that says how its devices are.
     """
 
     __slots__ = (
@@ -142,6 +143,7 @@ class Group:
         "counts",
         "deadline_s",
         "definition",
+        "devices_told",
         "failed_binds",
         "failure",
         "first_complete_s",
@@ -191,6 +193,7 @@ class Group:
         self.recovering = False
         self.preemption: Preemption | None = None
         self.active_token = 0
+        self.devices_told: Mapping[str, object] | None = None
         self.status_written: Mapping[str, object] | None = None
 
     def __repr__(self) -> str:

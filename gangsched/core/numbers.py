@@ -209,6 +209,7 @@ def _same_numbers(known: PodGroup | str | None, read: PodGroup | str) -> bool:
             group.on_partial_bind,
             group.disruption_mode,
             group.preempts,
+            group.on_device_failure,
             group.priority,
             group.uid,
         )

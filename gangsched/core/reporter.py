@@ -16,6 +16,7 @@ from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import CORE, COSCHEDULING, PodGroup
 
 UNSCHEDULABLE = "Unschedulable"
+DEVICES_HEALTHY = "DevicesHealthy"
 # kube-apiserver refuses longer event notes; conditions are kept to the same for people's sake.
 MAX_MESSAGE = 1024
 
@@ -145,8 +146,31 @@ class Reporter:
             status = _coscheduling_status(group)
         else:
             return
+        if status is not None and group.devices_told is not None and group.key.dialect == CORE:
+            status = _with_condition(status, group.devices_told)
         if status is None or status == group.status_written:
             return
+        self._write(group, definition, status)
+
+    def devices(self, group: Group, *, healthy: bool, reason: str, message: str) -> None:
+        """How the devices of a running gang are, as a condition of its object, where its dialect has any."""
+        definition = group.definition
+        if definition is None or not definition.uid or group.key.dialect != CORE:
+            return
+        mine = {
+            "type": DEVICES_HEALTHY,
+            "status": "True" if healthy else "False",
+            "reason": reason,
+            "message": clean(message),
+            "observedGeneration": definition.generation,
+        }
+        if group.devices_told == mine:
+            return
+        group.devices_told = mine
+        known: Mapping[str, Any] = group.status_written or definition.status
+        self._write(group, definition, _with_condition(known, mine))
+
+    def _write(self, group: Group, definition: PodGroup, status: Mapping[str, Any]) -> None:
         group.status_written = status
         self._world.emit(
             WritePodGroupStatus(
@@ -199,6 +223,16 @@ class Reporter:
         self._world.emit(
             RecordEvent(what, api_version, namespace, name, uid, kind, reason, action, message, cause_id)
         )
+
+
+def _with_condition(status: Mapping[str, Any], mine: Mapping[str, object]) -> dict[str, Any]:
+    """The conditions of a status with one of them replaced; its time is kept where it says the same."""
+    others = [c for c in status.get("conditions") or () if isinstance(c, dict)]
+    before = next((c for c in others if c.get("type") == mine["type"]), {})
+    own = dict(mine)
+    if before.get("status") == mine["status"] and before.get("lastTransitionTime"):
+        own["lastTransitionTime"] = before["lastTransitionTime"]
+    return {"conditions": [*(c for c in others if c.get("type") != mine["type"]), own]}
 
 
 def _core_status(

@@ -18,6 +18,7 @@ from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.extension import ExtenderVerdicts, Extension
 from gangsched.core.gang import GangTable
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.core.health import DeviceHealth
 from gangsched.core.hooks import BIND, PERMIT, PRE_BIND
 from gangsched.core.membership import Membership
 from gangsched.core.numbers import Numbers
@@ -71,6 +72,7 @@ class Scheduler:
         self.audit = Audit(self.world, self.reporter)
         self.membership = Membership(self.world, self.reporter, self.numbers, self.audit)
         self.binder = Binder(self.world, self.reporter, Spacing(self.world, self.audit.is_reported))
+        self.health = DeviceHealth(self.world, self.reporter, self.binder)
         self.permits = Permits(self.world)
         self.attempts = Attempts(self.world, self.reporter, self.binder, self.permits, pick)
         self.table = GangTable(self.world, self.reporter, self.binder, self.attempts)
@@ -149,6 +151,7 @@ class Scheduler:
             else:
                 self.table.expired(group)
         self.audit.advance()
+        self.health.advance()
         self.binder.preparing.expire()
         return self._end_turn()
 
@@ -189,7 +192,11 @@ class Scheduler:
         """When advance has something to do next."""
         if not self.is_synced:
             return None
-        others = (self.audit.next_deadline_s(), self.binder.preparing.next_deadline_s())
+        others = (
+            self.audit.next_deadline_s(),
+            self.health.next_deadline_s(),
+            self.binder.preparing.next_deadline_s(),
+        )
         soonest = min(self.world.next_deadline_s() or NEVER_S, *others)
         return None if soonest == NEVER_S else soonest
 
@@ -228,6 +235,7 @@ class Scheduler:
         if problem:
             self.reporter.node_problem(node, problem)
         self.audit.node_put(node)
+        self.health.node_put(node)
         self._recheck_promises(node)
 
     def _put_usage(self, usage: ReportedUsage) -> None:
@@ -241,6 +249,7 @@ class Scheduler:
             return  # the node has been replaced, and the replacement was heard of first
         self.world.cache.remove_node(name)
         self.audit.node_gone(name)
+        self.health.node_gone(name)
         self.world.changes.append(ClusterChange(Change.NODE_REMOVED))
         self._recheck_promises(node)
 
@@ -363,6 +372,7 @@ class Scheduler:
         world = self.world
         if self.is_synced:
             self.audit.look()
+            self.health.look()
             self._give_back_broken()
             self.binder.preparing.look_again()
             world.cache.settle()

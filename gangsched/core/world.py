@@ -17,6 +17,7 @@ from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.core.hooks import Hooks
 from gangsched.core.observer import Observer
+from gangsched.core.places import Places
 from gangsched.core.queue import SchedulingQueue
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView
@@ -66,6 +67,7 @@ class World:
         self.hooks = Hooks(self.emit, self.count)
         self.on_given_back: list[Callable[[Group], None]] = []
         """Told of a group that held reservations and nothing was sent for them, or that exists no more."""
+        self.places = Places()
         self.decides = False
         """Everything that exists has been heard of, and no other process leads."""
         self.broken_promises: dict[GroupKey, tuple[Group, str]] = {}

@@ -25,6 +25,7 @@ TIMEOUT_KEY = "gangsched.io/schedule-timeout"
 GROUPS_KEY = "gangsched.io/groups"
 PARTIAL_BIND_KEY = "gangsched.io/on-partial-bind"
 DISRUPTION_KEY = "gangsched.io/disruption-mode"
+ON_DEVICE_FAILURE_KEY = "gangsched.io/on-device-failure"
 GANG_KEY = "gangsched.io/gang"
 RANK_KEY = "gangsched.io/rank"
 ATTEMPT_KEY = "gangsched.io/attempt"
@@ -90,6 +91,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     on_partial_bind: str = ""
     disruption_mode: str = ""
     preempts: bool = True
+    on_device_failure: str = ""
     priority: int | None = None
     uid: str = ""
     api_version: str = ""
@@ -167,6 +169,7 @@ def group_from_object(dialect: str, api_version: str, item: CustomObject) -> Pod
         "start_together": _start_together(annotations.get(GROUPS_KEY), key),
         "on_partial_bind": _partial_bind(annotations.get(PARTIAL_BIND_KEY)),
         "disruption_mode": _disruption_mode(annotations.get(DISRUPTION_KEY)),
+        "on_device_failure": _device_failure(annotations.get(ON_DEVICE_FAILURE_KEY)),
         "schedule_timeout_s": None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
         "uid": meta.uid,
         "api_version": api_version,
@@ -248,6 +251,14 @@ def _partial_bind(text: str | None) -> str:
 def _disruption_mode(text: str | None) -> str:
     if text not in (None, SINGLE, ALL):
         raise ParseError(f"{text[:80]!r} is neither {SINGLE} nor {ALL}", field=DISRUPTION_KEY)
+    return text or ""
+
+
+def _device_failure(text: str | None) -> str:
+    if text not in (None, "none", "evictMember", "evictGang"):
+        raise ParseError(
+            f"{text[:80]!r} is none of none, evictMember, evictGang", field=ON_DEVICE_FAILURE_KEY
+        )
     return text or ""
 
 

@@ -1,0 +1,232 @@
+"""A device fails under a running pod: who is told, what is done, and who comes back when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.config.devices import DeviceSettings, OnFailure
+from gangsched.model import effects as ef
+from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.objects import OwnerReference, Pod
+from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY
+from gangsched.sim.actors import reborn
+from gangsched.sim.objects import inventory, make_node, make_pod, make_pod_group
+from tests.core.scenario import Cluster, gang, with_annotations
+
+
+def watched(policy: OnFailure = "none", *, grace_s: float = 30.0, nodes: int = 1, **more: Any) -> Cluster:
+    settings = Settings(devices=DeviceSettings(on_failure=policy, failure_grace_s=grace_s), **more)
+    c = Cluster(settings)
+    for k in range(nodes):
+        c.node(make_node(f"n{k}"))
+    return c
+
+
+def fail(c: Cluster, *numbers: int, node: str = "n0") -> None:
+    """The devices of these numbers are unhealthy, all others are well."""
+    now = c.nodes[node]
+    own = {**(now.metadata.annotations or {}), INVENTORY_KEY: inventory(node, 8, unhealthy=numbers)}
+    c.node(replace(now, metadata=replace(now.metadata, annotations=own)))
+
+
+def told(c: Cluster, reason: str) -> list[ef.RecordEvent]:
+    return [event for event in c.all(ef.RecordEvent) if event.reason == reason]
+
+
+def evicted(c: Cluster) -> list[str]:
+    return [eviction.name for eviction in c.all(ef.EvictPod)]
+
+
+def controlled(pod: Pod, owner: str) -> Pod:
+    reference = OwnerReference("apps/v1", "ReplicaSet", owner, f"uid-{owner}", controller=True)
+    return replace(pod, metadata=replace(pod.metadata, owner_references=[reference]))
+
+
+# -- told ----------------------------------------------------------------------------------------------
+
+
+def test_the_event_names_pod_device_and_node() -> None:
+    c = watched().submit(make_pod("x", gpus=2)).run()
+    fail(c, 1)
+    [event] = told(c, "DeviceFailed")
+    assert (event.kind, event.name, event.type) == ("Pod", "x", "Warning")
+    assert event.message == "device GPU-n0-1 of nvidia.com/gpu on node n0 has failed under pod d/x"
+    c.wait(600.0)
+    assert evicted(c) == [], "the policy is none"
+    fail(c)
+    assert [event.name for event in told(c, "DeviceRecovered")] == ["x"]
+
+
+def test_others_devices_are_others_trouble() -> None:
+    c = watched("evictMember").submit(make_pod("x", gpus=2)).run()
+    fail(c, 2, 3)
+    c.wait(100.0)
+    assert not told(c, "DeviceFailed")
+    assert evicted(c) == []
+
+
+def test_a_groups_object_says_it_in_a_condition() -> None:
+    c = watched()
+    c.object("core", make_pod_group("a", spec={"schedulingPolicy": {"gang": {"minCount": 2}}}))
+    c.submit([replace(pod, spec=replace(pod.spec, scheduling_group=_names("a"))) for pod in _plain(2)]).run()
+    fail(c, 1)
+    status = c.all(ef.WritePodGroupStatus)[-1].status
+    kinds = {condition["type"]: condition for condition in status["conditions"]}
+    assert kinds["DevicesHealthy"]["status"] == "False"
+    assert (
+        "GPU-n0-1 of nvidia.com/gpu on node n0 has failed under pod d/a-1"
+        in kinds["DevicesHealthy"]["message"]
+    )
+    assert len(kinds) == 2, "beside the one that says it was scheduled"
+    assert {event.kind for event in told(c, "DeviceFailed")} == {"Pod", "PodGroup"}
+    fail(c)
+    status = c.all(ef.WritePodGroupStatus)[-1].status
+    assert [o["status"] for o in status["conditions"] if o["type"] == "DevicesHealthy"] == ["True"]
+
+
+def _names(group: str) -> Any:
+    from gangsched.model.objects import SchedulingGroup
+
+    return SchedulingGroup(pod_group_name=group)
+
+
+def _plain(n: int) -> list[Pod]:
+    return [make_pod(f"a-{k}", gpus=1) for k in range(n)]
+
+
+def test_a_restart_finds_what_has_failed() -> None:
+    c = watched("evictMember", grace_s=10.0).submit(make_pod("x", gpus=2)).run()
+    fail(c, 0)
+    c.restart().clear()
+    c.wait(11.0)
+    assert evicted(c) == ["x"]
+
+
+# -- done ----------------------------------------------------------------------------------------------
+
+
+def test_evict_member_takes_that_pod_after_the_grace() -> None:
+    c = watched("evictMember").submit(gang("a", pods=3, gpus=2)).run()
+    fail(c, 2)
+    c.wait(29.0)
+    assert evicted(c) == []
+    c.wait(2.0)
+    assert evicted(c) == ["a-1"]
+    assert "pod d/a-1 is evicted: device GPU-n0-2" in told(c, "DeviceEviction")[0].message
+    c.submit(reborn(make_pod("a-1", group="a", min_members=3, gpus=2), "r1", c.now_s)).run()
+    assert c.placed("a")
+    assert "GPU-n0-2" not in c.ids("a-1")
+
+
+def test_evict_gang_takes_all_of_it_and_it_starts_together_again() -> None:
+    c = watched("evictGang", nodes=2).submit(gang("a", pods=3, gpus=2)).run()
+    fail(c, 2)
+    c.evictions = "silent"
+    c.wait(31.0)
+    assert sorted(set(evicted(c))) == ["a-0", "a-1", "a-2"]
+    fresh = [reborn(pod, "r1", c.now_s) for pod in gang("a", pods=3, gpus=2)]
+    for pod in fresh[:2]:
+        c.delete(pod.metadata.name).submit(pod).run()
+    assert not any(c.pods[pod.metadata.uid].spec.node_name for pod in fresh[:2]), (
+        "not while the old one is there"
+    )
+    c.delete("a-2").submit(fresh[2]).run()
+    c.wait(15.0)
+    assert c.placed("a")
+
+
+def test_a_flapping_device_evicts_nobody() -> None:
+    c = watched("evictGang").submit(gang("a", pods=2, gpus=2)).run()
+    for _ in range(50):
+        fail(c, 0)
+        c.wait(20.0)
+        fail(c)
+        c.wait(1.0)
+    assert evicted(c) == []
+
+
+def test_one_group_is_not_evicted_again_and_again() -> None:
+    """Each place it comes to fails under it; it is left where it is for ten minutes all the same."""
+    c = watched("evictMember", grace_s=5.0)
+    c.submit(gang("a", pods=1, gpus=1)).run()
+    for n in range(1, 9):
+        [device_id] = c.ids("a-0")
+        fail(c, int(device_id.rpartition("-")[2]))
+        c.wait(20.0)
+        if not c.pods:
+            c.submit(reborn(make_pod("a-0", group="a", min_members=1, gpus=1), f"r{n}", c.now_s)).run()
+    assert len(evicted(c)) == 1
+    c.wait(600.0)
+    assert len(evicted(c)) == 2
+
+
+def test_a_refused_eviction_is_asked_again_while_the_device_is_sick() -> None:
+    c = watched("evictMember", grace_s=5.0).submit(make_pod("x", gpus=1)).run()
+    c.evictions = "429"
+    fail(c, 0)
+    c.wait(26.0)
+    assert evicted(c) == ["x", "x", "x"]
+    c.evictions = "ok"
+    c.wait(10.0)
+    assert not c.pods
+
+
+def test_without_evictions_it_is_said_and_left() -> None:
+    c = watched("evictGang", allow_eviction=False).submit(make_pod("x", gpus=1)).run()
+    fail(c, 0)
+    c.wait(60.0)
+    assert evicted(c) == []
+    assert "allowEviction is off" in told(c, "DeviceFailed")[-1].message
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"), [("evictMember", ["x"]), ("none", []), ("sometimes", ["x"])], ids=str
+)
+def test_a_pods_own_word_goes_before_the_settings(asked: str, expected: list[str]) -> None:
+    c = watched("none" if asked == "evictMember" else "evictMember")
+    c.submit(with_annotations([make_pod("x", gpus=1)], {ON_DEVICE_FAILURE_KEY: asked})).run()
+    fail(c, 0)
+    c.wait(31.0)
+    assert evicted(c) == expected
+    if asked == "sometimes":
+        assert (
+            "'sometimes' is none of none, evictMember, evictGang, so evictMember applies"
+            in told(c, "DeviceFailed")[0].message
+        )
+
+
+# -- back again ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["evictMember", "evictGang"])
+def test_what_replaces_it_goes_ahead_of_newer_work(policy: OnFailure) -> None:
+    c = watched(policy, grace_s=5.0).submit(gang("a", pods=1, gpus=8)).run()
+    c.wait(100.0).submit(gang("newer", pods=1, gpus=8)).run()
+    assert c.untouched("newer")
+    fail(c, 0)
+    c.wait(6.0)
+    assert evicted(c) == ["a-0"]
+    c.submit(reborn(make_pod("a-0", group="a", min_members=1, gpus=8), "r1", c.now_s)).run()
+    c.wait(20.0)
+    assert c.untouched("newer"), "seven devices are left"
+    fail(c)
+    c.run().wait(20.0)
+    assert c.placed("a")
+    assert c.untouched("newer")
+
+
+def test_a_lone_pods_successor_is_known_by_its_controller() -> None:
+    c = watched("evictMember", grace_s=5.0).submit(controlled(make_pod("web-1", gpus=8), "web")).run()
+    c.wait(100.0).submit(make_pod("newer", gpus=8)).run()
+    fail(c, 0)
+    c.wait(6.0)
+    assert evicted(c) == ["web-1"]
+    c.submit(controlled(make_pod("web-2", gpus=8), "web")).run()
+    fail(c)
+    c.run().wait(20.0)
+    assert c.placed("web")
+    assert not c.pod("newer").spec.node_name
