@@ -19,7 +19,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -45,11 +45,12 @@ from gangsched.kube.metrics_server import MetricsServer
 from gangsched.kube.watch import Reflector
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGained
-from gangsched.plugins import build_profiles, metrics_server_s
+from gangsched.plugins import Factory, build_profiles, metrics_server_s
 
 if TYPE_CHECKING:
     from gangsched.core.extension import ExtenderVerdicts
     from gangsched.extenders.asking import Asking
+    from gangsched.extension.loading import KnownPlugins
     from gangsched.shadow.published import Reports, ShadowSettings
     from gangsched.telemetry.service import Tracing
     from gangsched.web.listening import WebSettings
@@ -79,12 +80,15 @@ class SchedulerApp:
         web: WebSettings | None = None,
         tracing: Tracing | None = None,
         shadow: ShadowSettings | None = None,
+        plugins: KnownPlugins | None = None,
     ) -> None:
         """`even_ties`: equally good nodes are used evenly by lone pods, and not the first of them first.
 
         `web`: the port of health and metrics; it is taken here. Raises: ConfigError, when it cannot be.
 
         `tracing` is the caller's to close when `run` has ended.
+
+        `plugins`: where the outside plugins that the configuration names come from.
 
         `shadow`: decide and write nothing; the configuration must be one that gangsched.shadow made fit.
         """
@@ -96,9 +100,11 @@ class SchedulerApp:
         self.inbox = Inbox()
         self._tracing = tracing
         measures = _measures() if web is not None else None
+        outside = plugins.factories if plugins is not None else {}
+        self._budget = plugins.budget if plugins is not None and outside else None
         self._asking, extenders = _extenders(config, self._client, self.inbox.put)
         self.scheduler = Scheduler(
-            build_profiles(config, extenders, with_hooks=shadow is None),
+            build_profiles(config, outside, extenders=extenders, with_hooks=shadow is None),
             config.settings,
             leading=not election.leader_elect,
             observer=_observer(measures, tracing),
@@ -121,7 +127,7 @@ class SchedulerApp:
         self._decider: Decider = self.scheduler
         self._reports: Reports | None = None
         if shadow is not None:
-            self._decider, self._reports = _shadow(self.scheduler, config, shadow)
+            self._decider, self._reports = _shadow(self.scheduler, config, shadow, outside)
         self.queue = GroupQueue(
             self._decider,
             self.inbox,
@@ -237,6 +243,8 @@ class SchedulerApp:
 
     def _submit(self, effects: Sequence[Effect]) -> None:
         """Effects leave only while we may act; a follower's complaints are its leader's to make."""
+        if self._budget is not None:
+            self._budget.turn_ended()
         if self._tracing is not None:
             effects = self._tracing.turn_ended(effects)
         if self._asking is not None and effects:
@@ -344,13 +352,13 @@ def _extenders(
 
 
 def _shadow(
-    scheduler: Scheduler, config: SchedulerConfig, settings: ShadowSettings
+    scheduler: Scheduler, config: SchedulerConfig, settings: ShadowSettings, outside: Mapping[str, Factory]
 ) -> tuple[Decider, Reports]:
     """What stands before the core in shadow mode, and its reports; loaded for it alone."""
     from gangsched.shadow.follower import Shadow
     from gangsched.shadow.published import Reports
 
-    shadow = Shadow(scheduler, build_profiles(config, with_hooks=False))
+    shadow = Shadow(scheduler, build_profiles(config, outside, with_hooks=False))
     names = [profile.scheduler_name for profile in config.profiles]
     return shadow, Reports(shadow.records, settings, names=names)
 

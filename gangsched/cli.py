@@ -10,7 +10,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +21,7 @@ from gangsched.errors import ApiError, ConfigError
 from gangsched.flags import (
     add_election_flags,
     add_foreign_flags,
+    add_plugin_flag,
     add_shadow_flags,
     add_trace_flags,
     add_web_flags,
@@ -76,6 +77,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     scheduler.add_argument(
         "--write-config-to", metavar="FILE", default="", help="write the configuration in effect, and end"
     )
+    add_plugin_flag(scheduler)
     add_election_flags(scheduler)
     add_web_flags(scheduler)
     add_foreign_flags(scheduler)
@@ -88,6 +90,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     scheduler.set_defaults(run=_run_scheduler)
     check = commands.add_parser("check-config", help="read a configuration file and say what it comes to")
     check.add_argument("file", metavar="FILE")
+    add_plugin_flag(check)
     check.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     check.set_defaults(run=_run_check_config)
     for name, (module, help_) in _COMMANDS.items():
@@ -150,26 +153,30 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     import msgspec
 
     from gangsched.app import SchedulerApp
-    from gangsched.config import KUBE_DEFAULT_NAME, default_config, without_writes
+    from gangsched.config import KUBE_DEFAULT_NAME, without_writes
+    from gangsched.extension.loading import KnownPlugins
+    from gangsched.extension.source import ConfigSource
     from gangsched.kube.credentials import load_credentials
-    from gangsched.plugins import IN_TREE
     from gangsched.telemetry.settings import resolve
 
     flags = election_flags(args)
     shadow = shadow_settings(args)
-    if args.config:
-        config = _read_config(args.config, flags)
-    elif shadow is not None:
-        config = default_config(IN_TREE, scheduler_name=KUBE_DEFAULT_NAME)
-    else:
-        config = default_config(IN_TREE, election_flags=flags)
+    plugins = KnownPlugins(args.plugin)
+    source = ConfigSource(
+        args.config or "",
+        plugins,
+        election_flags=flags,
+        scheduler_name=KUBE_DEFAULT_NAME if shadow is not None else "",
+    )
+    config = source.read()
     if shadow is not None:
         config = without_writes(config)
     trace, trace_notes = resolve(
         config.tracing, endpoint_flag=args.trace_endpoint, file_flag=args.trace_file, env=os.environ
     )
     config = msgspec.structs.replace(config, tracing=trace)  # what is in effect, for whoever asks
-    for note in (*config.notes, *foreign_notes(args), *trace_notes):
+    unused = plugins.unused(_named(config))
+    for note in (*config.notes, *foreign_notes(args), *trace_notes, *unused):
         print(f"gangsched: note: {note}", file=sys.stderr)
     if args.write_config_to:
         return _write_config(args.write_config_to, config)
@@ -179,13 +186,18 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     async def run() -> int:
         kubeconfig = args.kubeconfig or config.client_connection.kubeconfig
         credentials = await load_credentials(kubeconfig=kubeconfig, context=args.context, master=args.master)
-        return await SchedulerApp(config, credentials, web=web, tracing=tracing, shadow=shadow).run()
+        app = SchedulerApp(config, credentials, web=web, tracing=tracing, shadow=shadow, plugins=plugins)
+        return await app.run()
 
     try:
         return anyio.run(run)
     finally:
         if tracing is not None:
             tracing.close()
+
+
+def _named(config: SchedulerConfig) -> set[str]:
+    return {name for profile in config.profiles for listed in profile.plugins.values() for name in listed}
 
 
 def _tracing(settings: TracingSettings) -> Tracing:
@@ -207,31 +219,27 @@ def _write_config(path: str, config: SchedulerConfig) -> int:
 
 def _run_check_config(args: argparse.Namespace) -> int:
     from gangsched.config.checked import resolved, resolved_text
-    from gangsched.plugins import IN_TREE
+    from gangsched.extension.loading import KnownPlugins
+    from gangsched.extension.source import ConfigSource
+    from gangsched.plugins import build_profiles
 
-    config = _read_config(args.file, {})
+    plugins = KnownPlugins(args.plugin)
+    config = ConfigSource(args.file, plugins).read()
+    build_profiles(config, plugins.factories)  # a plugin that cannot be made is a mistake too
+    for note in plugins.unused(_named(config)):
+        print(f"gangsched: note: {note}", file=sys.stderr)
     if args.output == "text":
-        print(resolved_text(config, IN_TREE))
+        print(resolved_text(config, plugins))
+        for name in sorted(_named(config)):
+            if plugins.source(name):
+                print(f"from outside: {name}: {plugins.source(name)}")
     elif args.output == "json":
-        print(json.dumps(resolved(config, IN_TREE), indent=2))
+        print(json.dumps(resolved(config, plugins), indent=2))
     else:
         import yaml
 
-        print(yaml.safe_dump(resolved(config, IN_TREE), sort_keys=False), end="")
+        print(yaml.safe_dump(resolved(config, plugins), sort_keys=False), end="")
     return 0
-
-
-def _read_config(path: str, election_flags: Mapping[str, str | bool]) -> SchedulerConfig:
-    from gangsched.config import parse_config
-    from gangsched.plugins import IN_TREE
-
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"cannot be read: {getattr(error, 'strerror', None) or error}", source=path
-        ) from None
-    return parse_config(text, source=path, plugins=IN_TREE, election_flags=election_flags)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,18 @@ _NOT_THERE = {
 }
 
 
+def add_plugin_flag(parser: argparse.ArgumentParser) -> None:
+    """Plugins of the user's own."""
+    parser.add_argument(
+        "--plugin",
+        metavar="FILE.py",
+        action="append",
+        default=[],
+        help="a file with plugins, to be named in the configuration as any other; may be given several times"
+        " (those of installed packages, entry points gangsched.plugins, need only be named)",
+    )
+
+
 def add_election_flags(parser: argparse.ArgumentParser) -> None:
     """kube-scheduler's flags; each overrides the file's leaderElection."""
     parser.add_argument(

@@ -39,6 +39,8 @@ KUBE_DEFAULT_NAME = "default-scheduler"
 _MAX_PERMIT_WAIT_S = 900.0
 # One placement takes about 0.1 ms on 5,000 nodes, and nothing else is decided meanwhile.
 _MAX_SEARCH = 1_000_000
+# A scheduler that is held up for longer loses its lease.
+_MAX_BUDGET_S = 10.0
 _MAX_SECONDS = 86_400.0
 _FIT = "NodeResourcesFit"
 _NO_FLAGS: Mapping[str, str | bool] = {}
@@ -50,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True):
     on_partial_bind: what becomes of a gang that is bound in part when a bind fails for good; settle_s: how
     long it may stay so. permit_wait_s: WaitOnPermit's timeout where neither group nor plugin gives one.
     hook_timeout_s: how long a plugin's Permit, PreBind, Bind or PostBind at the edge may take.
+    plugin_budget_s: how long an outside plugin may hold up the scheduler in one turn.
     topology_key: the node label that names a rack. invalid_inventory: what a node with an unreadable
     inventory offers. allow_eviction: half-bound gangs may be given back by evicting what is bound.
     parallelism: binds under way at once. search_placements: how many placements beyond one for each member
@@ -69,6 +72,7 @@ class Settings(msgspec.Struct, frozen=True):
     parallelism: int = 16
     search_placements: int = 2000
     hook_timeout_s: float = 30.0
+    plugin_budget_s: float = 1.0
     devices: DeviceSettings = DeviceSettings()
 
 
@@ -166,6 +170,7 @@ def _assemble(
         settle_s=ours.settle_seconds,
         permit_wait_s=ours.permit_wait_seconds,
         hook_timeout_s=ours.hook_timeout_seconds,
+        plugin_budget_s=ours.plugin_budget_seconds,
         unschedulable_flush_s=ours.unschedulable_flush_seconds,
         topology_key=ours.topology_key,
         search_placements=ours.search_placements,
@@ -271,6 +276,7 @@ def _check_ours(ours: OurDocument) -> None:
         ("settleSeconds", ours.settle_seconds, _MAX_SECONDS),
         ("permitWaitSeconds", ours.permit_wait_seconds, _MAX_PERMIT_WAIT_S),
         ("hookTimeoutSeconds", ours.hook_timeout_seconds, _MAX_PERMIT_WAIT_S),
+        ("pluginBudgetSeconds", ours.plugin_budget_seconds, _MAX_BUDGET_S),
         ("unschedulableFlushSeconds", ours.unschedulable_flush_seconds, _MAX_SECONDS),
     ):
         if not (math.isfinite(value) and 0 < value <= most):

@@ -136,6 +136,7 @@ class OurDocument(_Document, frozen=True):
     settle_seconds: float = 30.0
     permit_wait_seconds: float = 60.0
     hook_timeout_seconds: float = 30.0
+    plugin_budget_seconds: float = 1.0
     unschedulable_flush_seconds: float = 300.0
     topology_key: str = "topology.kubernetes.io/rack"
     search_placements: int = 2000

@@ -80,6 +80,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "settleSeconds": settings.settle_s,
         "permitWaitSeconds": settings.permit_wait_s,
         "hookTimeoutSeconds": settings.hook_timeout_s,
+        "pluginBudgetSeconds": settings.plugin_budget_s,
         "unschedulableFlushSeconds": settings.unschedulable_flush_s,
         "topologyKey": settings.topology_key,
         "searchPlacements": settings.search_placements,

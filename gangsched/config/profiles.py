@@ -8,8 +8,9 @@ Sources: kubernetes `pkg/scheduler/apis/config/v1/default_plugins.go` and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Any, cast
 
 import msgspec
 
@@ -87,13 +88,14 @@ def resolve(
     )
 
 
-def _with_absent(known: Mapping[str, PluginInfo]) -> dict[str, PluginInfo]:
+def _with_absent(known: Mapping[str, PluginInfo]) -> Mapping[str, PluginInfo]:
     """Absent plugins take part in the merging, so that what is there ends up in kube-scheduler's order."""
     absent = {
         one.name: PluginInfo(one.name, frozenset(one.points), one.args_type, is_default=False)
         for one in ABSENT.values()
     }
-    return {**absent, **known}
+    # Looked up and not copied: `known` may find more plugins than it lists.
+    return ChainMap(cast("MutableMapping[str, PluginInfo]", known), absent)
 
 
 def _note_absent(plugins: PluginSets, path: str, known: Mapping[str, PluginInfo], notes: list[str]) -> None:

@@ -257,7 +257,8 @@ class Attempts:
             wait_s = status.timeout_s or own or world.settings.permit_wait_s
             deadline_s = world.now_s + wait_s
         world.queue.park(group, GroupState.WAITING, deadline_s)
-        self._reporter.waiting(group, status.reason or "another group of its set")
+        if not self._permits.is_asking(group):
+            self._reporter.waiting(group, status.reason or "another group of its set")
 
     def reject(
         self, unit: list[Group], message: str, *, plugin: str = GANG, answer: FitError | None = None

@@ -16,6 +16,7 @@ from gangsched.core.guard import PluginError
 from gangsched.core.runtime import Profile
 from gangsched.model.effects import BlamePlugin, CancelHooks, Effect, RecordEvent, RunHook
 from gangsched.model.events import HookAnswered
+from gangsched.model.objects import Pod
 
 PERMIT, PRE_BIND, BIND, POST_BIND = "Permit", "PreBind", "Bind", "PostBind"
 _NOTHING: Mapping[str, str] = {}
@@ -112,15 +113,16 @@ class Hooks:
             except Exception as error:  # nothing may keep a reservation from being given back
                 self.blame(PluginError(plugin.name, "Unreserve", f"{type(error).__name__}: {error}"), group)
 
-    def blame(self, error: PluginError, group: Group | None = None) -> None:
+    def blame(self, error: PluginError, group: Group | None = None, pod: Pod | None = None) -> None:
         """A plugin failed: counted by its name, said in the log, and told to people where a group suffers."""
         self._count("plugin_errors")
         self._count(f"plugin_errors/{error.plugin}/{error.point}")
         cause_id = group.cause_id if group is not None else ""
         self._emit(BlamePlugin(error.plugin, error.point, error.problem, cause_id))
         info = group.first() if group is not None else None
-        if info is not None:
-            meta = info.pod.metadata
+        about = info.pod if pod is None and info is not None else pod
+        if about is not None:
+            meta = about.metadata
             self._emit(
                 RecordEvent(
                     *("Pod", "v1", meta.namespace, meta.name, meta.uid),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from gangsched.core.audit import Audit
 from gangsched.core.cache import allocation_of
 from gangsched.core.group import BindState, Group, MemberState, PodInfo
+from gangsched.core.guard import PluginError
 from gangsched.core.numbers import Numbers, stated_by, stated_raw
 from gangsched.core.reporter import Reporter
 from gangsched.core.template import constraints_of
@@ -46,6 +47,15 @@ class Membership:
             self._join(pod)
         else:
             self._update(info, pod)
+
+    def look_again(self, uid: str) -> None:
+        """A pod whose PreEnqueue failed is asked about once more."""
+        info = self._world.cache.pods.get(uid)
+        if info is not None and info.state is MemberState.GATED and info.group is not None:
+            target = self._state_of(info, info.pod)
+            if target is not info.state:
+                info.group.move(info, target)
+                self._world.touch(info.group)
 
     def remove_pod(self, pod: Pod) -> None:
         """The pod is gone for good."""
@@ -214,7 +224,12 @@ class Membership:
         if pod.metadata.deletion_timestamp is not None:
             return MemberState.LEAVING
         profile = self._world.profiles[pod.spec.scheduler_name]
-        if not profile.run_pre_enqueue(pod).is_success:
+        try:
+            if not profile.run_pre_enqueue(pod).is_success:
+                return MemberState.GATED
+        except PluginError as error:
+            self._world.hooks.blame(error, info.group, pod)
+            self._world.look_again_at(self._world.now_s + self._world.settings.pod_max_backoff_s, info)
             return MemberState.GATED
         return MemberState.PENDING if info.state is not MemberState.LEAVING else MemberState.LEAVING
 

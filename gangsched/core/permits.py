@@ -127,6 +127,11 @@ class Permits:
         self._world.queue.activate(group)
         return True
 
+    def is_asking(self, group: Group) -> bool:
+        """All that it waits for is an answer that is on its way: nothing to tell people of."""
+        wait = self._waits.get(group.key)
+        return wait is not None and bool(wait.open) and set(wait.open) == set(wait.waits_for)
+
     def waits_for(self, group: Group) -> Mapping[str, str]:
         """Plugin -> reason, for a group that waits."""
         wait = self._waits.get(group.key)

@@ -18,6 +18,7 @@ from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.extension import ExtenderVerdicts, Extension
 from gangsched.core.gang import GangTable
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.core.guard import PluginError
 from gangsched.core.health import DeviceHealth
 from gangsched.core.hooks import BIND, PERMIT, PRE_BIND
 from gangsched.core.membership import Membership
@@ -29,7 +30,7 @@ from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import Profile
 from gangsched.core.spacing import Spacing
 from gangsched.core.validate import find_broken
-from gangsched.core.world import World
+from gangsched.core.world import PRE_ENQUEUE, World
 from gangsched.errors import InvariantError
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
@@ -134,7 +135,10 @@ class Scheduler:
             return []
         while world.retries and world.retries[0][0] <= now_s:
             _, uid, attempt = world.pop_retry()
-            self.binder.send_again(uid, attempt)
+            if attempt == PRE_ENQUEUE:
+                self.membership.look_again(uid)
+            else:
+                self.binder.send_again(uid, attempt)
         for key in [key for key, at_s in world.settle_by_s.items() if at_s <= now_s]:
             group = world.groups.get(key)
             if group is None or not group.is_half_bound:
@@ -285,8 +289,12 @@ class Scheduler:
         """Whether the node's labels, taints or cordon would turn a promised pod away by now."""
         info = next(info for info in group.members.values() if info.template.serial == serial)
         profile = self.world.profile_of(group)
-        if profile.admits(info.template, self.world.cache.view, row):
-            return ""
+        try:
+            if profile.admits(info.template, self.world.cache.view, row):
+                return ""
+        except PluginError as error:
+            self.world.hooks.blame(error, group)
+            return ""  # nobody has said no
         return (
             f"node {self.world.cache.view.name(row)} does not take the pod any more (cordon, taint or label)"
         )

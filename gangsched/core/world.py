@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangsched.config import Settings
 from gangsched.core.cache import Cache
 from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState, PodInfo
+from gangsched.core.guard import PluginError, blamed
 from gangsched.core.hooks import Hooks
 from gangsched.core.observer import Observer
 from gangsched.core.places import Places
@@ -27,6 +28,9 @@ from gangsched.model.pod_group import GroupKey
 
 if TYPE_CHECKING:
     from gangsched.core.nomination import Preemption
+
+PRE_ENQUEUE = -1
+"""In the heap of retries in place of an attempt: PreEnqueue failed, and is asked again."""
 
 
 class World:
@@ -58,7 +62,7 @@ class World:
         self.settle_by_s: dict[GroupKey, float] = {}
         """Half-bound groups and when they are given back, if they are not whole by then."""
         self.retries: list[tuple[float, str, int]] = []
-        """Heap of (when, UID, attempt): binds to be sent again."""
+        """Heap of (when, UID, attempt): binds to be sent again; or PreEnqueue to be asked again."""
         self.victims: dict[str, list[Preemption]] = {}
         """By UID: pods that somebody waits for to go."""
         self.stuck: dict[str, None] = {}
@@ -72,9 +76,9 @@ class World:
         """Everything that exists has been heard of, and no other process leads."""
         self.broken_promises: dict[GroupKey, tuple[Group, str]] = {}
         """Groups of which a promise was found broken in this turn, and why."""
-        sort = next(iter(profiles.values())).queue_sort
+        self._sort = next(iter(profiles.values())).queue_sort
         self.queue = SchedulingQueue(
-            sort_key=sort.sort_key,
+            sort_key=self._sort_key,
             cures=self._cures,
             clock=lambda: self.now_s,
             initial_backoff_s=settings.pod_initial_backoff_s,
@@ -194,6 +198,10 @@ class World:
         """Sends the member's bind again then."""
         heapq.heappush(self.retries, (when_s, info.uid, info.attempt))
 
+    def look_again_at(self, when_s: float, info: PodInfo) -> None:
+        """Asks about a pod's PreEnqueue again then."""
+        heapq.heappush(self.retries, (when_s, info.uid, PRE_ENQUEUE))
+
     def pop_retry(self) -> tuple[float, str, int]:
         return heapq.heappop(self.retries)
 
@@ -210,7 +218,22 @@ class World:
     def _cures(self, group: Group, change: ClusterChange, view: ClusterView) -> bool:
         if change.what & (Change.GROUP_CHANGED | Change.SIBLING_CHANGED):
             return False  # those name their group and wake it directly
-        return self.profile_of(group).cures(change, group.rejected_by, view)
+        try:
+            return self.profile_of(group).cures(change, group.rejected_by, view)
+        except PluginError as error:
+            self.hooks.blame(error, group)
+            return True
+
+    def _sort_key(self, group: Group) -> tuple[Any, ...]:
+        """QueueSort's; a group whose key cannot be had is behind all others."""
+        try:
+            return (0, self._sort.sort_key(group))
+        except PluginError as error:
+            failed = error
+        except Exception as error:
+            failed = blamed(self._sort.name, "QueueSort", error)
+        self.hooks.blame(failed, group)
+        return (1,)
 
     def drop_group(self, group: Group) -> None:
         """The last member is gone."""

@@ -10,46 +10,19 @@ main thread is looked at, which is where the scheduler runs. Not here: what a fa
 from __future__ import annotations
 
 import functools
+import inspect
 import signal
 import threading
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
 from gangsched.core.guard import PluginError
+from gangsched.extension.signatures import HOOKS
 
 AnswerT = TypeVar("AnswerT")
 
 TICK_S = 0.05
-# What the framework calls of a plugin: method -> extension point, for the message.
-HOOKS = {
-    "sign": "sign",
-    "pre_enqueue": "PreEnqueue",
-    "sort_key": "QueueSort",
-    "pre_filter": "PreFilter",
-    "add_pod": "PreFilter",
-    "remove_pod": "PreFilter",
-    "filter": "Filter",
-    "filter_node": "Filter",
-    "capacity": "Filter",
-    "reasons": "Filter",
-    "topology_keys": "Filter",
-    "at_most": "Filter",
-    "post_filter": "PostFilter",
-    "pre_score": "PreScore",
-    "score": "Score",
-    "score_node": "Score",
-    "normalize": "NormalizeScore",
-    "spreads": "Score",
-    "reserve": "Reserve",
-    "unreserve": "Unreserve",
-    "permit": "Permit",
-    "pre_bind_pre_flight": "PreBindPreFlight",
-    "pre_bind": "PreBind",
-    "bind": "Bind",
-    "post_bind": "PostBind",
-    "cures": "EventsToRegister",
-}
 
 
 class _OverBudgetError(BaseException):
@@ -65,19 +38,22 @@ class Budget:
         self._seen: dict[str, int] = {}
         self._is_armed = False
         self._before: Any = None
+        self._timer_before = (0.0, 0.0)
 
     def arm(self) -> None:
         """From the first call of an outside plugin in a turn."""
         if not self._is_armed and threading.current_thread() is threading.main_thread():
             self._is_armed = True
             self._before = signal.signal(signal.SIGALRM, self._look)
-            signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
+            self._timer_before = signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
 
     def turn_ended(self) -> None:
         """Nobody of them is asked until the next turn; what they used is forgotten."""
         if self._is_armed:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, self._before)
+            if self._timer_before[0]:  # somebody else's alarm, in a test mostly
+                signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
             self._is_armed = False
             self._seen.clear()
 
@@ -125,34 +101,61 @@ class Budget:
                 resume = functools.partial(coroutine.throw, error)
 
 
-def budgeted(kind: type[Any], name: str, budget: Budget) -> type[Any]:
-    """The same class with its hooks looked at; `async def` hooks are looked at step by step."""
+def budgeted(kind: type[Any], name: str, hooks: Iterable[str], budget: Budget) -> type[Any]:
+    """The same class with these hooks looked at; `async def` hooks are looked at step by step."""
     made: dict[str, Any] = {"__doc__": kind.__doc__, "__module__": kind.__module__}
-    for hook, point in HOOKS.items():
-        method = getattr(kind, hook, None)
-        if callable(method):
-            made[hook] = _watched(method, name, point, budget)
+    for hook in hooks:
+        made[hook] = _watched(kind, hook, name, budget)
     return type(kind.__name__, (kind,), made)
 
 
-def _watched(method: Callable[..., Any], name: str, point: str, budget: Budget) -> Callable[..., Any]:
-    if is_async(method):
+def _watched(kind: type[Any], hook: str, name: str, budget: Budget) -> Callable[..., Any]:
+    point = HOOKS[hook].point
+    method = getattr(kind, hook)
+    own = inspect.getattr_static(kind, hook)
+    skip = 1 if isinstance(own, staticmethod | classmethod) else 0  # those are asked without self
+
+    if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)
         async def steps(*args: Any, **kwargs: Any) -> Any:
-            return await budget.step(name, point, method(*args, **kwargs))
+            return await budget.step(name, point, method(*args[skip:], **kwargs))
 
         return steps
 
+    at_edge = HOOKS[hook].may_be_async and hook != "permit"
+
     @functools.wraps(method)
     def calls(*args: Any, **kwargs: Any) -> Any:
-        return budget.call(name, point, method, *args, **kwargs)
+        try:
+            return budget.call(name, point, method, *args[skip:], **kwargs)
+        finally:
+            if at_edge:  # no turn of the core that would end it
+                budget.turn_ended()
 
+    if hook == "sort_key":
+        return _checked_sort(calls, name)
     return calls
 
 
-def is_async(method: object) -> bool:
-    """Whether calling it gives something to be awaited."""
-    import inspect
+def _checked_sort(sort_key: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Keys are compared with each other in a heap: all must be tuples of the same kinds of values."""
+    shape: list[str] = []
 
-    return inspect.iscoroutinefunction(method)
+    @functools.wraps(sort_key)
+    def checked(*args: Any) -> Any:
+        key = sort_key(*args)
+        if not isinstance(key, tuple) or not all(isinstance(one, _COMPARABLE) for one in key):
+            problem = f"answered {repr(key)[:80]}, expected a tuple of numbers and texts"
+            raise PluginError(name, "QueueSort", problem)
+        kinds = "".join("t" if isinstance(one, str) else "n" for one in key)
+        shape[:] = shape or [kinds]
+        if kinds != shape[0]:
+            problem = f"answered {repr(key)[:80]}, which is not like its other keys"
+            raise PluginError(name, "QueueSort", problem)
+        return key
+
+    return checked
+
+
+_COMPARABLE = (int, float, str)

@@ -137,6 +137,7 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
 IN_TREE = {info.name: info for info, _ in _TABLE}
 """What gangsched.config is given as `plugins`."""
 
+_NONE: Mapping[str, Factory] = {}
 _FACTORIES = {info.name: factory for info, factory in _TABLE}
 
 
@@ -148,14 +149,19 @@ def metrics_server_s(profiles: Mapping[str, Profile]) -> float:
 
 
 def build_profiles(
-    config: SchedulerConfig, extenders: ExtenderVerdicts | None = None, *, with_hooks: bool = True
+    config: SchedulerConfig,
+    outside: Mapping[str, Factory] = _NONE,
+    *,
+    extenders: ExtenderVerdicts | None = None,
+    with_hooks: bool = True,
 ) -> dict[str, Profile]:
     """Profiles by schedulerName; a plugin is made once per profile, with that profile's args.
 
-    extenders: what they say is asked last, in every profile. `with_hooks` False leaves out what runs outside
-    of the core and may write.
+    `outside` makes plugins that are not ours. extenders: what they say is asked last, in every profile.
+    `with_hooks` False leaves out what runs outside of the core and may write. Raises: ConfigError (an outside
+    plugin that cannot be made).
     """
-    profiles = {profile.scheduler_name: _build(profile, extenders) for profile in config.profiles}
+    profiles = {profile.scheduler_name: _build(profile, outside, extenders) for profile in config.profiles}
     if not with_hooks:
         profiles = {name: Profile(name, _without_hooks(profile.points)) for name, profile in profiles.items()}
     return profiles
@@ -168,9 +174,12 @@ def _without_hooks(points: Points) -> Points:
     )
 
 
-def _build(config: ProfileConfig, extenders: ExtenderVerdicts | None) -> Profile:
+def _build(
+    config: ProfileConfig, outside: Mapping[str, Factory], extenders: ExtenderVerdicts | None
+) -> Profile:
     names = {name for listed in config.plugins.values() for name in listed}
-    made = {name: _make(name, config.args.get(name)) for name in _FACTORIES if name in names}
+    factories = {**_FACTORIES, **outside}
+    made = {name: _make(make, config.args.get(name)) for name, make in factories.items() if name in names}
 
     def at(point: str, *methods: str) -> tuple[Any, ...]:
         """Those of the point's plugins that have a method of it; the others have nothing to do there."""
@@ -210,8 +219,8 @@ def _before_default(names: tuple[str, ...]) -> tuple[str, ...]:
     return names[: names.index(DefaultBinder.name)] if DefaultBinder.name in names else names
 
 
-def _make(name: str, args: Any) -> Any:
-    return _FACTORIES[name]() if args is None else _FACTORIES[name](args)
+def _make(make: Factory, args: Any) -> Any:
+    return make() if args is None else make(args)
 
 
-__all__ = ["IN_TREE", "build_profiles", "metrics_server_s"]
+__all__ = ["IN_TREE", "Factory", "build_profiles", "metrics_server_s"]

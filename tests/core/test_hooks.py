@@ -127,6 +127,7 @@ def test_an_async_permit_is_asked_once_and_the_gang_waits_reserved_for_its_word(
     assert c.state("a") == "waiting"
     c.five_more_turns_change_nothing()
     assert asked(c, PERMIT) == [("Approval", "d/a")]
+    assert not c.all(ef.WritePodCondition), "a question that is answered in a moment is no news"
     c.say(c.held_hooks[0], SUCCESS).run()
     assert c.placed("a")
     assert is_empty(c)

@@ -25,7 +25,7 @@ class Story:
 
     def __init__(self, *interests: Interest) -> None:
         verdicts = ExtenderVerdicts(interests or (Interest("http://e"),))
-        profiles = build_profiles(default_config(IN_TREE), verdicts)
+        profiles = build_profiles(default_config(IN_TREE), extenders=verdicts)
         self.scheduler = Scheduler(profiles, Settings(), node_capacity=4, extenders=verdicts)
         self.effects: list[ef.Effect] = []
         self.now_s = 1.0

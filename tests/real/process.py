@@ -12,7 +12,7 @@ import re
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,14 @@ def write_config(path: Path, **settings: Any) -> Path:
 
 
 class Scheduler(Daemon):
-    """`gangsched scheduler` with its log in a file; `port` of its pages, 0 for none."""
+    """`gangsched scheduler` with its log in a file; `port` of its pages, 0 for none; `plugins`: files."""
 
-    def __init__(self, config: Path, kubeconfig: Path, log: Path, *, port: int = 0) -> None:
+    def __init__(
+        self, config: Path, kubeconfig: Path, log: Path, *, port: int = 0, plugins: Sequence[Path] = ()
+    ) -> None:
         command = [sys.executable, "-m", "gangsched.cli", "scheduler"]
         command += [f"--config={config}", f"--kubeconfig={kubeconfig}", f"--secure-port={port}"]
+        command += [f"--plugin={plugin}" for plugin in plugins]
         super().__init__("gangsched", command, log=log, env={**os.environ, "NO_PROXY": "*"})
 
     @property

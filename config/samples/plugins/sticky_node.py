@@ -1,0 +1,78 @@
+"""Sticky node: a job's pods go back to the node on which its first pod ran, to what is cached there.
+
+When a pod of a Job or StatefulSet is bound, its owner is annotated with the node; later pods of that owner
+may go nowhere else. Take the annotation off the owner to let it move. The scheduler needs more rights for
+it: sticky_node_rbac.yaml. Use it with
+
+    gangsched scheduler --plugin config/samples/plugins/sticky_node.py --config FILE
+
+and, in a profile of FILE, `plugins: {multiPoint: {enabled: [{name: StickyNode}]}}`.
+"""
+
+import msgspec
+
+from gangsched.core.framework import SKIP, SUCCESS, Status
+from gangsched.errors import ApiError
+
+# What the owner is, in ownerReferences: as plugins follow it, and where the API server has it.
+OWNERS = {
+    "Job": ("jobs.batch", "/apis/batch/v1/namespaces/{}/jobs/{}"),
+    "StatefulSet": ("statefulsets.apps", "/apis/apps/v1/namespaces/{}/statefulsets/{}"),
+}
+
+
+class Args(msgspec.Struct, frozen=True):
+    annotation: str = "example.com/first-node"
+
+
+def owner_of(pod):
+    """The owner that controls the pod, if it is one of the kinds above."""
+    references = pod.metadata.owner_references or ()
+    return next((one for one in references if one.controller and one.kind in OWNERS), None)
+
+
+class StickyNode:
+    name = "StickyNode"
+    Args = Args
+    watches = tuple(kind for kind, _ in OWNERS.values())
+    sees_pods = False  # nothing but the node's name is read: no need to ask again while a gang is placed
+
+    def __init__(self, args: Args) -> None:
+        self.key = args.annotation
+
+    def sign(self, pod):
+        """Pods of different owners are not alike."""
+        owner = owner_of(pod)
+        return owner and (owner.kind, owner.name, owner.uid)
+
+    def pre_filter(self, state, template, view):
+        owner = owner_of(template.pod)
+        if owner is None:
+            return SKIP
+        objects = view.objects(OWNERS[owner.kind][0])
+        found = objects.get((template.pod.metadata.namespace, owner.name))
+        node = (found.metadata.annotations or {}).get(self.key) if found is not None else None
+        if node is None:
+            return SKIP
+        state.data[self.name] = node
+        return SUCCESS
+
+    def filter_node(self, state, pod, node_info):
+        if node_info.name == state.data[self.name]:
+            return SUCCESS
+        return Status.unschedulable(f"node(s) were not {state.data[self.name]}, where its owner first ran")
+
+    async def post_bind(self, pod, node_name, handle):
+        owner = owner_of(pod)
+        if owner is None:
+            return
+        path = OWNERS[owner.kind][1].format(pod.metadata.namespace, owner.name)
+        meta = (await handle.get(path))["metadata"]
+        if meta["uid"] != owner.uid or self.key in (meta.get("annotations") or {}):
+            return
+        change = {"resourceVersion": meta["resourceVersion"], "annotations": {self.key: node_name}}
+        try:
+            await handle.patch(path, {"metadata": change})
+        except ApiError as error:
+            if error.code != 409:  # another pod of the same owner was the first
+                raise

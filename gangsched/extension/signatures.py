@@ -1,0 +1,124 @@
+"""The hooks that a plugin may have: their points, their arguments, and whether a class has them right.
+
+A hook with wrong arguments would fail at its first call, on somebody's pod; it is told when it is loaded.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import msgspec
+
+from gangsched.errors import ConfigError
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """arguments: without self, by position. point: as messages name it. may_be_async: it runs at the edge."""
+
+    point: str
+    arguments: tuple[str, ...]
+    may_be_async: bool = False
+
+
+HOOKS = {
+    "sign": Hook("sign", ("pod",)),
+    "pre_enqueue": Hook("PreEnqueue", ("pod",)),
+    "sort_key": Hook("QueueSort", ("group",)),
+    "pre_filter": Hook("PreFilter", ("state", "template", "view")),
+    "add_pod": Hook("AddPod", ("state", "template", "other", "row", "view")),
+    "remove_pod": Hook("RemovePod", ("state", "template", "other", "row", "view")),
+    "filter": Hook("Filter", ("state", "template", "view")),
+    "filter_node": Hook("Filter", ("state", "pod", "node_info")),
+    "capacity": Hook("Filter", ("state", "template", "view", "rows")),
+    "reasons": Hook("Filter", ("state", "template", "view")),
+    "topology_keys": Hook("Filter", ("state", "template")),
+    "at_most": Hook("Filter", ("state", "template", "view", "room", "others")),
+    "post_filter": Hook("PostFilter", ()),
+    "pre_score": Hook("PreScore", ("state", "template", "view", "rows")),
+    "score": Hook("Score", ("state", "template", "view", "rows")),
+    "score_node": Hook("Score", ("state", "pod", "node_info")),
+    "normalize": Hook("NormalizeScore", ("state", "template", "scores")),
+    "spreads": Hook("Score", ("template", "members")),
+    "reserve": Hook("Reserve", ("state", "group", "placements")),
+    "unreserve": Hook("Unreserve", ("group", "infos")),
+    "permit": Hook("Permit", ("group", "siblings"), may_be_async=True),
+    "pre_bind_pre_flight": Hook("PreBindPreFlight", ("template",)),
+    "pre_bind": Hook("PreBind", ("pod", "node_name", "handle"), may_be_async=True),
+    "bind": Hook("Bind", ("pod", "node_name", "annotations", "handle"), may_be_async=True),
+    "post_bind": Hook("PostBind", ("pod", "node_name", "handle"), may_be_async=True),
+    "cures": Hook("EventsToRegister", ("change", "template", "view")),
+}
+
+POINTS = {
+    "pre_enqueue": "preEnqueue",
+    "sort_key": "queueSort",
+    "pre_filter": "preFilter",
+    "filter": "filter",
+    "filter_node": "filter",
+    "capacity": "filter",
+    "post_filter": "postFilter",
+    "pre_score": "preScore",
+    "score": "score",
+    "score_node": "score",
+    "reserve": "reserve",
+    "permit": "permit",
+    "pre_bind": "preBind",
+    "bind": "bind",
+    "post_bind": "postBind",
+}
+"""Method -> extension point, as a configuration file names it."""
+
+# What cannot do without another method.
+_TOGETHER = {
+    "reserve": "unreserve",
+    "unreserve": "reserve",
+    "filter": "reasons",
+    "capacity": "reasons",
+    "normalize": "score",
+    "add_pod": "remove_pod",
+    "cures": "cured_by",
+    "pre_bind_pre_flight": "pre_bind",
+}
+_OR = {"score": ("score", "score_node")}
+
+
+def check_hooks(kind: type[Any], source: str) -> tuple[str, ...]:
+    """The hooks that the class has, each as it should be. Raises: ConfigError."""
+    found = tuple(name for name in HOOKS if callable(getattr(kind, name, None)))
+    for name in found:
+        problem = _problem(kind, name)
+        if problem:
+            raise ConfigError(
+                f"{_place(getattr(kind, name))}: {kind.__name__}.{name} {problem}", source=source
+            )
+    return found
+
+
+def _problem(kind: type[Any], name: str) -> str:
+    hook, method = HOOKS[name], getattr(kind, name)
+    other = _TOGETHER.get(name, "")
+    if other and not any(hasattr(kind, one) for one in _OR.get(other, (other,))):
+        return f"needs {' or '.join(_OR.get(other, (other,)))} beside it"
+    is_async = inspect.iscoroutinefunction(method)
+    if is_async and not hook.may_be_async:
+        return "is async, and runs in the middle of a decision: write it as a plain function"
+    wanted = hook.arguments
+    if name == "permit" and is_async:
+        wanted = (*wanted, "handle")
+    if not wanted:
+        return ""
+    try:
+        bound = inspect.getattr_static(kind, name)
+        own = () if isinstance(bound, staticmethod | classmethod) else (None,)
+        inspect.signature(method).bind(*own, *wanted)
+    except TypeError as error:
+        return f"should take (self, {', '.join(wanted)}): {error}"
+    except ValueError:
+        return ""  # it does not say what it takes
+    return ""
+
+
+def _place(method: Any) -> str:
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    return f"line {code.co_firstlineno}" if code is not None else "it"

@@ -1,0 +1,81 @@
+"""ConfigSource: where the configuration comes from, so that it can be read more than once.
+
+Lives here: the file, the flags that go above it, the plugins that it may name. Called by cli.py once, and by
+reload for as long as the scheduler runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from gangsched.config import SchedulerConfig, default_config, parse_config
+from gangsched.errors import ConfigError
+from gangsched.extension.loading import KnownPlugins
+
+_NO_FLAGS: Mapping[str, str | bool] = {}
+
+Stamp = tuple[str, int, int, int]
+
+
+def _as_it_is(config: SchedulerConfig) -> SchedulerConfig:
+    return config
+
+
+class ConfigSource:
+    """`path` "" is no file, which means the defaults."""
+
+    def __init__(
+        self,
+        path: str,
+        plugins: KnownPlugins,
+        *,
+        election_flags: Mapping[str, str | bool] = _NO_FLAGS,
+        finish: Callable[[SchedulerConfig], SchedulerConfig] = _as_it_is,
+        scheduler_name: str = "",
+    ) -> None:
+        """`finish` is what else goes above the file; `scheduler_name` the profile's name without one."""
+        self.path = path
+        self.plugins = plugins
+        self._election_flags = election_flags
+        self._finish = finish
+        self._scheduler_name = scheduler_name
+
+    def read(self) -> SchedulerConfig:
+        """The configuration as it is written now. Raises: ConfigError."""
+        if self.path:
+            config = parse_config(
+                _text(self.path),
+                source=self.path,
+                plugins=self.plugins,
+                election_flags=self._election_flags,
+            )
+        elif self._scheduler_name:
+            config = default_config(self.plugins, scheduler_name=self._scheduler_name)
+        else:
+            config = default_config(self.plugins, election_flags=self._election_flags)
+        self.plugins.budget.budget_s = config.settings.plugin_budget_s
+        return self._finish(config)
+
+    def stamp(self) -> Stamp | None:
+        """Another one when the file has been written, or another one put in its place; None: there is none.
+
+        A mounted ConfigMap is a symbolic link to a directory that is a symbolic link: the kubelet swaps the
+        inner one, so that neither the path nor a link's own time says anything.
+        """
+        try:
+            real = os.path.realpath(self.path)
+            found = os.stat(real)
+        except OSError:
+            return None
+        return real, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot be read: {getattr(error, 'strerror', None) or error}", source=path
+        ) from None

@@ -1,0 +1,223 @@
+"""Plugins from outside on a real kube-apiserver: hooks that read, write, wait, fail and hang."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import textwrap
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gangsched.controlplane.daemon import free_ports
+from tests.real.cluster import REPO, Cluster
+from tests.real.picture import Json, node_of
+from tests.real.process import Scheduler, service_account, write_config
+
+pytestmark = pytest.mark.real
+
+SAMPLES = REPO / "config" / "samples" / "plugins"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+KEY = "example.com/first-node"
+
+
+def schedule(cluster: Cluster, plugin: Path, *names: str, port: int = 0, **settings: object) -> Scheduler:
+    """gangsched with the plugins `names` of a file in its profile."""
+    number = len(cluster.schedulers)
+    path = write_config(cluster.directory / f"plugged-{number}.yaml", **settings)
+    documents = list(yaml.safe_load_all(path.read_text()))
+    plugins = {"multiPoint": {"enabled": [{"name": name} for name in names]}}
+    documents[0]["profiles"] = [{"schedulerName": "gangsched", "plugins": plugins}]
+    path.write_text(yaml.safe_dump_all(documents))
+    account = service_account(cluster.plane, cluster.directory / f"plugged-account-{number}.yaml")
+    log = cluster.directory / f"plugged-{number}.log"
+    scheduler = Scheduler(path, account, log, port=port, plugins=[plugin])
+    cluster.schedulers.append(scheduler)
+    return scheduler
+
+
+def own_plugin(cluster: Cluster, source: str) -> Path:
+    path = cluster.directory / "own.py"
+    head = "import asyncio, pathlib\nfrom gangsched.core.framework import SUCCESS, Status\n"
+    path.write_text(head + textwrap.dedent(source))
+    return path
+
+
+def job(cluster: Cluster, name: str) -> Json:
+    """A Job that nothing runs: its pods are made by the test."""
+    containers = [{"name": "main", "image": "busybox"}]
+    template = {"spec": {"restartPolicy": "Never", "containers": containers}}
+    body = {"metadata": {"name": name}, "spec": {"suspend": True, "template": template}}
+    made: Json = cluster.plane.request("POST", JOBS, body)
+    return made
+
+
+def pod_of(cluster: Cluster, owner: Json, name: str, *, gpus: int) -> None:
+    reference = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    made = cluster.pod(name, gpus=gpus, schedulingGates=[{"name": "example.com/owner"}])
+    patch = {"metadata": {"ownerReferences": [reference]}, "spec": {"schedulingGates": []}}
+    path = f"/api/v1/namespaces/default/pods/{made['metadata']['name']}"
+    cluster.plane.request("PATCH", path, patch, content_type="application/merge-patch+json")
+
+
+def test_a_jobs_later_pods_go_where_its_first_one_ran(cluster: Cluster) -> None:
+    cluster.plane.kubectl("apply", "-f", str(SAMPLES / "sticky_node_rbac.yaml"))
+    cluster.nodes(3)
+    owner = job(cluster, "train")
+    schedule(cluster, SAMPLES / "sticky_node.py", "StickyNode")
+    pod_of(cluster, owner, "train-a", gpus=8)
+    cluster.whole("train-a")
+    [first] = cluster.members("train-a")
+
+    def annotated() -> bool:
+        meta = cluster.plane.request("GET", f"{JOBS}/train")["metadata"]
+        return bool(meta.get("annotations", {}).get(KEY) == node_of(first))
+
+    cluster.eventually(annotated, "the job is annotated with the node")
+    pod_of(cluster, owner, "train-b", gpus=8)
+    cluster.held("train-b", says=f"node(s) were not {node_of(first)}, where its owner first ran", members=1)
+    cluster.delete("train-a")
+    cluster.whole("train-b")
+    [second] = cluster.members("train-b")
+    assert node_of(second) == node_of(first)
+
+
+APPROVAL = """
+class Approval:
+    name = "Approval"
+
+    async def permit(self, group, siblings, handle):
+        assert len(await handle.list("/api/v1/nodes")) == 4
+        return Status.wait("nobody has approved it", timeout_s=600)
+"""
+
+
+def ask(port: int, path: str, token: str, method: str = "GET", body: str = "") -> tuple[int, str]:
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{port}{path}",
+        method=method,
+        data=body.encode() if body else None,
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    try:
+        with urllib.request.urlopen(request, context=tls, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_a_gang_waits_for_approval_until_somebody_who_may_gives_or_refuses_it(cluster: Cluster) -> None:
+    kubectl = cluster.plane.kubectl
+    for name in ("reader", "approver"):
+        kubectl("create", "serviceaccount", name)
+    rules = [
+        {"nonResourceURLs": ["/permit"], "verbs": ["get"]},
+        {"nonResourceURLs": ["/permit/default/*"], "verbs": ["post"]},
+    ]
+    for name, own in (("reader", rules[:1]), ("approver", rules)):
+        meta = {"name": f"permit-{name}"}
+        rbac = "/apis/rbac.authorization.k8s.io/v1"
+        cluster.plane.request("POST", f"{rbac}/clusterroles", {"metadata": meta, "rules": own})
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", **meta}
+        binding = {"metadata": meta, "subjects": [subject], "roleRef": role}
+        cluster.plane.request("POST", f"{rbac}/clusterrolebindings", binding)
+    reader, approver = (kubectl("create", "token", name).strip() for name in ("reader", "approver"))
+    cluster.nodes(4)
+    [port] = free_ports(1)
+    scheduler = schedule(cluster, own_plugin(cluster, APPROVAL), "Approval", port=port)
+    cluster.gang("a", pods=2)
+    cluster.gang("b", pods=2)
+    cluster.held("a", says="waits: nobody has approved it")
+    cluster.held("b", says="waits: nobody has approved it")
+    cluster.eventually(lambda: "serving" in scheduler.said, "the pages are there")
+    code, listed = ask(port, "/permit", reader)
+    assert code == 200
+    assert [one["group"] for one in json.loads(listed)["waiting"]] == ["default/a", "default/b"]
+    assert ask(port, "/permit/default/a/allow", reader, "POST")[0] == 403
+    assert ask(port, "/permit/default/a/allow", "nonsense", "POST")[0] == 401
+    assert ask(port, "/permit/default/none/allow", approver, "POST")[0] == 404
+    assert ask(port, "/permit/default/a/allow", approver, "POST") == (200, "default/a need not wait\n")
+    cluster.whole("a")
+    assert ask(port, "/permit/default/b/reject", approver, "POST", "over budget")[0] == 200
+    user = "system:serviceaccount:default:approver"
+    cluster.eventually(
+        lambda: any(
+            f"rejected by {user}: over budget" in str(event.get("note"))
+            for event in cluster.events("GangAborted", "b-0")
+        ),
+        "the rejection is told",
+    )
+    assert cluster.n_bound("b") == 0
+
+
+PREPARE = """
+class Prepare:
+    name = "Prepare"
+    hook_timeout_s = 1.0
+    seen = pathlib.Path(__file__).with_name("seen")
+
+    async def pre_bind(self, pod, node_name, handle):
+        name = pod.metadata.name
+        with self.seen.open("a") as file:
+            file.write(f"{name} ")
+        if self.seen.read_text().split().count(name) == 1:
+            if name == "a-1":
+                raise RuntimeError("the volume is not there")
+            if name == "b-1":
+                await asyncio.sleep(3600)
+        return SUCCESS
+"""
+
+
+def test_no_member_is_bound_before_all_are_prepared_and_a_failure_or_silence_costs_one_attempt(
+    cluster: Cluster,
+) -> None:
+    cluster.nodes(4)
+    scheduler = schedule(cluster, own_plugin(cluster, PREPARE), "Prepare")
+    cluster.gang("a", pods=3, gpus=4)
+    cluster.gang("b", pods=2, gpus=4)
+    cluster.whole("a", "b")
+    seen = (cluster.directory / "seen").read_text().split()
+    assert {name: seen.count(name) for name in ("a-1", "b-1")} == {"a-1": 2, "b-1": 2}
+    cluster.event("PluginFailed", "a-0")
+    assert "a plugin failed" in scheduler.said
+    assert "RuntimeError: the volume is not there" in scheduler.said
+    assert "no answer in 1 s" in scheduler.said
+
+
+def test_a_process_that_is_killed_while_it_prepares_a_gang_leaves_nothing_behind(cluster: Cluster) -> None:
+    cluster.nodes(2)
+    plugin = own_plugin(
+        cluster,
+        """
+        class Prepare:
+            name = "Prepare"
+            seen = pathlib.Path(__file__).with_name("seen")
+
+            async def pre_bind(self, pod, node_name, handle):
+                first = not self.seen.exists()
+                self.seen.touch()
+                if first:
+                    await asyncio.sleep(3600)
+                return SUCCESS
+        """,
+    )
+    first = schedule(cluster, plugin, "Prepare")
+    cluster.gang("a", pods=2)
+    cluster.eventually((cluster.directory / "seen").exists, "PreBind has begun")
+    first.kill()
+    assert cluster.n_bound("a") == 0
+    schedule(cluster, plugin, "Prepare")
+    cluster.whole("a")
