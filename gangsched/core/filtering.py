@@ -150,6 +150,7 @@ class Filtering:
     ) -> int:
         """No more than this many of `n` members can be placed from here, with whatever `others`."""
         room = np.minimum(self.ceiling(state, template, view), n)
+        room.flags.writeable = False
         most = min(int(room.sum()), n)
         for plugin in self.seeing:
             if most and plugin.name not in state.skipped and hasattr(plugin, "at_most"):

@@ -55,120 +55,39 @@ Source of the points and of the codes: kube-scheduler `pkg/scheduler/framework/i
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import msgspec
-
+from gangsched.core.answers import (
+    EVERYWHERE,
+    MAX_SCORE,
+    SKIP,
+    SUCCESS,
+    Code,
+    CycleState,
+    DryRun,
+    Handle,
+    NodeSubset,
+    PostFilterResult,
+    Rows,
+    Status,
+)
 from gangsched.core.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.changes import Change, ClusterChange
 
 if TYPE_CHECKING:
     from gangsched.core.group import Group, PodInfo
     from gangsched.core.node_info import NodeInfo
-    from gangsched.core.plan import Demand, FitError, Placement, Plan
+    from gangsched.core.plan import Demand, FitError, Placement
     from gangsched.core.snapshot import ClusterView, Trial
     from gangsched.core.template import PodTemplate
     from gangsched.model.objects import Pod
 
-Rows = IntArray | slice
-"""Which rows are asked about: some, or EVERYWHERE."""
-
-EVERYWHERE = slice(None)
-
-MAX_SCORE = 100.0
-
-
-class Code(enum.Enum):
-    """What is done next with the answer; the values are kube-scheduler's names."""
-
-    SUCCESS = "Success"
-    UNSCHEDULABLE = "Unschedulable"
-    """Not as things stand. PostFilter may make room."""
-    UNRESOLVABLE = "UnschedulableAndUnresolvable"
-    """Not, and no pod that goes away would help: PostFilter does not look at these nodes."""
-    WAIT = "Wait"
-    """Permit only."""
-    SKIP = "Skip"
-    """PreFilter, PreScore and Bind only: nothing to do here for this pod."""
-    PENDING = "Pending"
-    """The plugin itself will say when to look again."""
-    ERROR = "Error"
-
-
-class Status(msgspec.Struct, frozen=True, gc=False):
-    """A plugin's answer; "no" is a value. `timeout_s` only with WAIT."""
-
-    code: Code = Code.SUCCESS
-    reason: str = ""
-    plugin: str = ""
-    timeout_s: float | None = None
-
-    @property
-    def is_success(self) -> bool:
-        return self.code is Code.SUCCESS
-
-    @classmethod
-    def unschedulable(cls, reason: str, *, plugin: str = "") -> Status:
-        return cls(Code.UNSCHEDULABLE, reason, plugin)
-
-    @classmethod
-    def unresolvable(cls, reason: str, *, plugin: str = "") -> Status:
-        return cls(Code.UNRESOLVABLE, reason, plugin)
-
-    @classmethod
-    def wait(cls, reason: str, *, timeout_s: float | None = None, plugin: str = "") -> Status:
-        """Hold the reservations; None leaves the timeout to the group, then to the configuration."""
-        return cls(Code.WAIT, reason, plugin, timeout_s)
-
-
-SUCCESS = Status()
-SKIP = Status(Code.SKIP)
-
-
-class NodeSubset(msgspec.Struct, frozen=True, gc=False):
-    """PreFilter's other answer: nowhere but on these rows, and the reason that the others are told.
-
-    Shape: mask bool[n_rows].
-    """
-
-    mask: BoolArray
-    reason: str
-
-
-class CycleState:
-    """Scratch for one cycle and template: what a plugin's PreFilter leaves here its Filter and Score read.
-
-    Keys are the plugin's own (its name, or a tuple that begins with it). When several orders of placing a
-    gang are tried each goes on from a fork: values that change after PreFilter (in add_pod) have a `clone`
-    method that answers with a copy; all others are shared.
-    """
-
-    __slots__ = ("data", "group", "skipped", "subset", "subset_reasons")
-
-    def __init__(self, group: Group | None = None) -> None:
-        self.group = group
-        """Whose members are placed; None where a template is asked about by itself."""
-        self.data: dict[Any, Any] = {}
-        self.skipped: frozenset[str] = frozenset()
-        """Plugins whose PreFilter said SKIP."""
-        self.subset: BoolArray | None = None
-        self.subset_reasons: tuple[tuple[str, NodeSubset], ...] = ()
-
-    def fork(self) -> CycleState:
-        other = CycleState(self.group)
-        other.data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self.data.items()}
-        other.skipped = self.skipped
-        other.subset = self.subset
-        other.subset_reasons = self.subset_reasons
-        return other
-
 
 @runtime_checkable
 class Plugin(Protocol):
-    """What all of them have. Optional, for any: `watches: ClassVar[tuple[str, ...]]`, the other kinds it
-    reads through `view.objects`, by plural and group ("persistentvolumeclaims", "replicasets.apps")."""
+    """Optional for any: `watches: ClassVar[tuple[str, ...]]`, the other kinds that it reads through
+    `view.objects`, by plural and group ("persistentvolumeclaims", "replicasets.apps")."""
 
     name: str
 
@@ -180,8 +99,7 @@ class PodSigningPlugin(Protocol):
     name: str
 
     def sign(self, pod: Pod) -> Hashable:
-        """Equal for pods that this plugin cannot tell apart, whose namespace and spec are equal; () where
-        it reads no metadata."""
+        """Equal for pods of equal spec that it cannot tell apart; () where it reads no metadata."""
         ...
 
 
@@ -208,15 +126,16 @@ class PreFilterPlugin(Protocol):
     name: str
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status | NodeSubset:
-        """SKIP: the plugin's Filter is not asked for this template in this cycle."""
+        """SKIP: the plugin's Filter is not asked for this template in this cycle. `view` shows what is there
+        by now, siblings of other templates that were placed before included (view.placed)."""
         ...
 
 
 @runtime_checkable
 class FollowingPlugin(Protocol):
-    """For plugins that keep counts of their own in `state`: a pod of template `other` has come to `row` or
-    has left it, on the Trial `view`, which shows it already. Told of siblings that are placed and of
-    preemption's victims; who reads everything from the view needs neither."""
+    """For plugins that keep counts of their own in `state`: since its PreFilter a pod of template `other` has
+    come to `row` or has left it, on the Trial `view`, which shows it already. Told of siblings that are
+    placed and of preemption's victims; who reads everything from the view needs neither."""
 
     name: str
 
@@ -231,7 +150,7 @@ class FollowingPlugin(Protocol):
 
 @runtime_checkable
 class FilterPlugin(Protocol):
-    """Whether a node will do, for all nodes at once.
+    """Whether a node will do.
 
     Without `sees_pods` it is a fixed property of nodes, which placing pods cannot change: the mask is kept
     per template until a node changes (never across a change) and must depend on the template and on node
@@ -294,24 +213,6 @@ class CapacityPlugin(Protocol):
         ...
 
 
-class DryRun(msgspec.Struct, gc=False):
-    """What a PostFilter plugin may try. place: the unit's cycle on a Trial of the plugin's making; siblings:
-    groups that start with a group; spared: UIDs of pods that did not go when they were asked to."""
-
-    place: Callable[[Trial], Plan | FitError]
-    siblings: Callable[[Group], Mapping[str, Group]]
-    spared: Collection[str] = ()
-
-
-class PostFilterResult(msgspec.Struct, gc=False):
-    """Room can be made: where everybody goes once `victims` are gone, and which of them (UIDs) a disruption
-    budget protects that has nothing left: they are deleted, the others evicted."""
-
-    plan: Plan
-    victims: tuple[PodInfo, ...]
-    violating: frozenset[str] = frozenset()
-
-
 @runtime_checkable
 class PostFilterPlugin(Protocol):
     name: str
@@ -368,35 +269,6 @@ class NodeScorePlugin(Protocol):
     name: str
 
     def score_node(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> float: ...
-
-
-class Handle(Protocol):
-    """What hooks do their I/O with. Objects are plain dicts; paths are the API server's ("/api/v1/nodes").
-
-    Requests raise errors.ApiError (`code`: the HTTP status, 0 where nothing certain was heard). The rights
-    are those of the scheduler's service account.
-    """
-
-    log: Any
-    """`info`, `warning`, `error`: what happened as text, the facts as keywords."""
-
-    async def get(self, path: str) -> Any: ...
-
-    async def list(self, path: str, *, label_selector: str = "", field_selector: str = "") -> list[Any]: ...
-
-    async def post(self, path: str, body: Any) -> Any: ...
-
-    async def patch(self, path: str, body: Any, *, content_type: str = ...) -> Any:
-        """A JSON merge patch, unless said otherwise."""
-        ...
-
-    def allow(self, group: str) -> bool:
-        """A group ("namespace/name") need not wait for this plugin any more; False: no such group waits."""
-        ...
-
-    def reject(self, group: str, reason: str) -> bool:
-        """A group that waits in Permit gives back what it holds; False: no such group waits."""
-        ...
 
 
 @runtime_checkable

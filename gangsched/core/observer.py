@@ -9,7 +9,7 @@ and, for the extension points, by ObservedProfile here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from gangsched.core.framework import (
     BoolArray,
@@ -22,6 +22,7 @@ from gangsched.core.framework import (
     Status,
 )
 from gangsched.core.group import Group, GroupState
+from gangsched.core.guard import Ask, guarded
 from gangsched.core.plan import Demand, FitError
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView, Trial
@@ -59,11 +60,40 @@ class Observer(Protocol):
         ...
 
 
+@runtime_checkable
+class PluginObserver(Protocol):
+    """An Observer that wants to know of each call of a plugin, too; there are about twenty for a gang."""
+
+    def plugin_began(self) -> None: ...
+
+    def plugin_ended(self, plugin: str, point: str, code: Code) -> None:
+        """`code`: of the Status it answered; SUCCESS for arrays, ERROR if it raised."""
+        ...
+
+
+def _told_of(observer: Observer) -> Ask:
+    if not isinstance(observer, PluginObserver):
+        return guarded
+    began, ended = observer.plugin_began, observer.plugin_ended
+
+    def ask(plugin: str, point: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        began()
+        code = Code.ERROR
+        try:
+            answer = guarded(plugin, point, call, *args, **kwargs)
+            code = answer.code if isinstance(answer, Status) else Code.SUCCESS
+            return answer
+        finally:
+            ended(plugin, point, code)
+
+    return ask
+
+
 class ObservedProfile(Profile):
-    """A profile that tells when its extension points begin and end."""
+    """A profile that tells when its extension points, and its plugins, begin and end."""
 
     def __init__(self, profile: Profile, observer: Observer) -> None:
-        super().__init__(profile.scheduler_name, profile.points)
+        super().__init__(profile.scheduler_name, profile.points, ask=_told_of(observer))
         self._quiet = profile
         self._observer = observer
 
@@ -109,6 +139,15 @@ class Observers:
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
+        self._of_plugins = tuple(one for one in observers if isinstance(one, PluginObserver))
+
+    def plugin_began(self) -> None:
+        for observer in self._of_plugins:
+            observer.plugin_began()
+
+    def plugin_ended(self, plugin: str, point: str, code: Code) -> None:
+        for observer in self._of_plugins:
+            observer.plugin_ended(plugin, point, code)
 
     def moved(self, group: Group, before: GroupState) -> None:
         for observer in self._observers:

@@ -47,7 +47,7 @@ from gangsched.core.framework import (
     Status,
 )
 from gangsched.core.group import Group
-from gangsched.core.guard import PluginError, blamed, check_shape, checked_status, guarded
+from gangsched.core.guard import Ask, PluginError, blamed, check_shape, checked_status, guarded
 from gangsched.core.per_node import NodeInfos, sign_metadata
 from gangsched.core.scoring import Scoring
 from gangsched.core.snapshot import ClusterView
@@ -103,7 +103,9 @@ class Points(msgspec.Struct, kw_only=True):
 class Profile:
     """The plugins of one schedulerName, by extension point, in the order of the configuration."""
 
-    def __init__(self, scheduler_name: str, points: Points) -> None:
+    def __init__(self, scheduler_name: str, points: Points, *, ask: Ask = guarded) -> None:
+        """ask: calls a plugin; every call but PreEnqueue's goes through it."""
+        self._ask = ask
         self.scheduler_name = scheduler_name
         self.points = points
         self.queue_sort = points.queue_sort
@@ -117,10 +119,8 @@ class Profile:
         self.post_binds = points.post_binds
         is_told = frozenset(plugin.name for plugin in points.pre_filter)
         infos = NodeInfos()
-        self.filtering = Filtering(
-            points.filters, points.capacities, is_told=is_told, infos=infos, ask=self._ask
-        )
-        self.scoring = Scoring(points.scores, points.pre_scores, is_told=is_told, infos=infos, ask=self._ask)
+        self.filtering = Filtering(points.filters, points.capacities, is_told=is_told, infos=infos, ask=ask)
+        self.scoring = Scoring(points.scores, points.pre_scores, is_told=is_told, infos=infos, ask=ask)
         self._by_name = points.plugins()
         self._following = tuple(p for p in self._by_name.values() if isinstance(p, FollowingPlugin))
         self._signers = tuple(_signers(self._by_name.values()))
@@ -161,16 +161,20 @@ class Profile:
     def sign(self, pod: Pod) -> Hashable:
         """What its plugins read of the pod's metadata; Unsigned when one of them cannot say."""
         try:
-            signed = tuple(guarded(name, "sign", sign, pod) for name, sign in self._signers)
-            for (name, _), own in zip(self._signers, signed, strict=True):
-                guarded(name, "sign", hash, own)
-        except PluginError as error:
-            return Unsigned(str(error))
+            signed = tuple([sign(pod) for _, sign in self._signers])
+            hash(signed)
+        except Exception:
+            return self._unsigned(pod)
         return signed
 
-    def _ask(self, plugin: str, point: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Every call of a plugin but PreEnqueue's, which is made for every pod."""
-        return guarded(plugin, point, call, *args, **kwargs)
+    def _unsigned(self, pod: Pod) -> Unsigned:
+        """Who it was; asked again one by one, as this is rare and the rest is asked for every pod."""
+        for name, sign in self._signers:
+            try:
+                guarded(name, "sign", hash, guarded(name, "sign", sign, pod))
+            except PluginError as error:
+                return Unsigned(str(error))
+        return Unsigned("a plugin's sign answers another thing each time")
 
     @property
     def plugins(self) -> Iterable[Plugin]:

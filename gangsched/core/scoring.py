@@ -29,6 +29,7 @@ from gangsched.core.template import PodTemplate
 
 # Asking for a few rows is cheaper than keeping scores of all up to date.
 _FEW_ROWS = 16
+_MAX_REMEMBERED = 2000
 _GO_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
 
 
@@ -78,12 +79,23 @@ class Scoring:
         self._not_by_row = tuple(one for one in self.scores if one not in self._by_row)
         self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
         self._kept: dict[int, _KeptScores] = {}
+        self._spreads_alone: dict[int, bool] = {}
 
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
         """Whether a plugin reads from the template that its pods wish to be apart from other `members`."""
-        return any(
+        if not self._spreading:
+            return False
+        alone = all(member is template for member in members)
+        if alone and template.serial in self._spreads_alone:
+            return self._spreads_alone[template.serial]
+        answer = any(
             self._ask(plugin.name, "Score", plugin.spreads, template, members) for plugin in self._spreading
         )
+        if alone:
+            if len(self._spreads_alone) >= _MAX_REMEMBERED:
+                self._spreads_alone.clear()
+            self._spreads_alone[template.serial] = answer
+        return answer
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
@@ -92,6 +104,7 @@ class Scoring:
 
         PreScore is asked first, each time: what it may skip can depend on the rows.
         """
+        rows.flags.writeable = False
         skipped = self._run_pre_score(state, template, view, rows) if self.pre_scores else frozenset()
         if not self._by_row or len(rows) <= _FEW_ROWS:
             return self._ask_scores(self.scores, state, template, view, rows, skipped)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,15 @@ from gangsched.model.selectors import PodTerm
 
 Wishes = tuple[tuple[PodTemplate, int], ...]
 """(template, number of pods) in the order in which they were placed."""
+
+
+_ArrayT = TypeVar("_ArrayT", bound=np.ndarray[Any, Any])
+
+
+def _shown(array: _ArrayT) -> _ArrayT:
+    """A view that nobody writes to: these are the cache's own numbers, and plugins are other people's."""
+    array.flags.writeable = False
+    return array
 
 
 class ClusterView:
@@ -64,16 +73,16 @@ class ClusterView:
 
     @property
     def live(self) -> BoolArray:
-        return self._nodes.live[: self._nodes.n_rows]
+        return _shown(self._nodes.live[: self._nodes.n_rows])
 
     @property
     def unschedulable(self) -> BoolArray:
-        return self._nodes.unschedulable[: self._nodes.n_rows]
+        return _shown(self._nodes.unschedulable[: self._nodes.n_rows])
 
     @property
     def taint_class(self) -> CodeArray:
         """int32[n_rows], an index into taint_classes."""
-        return self._nodes.taint_class[: self._nodes.n_rows]
+        return _shown(self._nodes.taint_class[: self._nodes.n_rows])
 
     @property
     def taint_classes(self) -> Mapping[tuple[Taint, ...], int]:
@@ -110,15 +119,15 @@ class ClusterView:
     def label(self, key: str) -> tuple[CodeArray, Mapping[str, int]]:
         """One label over all nodes: (int32[n_rows] codes, -1 where absent; value -> code)."""
         column: LabelColumn = self._nodes.label_column(key)
-        return column.codes[: self._nodes.n_rows], column.values
+        return _shown(column.codes[: self._nodes.n_rows]), column.values
 
     def allocatable(self, column: int) -> IntArray:
         """int64[n_rows] of one resource column."""
-        return self._nodes.allocatable[column, : self._nodes.n_rows]
+        return _shown(self._nodes.allocatable[column, : self._nodes.n_rows])
 
     def free(self, column: int) -> IntArray:
         """int64[n_rows]: allocatable less what pods use or are promised; below 0 where others overcommit."""
-        return self._nodes.free[column, : self._nodes.n_rows]
+        return _shown(self._nodes.free[column, : self._nodes.n_rows])
 
     def room_at(self, columns: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
         """(allocatable, free) of some columns at some rows. Shapes: int64[len(columns), len(rows)]."""
@@ -145,7 +154,7 @@ class ClusterView:
     def device_free(self, resource: str) -> IntArray | None:
         """int64[n_rows]: free healthy devices, -1 where the node has no inventory; None: nobody has one."""
         column = self._ledger.columns.get(resource)
-        return None if column is None else column.free[: self._nodes.n_rows]
+        return None if column is None else _shown(column.free[: self._nodes.n_rows])
 
     def device_mask(self, row: int, resource: str) -> int:
         """Bit mask of free healthy devices over the inventory's indices."""
@@ -281,7 +290,7 @@ class Trial(ClusterView):
                 if own == column:
                     mine[row] -= amount * count
         self._free[column] = (len(self._placed), mine)
-        return mine
+        return _shown(mine[:])
 
     def room_at(self, columns: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
         allocatable, free = super().room_at(columns, rows)
@@ -309,7 +318,7 @@ class Trial(ClusterView):
             if own == resource:
                 mine[row] -= count
         self._device_free[resource] = (len(self._taken), mine)
-        return mine
+        return _shown(mine[:])
 
     def device_mask(self, row: int, resource: str) -> int:
         found = self._masks.get((row, resource))

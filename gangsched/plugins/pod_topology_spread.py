@@ -159,7 +159,7 @@ class PodTopologySpread:
     def _of(self, template: PodTemplate, view: ClusterView, action: str) -> _Constraints:
         """The template's constraints of one kind; the profile's where it has none of any kind."""
         own = template.spec.topology_spread_constraints
-        if not own and not self._defaults:
+        if not own and not any(one.when_unsatisfiable == action for one in self._defaults):
             return ()
         revision = () if own else selecting_objects.revision(view)
         known = self._constraints.get(template.serial)

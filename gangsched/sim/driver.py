@@ -48,22 +48,36 @@ class Broken(GangschedError):
 
 
 def make_scheduler(settings: Settings, *plugins: Any) -> Scheduler:
-    """The scheduler as it is assembled live, with the default profile and, behind it, hooks of `plugins`."""
+    """The scheduler as it is assembled live, with the default profile and, behind its own, `plugins`."""
     profiles = build_profiles(default_config(IN_TREE))
     if plugins:
-        profiles = {name: _with_hooks(profile, plugins) for name, profile in profiles.items()}
+        profiles = {name: _with_plugins(profile, plugins) for name, profile in profiles.items()}
     return Scheduler(profiles, settings, node_capacity=4)
 
 
-def _with_hooks(profile: Profile, plugins: Sequence[Any]) -> Profile:
-    """The same profile; `plugins` serve Reserve, Permit, PreBind, Bind and PostBind where they can."""
-    points = {"reserves": "reserve", "permits": "permit", "pre_binds": "pre_bind"}
-    points |= {"binds": "bind", "post_binds": "post_bind"}
-    added = {
-        field: (*getattr(profile.points, field), *(one for one in plugins if hasattr(one, method)))
-        for field, method in points.items()
-    }
+def _with_plugins(profile: Profile, plugins: Sequence[Any]) -> Profile:
+    """The same profile; `plugins` serve, after its own, every point that they have a method for."""
+    added: dict[str, tuple[Any, ...]] = {}
+    for field, methods in _METHODS.items():
+        served = tuple(one for one in plugins if any(hasattr(one, method) for method in methods))
+        if field == "scores":
+            served = tuple((one, getattr(one, "weight", 1.0)) for one in served)
+        added[field] = (*getattr(profile.points, field), *served)
     return Profile(profile.scheduler_name, replace(profile.points, **added))
+
+
+_METHODS = {
+    "pre_filter": ("pre_filter",),
+    "filters": ("filter", "filter_node"),
+    "capacities": ("capacity",),
+    "pre_scores": ("pre_score",),
+    "scores": ("score", "score_node"),
+    "reserves": ("reserve",),
+    "permits": ("permit",),
+    "pre_binds": ("pre_bind",),
+    "binds": ("bind",),
+    "post_binds": ("post_bind",),
+}
 
 
 class Simulation:

@@ -44,6 +44,8 @@ _ANSWERS = (BindSucceeded, BindFailed, PodRead)
 _PERMITTED, _NOT_PERMITTED = "Success", "Unschedulable"
 # kube-scheduler's getAttemptsLabel: more than this is one label value.
 MAX_ATTEMPTS = 15
+# kube-scheduler times the plugins of one pod in ten (pluginMetricsSamplePercent).
+_SAMPLED_ATTEMPTS = 10
 # Groups bound whole whose last answers may still come.
 MAX_DONE = 2048
 
@@ -57,6 +59,7 @@ def exponential(start: float, factor: float, n: int) -> tuple[float, ...]:
 ATTEMPT_S = exponential(0.001, 2, 15)
 SLI_S = exponential(0.01, 2, 20)
 POINT_S = exponential(0.0001, 2, 12)
+PLUGIN_S = exponential(0.00001, 1.5, 20)
 ATTEMPTS = exponential(1, 2, 5)
 LAG_S = exponential(0.001, 2, 14)
 
@@ -120,6 +123,14 @@ class Measures:
         self.sli: dict[str, Distribution] = {}
         self.permit_wait: dict[str, Distribution] = {}
         self.points: dict[tuple[str, str, str], Distribution] = {}
+        self.plugins: dict[tuple[str, str, str], Distribution] = {}
+        """(plugin, point, status), of one attempt in _SAMPLED_ATTEMPTS: one value a call, which for plugins
+        that look at nodes one by one is about all the nodes that they were asked about."""
+        self.evaluations: dict[tuple[str, str, str], int] = {}
+        """(plugin, point, profile)."""
+        self._n_attempts = 0
+        self._samples = False
+        self._plugin_s = 0.0
         self.incoming: dict[tuple[str, str], int] = {}
         """(queue, event): pods."""
         self.lag = Distribution(LAG_S)
@@ -129,6 +140,8 @@ class Measures:
     def attempt_began(self, unit: Sequence[Group]) -> None:
         now_s = self._clock_s()
         self._plugin_failed = False
+        self._samples = self._n_attempts % _SAMPLED_ATTEMPTS == 0
+        self._n_attempts += 1
         self._profile = unit[0].scheduler_name
         self._n_pods = sum(group.n_pending + group.n_assumed for group in unit)
         for group in unit:
@@ -217,6 +230,17 @@ class Measures:
         _of(self.points, (point, code.value, self._profile), POINT_S).observe(self._clock_s() - self._point_s)
         if code is Code.ERROR:
             self._plugin_failed = True
+
+    def plugin_began(self) -> None:
+        if self._samples:
+            self._plugin_s = self._clock_s()
+
+    def plugin_ended(self, plugin: str, point: str, code: Code) -> None:
+        key = (plugin, point, self._profile)
+        self.evaluations[key] = self.evaluations.get(key, 0) + 1
+        if self._samples:
+            lasted_s = self._clock_s() - self._plugin_s
+            _of(self.plugins, (plugin, point, code.value), PLUGIN_S).observe(lasted_s)
 
     def gave_back(self, group: Group, n_members: int, why: str) -> None:
         """Told by the group's next move too."""

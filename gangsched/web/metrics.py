@@ -117,6 +117,18 @@ def _points_and_queues(measures: Measures) -> Iterator[Metric]:
         ("extension_point", "status", "profile"),
         measures.points,
     )
+    yield _histogram(
+        "scheduler_plugin_execution_duration_seconds",
+        "One call of a plugin, for all nodes that it is asked about; of one attempt in ten.",
+        ("plugin", "extension_point", "status"),
+        measures.plugins,
+    )
+    yield _counter(
+        "scheduler_plugin_evaluation",
+        "Calls of a plugin.",
+        ("plugin", "extension_point", "profile"),
+        measures.evaluations,
+    )
     yield _counter(
         "scheduler_queue_incoming_pods",
         "Pods that came into a queue, by what brought them there.",

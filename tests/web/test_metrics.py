@@ -83,6 +83,18 @@ async def test_a_wait_in_permit_is_timed_by_how_it_ends() -> None:
     assert values["scheduler_queue_incoming_pods_total{event=BackoffComplete,queue=active}"] == 2
 
 
+async def test_each_plugin_is_counted_and_one_attempt_in_ten_is_timed() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8))
+    for i in range(12):
+        c.submit(make_pod(f"p{i}", gpus=0)).run()
+    values = await c.values()
+    calls = values["scheduler_plugin_evaluation_total{extension_point=Score,plugin=NodeResourcesFit}"]
+    key = "extension_point=Score,plugin=NodeResourcesFit,status=Success"
+    timed = values[f"scheduler_plugin_execution_duration_seconds_count{{{key}}}"]
+    assert 0 < timed * 6 <= calls
+
+
 async def test_a_plugin_that_raises_is_an_error() -> None:
     class Broken:
         name = "Broken"
