@@ -34,6 +34,7 @@ from gangsched.plugins.image_locality import ImageLocality
 from gangsched.plugins.inter_pod_affinity import InterPodAffinity
 from gangsched.plugins.load_aware import LoadAware
 from gangsched.plugins.node_affinity import NodeAffinity
+from gangsched.plugins.node_conditions import NodeConditions
 from gangsched.plugins.node_name import NodeName
 from gangsched.plugins.node_ports import NodePorts
 from gangsched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
@@ -130,6 +131,7 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
         RemainingBandwidth,
     ),
     (_info("LoadAware", "score", args_type=load_aware.Args, weight=1, is_default=False), LoadAware),
+    (_info("NodeConditions", "preFilter", "filter", is_default=False), NodeConditions),
     (_info("DefaultBinder", "bind"), DefaultBinder),
     (_info("GangScheduling", "preEnqueue", "permit"), GangScheduling),
 )

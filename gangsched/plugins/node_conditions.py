@@ -1,0 +1,160 @@
+"""NodeConditions: nodes that say themselves that they are unwell take no new pods.
+
+For clusters where nobody turns conditions into taints (the node lifecycle controller does, and the admission
+plugin TaintNodesByCondition): elsewhere TaintToleration says the same, and lets pods tolerate it. So it is
+not a default. Under memory pressure only BestEffort pods are turned away, as eviction would begin with them.
+Source: kubernetes 1.11 `pkg/scheduler/algorithm/predicates/predicates.go` (CheckNodeCondition,
+CheckNodeMemoryPressure, CheckNodeDiskPressure, CheckNodePIDPressure), and its words in `error.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from gangsched.core.accounts import NOTHING_NEW, Heard
+from gangsched.core.framework import (
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    Status,
+)
+from gangsched.core.group import PodInfo
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.errors import ParseError
+from gangsched.model.load import ReportedUsage
+from gangsched.model.objects import Node, PodSpec
+from gangsched.model.resources import CPU, MEMORY, parse_quantities
+
+_MEMORY = "MemoryPressure"
+# (condition, the status that is well, what is said of a node that is not), in the old order.
+_CONDITIONS = (
+    ("Ready", "True", "node(s) were not ready"),
+    ("NetworkUnavailable", "False", "node(s) had unavailable network"),
+    (_MEMORY, "False", "node(s) had memory pressure"),
+    ("DiskPressure", "False", "node(s) had disk pressure"),
+    ("PIDPressure", "False", "node(s) had pid pressure"),
+)
+_BY_TYPE = {name: (k, well) for k, (name, well, _) in enumerate(_CONDITIONS)}
+_MAX_REMEMBERED = 2000
+
+
+class ConditionBook:
+    """Which nodes are unwell, by row: bool[5, n]. A condition that a node does not have is well."""
+
+    def __init__(self) -> None:
+        self._unwell: BoolArray = np.zeros((len(_CONDITIONS), 0), dtype=np.bool_)
+        self.n_unwell = 0
+
+    def unwell(self, n_rows: int) -> BoolArray:
+        """bool[5, n_rows], as in _CONDITIONS; not to be written to."""
+        self._fit(n_rows)
+        return self._unwell[:, :n_rows]
+
+    def put_node(self, row: int, node: Node, now_s: float) -> Heard:
+        self._fit(row + 1)
+        now = np.zeros(len(_CONDITIONS), dtype=np.bool_)
+        for condition in node.status.conditions or ():
+            known = _BY_TYPE.get(condition.type)
+            if known is not None:
+                now[known[0]] = condition.status != known[1]
+        before = self._unwell[:, row].copy()
+        self._set(row, now)
+        return Heard(is_news=bool((before & ~now).any()))
+
+    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> Heard:
+        """Use is no condition."""
+        return NOTHING_NEW
+
+    def remove_node(self, row: int) -> None:
+        self._fit(row + 1)
+        self._set(row, np.zeros(len(_CONDITIONS), dtype=np.bool_))
+
+    def enter(self, info: PodInfo, row: int, now_s: float) -> None:
+        """Pods change no condition."""
+
+    def leave(self, info: PodInfo, row: int, now_s: float) -> None:
+        """Nor when they go."""
+
+    def advance(self, now_s: float) -> Iterable[int]:
+        """Nor does time."""
+        return ()
+
+    def _set(self, row: int, now: BoolArray) -> None:
+        self.n_unwell += int(now.any()) - int(self._unwell[:, row].any())
+        self._unwell[:, row] = now
+
+    def _fit(self, n_rows: int) -> None:
+        missing = n_rows - self._unwell.shape[1]
+        if missing > 0:
+            extra = np.zeros((len(_CONDITIONS), max(missing, 64)), dtype=np.bool_)
+            self._unwell = np.concatenate([self._unwell, extra], axis=1)
+
+
+class NodeConditions:
+    """Filter on the conditions of nodes."""
+
+    name = "NodeConditions"
+    cured_by = Change.NODE_ADDED | Change.NODE_REPORT
+
+    def __init__(self) -> None:
+        self.account = ConditionBook()
+        self._best_effort: dict[int, tuple[PodTemplate, bool]] = {}
+
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+        """In a cluster that is well nobody is asked any further."""
+        return SUCCESS if self.account.n_unwell else SKIP
+
+    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        out = np.zeros(view.n_rows, dtype=np.bool_)
+        for _, rows in self.reasons(state, template, view):
+            out |= rows
+        return ~out
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[str, BoolArray]]:
+        unwell = self.account.unwell(view.n_rows)
+        return [
+            (said, unwell[k])
+            for k, (name, _, said) in enumerate(_CONDITIONS)
+            if name != _MEMORY or self._is_best_effort(template)
+        ]
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        if template is None or change.row < 0:
+            return True
+        at = change.row
+        return not any(rows[at] for _, rows in self.reasons(CycleState(), template, view))
+
+    def _is_best_effort(self, template: PodTemplate) -> bool:
+        known = self._best_effort.get(template.serial)
+        if known is not None and known[0] is template:
+            return known[1]
+        if len(self._best_effort) >= _MAX_REMEMBERED:
+            self._best_effort.clear()
+        answer = is_best_effort(template.spec)
+        self._best_effort[template.serial] = (template, answer)
+        return answer
+
+
+def is_best_effort(spec: PodSpec) -> bool:
+    """Nobody in it asks for cpu or memory, nor is limited in it, nor the pod as a whole.
+
+    Source: kubernetes `pkg/apis/core/v1/helper/qos/qos.go`.
+    """
+    everyone = [one.resources for one in (*spec.containers, *(spec.init_containers or ()))]
+    for resources in (*everyone, spec.resources):
+        for listed in (resources.requests, resources.limits) if resources is not None else ():
+            try:
+                amounts = parse_quantities(listed)
+            except ParseError:
+                return False  # such a pod is refused for it elsewhere
+            if amounts.get(CPU) or amounts.get(MEMORY):
+                return False
+    return True
