@@ -66,7 +66,9 @@ class Story:
 
     @property
     def said(self) -> str:
-        return [one for one in self.effects if isinstance(one, ef.WritePodCondition)][-1].message
+        """Without what preemption has to say."""
+        message = [one for one in self.effects if isinstance(one, ef.WritePodCondition)][-1].message
+        return message.partition(" preemption: ")[0]
 
     def state(self) -> GroupState:
         [group] = self.scheduler.world.groups.values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -29,7 +30,7 @@ def test_ties(fresh_cluster: ControlPlane, tmp_path: Path) -> None:
         status = {"status": {"allocatable": room, "capacity": room}}
         content_type = "application/merge-patch+json"
         plane.request("PATCH", f"/api/v1/nodes/n{i}/status", status, content_type=content_type)
-    plugins = {"score": {"disabled": [{"name": "*"}]}}
+    plugins: dict[str, Any] = {"score": {"disabled": [{"name": "*"}]}}
     plane.start_kube_scheduler(config={"profiles": [_profile("default-scheduler", plugins)]})
     head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     config = tmp_path / "ours.yaml"
@@ -53,7 +54,7 @@ def test_ties(fresh_cluster: ControlPlane, tmp_path: Path) -> None:
         assert all(LEAST <= n <= MOST for n in nodes.values()), f"{scheduler}: {nodes}"
 
 
-def _profile(name: str, plugins: dict[str, object]) -> dict[str, object]:
+def _profile(name: str, plugins: dict[str, Any]) -> dict[str, Any]:
     return {"schedulerName": name, "plugins": plugins}
 
 
