@@ -40,9 +40,9 @@ class Shadow:
         self._judges = judges
         self._patience_s = patience_s
         self.records = Records()
-        for profile in judges.values():
-            for account in profile.accounts:
-                scheduler.world.cache.accounts.add(account)
+        world = scheduler.world
+        everybody = (*world.profiles.values(), *judges.values())
+        world.cache.keep_accounts(one for profile in everybody for one in profile.accounts)
         self._unplaced: set[str] = set()
         """Pods that the other scheduler has not placed, as far as the core has been told."""
         self._held: dict[str, ev.PodAdded | ev.PodUpdated] = {}
