@@ -110,6 +110,10 @@ _COMMANDS = {
         "gangsched.apiserver.command",
         "an API server in memory with simulated nodes: a cluster to try things on",
     ),
+    "devices": (
+        "gangsched.devices.command",
+        "show which devices each node has, who holds them, since when, planned or confirmed",
+    ),
     "load": (
         "gangsched.load.command",
         "show how busy each node is against what it can do, and how evenly the cluster is loaded",

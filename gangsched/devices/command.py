@@ -1,0 +1,160 @@
+"""`gangsched devices [NODE]`: its flags, what it reads, what it prints. Called by cli.py."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TypeVar
+
+import anyio
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gangsched.config.strict import nearest
+from gangsched.core.reporter import clean
+from gangsched.devices.report import CONFIRMED, FREE, PLANNED, DeviceRow, NodeMap, make_map
+from gangsched.errors import ApiError, ConfigError
+from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import load_credentials
+from gangsched.kube.decode import Kind
+from gangsched.kube.decode import nodes as nodes_kind
+from gangsched.kube.decode import pods as pods_kind
+from gangsched.model.objects import Node, Pod
+
+ItemT = TypeVar("ItemT", Node, Pod)
+_PAGE = 500
+_REQUEST_S = 30.0
+# Names that a wrong one is compared with.
+_MAX_NAMES = 5_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """All of them."""
+    parser.description = (
+        "Shows each node's devices: healthy or not, who holds them, since when; planned (the pod's annotation"
+        " says so) or confirmed (kubelet says it too). Read from the API server: no scheduler is asked."
+    )
+    parser.add_argument("node", nargs="?", default="", metavar="NODE", help="this node alone")
+    parser.add_argument("-o", "--output", choices=("table", "wide", "json"), default="table")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
+    )
+    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
+    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code; 1 when something is not as it should be. Raises: ConfigError, ApiError."""
+    maps = anyio.run(_read, args)
+    if args.output == "json":
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(maps), indent=2) + b"\n")
+    else:
+        width = None if sys.stdout.isatty() else 220
+        print_map(maps, Console(width=width, soft_wrap=True), wide=args.output == "wide")
+    return 1 if any(one.problems or any(map(_is_wrong, one.devices)) for one in maps) else 0
+
+
+async def _read(args: argparse.Namespace) -> list[NodeMap]:
+    credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
+    client = ApiClient(credentials)
+    try:
+        nodes = await _all(client, nodes_kind(), Node)
+        if args.node:
+            names = [node.metadata.name for node in nodes]
+            nodes = [node for node in nodes if node.metadata.name == args.node]
+            if not nodes:
+                near = nearest(args.node, names[:_MAX_NAMES])
+                raise ConfigError(f"there is no node {args.node!r}{near}", path="NODE")
+        pods = await _all(client, pods_kind(args.node), Pod)
+    except ApiError as error:
+        if error.code:
+            raise
+        raise ApiError(f"the API server at {credentials.server} does not answer: {error}") from None
+    finally:
+        client.close()
+    return make_map(nodes, pods)
+
+
+async def _all(client: ApiClient, kind: Kind, item: type[ItemT]) -> list[ItemT]:
+    found: list[ItemT] = []
+    query = {**(kind.selector or {}), "limit": str(_PAGE)}
+    while True:
+        page = kind.decode_page(await client.get(kind.path("v1"), query, timeout_s=_REQUEST_S))
+        found += [one for one in page.items if isinstance(one, item)]
+        if not page.metadata.continue_:
+            return found
+        query["continue"] = page.metadata.continue_
+
+
+def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool) -> None:
+    """The table, and what is wrong below it."""
+    if not any(one.devices for one in maps):
+        console.print("No node lists devices (annotation gangsched.io/devices): gangsched agent writes them.")
+    else:
+        console.print(_table(maps, wide=wide))
+    for one in maps:
+        for problem in one.problems:
+            console.print(f"{escape(clean(one.name))}: {escape(clean(problem))}")
+        for pod in one.without_ids:
+            said = f"pod {pod} asks for devices, and nobody says which it has"
+            console.print(f"{escape(clean(one.name))}: {escape(clean(said))}")
+    devices = [device for one in maps for device in one.devices]
+    if devices:
+        n_free = sum(device.state == FREE and device.health == "Healthy" for device in devices)
+        n_held = sum(bool(device.holders or device.kubelet) for device in devices)
+        n_sick = sum(device.health != "Healthy" for device in devices)
+        n_wrong = sum(map(_is_wrong, devices))
+        console.print(
+            f"{len(devices)} devices on {sum(bool(one.devices) for one in maps)} nodes: {n_free} free,"
+            f" {n_held} held, {n_sick} not healthy, {n_wrong} not as they should be"
+        )
+
+
+def _table(maps: Sequence[NodeMap], *, wide: bool) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    headings = ["NODE", "RESOURCE", "DEVICE", "HEALTH", "STATE", "POD", "CONTAINER", "SINCE"]
+    if wide:
+        headings += ["GANG", "MODEL", "MIB", "NUMA", "UID"]
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    for one in maps:
+        for device in one.devices:
+            table.add_row(*(escape(clean(cell)) for cell in _cells(one.name, device, wide=wide)))
+    return table
+
+
+def _cells(node: str, device: DeviceRow, *, wide: bool) -> list[str]:
+    holders = device.holders
+    pods = " and ".join(holder.pod for holder in holders)
+    if device.kubelet and device.kubelet not in {holder.pod for holder in holders}:
+        pods = f"{pods or 'nobody'} (kubelet: {device.kubelet})"
+    since = min((holder.since for holder in holders if holder.since is not None), default=None)
+    cells = [
+        node,
+        device.resource,
+        device.id,
+        device.health,
+        device.state,
+        pods or "-",
+        " and ".join(holder.container for holder in holders) or "-",
+        "-" if since is None else since.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    ]
+    if wide:
+        cells += [
+            " and ".join(dict.fromkeys(holder.gang for holder in holders if holder.gang)) or "-",
+            device.model or "-",
+            str(device.memory_mib or "-"),
+            str(device.numa if device.numa >= 0 else "-"),
+            " and ".join(holder.uid for holder in holders) or "-",
+        ]
+    return cells
+
+
+def _is_wrong(device: DeviceRow) -> bool:
+    """Differing witnesses, or a device that is held and not well."""
+    return device.state not in (FREE, PLANNED, CONFIRMED) or bool(
+        device.holders and device.health != "Healthy"
+    )

@@ -1,0 +1,180 @@
+"""The map of devices: what nodes list, what pods' annotations claim, what kubelet says; pure.
+
+Made from Nodes and Pods as the API server has them, so it needs no scheduler and knows nothing of what one
+has promised and not bound yet. Called by `command`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from gangsched.errors import ParseError
+from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
+from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, Device, parse_allocation, parse_devices
+from gangsched.model.objects import Node, Pod
+from gangsched.model.pod_group import GANG_KEY
+from gangsched.model.resources import is_extended, pod_requests
+
+FREE, PLANNED, CONFIRMED, MISMATCH, TWICE = "free", "planned", "confirmed", "mismatch", "claimed twice"
+GONE = "not listed"
+
+
+class Holder(msgspec.Struct, rename="camel", frozen=True):
+    """pod: namespace/name. since: when it was bound; None where the API does not say."""
+
+    pod: str
+    uid: str
+    container: str
+    gang: str = ""
+    since: datetime | None = None
+
+
+class DeviceRow(msgspec.Struct, rename="camel", frozen=True):
+    """state: free; planned: a pod's annotation says so; confirmed: kubelet too; mismatch: they differ;
+    claimed twice: two pods' annotations name it. kubelet: the pod that has it by the node's report.
+    """
+
+    resource: str
+    id: str
+    health: str
+    state: str
+    holders: tuple[Holder, ...] = ()
+    kubelet: str = ""
+    model: str = ""
+    memory_mib: int = 0
+    numa: int = -1
+
+
+class NodeMap(msgspec.Struct, rename="camel", frozen=True):
+    """without_ids: pods that ask for a listed resource and of which nobody says which devices they have."""
+
+    name: str
+    devices: tuple[DeviceRow, ...]
+    without_ids: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class _Claim(NamedTuple):
+    resource: str
+    device_id: str
+    holder: Holder
+
+
+def make_map(nodes: Iterable[Node], pods: Iterable[Pod]) -> list[NodeMap]:
+    """One for each node that lists devices, or has pods that claim some; by name."""
+    on_node: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.spec.node_name and not pod.is_terminal:
+            on_node.setdefault(pod.spec.node_name, []).append(pod)
+    made = [_node_map(node, on_node.get(node.metadata.name, [])) for node in nodes]
+    return sorted((one for one in made if one.devices or one.problems), key=lambda one: _natural(one.name))
+
+
+def _node_map(node: Node, pods: list[Pod]) -> NodeMap:
+    annotations = node.metadata.annotations or {}
+    problems: list[str] = []
+    listed: dict[str, list[Device]] = {}
+    report = DeviceReport()
+    try:
+        listed = parse_devices(annotations[INVENTORY_KEY]) if INVENTORY_KEY in annotations else {}
+    except ParseError as error:
+        problems.append(str(error))
+    try:
+        report = parse_report(annotations[DEVICE_REPORT_KEY]) if DEVICE_REPORT_KEY in annotations else report
+    except ParseError as error:
+        problems.append(str(error))
+    claims: dict[tuple[str, str], list[Holder]] = {}
+    for pod in pods:
+        try:
+            for claim in _claims(pod):
+                claims.setdefault((claim.resource, claim.device_id), []).append(claim.holder)
+        except ParseError as error:
+            problems.append(f"pod {pod.key}: {error}")
+    given = {
+        (resource, device_id): (one.uid, f"{one.namespace}/{one.name}")
+        for one in report.pods
+        for sets in one.containers.values()
+        for resource, ids in sets.items()
+        for device_id in ids
+    }
+    rows = [
+        _row(resource, device, claims.pop((resource, device.id), []), given, report)
+        for resource, devices in sorted(listed.items())
+        for device in devices
+    ]
+    for (resource, device_id), holders in sorted(claims.items()):
+        rows.append(_row(resource, Device(device_id, health=GONE), holders, given, report))
+    known = {uid for uid, _ in given.values()}
+    silent = [pod.key for pod in pods if _asks_without_ids(pod, listed) and pod.metadata.uid not in known]
+    return NodeMap(node.metadata.name, tuple(rows), tuple(sorted(silent)), tuple(problems))
+
+
+def _row(
+    resource: str,
+    device: Device,
+    holders: list[Holder],
+    given: dict[tuple[str, str], tuple[str, str]],
+    report: DeviceReport,
+) -> DeviceRow:
+    uid, name = given.get((resource, device.id), ("", ""))
+    uids = {holder.uid for holder in holders}
+    if len(uids) > 1:
+        state = TWICE
+    elif uid:
+        state = CONFIRMED if uids == {uid} else MISMATCH
+    elif holders:
+        # kubelet has said nothing of the pod yet, or has given it others.
+        is_known = resource in report.resources and any(one.uid in uids for one in report.pods)
+        state = MISMATCH if is_known else PLANNED
+    else:
+        state = FREE
+    return DeviceRow(
+        resource,
+        device.id,
+        device.health,
+        state,
+        tuple(holders),
+        name,
+        device.model,
+        device.memory_mib,
+        device.numa,
+    )
+
+
+def _claims(pod: Pod) -> Iterator[_Claim]:
+    """Each device once for a pod: a plain init container's are others' of the pod too. Raises: ParseError."""
+    annotations = pod.metadata.annotations or {}
+    text = annotations.get(ALLOCATED_KEY)
+    if text is None:
+        return
+    since = next((c.last_transition_time for c in pod.status.conditions or () if _says_bound(c)), None)
+    containers: dict[tuple[str, str], list[str]] = {}
+    for container, sets in parse_allocation(text).items():
+        for resource, ids in sets.items():
+            for device_id in ids:
+                containers.setdefault((resource, device_id), []).append(container)
+    for (resource, device_id), names in containers.items():
+        holder = Holder(pod.key, pod.metadata.uid, ", ".join(names), annotations.get(GANG_KEY, ""), since)
+        yield _Claim(resource, device_id, holder)
+
+
+def _says_bound(condition: object) -> bool:
+    return getattr(condition, "type", "") == "PodScheduled" and getattr(condition, "status", "") == "True"
+
+
+def _asks_without_ids(pod: Pod, listed: dict[str, list[Device]]) -> bool:
+    if ALLOCATED_KEY in (pod.metadata.annotations or {}):
+        return False
+    try:
+        asked = pod_requests(pod.spec)
+    except ParseError:
+        return False
+    return any(is_extended(name) and name in listed for name in asked)
+
+
+def _natural(name: str) -> tuple[int, str]:
+    return len(name), name

@@ -1,0 +1,191 @@
+"""`gangsched devices`: the map itself, and the command on an embedded API server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from gangsched.apiserver.app import EmbeddedCluster, write_kubeconfig
+from gangsched.cli import main
+from gangsched.devices.report import make_map
+from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import load_credentials
+from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
+from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
+from gangsched.model.objects import Condition, Node, Pod, PodStatus
+from gangsched.model.pod_group import GANG_KEY
+from gangsched.sim.objects import GPU, inventory, make_node, make_pod
+
+BOUND = datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC)
+
+
+def holding(name: str, *numbers: int, node: str = "n0", gang: str = "") -> Pod:
+    ids = [f"GPU-{node}-{k}" for k in numbers]
+    own = {ALLOCATED_KEY: json.dumps({"main": {GPU: ids}})}
+    if gang:
+        own[GANG_KEY] = gang
+    pod = make_pod(name, gpus=len(numbers), annotations=own)
+    condition = Condition("PodScheduled", "True", last_transition_time=BOUND)
+    status = PodStatus(phase="Running", conditions=[condition])
+    return replace(pod, spec=replace(pod.spec, node_name=node), status=status)
+
+
+def reported(node: Node, **pods: list[int]) -> Node:
+    name = node.metadata.name
+    held = [
+        PodDevices(f"uid-d-{pod}", "d", pod, {"main": {GPU: tuple(f"GPU-{name}-{k}" for k in numbers)}})
+        for pod, numbers in pods.items()
+    ]
+    own = {**(node.metadata.annotations or {}), DEVICE_REPORT_KEY: report_annotation([GPU], held)}
+    return replace(node, metadata=replace(node.metadata, annotations=own))
+
+
+def states(nodes: list[Node], pods: list[Pod]) -> dict[str, str]:
+    return {row.id: row.state for one in make_map(nodes, pods) for row in one.devices}
+
+
+# -- the map -------------------------------------------------------------------------------------------
+
+
+def test_who_holds_what_since_when() -> None:
+    [one] = make_map([make_node("n0", gpus=3)], [holding("x", 0, 2, gang="d/a")])
+    assert [(row.id, row.state) for row in one.devices] == [
+        ("GPU-n0-0", "planned"),
+        ("GPU-n0-1", "free"),
+        ("GPU-n0-2", "planned"),
+    ]
+    [holder] = one.devices[0].holders
+    assert (holder.pod, holder.container, holder.gang, holder.since) == ("d/x", "main", "d/a", BOUND)
+
+
+def test_kubelet_confirms_or_contradicts() -> None:
+    node = reported(make_node("n0", gpus=4), x=[0], y=[2])
+    assert states([node], [holding("x", 0), holding("y", 1), holding("z", 3)]) == {
+        "GPU-n0-0": "confirmed",
+        "GPU-n0-1": "mismatch",
+        "GPU-n0-2": "mismatch",
+        "GPU-n0-3": "planned",
+    }
+
+
+def test_two_annotations_that_name_one_device_are_seen() -> None:
+    assert states([make_node("n0", gpus=1)], [holding("x", 0), holding("y", 0)]) == {
+        "GPU-n0-0": "claimed twice"
+    }
+
+
+def test_what_is_held_and_not_listed_any_more_is_still_shown() -> None:
+    [one] = make_map([make_node("n0", gpus=1)], [holding("x", 7)])
+    assert [(row.id, row.health, row.state) for row in one.devices] == [
+        ("GPU-n0-0", "Healthy", "free"),
+        ("GPU-n0-7", "not listed", "planned"),
+    ]
+
+
+def test_pods_that_ended_hold_nothing_and_pods_without_ids_are_named() -> None:
+    ended = replace(holding("x", 0), status=PodStatus(phase="Succeeded"))
+    stranger = make_pod("s", gpus=1, scheduler="default-scheduler")
+    stranger = replace(stranger, spec=replace(stranger.spec, node_name="n0"))
+    [one] = make_map([make_node("n0", gpus=1)], [ended, stranger])
+    assert one.devices[0].state == "free"
+    assert one.without_ids == ("d/s",)
+
+
+def test_what_cannot_be_read_is_said() -> None:
+    node = make_node("n0", annotations={INVENTORY_KEY: "{"})
+    [one] = make_map([node], [])
+    assert "gangsched.io/devices" in one.problems[0]
+
+
+# -- the command ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def served(nodes: list[Node], pods: list[Pod], tmp_path: Path) -> Iterator[str]:
+    """An API server in memory; the path of its kubeconfig."""
+    ready, stop = threading.Event(), threading.Event()
+    path = tmp_path / "kubeconfig"
+
+    async def serve() -> None:
+        async with EmbeddedCluster() as cluster:
+            write_kubeconfig(path, cluster.url)
+            client = ApiClient(await load_credentials(kubeconfig=str(path)))
+            await fill(client, nodes, pods)
+            ready.set()
+            while not stop.is_set():
+                await anyio.sleep(0.02)
+            client.close()
+
+    thread = threading.Thread(target=anyio.run, args=(serve,), daemon=True)
+    thread.start()
+    assert ready.wait(30.0)
+    try:
+        yield str(path)
+    finally:
+        stop.set()
+        thread.join(30.0)
+
+
+async def fill(client: ApiClient, nodes: list[Node], pods: list[Pod]) -> None:
+    for node in nodes:
+        meta = {"name": node.metadata.name, "annotations": node.metadata.annotations}
+        await client.post("/api/v1/nodes", json.dumps({"metadata": meta}).encode())
+    for pod in pods:
+        meta = {"name": pod.metadata.name, "annotations": pod.metadata.annotations}
+        container = {"name": "main", "image": "busybox", "resources": {"limits": {GPU: "1"}}}
+        spec = {"containers": [container], "nodeName": pod.spec.node_name, "schedulerName": "gangsched"}
+        body = json.dumps({"metadata": meta, "spec": spec}).encode()
+        await client.post("/api/v1/namespaces/default/pods", body)
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    sick = make_node("n1", annotations={INVENTORY_KEY: inventory("n1", 2, unhealthy=[1])})
+    nodes = [make_node("n0", gpus=2), sick]
+    with served(nodes, [holding("x", 0)], tmp_path_factory.mktemp("devices")) as path:
+        yield path
+
+
+def test_the_table(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", "--kubeconfig", kubeconfig]) == 0
+    out = capsys.readouterr().out
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0] == ["NODE", "RESOURCE", "DEVICE", "HEALTH", "STATE", "POD", "CONTAINER", "SINCE"]
+    assert lines[1][:7] == ["n0", GPU, "GPU-n0-0", "Healthy", "planned", "default/x", "main"]
+    assert lines[4][:5] == ["n1", GPU, "GPU-n1-1", "Unhealthy", "free"]
+    assert "4 devices on 2 nodes: 2 free, 1 held, 1 not healthy, 0 not as they should be" in out
+
+
+def test_one_node_as_json(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", "n0", "-o", "json", "--kubeconfig", kubeconfig]) == 0
+    [one] = json.loads(capsys.readouterr().out)
+    assert one["name"] == "n0"
+    assert one["devices"][0]["holders"][0]["pod"] == "default/x"
+
+
+def test_wide_says_more(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", "n0", "-o", "wide", "--kubeconfig", kubeconfig]) == 0
+    assert "NUMA" in capsys.readouterr().out
+
+
+def test_a_wrong_name_is_a_clear_error(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", "n00", "--kubeconfig", kubeconfig]) != 0
+    said = capsys.readouterr().err
+    assert "NODE: there is no node 'n00'" in said
+    assert "Traceback" not in said
+
+
+def test_no_server_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_kubeconfig(tmp_path / "nobody", "http://127.0.0.1:9")
+    assert main(["devices", "--kubeconfig", str(tmp_path / "nobody")]) != 0
+    said = capsys.readouterr().err
+    assert "the API server at http://127.0.0.1:9 does not answer" in said
+    assert "Traceback" not in said
