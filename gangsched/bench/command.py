@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -21,6 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--latency", action="store_true", help="one gang at a time on idle nodes, instead")
     what.add_argument("--core", action="store_true", help="decisions in memory, without an API, instead")
+    what.add_argument(
+        "--load-balance",
+        action="store_true",
+        help="how evenly three algorithms load unequal workers, simulated and on an embedded API server",
+    )
+    parser.add_argument(
+        "--picture", metavar="FILE", default="", help="with --load-balance: write it as an SVG, too"
+    )
     parser.add_argument("--nodes", type=int, default=1000, metavar="N")
     parser.add_argument("--gangs", type=int, metavar="N", help="default: 875; with --latency 60")
     parser.add_argument("--gang-size", type=int, default=8, metavar="N", help="pods, of one GPU each")
@@ -47,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.core:
             return _core(args, progress)
+        if args.load_balance:
+            return _load_balance(args, progress)
         if args.latency:
             return _latency(args, progress)
         return _main_job(args, progress)
@@ -102,6 +113,26 @@ def _core(args: argparse.Namespace, progress: Progress) -> int:
         _print_json(done)
     else:
         core_speed.print_report(done, tables.console())
+    return 0
+
+
+def _load_balance(args: argparse.Namespace, progress: Progress) -> int:
+    from gangsched.bench import tables
+    from gangsched.bench.balance import report
+    from gangsched.bench.balance.picture import picture
+    from gangsched.logs import set_up_logs
+
+    set_up_logs("text")  # to stderr: the schedulers run in this process
+    done = report.run(progress)
+    if args.picture:
+        try:
+            Path(args.picture).write_text(picture(done), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", source=args.picture) from None
+    if args.output == "json":
+        _print_json(done)
+    else:
+        report.print_report(done, tables.console())
     return 0
 
 

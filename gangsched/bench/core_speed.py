@@ -19,8 +19,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from gangsched.bench import meters
+from gangsched.bench import load_speed, meters
 from gangsched.bench.figures import Spread, spread
+from gangsched.bench.load_speed import LoadSpeed
 from gangsched.bench.progress import Progress
 from gangsched.bench.tables import of_spread, print_conditions, print_targets, text
 from gangsched.bench.targets import Target, at_least, at_most
@@ -82,6 +83,7 @@ class CoreReport(msgspec.Struct):
     sizes: dict[str, CoreSize]
     gangs_per_s: dict[str, Spread]
     ten_times_the_nodes: float
+    loads: LoadSpeed
     targets: list[Target]
 
 
@@ -91,10 +93,12 @@ def run(n_rounds: int, progress: Progress) -> CoreReport:
     for name, shape in SIZES:
         with progress.phase(f"{name}: {n_rounds} rounds"):
             sizes[name] = _in_own_process(shape, n_rounds)
-    return assemble(sizes)
+    with progress.phase(f"bandwidth and load, {load_speed.N_NODES:,} nodes"):
+        loads = load_speed.measure()
+    return assemble(sizes, loads)
 
 
-def assemble(sizes: dict[str, CoreSize]) -> CoreReport:
+def assemble(sizes: dict[str, CoreSize], loads: LoadSpeed) -> CoreReport:
     """Everything that is computed from the sizes."""
     speeds = {name: spread([1e6 / r.total_us for r in size.rounds]) for name, size in sizes.items()}
     totals = {name: spread([r.total_us for r in size.rounds]) for name, size in sizes.items()}
@@ -108,6 +112,7 @@ def assemble(sizes: dict[str, CoreSize]) -> CoreReport:
         at_most("cost of a gang on 10,000 nodes, by that on 1,000", 10, ratio, "x"),
         at_most("peak memory with 100,000 nodes of 8 GPUs", 4096, sizes[NAMES[2]].peak_memory_mib, "MiB"),
         at_most("decision on one gang of 1,000 on 5,000 nodes", 10, decide, "ms"),
+        at_most("RemainingBandwidth and LoadAware, filter and score, 5,000 nodes", 200, loads.total_us, "us"),
     ]
     conditions: dict[str, str | int | float] = {
         "cores": meters.n_cores(),
@@ -115,7 +120,7 @@ def assemble(sizes: dict[str, CoreSize]) -> CoreReport:
         "rounds": len(sizes[NAMES[0]].rounds),
     }
     found = {name: value for name, value in speeds.items() if value is not None}
-    return CoreReport(conditions, sizes, found, ratio, targets)
+    return CoreReport(conditions, sizes, found, ratio, loads, targets)
 
 
 def _in_own_process(shape: Shape, n_rounds: int) -> CoreSize:
@@ -224,6 +229,12 @@ def print_report(done: CoreReport, console: Console) -> None:
         ends = (text(size.load_s), text(size.peak_memory_mib))
         table.add_row(name, of, *(of_spread(part) for part in parts), *ends)
     console.print(table)
+    loads = done.loads
+    console.print(
+        f"bandwidth and load on {load_speed.N_NODES:,} nodes: RemainingBandwidth filter"
+        f" {loads.bandwidth_filter_us:.0f} us, score {loads.bandwidth_score_us:.0f} us; LoadAware score"
+        f" {loads.load_score_us:.0f} us"
+    )
     print_targets(done.targets, console)
 
 

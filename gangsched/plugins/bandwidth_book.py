@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gangsched.core.accounts import NOTHING_NEW, Handover, Heard
-from gangsched.core.framework import BoolArray, FloatArray, IntArray, Rows
+from gangsched.core.framework import BoolArray, FloatArray, IntArray
 from gangsched.core.group import PodInfo
 from gangsched.errors import ParseError
 from gangsched.model.bandwidth import (
@@ -31,6 +31,8 @@ from gangsched.model.objects import Node
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_POOLS = 1000
+_UNUSABLE = -1
+_SIDES: dict[Direction, int] = {"egress": 0, "ingress": 1, "both": 2}
 # A pod that started so long before a measurement is taken to be in it: agents average over this by default.
 _SHOWS_AFTER = timedelta(seconds=10)
 
@@ -62,6 +64,7 @@ class BandwidthBook:
         self._keeps_pools = pool
         self._flow = Handover(2)
         self._total: IntArray = np.zeros(0, dtype=np.int64)
+        self._left: IntArray = np.zeros((3, 0), dtype=np.int64)
         self._heard_s: FloatArray = np.zeros(0)
         self._stale: BoolArray = np.zeros(0, dtype=np.bool_)
         self._observed: dict[int, datetime] = {}
@@ -87,11 +90,9 @@ class BandwidthBook:
             heard = parse_remaining(text)
         except ParseError as error:
             return Heard(problem=str(error))  # what was last understood stands until it is stale
-        before = self.left(np.array([row]), len(self._total))[:, 0]
-        was_unusable = bool(self._stale[row]) or row not in self._observed
+        before = self._left[:, row].copy()
         self._measure(row, heard, now_s)
-        after = self.left(np.array([row]), len(self._total))[:, 0]
-        return Heard(is_news=was_unusable or bool((after > before).any()))
+        return Heard(is_news=bool((self._left[:, row] > before).any()))
 
     def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> Heard:
         """metrics-server knows nothing of networks."""
@@ -101,6 +102,7 @@ class BandwidthBook:
         self._fit(row + 1)
         self._forget_measurement(row)
         self._flow.clear(row)
+        self._reckon(row)
         for uid in [uid for uid, held in self._held.items() if held.row == row]:
             del self._held[uid]
         self._shared.pop(row, None)
@@ -124,12 +126,14 @@ class BandwidthBook:
             self._flow.found(row, (own.egress, own.ingress))
         else:
             self._flow.reserve(row, (own.egress, own.ingress))
+        self._reckon(row)
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:
         held = self._held.pop(info.uid, None)
         if held is None:
             return
         self._flow.release(held.row, (held.egress, held.ingress))
+        self._reckon(held.row)
         shared = self._shared.get(held.row)
         if shared is not None:
             shared.pop(info.uid, None)
@@ -141,6 +145,8 @@ class BandwidthBook:
             late = known & (self._heard_s + self._stale_s <= now_s)
             self._stale |= late
             changed += [int(row) for row in np.flatnonzero(late)]
+            for row in changed:
+                self._reckon(row)
             fresh = self._heard_s[known & ~late]
             self._next_stale_s = float(fresh.min()) + self._stale_s if len(fresh) else math.inf
         if self._all_changed:
@@ -154,17 +160,18 @@ class BandwidthBook:
 
     # -- asked -----------------------------------------------------------------------------------------
 
-    def left(self, rows: Rows, n_rows: int) -> IntArray:
-        """int64[2, rows] of the first n_rows, to be written to: total less what is used and promised."""
-        self._fit(n_rows)
-        gone = self._flow.claimed(n_rows) if self._promise else self._flow.used[:, :n_rows]
-        left: IntArray = self._total[:n_rows][rows] - gone[:, rows]
-        return left
+    def left(self, direction: Direction, n_rows: int) -> IntArray:
+        """int64[n_rows], not to be written to: total less what is used and promised, the less of `both`.
 
-    def unused(self, rows: Rows, n_rows: int) -> IntArray:
-        """int64[2, rows]: total less what is used; what a pod was using stays used until measured."""
+        Below 0 where nothing may be promised: others use more, or nothing was said (for too long).
+        """
         self._fit(n_rows)
-        unused: IntArray = self._total[:n_rows][rows] - self._flow.used[:, :n_rows][:, rows]
+        return self._left[_SIDES[direction], :n_rows]
+
+    def unused(self, direction: Direction, n_rows: int) -> IntArray:
+        """int64[n_rows]: total less what is used; what a pod was using stays used until measured."""
+        self._fit(n_rows)
+        unused: IntArray = self._total[:n_rows] - self._flow.used[_SIDES[direction], :n_rows]
         return unused
 
     def silent(self, n_rows: int) -> BoolArray:
@@ -211,6 +218,7 @@ class BandwidthBook:
         for info in self._shared.get(row, {}).values():
             self._share_anew(info)
         self._flow.measure(row, (heard.total - heard.egress, heard.total - heard.ingress))
+        self._reckon(row)
         self._pools.clear()
         self._find_largest()
 
@@ -230,9 +238,8 @@ class BandwidthBook:
             return
         if len(self._pools) >= _MAX_POOLS:
             self._pools.clear()
-        left = self.left(slice(None), len(self._total))
-        sides = {"egress": left[0], "ingress": left[1], "both": left.min(axis=0)}[request.direction]
-        self._pools[request] = (sides >= request.required) & (sides <= request.expected)
+        left = self._left[_SIDES[request.direction]]
+        self._pools[request] = (left >= request.required) & (left <= request.expected)
 
     def _forget_measurement(self, row: int) -> None:
         self._text.pop(row, None)
@@ -241,7 +248,18 @@ class BandwidthBook:
         self._heard_s[row] = math.inf
         self._stale[row] = False
         self._flow.measure(row, (0, 0))
+        self._reckon(row)
         self._find_largest()
+
+    def _reckon(self, row: int) -> None:
+        """What is left on one row, kept so that asking about all of them is cheap."""
+        if self._stale[row] or row not in self._observed:
+            self._left[:, row] = _UNUSABLE
+            return
+        flow = self._flow
+        gone = flow.others[:, row] + flow.reserved[:, row] if self._promise else flow.used[:, row]
+        egress, ingress = (int(self._total[row]) - int(one) for one in gone)
+        self._left[:, row] = (egress, ingress, min(egress, ingress))
 
     def _find_largest(self) -> None:
         largest = int(self._total.max(initial=0))
@@ -256,6 +274,7 @@ class BandwidthBook:
             self._total = np.concatenate([self._total, np.zeros(more, dtype=np.int64)])
             self._heard_s = np.concatenate([self._heard_s, np.full(more, math.inf)])
             self._stale = np.concatenate([self._stale, np.zeros(more, dtype=np.bool_)])
+            self._left = np.concatenate([self._left, np.full((3, more), _UNUSABLE, dtype=np.int64)], axis=1)
             self._flow.fit(len(self._total))
 
 

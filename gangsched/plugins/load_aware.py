@@ -70,6 +70,7 @@ class LoadAware:
     def __init__(self, args: Args | None = None) -> None:
         self._args = args or Args()
         self._counted = np.array([[name in self._args.terms] for name in TERMS])
+        self._scores: FloatArray = np.zeros(0)
         self.metrics_server_s = self._args.metrics_server_seconds
         self.account = LoadBook(
             stale_s=self._args.stale_seconds if self._args.stale_policy == "full" else math.inf,
@@ -84,11 +85,20 @@ class LoadAware:
         book = self.account
         if not book.n_known:
             return None
-        terms, utilisation = book.terms(rows), book.expected_utilisation(rows)
+        changed = book.take_changed(view.n_rows)
+        if len(changed):
+            self._score_anew(changed)
+        return self._scores[rows]
+
+    def _score_anew(self, rows: IntArray) -> None:
+        """Scores say nothing of the pod, so they are kept until a node's load or the cluster changes."""
+        book = self.account
+        if len(rows) and rows[-1] >= len(self._scores):
+            self._scores = np.concatenate([self._scores, np.zeros(int(rows[-1]) + 1 - len(self._scores))])
+        terms, utilisation = book.terms(rows) * self._counted, book.expected_utilisation(rows)
         if self._args.mode == "normalized":
             terms = scaled(terms, book.largest)
-        terms = terms * self._counted
         scores = paper_score(*load_and_strength(utilisation, terms)) * (MAX_SCORE / 10)
-        unknown = book.unknown(rows)
-        scores = np.where(unknown, 0.0 if self._args.stale_policy == "full" else _UNKNOWN, scores)
-        return np.where(book.stale(rows), 0.0, scores)
+        unknown = 0.0 if self._args.stale_policy == "full" else _UNKNOWN
+        scores = np.where(book.unknown(rows), unknown, scores)
+        self._scores[rows] = np.where(book.stale(rows), 0.0, scores)

@@ -56,6 +56,8 @@ class LoadBook:
         self._predicted: dict[int, dict[str, _Predicted]] = {}
         self._next_stale_s = math.inf
         self._all_changed = False
+        self._changed: dict[int, None] = {}
+        self._all_news = True
 
     # -- told ------------------------------------------------------------------------------------------
 
@@ -94,6 +96,7 @@ class LoadBook:
         self._fit(row + 1)
         self._forget_measurement(row)
         self._flow.clear(row)
+        self._changed[row] = None
         self._predicted.pop(row, None)
         self._allocatable.pop(row, None)
 
@@ -109,11 +112,13 @@ class LoadBook:
         if any(amounts):
             self._predicted.setdefault(row, {})[info.uid] = _Predicted(amounts, now_s)
             self._flow.reserve(row, amounts)
+            self._changed[row] = None
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:
         found = self._predicted.get(row, {}).pop(info.uid, None)
         if found is not None:
             self._flow.release(row, found.amounts)
+            self._changed[row] = None
 
     def advance(self, now_s: float) -> Iterable[int]:
         changed: list[int] = []
@@ -122,6 +127,7 @@ class LoadBook:
             late = known & (self._heard_s + self._stale_s <= now_s)
             self._stale |= late
             changed += [int(row) for row in np.flatnonzero(late)]
+            self._changed.update(dict.fromkeys(changed))
             fresh = self._heard_s[known & ~late]
             self._next_stale_s = float(fresh.min()) + self._stale_s if len(fresh) else math.inf
         if self._all_changed:
@@ -130,6 +136,14 @@ class LoadBook:
         return changed
 
     # -- asked -----------------------------------------------------------------------------------------
+
+    def take_changed(self, n_rows: int) -> IntArray:
+        """The rows of the first n_rows that are not as they were when this was last asked."""
+        self._fit(n_rows)
+        rows = range(len(self._heard_s)) if self._all_news else sorted(self._changed)
+        self._changed = {}
+        self._all_news = False
+        return np.array(rows, dtype=np.int64)
 
     def terms(self, rows: IntArray) -> FloatArray:
         """The terms of S."""
@@ -180,6 +194,7 @@ class LoadBook:
             for uid in [uid for uid, one in pods.items() if one.since_s + self._settle_s <= now_s]:
                 self._flow.release(row, pods.pop(uid).amounts)
         self._flow.measure(row, [round(share * _WHOLE) for share in utilisation.terms])
+        self._changed[row] = None
 
     def _amounts(self, info: PodInfo, row: int) -> tuple[int, int, int, int]:
         """What the pod is going to use, in millionths of the node: its requests and what scores add."""
@@ -214,13 +229,14 @@ class LoadBook:
         self._stale[row] = False
         self._terms[:, row] = 0.0
         self._flow.measure(row, (0, 0, 0, 0))
+        self._changed[row] = None
         self._find_largest()
 
     def _find_largest(self) -> None:
         largest = self._terms.max(axis=1, initial=0.0)
         if (largest != self.largest).any():
             self.largest = largest
-            self._all_changed = True  # scores are made of shares of it
+            self._all_changed = self._all_news = True  # scores are made of shares of it
 
     def _fit_to(self, rows: IntArray) -> None:
         if len(rows):
@@ -234,6 +250,7 @@ class LoadBook:
             self._heard_s = np.concatenate([self._heard_s, np.full(more, math.inf)])
             self._stale = np.concatenate([self._stale, np.zeros(more, dtype=np.bool_)])
             self._flow.fit(len(self._heard_s))
+            self._all_news = True
 
 
 def _share(part: float, whole: float) -> float:

@@ -33,7 +33,7 @@ from gangsched.core.framework import (
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
 from gangsched.errors import ParseError
-from gangsched.model.bandwidth import BandwidthRequest, mbps, parse_request
+from gangsched.model.bandwidth import BandwidthRequest, Direction, mbps, parse_request
 from gangsched.model.objects import Pod
 from gangsched.plugins.bandwidth_book import BandwidthBook
 
@@ -41,7 +41,7 @@ _MAX_STALE_S = 86_400.0
 _MAX_REMEMBERED = 2000
 # Nodes that a reason names; it has 1,024 bytes in all.
 _NEAR_MISSES = 3
-_DIRECTIONS = ("egress", "ingress")
+_DIRECTIONS: tuple[Direction, Direction] = ("egress", "ingress")
 _ASKED = {"egress": "egress", "ingress": "ingress", "both": "egress and ingress"}
 
 
@@ -143,11 +143,13 @@ class RemainingBandwidth:
         if request is None:
             return None
         left = self._left(request, view, rows)
-        off = (left - request.expected) / max(self.account.largest_total, 1)
+        off = left - request.expected
+        point = MAX_SCORE / max(self.account.largest_total, 1)
         if self._args.strategy == "ClosestToExpected":
-            scores: FloatArray = np.clip(1.0 - np.abs(off), 0.0, 1.0) * MAX_SCORE
+            scores: FloatArray = MAX_SCORE - np.abs(off) * point
         else:
-            scores = np.clip((1.0 + off) / 2, 0.0, 1.0) * MAX_SCORE
+            scores = (MAX_SCORE + off * point) / 2
+        np.clip(scores, 0.0, MAX_SCORE, out=scores)
         pool = self.account.pool_of(request, view.n_rows)
         if pool is not None and (first := pool[rows]).any():
             scores = np.where(first, 0.5 * (MAX_SCORE + scores), 0.5 * scores)
@@ -164,25 +166,22 @@ class RemainingBandwidth:
     def _left(self, request: BandwidthRequest, view: ClusterView, rows: Rows) -> IntArray:
         """Bytes a second that may still be promised, in the tighter of the directions asked for.
 
-        Shape: int64[rows]; -1 where nothing is known, or by policy nothing is believed.
+        Shape: int64[rows]; below 0 where nothing is known, or by policy nothing is believed.
         """
         book = self.account
-        both = book.left(rows, view.n_rows)
-        if self._args.promise and view.moved:
+        if not (self._args.promise and view.moved):
+            return book.left(request.direction, view.n_rows)[rows]
+        sides: list[IntArray] = []
+        for direction in _DIRECTIONS if request.direction == "both" else (request.direction,):
+            left = book.left(direction, view.n_rows)[rows].copy()
             for row, template, count in view.moved:
                 own = self._request_of(template)
                 if own is None or (own.scope == "group" and count < 0):
                     continue  # of a gang that goes it is not known how many share its amount
                 at = row if isinstance(rows, slice) else np.flatnonzero(rows == row)
-                both[0, at] -= own.egress * count
-                both[1, at] -= own.ingress * count
-            both = np.minimum(both, book.unused(rows, view.n_rows))
-        if request.direction == "both":
-            left: IntArray = both.min(axis=0)
-        else:
-            left = both[_DIRECTIONS.index(request.direction)]
-        unusable = (book.silent(view.n_rows) | book.stale(view.n_rows))[rows]
-        return np.where(unusable, -1, left)
+                left[at] -= (own.egress if direction == "egress" else own.ingress) * count
+            sides.append(np.minimum(left, book.unused(direction, view.n_rows)[rows]))
+        return sides[0] if len(sides) == 1 else np.minimum(*sides)
 
     def _near_misses(
         self, request: BandwidthRequest, left: IntArray, short: BoolArray, view: ClusterView

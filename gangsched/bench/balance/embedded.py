@@ -1,0 +1,115 @@
+"""The experiment on the embedded API server: the scheduler as it is assembled, over HTTP, in real time.
+
+Agents are stood in for: after each bind the worker's annotation says what the model says. Time is compressed,
+so predictions settle within SETTLE_S.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from gangsched.apiserver.app import EmbeddedCluster
+from gangsched.app import SchedulerApp
+from gangsched.bench.balance.model import WORKERS, Algorithm, Kind, Worker, config
+from gangsched.bench.balance.simulated import Placed, allocatable, annotation, pod_document
+from gangsched.errors import GangschedError
+from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import Credentials, load_credentials
+from gangsched.model.load import LOAD_KEY
+from gangsched.model.objects import Pod
+
+SETTLE_S = 0.05
+_PODS = "/api/v1/namespaces/default/pods"
+_PATIENCE_S = 30.0
+_LOOK_S = 0.005
+
+_encode = msgspec.json.encode
+_decode_pod = msgspec.json.Decoder(Pod).decode
+
+
+def place(algorithm: Algorithm, tasks: list[Kind]) -> Placed:
+    """Which tasks each worker got. Raises: GangschedError, when one is not placed in time."""
+    return anyio.run(_place, algorithm, tasks)
+
+
+async def _place(algorithm: Algorithm, tasks: list[Kind]) -> Placed:
+    placed: Placed = {worker.name: [] for worker in WORKERS}
+    async with EmbeddedCluster() as cluster:
+        with tempfile.TemporaryDirectory(prefix="gangsched-bench-") as directory:
+            kubeconfig = cluster.kubeconfig(Path(directory) / "kubeconfig")
+            credentials = await load_credentials(kubeconfig=str(kubeconfig))
+            client = ApiClient(credentials)
+            for worker in WORKERS:
+                await _create(client, worker)
+            async with _scheduler(algorithm, await load_credentials(kubeconfig=str(kubeconfig))) as app:
+                for number, task in enumerate(tasks):
+                    name = await _run(client, task, number)
+                    placed[name].append(task)
+                    await _report(client, placed, name)
+                    await _heard(app, placed)
+            client.close()
+    return placed
+
+
+@asynccontextmanager
+async def _scheduler(algorithm: Algorithm, credentials: Credentials) -> AsyncIterator[SchedulerApp]:
+    app = SchedulerApp(config(algorithm, settleSeconds=SETTLE_S), credentials, even_ties=False)
+    async with anyio.create_task_group() as running:
+        running.start_soon(lambda: app.run(on_signals=False))
+        with anyio.fail_after(_PATIENCE_S):
+            while not app.scheduler.is_synced:  # noqa: ASYNC110 (it tells nobody)
+                await anyio.sleep(_LOOK_S)
+        yield app
+        running.cancel_scope.cancel()
+
+
+async def _create(client: ApiClient, worker: Worker) -> None:
+    notes = {LOAD_KEY: annotation(worker, [], datetime.now(UTC))}
+    await client.post("/api/v1/nodes", _encode({"metadata": {"name": worker.name, "annotations": notes}}))
+    room = allocatable(worker)
+    status = {"status": {"allocatable": room, "capacity": room}}
+    await client.patch(f"/api/v1/nodes/{worker.name}/status", _encode(status))
+
+
+async def _run(client: ApiClient, task: Kind, number: int) -> str:
+    """Creates the pod and waits for its node."""
+    name = f"{task.name}-{number}"
+    await client.post(_PODS, _encode(pod_document(task, number)))
+    with anyio.move_on_after(_PATIENCE_S):
+        while True:
+            pod = _decode_pod(await client.get(f"{_PODS}/{name}"))
+            if pod.spec.node_name:
+                return pod.spec.node_name
+            await anyio.sleep(_LOOK_S)
+    raise GangschedError(f"task {number} ({task.name}) was not placed within {_PATIENCE_S:g} s")
+
+
+async def _report(client: ApiClient, placed: Placed, changed: str) -> None:
+    """The worker's next heartbeat, when what it was given must show in it."""
+    await anyio.sleep(SETTLE_S)
+    worker = next(one for one in WORKERS if one.name == changed)
+    notes = {LOAD_KEY: annotation(worker, placed[changed], datetime.now(UTC))}
+    body = _encode({"metadata": {"annotations": notes}})
+    await client.patch(f"/api/v1/nodes/{changed}", body)
+
+
+async def _heard(app: SchedulerApp, placed: Placed) -> None:
+    """Until the scheduler has seen the heartbeat, so that every task is placed by what is true then."""
+    nodes = app.scheduler.world.cache.nodes
+    with anyio.fail_after(_PATIENCE_S):
+        for worker in WORKERS:
+            said = annotation(worker, placed[worker.name], datetime.now(UTC))
+            utilisation = said.partition(',"observedAt"')[0]
+            while True:
+                node = nodes.nodes[nodes.row_of[worker.name]]
+                known = (node.metadata.annotations or {}).get(LOAD_KEY, "") if node is not None else ""
+                if known.startswith(utilisation):
+                    break
+                await anyio.sleep(_LOOK_S)

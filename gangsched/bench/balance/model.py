@@ -1,0 +1,146 @@
+"""Three unequal workers, four kinds of task, what they use, and the algorithms that are compared. Pure.
+
+The model is stated, not measured: a task uses what its kind says from the moment it is bound, a worker's
+utilisation is the sum over its tasks, at most 1, and agents measure just that. Requests cover cpu and memory
+alone, as Kubernetes knows no others, and are not what is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from gangsched.config import SchedulerConfig, parse_config
+from gangsched.model.evenness import Evenness, evenness, largest_terms, load_and_strength, scaled, terms_of
+from gangsched.model.load import Performance, Utilisation
+from gangsched.plugins import IN_TREE
+
+MEGA, GIGA = 10**6, 10**9
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """A node."""
+
+    name: str
+    performance: Performance
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of task: what it asks for, and what it uses (GHz, bytes, MB/s)."""
+
+    name: str
+    n_tasks: int
+    cpu_request: str
+    memory_request: str
+    cpu_ghz: float
+    memory_bytes: float
+    network_mbps: float
+    disk_mbps: float
+
+
+class Algorithm(msgspec.Struct, frozen=True):
+    """score: the plugins that score, with their args; nothing else does."""
+
+    name: str
+    score: Mapping[str, Mapping[str, Any]]
+
+
+WORKERS = (
+    Worker(
+        "worker-1", Performance(cores=4, mhz=2400, memory_bytes=8 * GIGA, network_mbps=1250, disk_mbps=400)
+    ),
+    Worker(
+        "worker-2", Performance(cores=8, mhz=2400, memory_bytes=16 * GIGA, network_mbps=125, disk_mbps=200)
+    ),
+    Worker(
+        "worker-3", Performance(cores=16, mhz=3000, memory_bytes=32 * GIGA, network_mbps=312.5, disk_mbps=500)
+    ),
+)
+
+KINDS = (
+    Kind("cpu", 10, "500m", "256Mi", 1.5, 0.2 * GIGA, 1.0, 1.0),
+    Kind("memory", 9, "250m", "1Gi", 0.3, 1.5 * GIGA, 1.0, 1.0),
+    Kind("network", 8, "250m", "256Mi", 0.3, 0.2 * GIGA, 40.0, 1.0),
+    Kind("disk", 8, "250m", "256Mi", 0.3, 0.2 * GIGA, 1.0, 30.0),
+)
+
+ALGORITHMS = (
+    Algorithm(
+        "LeastAllocated + BalancedAllocation",
+        {"NodeResourcesFit": {}, "NodeResourcesBalancedAllocation": {}},
+    ),
+    Algorithm("load without network", {"LoadAware": {"terms": ["cpu", "memory", "disk"]}}),
+    Algorithm("LoadAware", {"LoadAware": {}}),
+)
+OURS = ALGORITHMS[-1].name
+
+
+def arrivals(seed: int) -> list[Kind]:
+    """The tasks in the order of their coming; another seed, another order of the same tasks."""
+    tasks = [kind for kind in KINDS for _ in range(kind.n_tasks)]
+    Random(seed).shuffle(tasks)
+    return tasks
+
+
+def utilisation(worker: Worker, tasks: Sequence[Kind]) -> Utilisation:
+    """Of a worker with these tasks."""
+    can = worker.performance
+    used = (
+        sum(task.cpu_ghz for task in tasks) / (can.cores * can.mhz / 1000),
+        sum(task.memory_bytes for task in tasks) / can.memory_bytes,
+        sum(task.network_mbps for task in tasks) / can.network_mbps,
+        sum(task.disk_mbps for task in tasks) / can.disk_mbps,
+    )
+    return Utilisation(*(min(1.0, share) for share in used))
+
+
+def judge(placed: Mapping[str, Sequence[Kind]]) -> Evenness:
+    """H of each worker, in their order, by all four terms, each scaled to the largest."""
+    each = [terms_of(worker.performance) for worker in WORKERS]
+    shares = np.array([utilisation(worker, placed[worker.name]).terms for worker in WORKERS]).T
+    return evenness(*load_and_strength(shares, scaled(np.array(each).T, largest_terms(each))))
+
+
+def config(algorithm: Algorithm, **load_args: Any) -> SchedulerConfig:
+    """A profile in which nobody else scores; `load_args` go to LoadAware, where it is used."""
+    extra = {"LoadAware": load_args}
+    args = [{"name": name, "args": {**own, **extra.get(name, {})}} for name, own in algorithm.score.items()]
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "profiles": [
+            {
+                "schedulerName": "gangsched",
+                "plugins": {
+                    "score": {
+                        "disabled": [{"name": "*"}],
+                        "enabled": [{"name": name} for name in algorithm.score],
+                    }
+                },
+                "pluginConfig": args,
+            }
+        ],
+    }
+    return parse_config(json.dumps(document), source=algorithm.name, plugins=IN_TREE)
+
+
+def stated() -> list[str]:
+    """The model in words, for the report."""
+    workers = "; ".join(
+        f"{w.name} {w.performance.cores:g} cores of {w.performance.mhz / 1000:g} GHz,"
+        f" {w.performance.memory_bytes / GIGA:g} GB, network {w.performance.network_mbps:g} MB/s,"
+        f" disk {w.performance.disk_mbps:g} MB/s"
+        for w in WORKERS
+    )
+    kinds = "; ".join(
+        f"{k.n_tasks} {k.name} ({k.cpu_request}, {k.memory_request} asked for; uses {k.cpu_ghz:g} GHz,"
+        f" {k.memory_bytes / GIGA:g} GB, {k.network_mbps:g} MB/s network, {k.disk_mbps:g} MB/s disk)"
+        for k in KINDS
+    )
+    return [workers, kinds]
