@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -216,3 +217,48 @@ def _kind(weight: int) -> str:
     return {1: "SYS", 5: "NODE", 10: "PHB", 15: "PXB", 20: "PIX"}.get(
         weight, f"NV{weight - 100}" if weight > 100 else ""
     )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_over_several_nodes_too_it_is_refused_only_when_no_assignment_exists(seed: int) -> None:
+    """Two or three small nodes, two kinds of members; what is refused is proved, not given up."""
+    rng = Random(f"nodes-{seed}")
+    tops = [drawn(rng, rng.randint(2, 4)) for _ in range(rng.randint(2, 3))]
+    c = Cluster()
+    for k, of in enumerate(tops):
+        n = len(of.numa)
+        c.node(
+            listed(
+                f"n{k}",
+                *(
+                    Device(
+                        f"n{k}-{i}",
+                        numa=of.numa[i],
+                        model=of.models[i],
+                        memory_mib=of.memory_mib[i],
+                        links={f"n{k}-{j}": kind for j in range(n) if (kind := _kind(of.weight[i][j]))},
+                    )
+                    for i in range(n)
+                ),
+            )
+        )
+    kinds = [(drawn_constraint(rng), rng.randint(1, 2)) for _ in range(2)]
+    pods = [kinds[rng.randrange(2)] for _ in range(rng.randint(2, 4))]
+    members = []
+    for k, (asked, count) in enumerate(pods):
+        written: dict[str, Any] = {
+            "sameNUMA": asked.same_numa,
+            "linked": _kind(asked.link_weight) or False,
+            "model": list(asked.models) or "",
+            "minMemory": f"{asked.min_memory_mib}Mi" if asked.min_memory_mib else 0,
+        }
+        members.append(asking(f"a-{k}", count, group="a", n=len(pods), **written))
+    c.submit(*members).run()
+    exists = any(
+        all(
+            fits(of, (1 << len(of.numa)) - 1, [pod for pod, at in zip(pods, where, strict=True) if at == k])
+            for k, of in enumerate(tops)
+        )
+        for where in product(range(len(tops)), repeat=len(pods))
+    )
+    assert c.placed("a") == exists, f"seed {seed}: {c.said('a-0')}"

@@ -20,6 +20,7 @@ from gangsched.model.effects import (
     EvictPod,
     GetPod,
     NominateNode,
+    PatchPod,
     RecordEvent,
     WritePodCondition,
     WritePodGroupStatus,
@@ -30,6 +31,8 @@ from gangsched.model.events import (
     Event,
     EvictionFailed,
     EvictionSucceeded,
+    PodPatched,
+    PodPatchFailed,
     PodRead,
 )
 from tests.kube.scripted import CUT, SILENCE, Request, ScriptedServer, created, credentials, status, until
@@ -124,6 +127,35 @@ async def test_eviction_has_the_uid_as_its_precondition() -> None:
         assert request.json["deleteOptions"] == {"preconditions": {"uid": "u1"}}
 
 
+PATCH = PatchPod("u1", "ns", "p", "77", {"gangsched.io/visible-devices": "GPU-1", "old": None}, "c")
+
+
+async def test_annotations_are_patched_on_this_version_of_this_pod() -> None:
+    async with ScriptedServer() as server, running(server) as run:
+        run.dispatcher.submit([PATCH])
+        assert await run.said() == [PodPatched("u1")]
+        [request] = server.requests
+        assert request.line == "PATCH /api/v1/namespaces/ns/pods/p"
+        assert request.headers["content-type"] == "application/merge-patch+json"
+        assert request.json == {
+            "metadata": {
+                "uid": "u1",
+                "resourceVersion": "77",
+                "annotations": {"gangsched.io/visible-devices": "GPU-1", "old": None},
+            }
+        }
+
+
+@pytest.mark.parametrize("code", [403, 404, 409, 422, 500])
+async def test_a_patch_is_sent_once_and_its_answer_is_the_cores_to_judge(code: int) -> None:
+    async with ScriptedServer(script=[status(code, message="no")]) as server, running(server) as run:
+        run.dispatcher.submit([PATCH])
+        [answer] = await run.said()
+        assert isinstance(answer, PodPatchFailed)
+        assert (answer.uid, answer.code) == ("u1", code)
+        assert len(server.requests) == 1
+
+
 async def test_a_deletion_says_why_first_and_means_this_pod_only() -> None:
     async with ScriptedServer() as server, running(server) as run:
         run.dispatcher.submit([DeletePod("u1", "ns", "p", "preempting", "c")])
@@ -164,7 +196,7 @@ async def test_a_nomination_is_a_merge_patch_of_this_pod(node: str, written: str
 async def test_nothing_is_evicted_or_bound_by_who_may_not_act() -> None:
     async with ScriptedServer() as server, running(server, may_send=lambda: False) as run:
         deletion = DeletePod("u1", "ns", "p", "preempting", "c")
-        run.dispatcher.submit([EvictPod("u1", "ns", "p", "c"), deletion, bind(2)])
+        run.dispatcher.submit([EvictPod("u1", "ns", "p", "c"), deletion, PATCH, bind(2)])
         await run.done()
         await anyio.sleep(0.05)
         assert server.requests == []
