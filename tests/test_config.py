@@ -121,7 +121,7 @@ def test_what_does_nothing_here_is_noted() -> None:
         "profiles[0].plugins.multiPoint.enabled[1]: NodeDeclaredFeatures is not there: "
         "a pod may reach a node whose kubelet lacks a feature that it needs, and be refused there",
     )
-    assert not config.profiles[0].plugins["preBind"]
+    assert config.profiles[0].plugins["preBind"] == ("VolumeBinding",)
     assert "DynamicResources" not in config.profiles[0].args
 
 
@@ -183,6 +183,7 @@ def test_the_command_line_gives_the_flags() -> None:
 # -- plugins -----------------------------------------------------------------------------------------
 
 _LIGHT = {
+    "VolumeBinding": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
     "NodeResourcesBalancedAllocation": 1,
@@ -208,6 +209,7 @@ def test_a_default_that_is_named_again_runs_first_with_the_files_weight() -> Non
     body = profile("{score: {enabled: [{name: NodeResourcesFit, weight: 9}, {name: NodeAffinity}]}}")
     others = [
         "TaintToleration",
+        "VolumeBinding",
         "PodTopologySpread",
         "InterPodAffinity",
         "NodeResourcesBalancedAllocation",

@@ -45,15 +45,9 @@ class Absent(msgspec.Struct, frozen=True):
     gate: str = ""
 
 
-_VOLUMES = "pods with persistent volumes are refused"
-
 ABSENT = {
     one.name: one
     for one in (
-        Absent("VolumeRestrictions", _FILTERS, _VOLUMES),
-        Absent("NodeVolumeLimits", _FILTERS, _VOLUMES),
-        Absent("VolumeBinding", (*_FILTERS, *_SCORES, "reserve", "preBind"), _VOLUMES),
-        Absent("VolumeZone", _FILTERS, _VOLUMES),
         Absent(
             "DynamicResources",
             ("preEnqueue", *_FILTERS, "postFilter", "score", "reserve", "preBind", "podGroupPostFilter"),

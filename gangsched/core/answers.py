@@ -149,6 +149,10 @@ class Handle(Protocol):
         """A JSON merge patch, unless said otherwise."""
         ...
 
+    async def sleep(self, seconds: float) -> None:
+        """Before looking again at what others have to do first."""
+        ...
+
     def allow(self, group: str) -> bool:
         """A group ("namespace/name") need not wait for this plugin any more; False: no such group waits."""
         ...

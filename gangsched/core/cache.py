@@ -300,6 +300,9 @@ class Cache:
                 self.nodes.pad(row, template.padding, len(infos))
             if template.host_ports:  # at most one such pod a node: its ports exclude a second
                 self.nodes.use_ports(row, template.host_ports, 1)
+            if template.volumes:
+                for info in infos:
+                    self.index.volumes.enter(info)
             if self.index.is_awake:
                 for info in infos:
                     self.index.enter(info)
@@ -399,6 +402,8 @@ class Cache:
         if template.host_ports:
             self.nodes.use_ports(row, template.host_ports, 1)
         info.row = row
+        if template.volumes:
+            self.index.volumes.enter(info)
         if self.index.is_awake:
             self.index.enter(info)
 
@@ -406,6 +411,8 @@ class Cache:
         if info.row == NO_ROW:
             return
         template = info.template
+        if template.volumes:
+            self.index.volumes.leave(info)
         if self.index.is_awake:
             self.index.leave(info)
         self.nodes.use(info.row, template.columns, template.amounts, -1)

@@ -66,7 +66,9 @@ class Filtering:
         by_cycle: list[FilterPlugin] = []
         seeing: list[FilterPlugin] = []
         per_node: list[PerNodeFilter] = []
+        self._place: dict[str, int] = {}
         for plugin in filters:
+            self._place[plugin.name] = len(self._place)
             if not isinstance(plugin, FilterPlugin):
                 per_node.append(PerNodeFilter(plugin, infos, is_told=plugin.name in is_told))
             elif getattr(plugin, "sees_pods", False):
@@ -252,7 +254,8 @@ class Filtering:
                 found.append((name, narrowed.reason, mine))
                 left &= narrowed.mask
         staged: list[FilterPlugin | CapacityPlugin] = [*self.fixed, *self.capacities]
-        staged += [one for one in (*self.by_cycle, *self.seeing) if one.name not in state.skipped]
+        others = [one for one in (*self.by_cycle, *self.seeing) if one.name not in state.skipped]
+        staged += sorted(others, key=lambda one: self._place[one.name])
         for plugin in staged:
             said = self._ask(plugin.name, "Filter", plugin.reasons, state, template, view)
             out = np.zeros(view.n_rows, dtype=np.bool_)

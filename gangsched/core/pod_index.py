@@ -22,6 +22,7 @@ from gangsched.core.group import NO_ROW, PodInfo
 from gangsched.core.objects import ObjectStore
 from gangsched.core.pod_terms import Carried
 from gangsched.core.template import NO_LABELS, PodTemplate
+from gangsched.core.volume_users import VolumeUsers
 from gangsched.model.objects import Pod
 from gangsched.model.selectors import PodTerm
 
@@ -70,12 +71,13 @@ class PodIndex:
     """is_awake: somebody asks about pods, so that their coming and going is told (`changes`).
 
     selected_keys: the labels that some selector looks at; pods that differ in others are alike.
-    selection: moves when a key is added.
+    selection: moves when a key is added. volumes: who uses which, kept whether awake or not.
     """
 
     def __init__(self, pods: Mapping[str, PodInfo], objects: ObjectStore) -> None:
         self._pods = pods
         self._objects = objects
+        self.volumes = VolumeUsers()
         self.is_awake = False
         self.selected_keys: dict[str, None] = {}
         self.selection = 0
@@ -281,6 +283,7 @@ class PodIndex:
 
     def recount(self) -> Iterator[str]:
         """Every count that is not the sum over the pods, in words; slow."""
+        yield from self.volumes.recount(self._pods)
         if not self._is_built:
             return
         carried: dict[Carried, dict[int, int]] = {}

@@ -21,6 +21,7 @@ from gangsched.core.objects import Name, ObjectStore
 from gangsched.core.pod_index import PodIndex
 from gangsched.core.pod_terms import Carried
 from gangsched.core.template import HostPort, PodTemplate
+from gangsched.core.volume_users import claims_of
 from gangsched.model.devices import DeviceInventory
 from gangsched.model.objects import Node, Pod, Taint
 from gangsched.model.resources import ResourceTable
@@ -214,6 +215,14 @@ class ClusterView:
         """Whether the term means this pod, as it is."""
         return self._index.means_pod(term, pod)
 
+    def volume_users(self) -> Mapping[int, Iterable[PodTemplate]]:
+        """row -> the pods on it that use storage, by their templates; rows without any are absent."""
+        return {row: tuple(users.values()) for row, users in self._index.volumes.by_row.items()}
+
+    def claim_users(self, claim: tuple[str, str]) -> int:
+        """How many pods on nodes use a claim, by (namespace, name)."""
+        return self._index.volumes.claims.get(claim, 0)
+
     def objects(self, kind: str) -> Mapping[Name, Any]:
         """(namespace, name) -> object, of a kind that an enabled plugin `watches`; others are empty."""
         return self._objects.of(kind)
@@ -373,6 +382,21 @@ class Trial(ClusterView):
                     if not at[row]:
                         del at[row]
         return list(mine.items())
+
+    def volume_users(self) -> Mapping[int, Iterable[PodTemplate]]:
+        users = {
+            row: [template for uid, template in on_row.items() if uid not in self._gone]
+            for row, on_row in self._index.volumes.by_row.items()
+        }
+        for row, template, count in self.placed:
+            if template.volumes:
+                users.setdefault(row, []).extend([template] * count)
+        return users
+
+    def claim_users(self, claim: tuple[str, str]) -> int:
+        n = super().claim_users(claim)
+        n += sum(count for _, template, count in self.placed if claim in claims_of(template))
+        return n - sum(claim in claims_of(info.template) for info in self._gone.values())
 
     def place(self, row: int, template: PodTemplate, count: int = 1) -> None:
         """Takes room and ports for `count` pods of one template; devices are taken by take_devices."""

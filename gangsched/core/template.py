@@ -43,7 +43,7 @@ def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> bytes:
             spec.resources,
             spec.overhead,
             spec.host_network,
-            _volume_images(spec) if spec.volumes else None,
+            _signed_volumes(pod) if spec.volumes else None,
             unsupported(spec),
             spec.topology_spread_constraints,
             labels,
@@ -76,7 +76,7 @@ class PodTemplate:
     padding: (cpu, memory) that scores count on the pod's node beyond its requests; None: nothing.
     images: what it runs and mounts, named as nodes report them, one for each container and image volume.
     labels: its pods' labels, those that some selector looks at. wishes: what it says of other pods.
-    needs: plugins without which it must not be placed, and why.
+    needs: plugins without which it must not be placed, and why. volumes: those that decide where it may run.
     pod: one of its pods; of its metadata only what is signed (PodSigningPlugin) is true of all of them.
     constraints: what it asks of its devices beyond their number, by resource. by_container: several of its
     containers ask for devices, or one for several kinds, so that each is told its own.
@@ -103,6 +103,7 @@ class PodTemplate:
         "requests",
         "serial",
         "spec",
+        "volumes",
         "wishes",
     )
 
@@ -125,6 +126,7 @@ class PodTemplate:
             self.requests = {PODS: 1}
         self.problem = self.problem or unsupported(pod.spec)
         self.needs = _needs(pod.spec)
+        self.volumes = tuple(volume for volume in pod.spec.volumes or () if volume.is_storage)
         self.constraints = self._constraints(constraints_of(pod))
         self.by_container = len(self.requests) > 1 and _n_device_requests(pod.spec) > 1
         self.resolve(table)
@@ -184,6 +186,9 @@ def _needs(spec: PodSpec) -> tuple[tuple[str, str], ...]:
                 found.append(("InterPodAffinity", f"spec.affinity.{name}: required terms"))
     if any(c.when_unsatisfiable == "DoNotSchedule" for c in spec.topology_spread_constraints or ()):
         found.append(("PodTopologySpread", "spec.topologySpreadConstraints: DoNotSchedule"))
+    for volume in spec.volumes or ():
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
+            found.append(("VolumeBinding", f"spec.volumes: {volume.name} is a persistent volume"))
     return tuple(found)
 
 
@@ -192,12 +197,20 @@ def unsupported(spec: PodSpec) -> str:
 
     Placing it all the same would break a promise that its user believes to have.
     """
-    for volume in spec.volumes or ():
-        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
-            return f"spec.volumes: {volume.name} needs a persistent volume, which is not supported (yet)"
     if spec.resource_claims:
         return "spec.resourceClaims: claims of dynamic resource allocation are not supported (yet)"
     return ""
+
+
+def _signed_volumes(pod: Pod) -> list[object]:
+    """What decides of its volumes; claims of its own are named after the pod."""
+    signed: list[object] = [_volume_images(pod.spec)]
+    for volume in pod.spec.volumes or ():
+        if volume.is_storage:
+            signed.append(msgspec.structs.replace(volume, name="", image=None))
+            if volume.ephemeral is not None:
+                signed.append((volume.name, pod.metadata.name, pod.metadata.uid))
+    return signed
 
 
 def _volume_images(spec: PodSpec) -> list[str] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import msgspec
 import structlog
 
@@ -66,6 +67,10 @@ class Handle:
         """Changes an object, by a merge patch unless said otherwise. Raises: ApiError."""
         changed = await self._client.patch(path, msgspec.json.encode(body), content_type=content_type)
         return msgspec.json.decode(changed)
+
+    async def sleep(self, seconds: float) -> None:
+        """Before looking again at what others have to do first."""
+        await anyio.sleep(seconds)
 
     def close(self) -> None:
         """Its connections; what a hook asks for afterwards opens new ones, which end with the process."""

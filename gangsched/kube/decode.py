@@ -29,6 +29,15 @@ from gangsched.model.events import (
     PodUpdated,
 )
 from gangsched.model.objects import CustomObject, Node, ObjectMeta, PlainObject, Pod, PodSpec
+from gangsched.model.storage import (
+    CsiDriver,
+    CsiNode,
+    CsiStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from gangsched.model.workloads import (
     Namespace,
     PodDisruptionBudget,
@@ -242,6 +251,13 @@ _TYPED: Mapping[str, tuple[type[Any], str]] = {
     "replicasets.apps": (ReplicaSet, "ReplicaSet"),
     "statefulsets.apps": (StatefulSet, "StatefulSet"),
     "poddisruptionbudgets.policy": (PodDisruptionBudget, "PodDisruptionBudget"),
+    "persistentvolumeclaims": (PersistentVolumeClaim, "PersistentVolumeClaim"),
+    "persistentvolumes": (PersistentVolume, "PersistentVolume"),
+    "storageclasses.storage.k8s.io": (StorageClass, "StorageClass"),
+    "csinodes.storage.k8s.io": (CsiNode, "CSINode"),
+    "csidrivers.storage.k8s.io": (CsiDriver, "CSIDriver"),
+    "csistoragecapacities.storage.k8s.io": (CsiStorageCapacity, "CSIStorageCapacity"),
+    "volumeattachments.storage.k8s.io": (VolumeAttachment, "VolumeAttachment"),
 }
 
 

@@ -141,11 +141,69 @@ class ImageVolume(_Wire):
     reference: str = ""
 
 
+class ClaimVolume(_Wire):
+    claim_name: str = ""
+
+
+class EphemeralVolume(_Wire):
+    """A claim of the pod's own, made from a template and named after pod and volume."""
+
+
+class GceDisk(_Wire):
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class EbsVolume(_Wire):
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class AzureDisk(_Wire):
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+
+
+class CinderVolume(_Wire):
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class RbdImage(_Wire):
+    """Monitors of an inline volume have this name in a PersistentVolume too."""
+
+    monitors: list[str] | None = None
+    pool: str = "rbd"
+    image: str = ""
+    read_only: bool = False
+
+
+class IscsiVolume(_Wire):
+    iqn: str = ""
+    read_only: bool = False
+
+
 class Volume(_Wire):
+    """Only what decides where a pod may run; most volumes (tokens, maps, scratch) do not."""
+
     name: str = ""
     image: ImageVolume | None = None
-    persistent_volume_claim: dict[str, Any] | None = None
-    ephemeral: dict[str, Any] | None = None
+    persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+    gce_persistent_disk: GceDisk | None = None
+    aws_elastic_block_store: EbsVolume | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: CinderVolume | None = None
+    rbd: RbdImage | None = None
+    iscsi: IscsiVolume | None = None
+
+    @property
+    def is_storage(self) -> bool:
+        """Something that is somewhere, or can be attached only so often."""
+        return any(
+            one is not None
+            for one in (
+                *(self.persistent_volume_claim, self.ephemeral, self.gce_persistent_disk),
+                *(self.aws_elastic_block_store, self.azure_disk, self.cinder, self.rbd, self.iscsi),
+            )
+        )
 
 
 class SchedulingGate(_Wire):

@@ -25,6 +25,7 @@ from gangsched.plugins import (
     node_resources_fit,
     remaining_bandwidth,
     spread_constraints,
+    volume_binding,
 )
 from gangsched.plugins.default_binder import DefaultBinder
 from gangsched.plugins.default_preemption import DefaultPreemption
@@ -40,11 +41,15 @@ from gangsched.plugins.node_ports import NodePorts
 from gangsched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from gangsched.plugins.node_resources_fit import NodeResourcesFit
 from gangsched.plugins.node_unschedulable import NodeUnschedulable
+from gangsched.plugins.node_volume_limits import NodeVolumeLimits
 from gangsched.plugins.pod_topology_spread import PodTopologySpread
 from gangsched.plugins.priority_sort import PrioritySort
 from gangsched.plugins.remaining_bandwidth import RemainingBandwidth
 from gangsched.plugins.scheduling_gates import SchedulingGates
 from gangsched.plugins.taint_toleration import TaintToleration
+from gangsched.plugins.volume_binding import VolumeBinding
+from gangsched.plugins.volume_restrictions import VolumeRestrictions
+from gangsched.plugins.volume_zone import VolumeZone
 
 Factory = Callable[..., Any]
 
@@ -84,6 +89,17 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
         ),
         NodeResourcesFit,
     ),
+    (_info("VolumeRestrictions", "preFilter", "filter"), VolumeRestrictions),
+    (_info("NodeVolumeLimits", "preFilter", "filter"), NodeVolumeLimits),
+    (
+        _info(
+            "VolumeBinding",
+            *("preFilter", "filter", "preScore", "score", "reserve", "preBind"),
+            args_type=volume_binding.Args,
+        ),
+        VolumeBinding,
+    ),
+    (_info("VolumeZone", "preFilter", "filter"), VolumeZone),
     (
         _info(
             "PodTopologySpread",

@@ -267,11 +267,14 @@ def _score_table(strategy: ScoringStrategy) -> IntArray | None:
     if strategy.requested_to_capacity_ratio is None:
         return None
     points = [(p.utilization, p.score * 10) for p in strategy.requested_to_capacity_ratio.shape]
-    return np.array([_on_lines(points, percent) for percent in range(101)], dtype=np.int64)
+    return np.array([on_lines(points, percent) for percent in range(101)], dtype=np.int64)
 
 
-def _on_lines(points: Sequence[tuple[int, int]], percent: int) -> int:
-    """Source: `plugins/helper/shape_score.go`, BuildBrokenLinearFunction; Go divides towards zero."""
+def on_lines(points: Sequence[tuple[int, int]], percent: int) -> int:
+    """The score at `percent` on straight lines between (percent, score) points.
+
+    Source: `plugins/helper/shape_score.go`, BuildBrokenLinearFunction; Go divides towards zero.
+    """
     for i, (at, score) in enumerate(points):
         if percent <= at:
             if i == 0:

@@ -128,6 +128,7 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
         cluster.gang("part", pods=2, gpus=1, annotations={"gangsched.io/on-partial-bind": "unwind"})
         cluster.picture.until(lambda: not cluster.members("part"), "what was bound of part is given back")
         _a_gang_makes_room_for_itself(cluster, applied)
+        _claims_are_bound_before_their_pod(cluster, applied)
         _metrics_are_read_with_a_token(cluster, applied, ports[0])
         _the_follower_is_ready_and_takes_over(cluster, leader, ports[1])
         cluster.gang("last", pods=2, gpus=1)
@@ -155,6 +156,41 @@ def _a_gang_makes_room_for_itself(cluster: Cluster, plane: Audited) -> None:
     cluster.whole("urgent")
     cluster.delete("urgent")
     plane.request("DELETE", f"{budgets}/all")
+
+
+def _claims_are_bound_before_their_pod(cluster: Cluster, plane: Audited) -> None:
+    """One gets a volume that there is, for the other one is made; the test does what controllers do."""
+    merge = "application/merge-patch+json"
+    classes, volumes = "/apis/storage.k8s.io/v1/storageclasses", "/api/v1/persistentvolumes"
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    storage = {"storage": "1Gi"}
+    for name, provisioner in (("there", "kubernetes.io/no-provisioner"), ("made", "d.example.com")):
+        waits = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+        plane.request("POST", classes, {"metadata": {"name": name}, **waits})
+        spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": storage}}
+        spec["storageClassName"] = name
+        plane.request("POST", claims, {"metadata": {"name": name}, "spec": spec})
+    disk = {"accessModes": ["ReadWriteOnce"], "capacity": storage, "storageClassName": "there"}
+    disk |= {"nfs": {"server": "s", "path": "/"}}
+    plane.request("POST", volumes, {"metadata": {"name": "there"}, "spec": disk})
+    phase = {"status": {"phase": "Available"}}
+    plane.request("PATCH", f"{volumes}/there/status", phase, content_type=merge)
+    mounted = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("there", "made")]
+    cluster.gang("stored", pods=1, gpus=1, volumes=mounted)
+    chosen = "volume.kubernetes.io/selected-node"
+
+    def asked() -> bool:
+        given = plane.request("GET", f"{volumes}/there")["spec"].get("claimRef", {})
+        claim = plane.request("GET", f"{claims}/made")
+        return given.get("name") == "there" and chosen in claim["metadata"].get("annotations", {})
+
+    cluster.eventually(asked, "both claims are provided for")
+    assert cluster.n_bound("stored") == 0
+    for name in ("there", "made"):
+        done = {"pv.kubernetes.io/bind-completed": "yes"}
+        bound = {"metadata": {"annotations": done}, "spec": {"volumeName": name}}
+        plane.request("PATCH", f"{claims}/{name}", bound, content_type=merge)
+    cluster.whole("stored")
 
 
 def _metrics_are_read_with_a_token(cluster: Cluster, plane: Audited, port: int) -> None:

@@ -15,12 +15,15 @@ from typing import Any
 
 from gangsched.controlplane.processes import ControlPlane
 from tests.contract.api import Api
+from tests.differential import draw_volumes
 from tests.differential.draw import OVERHEAD_CLASS, Given, Json
 from tests.differential.draw_pods import SPACES, background
 from tests.differential.profiles import document
 
 NODES = "/api/v1/nodes"
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+CLAIMS = "/api/v1/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
 # What there is for all seeds: our name of the kind, and where it is.
 BACKGROUND = {
     "namespaces": "/api/v1/namespaces",
@@ -28,9 +31,23 @@ BACKGROUND = {
     "replicationcontrollers": "/api/v1/replicationcontrollers",
     "replicasets.apps": "/apis/apps/v1/replicasets",
     "statefulsets.apps": "/apis/apps/v1/statefulsets",
+    "persistentvolumeclaims": CLAIMS,
+    "persistentvolumes": VOLUMES,
+    **{
+        f"{resource}.storage.k8s.io": f"/apis/storage.k8s.io/v1/{resource}"
+        for resource in (
+            "storageclasses",
+            "csinodes",
+            "csidrivers",
+            "csistoragecapacities",
+            "volumeattachments",
+        )
+    },
 }
 AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 DEADLINE_S = 60.0
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BOUND = "pv.kubernetes.io/bind-completed"
 _LINE = re.compile(r'^[IWEF]\d{4} [^\]]*\] "((?:[^"\\]|\\.)*)"(.*)$')
 _FIELD = re.compile(r' (\w+)=("(?:[^"\\]|\\.)*"|\S+)')
 # Tolerations may compare (KEP-5471), which is not on by itself; without hints from one pod for the next
@@ -141,6 +158,24 @@ def _pods(pod: Json) -> str:
     return f"/api/v1/namespaces/{pod['metadata'].get('namespace', 'default')}/pods"
 
 
+def _made(name: str, claim: Json) -> Json:
+    spec = claim["spec"]
+    owner = {key: claim["metadata"][key] for key in ("name", "namespace", "uid")}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": spec["accessModes"],
+            "capacity": spec["resources"]["requests"],
+            "storageClassName": spec["storageClassName"],
+            "csi": {
+                "driver": draw_volumes.PROVISIONERS[spec["storageClassName"]],
+                "volumeHandle": name,
+            },
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **owner},
+        },
+    }
+
+
 class Outcome:
     """What there was when it was decided, and how. Objects are as the API server answered."""
 
@@ -148,6 +183,7 @@ class Outcome:
         self, nodes: list[Json], settled: list[Json], pods: list[Json], objects: Mapping[str, list[Json]]
     ) -> None:
         self.objects = objects
+        self.in_the_end: Mapping[str, list[Json]] = {}
         self.nodes = nodes
         self.settled = settled
         self.pods = pods
@@ -163,15 +199,17 @@ class KubeScheduler:
         body = {"metadata": {"name": OVERHEAD_CLASS}, "handler": "heavy", "overhead": overhead}
         self._api.post(RUNTIME_CLASSES, body).ok(201)
         # What its log does not tell the arrival of is there before it starts.
-        for path, made in background():
+        for path, made in (*background(), *draw_volumes.background()):
             self._create(path, made)
-        self.background = {kind: self._api.get(path).ok()["items"] for kind, path in BACKGROUND.items()}
+        for path, phase in draw_volumes.statuses():
+            self._api.patch(f"{path}/status", {"status": {"phase": phase}}).ok(200)
         daemon = plane.start_kube_scheduler(config=document(), flags=SCHEDULER_FLAGS)
         self._log = Log(daemon.log)
 
     def decide(self, given: Given) -> Outcome:
         """Everything is there before the first pod is created; the cluster is empty again afterwards."""
         try:
+            objects = self._objects()
             nodes = [self._create(NODES, node) for node in given.nodes]
             paths = {}
             for pod in given.settled:
@@ -185,11 +223,18 @@ class KubeScheduler:
             here = {pod["metadata"]["name"] for pod in settled if pod["status"]["phase"] != "Succeeded"}
             self._until(lambda: self._log.pods == here and len(self._log.nodes) == len(nodes))
             pods = [self._create(_pods(pod), pod) for pod in given.pods]
-            outcome = Outcome(nodes, settled, pods, self.background)
+            outcome = Outcome(nodes, settled, pods, objects)
             names = [pod["metadata"]["name"] for pod in pods]
             first = self._log.first
-            self._until(lambda: all(name in first and first[name].is_over for name in names))
+            binds = any("persistentVolumeClaim" in str(pod) for pod in given.pods)
+            self._until(
+                lambda: (
+                    (binds and self._bind_volumes())
+                    or all(name in first and first[name].is_over for name in names)
+                )
+            )
             outcome.attempts = {name: first[name] for name in names}
+            outcome.in_the_end = self._objects()
             return outcome
         finally:
             # Nodes first: pods that found no room must not be tried again when others go.
@@ -198,6 +243,31 @@ class KubeScheduler:
             for name in SPACES:
                 self._api.delete(f"/api/v1/namespaces/{name}/pods", AT_ONCE).ok(200)
             self._until(lambda: not self._log.pods)
+
+    def _objects(self) -> dict[str, list[Json]]:
+        return {kind: self._api.get(path).ok()["items"] for kind, path in BACKGROUND.items()}
+
+    def _bind_volumes(self) -> bool:
+        """Does what kube-controller-manager and the drivers do for claims that a pod has come for."""
+        owners = {
+            one["spec"]["claimRef"]["name"]: one["metadata"]["name"]
+            for one in self._api.get(VOLUMES).ok()["items"]
+            if "claimRef" in one["spec"]
+        }
+        for claim in self._api.get(CLAIMS).ok()["items"]:
+            meta, spec = claim["metadata"], claim["spec"]
+            name = owners.get(meta["name"])
+            if spec.get("volumeName") or not (name or SELECTED_NODE in meta.get("annotations", {})):
+                continue
+            if name is None:
+                name = f"made-{meta['name']}"
+                self._create(VOLUMES, _made(name, claim))
+            bound = {"metadata": {"annotations": {BOUND: "yes"}}, "spec": {"volumeName": name}}
+            path = f"/api/v1/namespaces/default/persistentvolumeclaims/{meta['name']}"
+            self._api.patch(path, bound).ok(200)
+            for place in (path, f"{VOLUMES}/{name}"):
+                self._api.patch(f"{place}/status", {"status": {"phase": "Bound"}}).ok(200)
+        return False
 
     def _create(self, path: str, body: Json) -> Json:
         made: Json = self._api.post(path, body).ok(201)

@@ -43,11 +43,9 @@ class Ours:
 
     def __init__(self, outcome: Outcome) -> None:
         self._events: list[ev.Event] = []
+        self._in_the_end = outcome.in_the_end
         for name, items in outcome.objects.items():
-            kind = objects(name)
-            self._events += [
-                ev.ObjectPut(name, kind.decode_object(json.dumps(item).encode())) for item in items
-            ]
+            self._events += [_put(name, item) for item in items]
         self._events += [ev.NodeAdded(_decoded(node, Node)) for node in outcome.nodes]
         self._events += [ev.PodAdded(_decoded(pod, Pod)) for pod in outcome.settled]
         self._profiles = build_profiles(_CONFIG)
@@ -63,16 +61,31 @@ class Ours:
         for effect in effects:
             if isinstance(effect, ef.BindPod):
                 decision.node = effect.node
+            elif isinstance(effect, ef.RunHook):  # its claims are bound first
+                decision.node = effect.node_name
             elif isinstance(effect, ef.WritePodCondition):
                 decision.message = effect.message
         return decision
 
     def place(self, pod: Json, node: str) -> None:
-        """The pod is where kube-scheduler bound it."""
+        """The pod is where kube-scheduler bound it, and its claims are what they became."""
         bound = pod | {"spec": pod["spec"] | {"nodeName": node}}
-        event = ev.PodAdded(_decoded(bound, Pod))
-        self._events.append(event)
-        self._follower.handle([event], 1.0)
+        events: list[ev.Event] = [ev.PodAdded(_decoded(bound, Pod))]
+        names = {
+            volume["persistentVolumeClaim"]["claimName"]
+            for volume in pod["spec"].get("volumes", ())
+            if "persistentVolumeClaim" in volume
+        }
+        volumes = set()
+        for claim in self._in_the_end.get("persistentvolumeclaims", ()):
+            if claim["metadata"]["name"] in names:
+                volumes.add(claim["spec"].get("volumeName"))
+                events.append(_put("persistentvolumeclaims", claim))
+        for volume in self._in_the_end.get("persistentvolumes", ()):
+            if volume["metadata"]["name"] in volumes:
+                events.append(_put("persistentvolumes", volume))
+        self._events += events
+        self._follower.handle(events, 1.0)
         self._follower.validate()
 
     def _judge(self, pod: Pod, decision: Decision) -> None:
@@ -103,6 +116,10 @@ def _scheduler(profiles: dict[str, Profile], events: list[ev.Event]) -> Schedule
     scheduler.handle(events, 0.0)
     scheduler.handle([ev.KindSynced(kind) for kind in scheduler.kinds], 0.0)
     return scheduler
+
+
+def _put(kind: str, item: Json) -> ev.ObjectPut:
+    return ev.ObjectPut(kind, objects(kind).decode_object(json.dumps(item).encode()))
 
 
 T = TypeVar("T")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.differential import draw_volumes
 from tests.differential.compare import differences
 from tests.differential.differences import MEANT
 from tests.differential.draw import draw
@@ -25,6 +26,11 @@ def test_same_decisions(seed: int, kube_scheduler: KubeScheduler) -> None:
 @pytest.mark.parametrize("seed", range(N_SEEDS))
 def test_same_decisions_where_pods_say_things_of_each_other(seed: int, kube_scheduler: KubeScheduler) -> None:
     same(kube_scheduler.decide(draw_pods(seed, PODS_A_SEED)))
+
+
+@pytest.mark.parametrize("seed", range(draw_volumes.N_SEEDS))
+def test_same_decisions_where_pods_have_volumes(seed: int, kube_scheduler: KubeScheduler) -> None:
+    same(kube_scheduler.decide(draw_volumes.draw_volumes(seed)))
 
 
 def same(outcome: Outcome) -> None:

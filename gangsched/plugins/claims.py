@@ -1,0 +1,73 @@
+"""Claims and volumes, looked up: what the four plugins share that see to volumes.
+
+Sources: k8s.io/component-helpers `storage/volume/helpers.go` and `pv_helpers.go`, `storage/ephemeral`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gangsched.core.framework import BoolArray
+from gangsched.core.snapshot import ClusterView
+from gangsched.model.objects import LabelSelector, NodeSelectorTerm, SelectorRequirement
+from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from gangsched.plugins.node_selector import EVERYWHERE, match_any_term, match_term
+
+CLAIMS = "persistentvolumeclaims"
+VOLUMES = "persistentvolumes"
+CLASSES = "storageclasses.storage.k8s.io"
+NODES = "csinodes.storage.k8s.io"
+DRIVERS = "csidrivers.storage.k8s.io"
+CAPACITIES = "csistoragecapacities.storage.k8s.io"
+ATTACHMENTS = "volumeattachments.storage.k8s.io"
+
+WAITS = "WaitForFirstConsumer"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+
+
+def not_found(kind: str, name: str) -> str:
+    """kube-scheduler's words."""
+    return f'{kind} "{name}" not found'
+
+
+def claim_of(view: ClusterView, key: tuple[str, str]) -> PersistentVolumeClaim | None:
+    found: PersistentVolumeClaim | None = view.objects(CLAIMS).get(key)
+    return found
+
+
+def volume_of(view: ClusterView, name: str) -> PersistentVolume | None:
+    found: PersistentVolume | None = view.objects(VOLUMES).get(("", name))
+    return found
+
+
+def class_of(view: ClusterView, name: str) -> StorageClass | None:
+    found: StorageClass | None = view.objects(CLASSES).get(("", name))
+    return found
+
+
+def class_name(one: PersistentVolumeClaim | PersistentVolume) -> str:
+    """The storage class, as the older annotation or the spec says; "" is none."""
+    return (one.metadata.annotations or {}).get(_BETA_CLASS, one.spec.storage_class_name or "")
+
+
+def is_bound(claim: PersistentVolumeClaim) -> bool:
+    """Bound, and whoever binds volumes has finished."""
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
+
+
+def on_nodes(volume: PersistentVolume, view: ClusterView) -> BoolArray | None:
+    """The nodes that can reach the volume, by its node affinity; None: all of them."""
+    affinity = volume.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return None
+    return match_any_term(affinity.required.node_selector_terms or (), view, EVERYWHERE)
+
+
+def selected_nodes(selector: LabelSelector, view: ClusterView) -> BoolArray:
+    """The nodes whose labels a label selector matches; an empty one matches all of them."""
+    found = list(selector.match_expressions or ())
+    found += [SelectorRequirement(k, "In", [v]) for k, v in (selector.match_labels or {}).items()]
+    if not found:
+        return np.ones(view.n_rows, dtype=np.bool_)
+    return match_term(NodeSelectorTerm(found), view, EVERYWHERE)

@@ -1,0 +1,348 @@
+"""VolumeBinding: a pod goes where its volumes are or can be, and its unbound claims are bound before it is.
+
+Claims that are bound keep the pod to nodes that reach their volumes. Claims that wait for their first
+consumer get the smallest volume that will do, or one that is made where the pod goes; Reserve notes which, so
+that nobody else takes it, and PreBind writes it down (the volume's claimRef, or the claim's selected-node)
+and waits until whoever binds volumes has done so.
+Source: kube-scheduler 1.37 `plugins/volumebinding/{volume_binding,binder,scorer}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework import (
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    FloatArray,
+    Handle,
+    IntArray,
+    Status,
+)
+from gangsched.core.group import Group, PodInfo
+from gangsched.core.plan import Placement
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.core.volume_users import claims_of
+from gangsched.errors import ApiError
+from gangsched.model.objects import Pod
+from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim
+from gangsched.plugins.claims import (
+    BIND_COMPLETED,
+    CAPACITIES,
+    CLAIMS,
+    CLASSES,
+    DRIVERS,
+    VOLUMES,
+    WAITS,
+    claim_of,
+    class_name,
+    class_of,
+    is_bound,
+    not_found,
+    on_nodes,
+    volume_of,
+)
+from gangsched.plugins.node_resources_fit import ShapePoint, on_lines
+from gangsched.plugins.volume_matching import (
+    SELECTED_NODE,
+    Choice,
+    Matching,
+    request_of,
+    size_of,
+    taken_names,
+)
+
+REASON_NODE = "node(s) didn't match PersistentVolume's node affinity"
+REASON_BIND = "node(s) didn't find available persistent volumes to bind"
+REASON_SPACE = "node(s) did not have enough free storage"
+REASON_LOST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+_BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+_DEFAULT_SHAPE = (ShapePoint(0, 10), ShapePoint(100, 0))
+_LOOK_S = 0.5
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """VolumeBindingArgs. Raises: ValueError."""
+
+    bind_timeout_seconds: int = 600
+    shape: tuple[ShapePoint, ...] = _DEFAULT_SHAPE
+
+    def __post_init__(self) -> None:
+        if self.bind_timeout_seconds < 0:
+            raise ValueError(f"bindTimeoutSeconds: {self.bind_timeout_seconds} is below 0")
+        if not self.shape:
+            msgspec.structs.force_setattr(self, "shape", _DEFAULT_SHAPE)
+        if any(a.utilization >= b.utilization for a, b in pairwise(self.shape)):
+            raise ValueError("shape: the points must be sorted by rising utilization")
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    """A template's claims by what is to be done about them, and the view that they were read from."""
+
+    bound: tuple[PersistentVolumeClaim, ...]
+    unbound: tuple[PersistentVolumeClaim, ...]
+    view: ClusterView
+
+
+class VolumeBinding:
+    """Filter, Score, Reserve and PreBind for claims."""
+
+    name = "VolumeBinding"
+    sees_pods: ClassVar[bool] = True
+    watches: ClassVar[tuple[str, ...]] = (CLAIMS, VOLUMES, CLASSES, DRIVERS, CAPACITIES)
+    cured_by = Change.NODE_ADDED | Change.NODE_LABELS | Change.OBJECT | Change.ROOM_FREED
+
+    def __init__(self, args: Args | None = None) -> None:
+        self._args = args or Args()
+        self._shape = [(point.utilization, point.score * 10) for point in self._args.shape]
+        self._promised: dict[str, Choice] = {}
+        self._waiting: set[int] = set()
+        self.hook_timeout_s = float(self._args.bind_timeout_seconds)
+
+    # -- where ---------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+        if self._promised:
+            self._forget_bound(view)
+        bound: list[PersistentVolumeClaim] = []
+        unbound: list[PersistentVolumeClaim] = []
+        for volume, key in zip(_claiming(template), claims_of(template), strict=True):
+            claim = claim_of(view, key)
+            problem = _problem(claim, key, template, is_own=volume.ephemeral is not None)
+            if claim is None or problem:
+                return Status.unresolvable(problem)
+            (bound if is_bound(claim) else unbound).append(claim)
+        if not bound and not unbound:
+            return SKIP
+        for claim in unbound:
+            storage_class = class_of(view, class_name(claim))
+            waits = storage_class is not None and storage_class.volume_binding_mode == WAITS
+            if claim.spec.volume_name or not waits:
+                return Status.unresolvable(_IMMEDIATE)
+        state.data[self.name] = _Claims(tuple(bound), tuple(unbound), view)
+        return SUCCESS
+
+    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        mask = view.live.copy()
+        for _, out in self._judged(state, view):
+            mask &= ~out
+        return mask
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[str, BoolArray]]:
+        return self._judged(state, view)
+
+    def _judged(self, state: CycleState, view: ClusterView) -> list[tuple[str, BoolArray]]:
+        claims: _Claims = state.data[self.name]
+        said: list[tuple[str, BoolArray]] = []
+        reached, is_lost = view.live.copy(), np.zeros(view.n_rows, dtype=np.bool_)
+        for claim in claims.bound:
+            volume = volume_of(view, claim.spec.volume_name)
+            if volume is None:
+                is_lost = reached.copy()  # where an earlier one is out of reach, that is the reason
+                break
+            on = on_nodes(volume, view)
+            reached = reached if on is None else reached & on
+        said += [(REASON_NODE, ~reached), (REASON_LOST, is_lost)]
+        if claims.unbound:
+            ok, no_space = self._matching(claims, view).answer()
+            said += [(REASON_BIND, ~ok & ~no_space), (REASON_SPACE, no_space)]
+        return said
+
+    def _forget_bound(self, view: ClusterView) -> None:
+        """Promises whose claims the API server says to be bound, or gone, have come to their end."""
+        for uid, choice in list(self._promised.items()):
+            keys = [(one.metadata.namespace, one.metadata.name) for one, _ in choice.volumes]
+            keys += [(one.metadata.namespace, one.metadata.name) for one in choice.made]
+            claims = [claim_of(view, key) for key in keys]
+            if all(claim is None or is_bound(claim) for claim in claims):
+                del self._promised[uid]
+
+    def _matching(self, claims: _Claims, view: ClusterView) -> Matching:
+        return Matching(claims.unbound, view, self._taken(view))
+
+    def _taken(self, view: ClusterView) -> set[str]:
+        """Volumes that reservations and the siblings placed on a Trial have got by now."""
+        taken = taken_names(self._promised.values())
+        for row, template, _ in view.placed:
+            claims = [claim for key in claims_of(template) if (claim := claim_of(view, key)) is not None]
+            unbound = [claim for claim in claims if not is_bound(claim)]
+            if unbound:
+                choice, _ = Matching(unbound, view, taken).choice(row)
+                taken |= taken_names([choice] if choice is not None else [])
+        return taken
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """How much of the storage there the claims would use, by `shape`; by classes, evenly."""
+        claims: _Claims = state.data[self.name] if self.name in state.data else _Claims((), (), view)
+        if not claims.unbound:
+            return None
+        matching = self._matching(claims, view)
+        scores = [self._score(matching, int(row)) for row in rows]
+        return np.array(scores, dtype=np.float64) if any(scores) else None
+
+    def _score(self, matching: Matching, row: int) -> float:
+        choice, _ = matching.choice(row)
+        used: dict[str, tuple[int, int]] = {}
+        if choice is None:
+            return 0.0
+        for claim, volume in choice.volumes:
+            requested, capacity = used.get(volume.spec.storage_class_name, (0, 0))
+            sizes = requested + request_of(claim), capacity + size_of(volume.spec.capacity)
+            used[volume.spec.storage_class_name] = sizes
+        for claim in choice.made if not choice.volumes else ():
+            capacity = int(matching.provision(claim).capacity[row])
+            if capacity >= 0:
+                requested, _ = used.get(class_name(claim), (0, 0))
+                used[class_name(claim)] = requested + request_of(claim), capacity
+        if not used:
+            return 0.0
+        total = sum(
+            on_lines(self._shape, 100 if not has or wants > has else wants * 100 // has)
+            for wants, has in used.values()
+        )
+        return float(int(total / len(used) + 0.5))
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        if change.what is Change.OBJECT:
+            return change.kind in self.watches
+        if change.what is Change.ROOM_FREED:
+            return change.pod is None or any(
+                one.persistent_volume_claim or one.ephemeral for one in change.pod.spec.volumes or ()
+            )
+        return True
+
+    # -- whose ---------------------------------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status:
+        claims: _Claims | None = state.data.get(self.name)
+        if claims is None or not claims.unbound:
+            return SUCCESS
+        view = claims.view.base()
+        for placement in placements:
+            row = placement.row
+            taken = taken_names(self._promised.values())
+            choice, _ = Matching(claims.unbound, view, taken).choice(row)
+            if choice is None:
+                what = f"the volumes of {placement.info.pod.key} on {view.name(row)}"
+                return Status.unschedulable(f"{what} are taken by now")
+            self._promised[placement.info.uid] = choice
+            self._waiting.add(placement.info.template.serial)
+        return SUCCESS
+
+    def unreserve(self, group: Group, infos: Sequence[PodInfo]) -> None:
+        for info in infos:
+            self._promised.pop(info.uid, None)
+
+    # -- binding -------------------------------------------------------------------------------------------
+
+    def pre_bind_pre_flight(self, template: PodTemplate) -> Status:
+        """Nothing to do where nothing was promised to pods of the template."""
+        return SUCCESS if template.serial in self._waiting else SKIP
+
+    async def pre_bind(self, pod: Pod, node_name: str, handle: Handle) -> Status:
+        choice = self._promised.get(pod.metadata.uid)
+        if choice is None:
+            return SUCCESS
+        try:
+            for claim, volume in choice.volumes:
+                await _give(volume, claim, handle)
+            for claim in choice.made:
+                await _ask_for(claim, node_name, handle)
+            for claim in (*(claim for claim, _ in choice.volumes), *choice.made):
+                problem = await _bound(claim, node_name, handle, is_made=claim in choice.made)
+                if problem:
+                    return Status.unschedulable(problem)
+        except ApiError as error:
+            return Status.unschedulable(f"binding volumes: {error}")
+        return SUCCESS
+
+
+def _claiming(template: PodTemplate) -> list[Any]:
+    return [one for one in template.volumes if one.persistent_volume_claim or one.ephemeral]
+
+
+def _problem(
+    claim: PersistentVolumeClaim | None, key: tuple[str, str], template: PodTemplate, *, is_own: bool
+) -> str:
+    namespace, name = key
+    if claim is None and is_own:
+        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+    if claim is None:
+        return not_found("persistentvolumeclaim", name)
+    if claim.status.phase == "Lost":
+        volume = claim.spec.volume_name
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    pod = template.pod.metadata
+    owners = claim.metadata.owner_references or ()
+    if is_own and not any(owner.controller and owner.uid == pod.uid for owner in owners):
+        return f"PVC {namespace}/{name} was not created for pod {namespace}/{pod.name} (pod is not owner)"
+    return ""
+
+
+def _path(one: PersistentVolumeClaim | PersistentVolume) -> str:
+    meta = one.metadata
+    if meta.namespace:
+        return f"/api/v1/namespaces/{meta.namespace}/persistentvolumeclaims/{meta.name}"
+    return f"/api/v1/persistentvolumes/{meta.name}"
+
+
+async def _give(volume: PersistentVolume, claim: PersistentVolumeClaim, handle: Handle) -> None:
+    """The volume is this claim's from now on. Raises: ApiError, also where it has changed meanwhile."""
+    meta = claim.metadata
+    owner = volume.spec.claim_ref
+    if owner is not None and owner.uid == meta.uid:
+        return
+    reference = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+    }
+    patched: dict[str, Any] = {"resourceVersion": volume.metadata.resource_version}
+    if owner is None:
+        patched["annotations"] = {_BOUND_BY_CONTROLLER: "yes"}
+    await handle.patch(_path(volume), {"metadata": patched, "spec": {"claimRef": reference}})
+
+
+async def _ask_for(claim: PersistentVolumeClaim, node_name: str, handle: Handle) -> None:
+    """A volume is made for the claim where the node reaches it. Raises: ApiError, as _give."""
+    meta = claim.metadata
+    if (meta.annotations or {}).get(SELECTED_NODE) == node_name:
+        return
+    patched = {"resourceVersion": meta.resource_version, "annotations": {SELECTED_NODE: node_name}}
+    await handle.patch(_path(claim), {"metadata": patched})
+
+
+async def _bound(claim: PersistentVolumeClaim, node_name: str, handle: Handle, *, is_made: bool) -> str:
+    """Waits until the claim is bound; answers what is wrong, "" if nothing. Raises: ApiError."""
+    while True:
+        now = await handle.get(_path(claim))
+        annotations = now["metadata"].get("annotations") or {}
+        if now["spec"].get("volumeName") and BIND_COMPLETED in annotations:
+            return ""
+        if is_made and annotations.get(SELECTED_NODE) != node_name:
+            # Whoever makes volumes takes it away to say that it could not.
+            return f"provisioning failed for PVC {claim.metadata.name!r}"
+        await handle.sleep(_LOOK_S)
+
+
+__all__ = ["Args", "VolumeBinding"]

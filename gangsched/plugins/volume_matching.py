@@ -1,0 +1,230 @@
+"""Which volumes unbound claims would get on which node: those that exist, else those that can be made there.
+
+Read by VolumeBinding alone. A node's answer is found as kube-scheduler finds it: claims by rising size, each
+takes the smallest volume that will do; what is left over has to be made. Volumes that reservations or the
+siblings of a gang have taken are given as `taken`. Ties: the volume's name.
+Sources: kube-scheduler 1.37 `plugins/volumebinding/binder.go`; k8s.io/component-helpers
+`storage/volume/pv_helpers.go` (FindMatchingVolume).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework import BoolArray, IntArray
+from gangsched.core.snapshot import ClusterView
+from gangsched.model.quantity import to_int
+from gangsched.model.selectors import selector_of
+from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from gangsched.plugins.claims import (
+    CAPACITIES,
+    DRIVERS,
+    VOLUMES,
+    class_name,
+    class_of,
+    on_nodes,
+    selected_nodes,
+)
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+STORAGE = "storage"
+
+
+class Choice(msgspec.Struct, frozen=True, gc=False):
+    """What becomes of a pod's unbound claims on one node: volumes by claim, and claims that get new ones."""
+
+    volumes: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
+    made: tuple[PersistentVolumeClaim, ...] = ()
+
+
+class Provision(msgspec.Struct, frozen=True):
+    """Where a new volume for a claim could be made: bool[n_rows]. capacity: bytes there, -1 not known."""
+
+    allowed: BoolArray
+    has_space: BoolArray
+    capacity: IntArray
+
+
+def size_of(amounts: Mapping[str, str | int | float] | None) -> int:
+    """Bytes of storage, 0 where none is stated."""
+    text = (amounts or {}).get(STORAGE)
+    return 0 if text is None else to_int(str(text))
+
+
+def request_of(claim: PersistentVolumeClaim) -> int:
+    return size_of(claim.spec.resources.requests if claim.spec.resources else None)
+
+
+class Matching:
+    """The unbound claims of one template, against one view and what is taken by then."""
+
+    def __init__(self, claims: Sequence[PersistentVolumeClaim], view: ClusterView, taken: Collection[str]):
+        self._view = view
+        self._claims = sorted(
+            (claim for claim in claims if not _selected(claim)), key=lambda claim: request_of(claim)
+        )
+        self._started = [claim for claim in claims if _selected(claim)]
+        self._reach: dict[str, BoolArray | None] = {}
+        self._fitting = {id(claim): self._fit(claim, taken) for claim in self._claims}
+        self._provisions: dict[int, Provision] = {}
+
+    def answer(self) -> tuple[BoolArray, BoolArray]:
+        """bool[n_rows] each: where all claims get something, and where it is space alone that is missing."""
+        ok = self._view.live.copy()
+        if self._started:
+            here = [self._view.row_of(_selected(claim)) for claim in self._started]
+            ok &= np.array([all(row == other for other in here) for row in range(self._view.n_rows)])
+        no_space = np.zeros(self._view.n_rows, dtype=np.bool_)
+        _, made = self._take(None)
+        for claim in made:
+            provision = self.provision(claim)
+            no_space |= ok & provision.allowed & ~provision.has_space
+            ok &= provision.allowed & provision.has_space
+        differ = np.zeros(self._view.n_rows, dtype=np.bool_)
+        for reach in self._reach.values():
+            if reach is not None:
+                differ |= reach
+        # Nodes that reach some volume that not all of them reach: each is asked alone.
+        for row in np.flatnonzero(differ & self._view.live):
+            choice, no_space[row] = self.choice(int(row))
+            ok[row] = choice is not None
+        return ok, no_space
+
+    def choice(self, row: int) -> tuple[Choice | None, bool]:
+        """What they get on one node, and whether it is space that is missing where that is None."""
+        name = self._view.name(row)
+        if any(_selected(claim) != name for claim in self._started):
+            return None, False
+        found, made = self._take(row)
+        for claim in made:
+            provision = self.provision(claim)
+            if not provision.allowed[row]:
+                return None, False
+            if not provision.has_space[row]:
+                return None, True
+        return Choice(tuple(found), tuple(made)), False
+
+    def _take(
+        self, row: int | None
+    ) -> tuple[list[tuple[PersistentVolumeClaim, PersistentVolume]], list[PersistentVolumeClaim]]:
+        """(claims with their volumes, claims for which one has to be made); None: volumes for all nodes."""
+        found: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
+        made = list(self._started)
+        used: set[str] = set()
+        for claim in self._claims:
+            volume = self._volume(claim, row, used)
+            if volume is None:
+                made.append(claim)
+            else:
+                used.add(volume.metadata.name)
+                found.append((claim, volume))
+        return found, made
+
+    def provision(self, claim: PersistentVolumeClaim) -> Provision:
+        """Where a new volume for it could be made, remembered."""
+        known = self._provisions.get(id(claim))
+        if known is None:
+            known = self._provisions[id(claim)] = _provision(claim, self._view)
+        return known
+
+    def _fit(
+        self, claim: PersistentVolumeClaim, taken: Collection[str]
+    ) -> list[tuple[int, PersistentVolume]]:
+        """(size, volume), the smallest first; one that is the claim's own already comes alone."""
+        wanted, chosen = request_of(claim), class_name(claim)
+        selector = selector_of(claim.spec.selector)
+        found = []
+        for _, volume in sorted(self._view.objects(VOLUMES).items(), key=lambda one: one[0]):
+            if class_name(volume) != chosen or volume.metadata.deletion_timestamp is not None:
+                continue
+            size = size_of(volume.spec.capacity)
+            if size < wanted or (volume.spec.volume_mode != claim.spec.volume_mode):
+                continue
+            if (claim.spec.volume_attributes_class_name or "") != (
+                volume.spec.volume_attributes_class_name or ""
+            ):
+                continue
+            owner = volume.spec.claim_ref
+            if owner is not None:
+                if (owner.namespace, owner.name) != (claim.metadata.namespace, claim.metadata.name):
+                    continue
+                if owner.uid and owner.uid != claim.metadata.uid:
+                    continue
+                self._look_at(volume)
+                return [(size, volume)]
+            if volume.metadata.name in taken or volume.status.phase != "Available":
+                continue
+            if selector is not None and not selector.matches(volume.metadata.labels or {}):
+                continue
+            if set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ()):
+                self._look_at(volume)
+                found.append((size, volume))
+        return sorted(found, key=lambda one: (one[0], one[1].metadata.name))
+
+    def _look_at(self, volume: PersistentVolume) -> None:
+        name = volume.metadata.name
+        if name not in self._reach:
+            self._reach[name] = on_nodes(volume, self._view)
+
+    def _volume(
+        self, claim: PersistentVolumeClaim, row: int | None, used: Collection[str]
+    ) -> PersistentVolume | None:
+        for _, volume in self._fitting[id(claim)]:
+            reach = self._reach[volume.metadata.name]
+            if volume.metadata.name not in used and (reach is None or (row is not None and reach[row])):
+                return volume
+        return None
+
+
+def _selected(claim: PersistentVolumeClaim) -> str:
+    """The node that the claim's new volume is being made for already."""
+    return (claim.metadata.annotations or {}).get(SELECTED_NODE, "")
+
+
+def _provision(claim: PersistentVolumeClaim, view: ClusterView) -> Provision:
+    everywhere = np.ones(view.n_rows, dtype=np.bool_)
+    unknown = np.full(view.n_rows, -1, dtype=np.int64)
+    storage_class = class_of(view, class_name(claim))
+    if storage_class is None or storage_class.provisioner in ("", _NO_PROVISIONER):
+        return Provision(~everywhere, everywhere, unknown)
+    allowed = _allowed(storage_class, view)
+    wanted = request_of(claim)
+    driver = view.objects(DRIVERS).get(("", storage_class.provisioner))
+    if not wanted or driver is None or not driver.spec.storage_capacity:
+        return Provision(allowed, everywhere, unknown)
+    has_space = ~everywhere
+    for _, one in sorted(view.objects(CAPACITIES).items(), key=lambda one: one[0]):
+        limit = one.maximum_volume_size if one.maximum_volume_size is not None else one.capacity
+        if (
+            one.storage_class_name != storage_class.metadata.name
+            or limit is None
+            or one.node_topology is None
+        ):
+            continue
+        if to_int(str(limit)) >= wanted:
+            here = selected_nodes(one.node_topology, view) & ~has_space
+            has_space |= here
+            unknown[here] = 0 if one.capacity is None else to_int(str(one.capacity))
+    return Provision(allowed, has_space, unknown)
+
+
+def _allowed(storage_class: StorageClass, view: ClusterView) -> BoolArray:
+    """The nodes of the class's allowedTopologies: one of the terms, all of its labels."""
+    terms = storage_class.allowed_topologies or ()
+    mask = np.full(view.n_rows, not terms, dtype=np.bool_)
+    for term in terms:
+        own = np.ones(view.n_rows, dtype=np.bool_)
+        for one in term.match_label_expressions or ():
+            codes, values = view.label(one.key)
+            own &= np.isin(codes, [values[value] for value in one.values or () if value in values])
+        mask |= own
+    return mask
+
+
+def taken_names(choices: Iterable[Choice]) -> set[str]:
+    """The volumes that these choices use."""
+    return {volume.metadata.name for choice in choices for _, volume in choice.volumes}

@@ -1,0 +1,128 @@
+"""VolumeRestrictions: disks that only one node, or only one pod, may use at a time.
+
+A GCE disk, an RBD image and an iSCSI target may be mounted twice on a node if all mounts are read-only, an
+EBS volume not at all; a claim of access mode ReadWriteOncePod is one pod's in the whole cluster.
+Source: kube-scheduler 1.37 `plugins/volumerestrictions/volume_restrictions.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from gangsched.core.framework import SKIP, SUCCESS, BoolArray, Change, ClusterChange, CycleState, Status
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.core.volume_users import claims_of
+from gangsched.model.objects import Pod, Volume
+from gangsched.plugins.claims import CLAIMS, claim_of, not_found
+
+REASON_DISK = "node(s) had no available disk"
+REASON_POD = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
+    "another pod"
+)
+_ONE_POD = "ReadWriteOncePod"
+
+
+class VolumeRestrictions:
+    """Filter on disks that are taken."""
+
+    name = "VolumeRestrictions"
+    sees_pods: ClassVar[bool] = True
+    watches: ClassVar[tuple[str, ...]] = (CLAIMS,)
+    cured_by = Change.ROOM_FREED | Change.NODE_ADDED | Change.OBJECT
+
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+        if not template.volumes:
+            return SKIP
+        for volume in template.volumes:
+            claim = volume.persistent_volume_claim
+            if claim is not None and claim_of(view, (template.namespace, claim.claim_name)) is None:
+                return Status.unresolvable(not_found("persistentvolumeclaim", claim.claim_name))
+        return SUCCESS if _disks(template) or _one_pod_claims(template, view) else SKIP
+
+    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        mask = _free_of_conflicts(template, view)
+        if _is_used(template, view):
+            mask[:] = False
+        return mask
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[str, BoolArray]]:
+        free = _free_of_conflicts(template, view)
+        said = [(REASON_DISK, ~free)]
+        if _is_used(template, view):
+            said.append((REASON_POD, free))
+        return said
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        if template is None or change.what is Change.NODE_ADDED:
+            return True
+        if change.what is Change.OBJECT:
+            return change.kind == CLAIMS
+        return change.pod is None or _shares(template, change.pod)
+
+
+def _disks(template: PodTemplate) -> list[Volume]:
+    return [
+        one
+        for one in template.volumes
+        if one.gce_persistent_disk or one.aws_elastic_block_store or one.rbd or one.iscsi
+    ]
+
+
+def _one_pod_claims(template: PodTemplate, view: ClusterView) -> list[tuple[str, str]]:
+    found = []
+    for key in claims_of(template):
+        claim = claim_of(view, key)
+        if claim is not None and _ONE_POD in (claim.spec.access_modes or ()):
+            found.append(key)
+    return found
+
+
+def _is_used(template: PodTemplate, view: ClusterView) -> bool:
+    return any(view.claim_users(key) for key in _one_pod_claims(template, view))
+
+
+def _free_of_conflicts(template: PodTemplate, view: ClusterView) -> BoolArray:
+    mask = np.ones(view.n_rows, dtype=np.bool_)
+    disks = _disks(template)
+    if disks:
+        for row, users in view.volume_users().items():
+            there = [other for user in users for other in user.volumes]
+            mask[row] = not any(_conflict(disk, other) for disk in disks for other in there)
+    return mask
+
+
+def _conflict(one: Volume, other: Volume) -> bool:
+    """Whether both cannot be mounted on one node."""
+    gce, other_gce = one.gce_persistent_disk, other.gce_persistent_disk
+    if gce and other_gce and gce.pd_name == other_gce.pd_name and not (gce.read_only and other_gce.read_only):
+        return True
+    ebs, other_ebs = one.aws_elastic_block_store, other.aws_elastic_block_store
+    if ebs and other_ebs and ebs.volume_id == other_ebs.volume_id:
+        return True
+    disk, other_disk = one.iscsi, other.iscsi
+    if disk and other_disk and disk.iqn == other_disk.iqn and not (disk.read_only and other_disk.read_only):
+        return True
+    rbd, other_rbd = one.rbd, other.rbd
+    if rbd and other_rbd and (rbd.pool, rbd.image) == (other_rbd.pool, other_rbd.image):
+        shared = set(rbd.monitors or ()) & set(other_rbd.monitors or ())
+        return bool(shared) and not (rbd.read_only and other_rbd.read_only)
+    return False
+
+
+def _shares(template: PodTemplate, gone: Pod) -> bool:
+    """Whether the pod that is gone used a disk or a claim that pods of the template want."""
+    volumes = gone.spec.volumes or ()
+    if any(_conflict(disk, other) for disk in _disks(template) for other in volumes):
+        return True
+    if gone.metadata.namespace != template.namespace:
+        return False
+    claims = (one.persistent_volume_claim for one in volumes)
+    wanted = {name for _, name in claims_of(template)}
+    return any(claim is not None and claim.claim_name in wanted for claim in claims)

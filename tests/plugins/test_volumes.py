@@ -1,0 +1,385 @@
+"""Disks, claims and what drivers say; tests/differential compares case by case with kube-scheduler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from gangsched.core.framework import SKIP, SUCCESS, Change, ClusterChange, Code, Status
+from gangsched.core.group import Group, PodInfo
+from gangsched.core.plan import Placement
+from gangsched.core.snapshot import Trial
+from gangsched.errors import ApiError
+from gangsched.kube.decode import objects
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import GroupKey
+from gangsched.plugins import claims as kinds
+from gangsched.plugins.node_volume_limits import NodeVolumeLimits
+from gangsched.plugins.volume_binding import REASON_BIND, REASON_SPACE, Args, VolumeBinding
+from gangsched.plugins.volume_restrictions import REASON_POD, VolumeRestrictions
+from gangsched.plugins.volume_zone import VolumeZone
+from tests.plugins.build import Cluster, node, pod
+
+ZONE = "topology.kubernetes.io/zone"
+HOST = "kubernetes.io/hostname"
+Json = dict[str, Any]
+
+
+def cluster(**zones: str) -> Cluster:
+    """Nodes by name, in these zones; "" is a node without the label."""
+    return Cluster(
+        *(node(name, labels={HOST: name} | ({ZONE: zone} if zone else {})) for name, zone in zones.items())
+    )
+
+
+def put(c: Cluster, kind: str, name: str, **body: Any) -> None:
+    namespace = "default" if kind in (kinds.CLAIMS, kinds.CAPACITIES) else ""
+    meta = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": "7"}
+    meta |= body.pop("metadata", {})
+    raw = msgspec.json.encode({"metadata": meta, **body})
+    c.cache.objects.put(kind, objects(kind).decode_object(raw))
+
+
+def volume(
+    c: Cluster, name: str, *, host: str = "", size: str = "5Gi", phase: str = "Available", **more: Any
+) -> None:
+    spec: Json = {
+        "capacity": {"storage": size},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+    }
+    if host:
+        expression = {"key": HOST, "operator": "In", "values": [host]}
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    labels = more.pop("labels", {})
+    put(c, kinds.VOLUMES, name, metadata={"labels": labels}, spec=spec | more, status={"phase": phase})
+
+
+def claim(
+    c: Cluster, name: str, *, of: str = "", storage_class: str = "local", size: str = "1Gi", **more: Any
+) -> None:
+    spec: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    spec |= {"storageClassName": storage_class, "volumeName": of}
+    annotations = {kinds.BIND_COMPLETED: "yes"} if of else {}
+    put(c, kinds.CLAIMS, name, metadata={"annotations": annotations}, spec=spec | more)
+
+
+def local(c: Cluster) -> None:
+    waits = {"volumeBindingMode": "WaitForFirstConsumer"}
+    put(c, kinds.CLASSES, "local", provisioner="kubernetes.io/no-provisioner", **waits)
+
+
+def using(*names: str, name: str = "p") -> Pod:
+    sources = [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": one}} for i, one in enumerate(names)]
+    return pod(name, volumes=sources)
+
+
+def allowed(c: Cluster, plugin: Any, one: Pod, view: Any = None) -> list[str] | str:
+    template, view = c.template(one), view or c.view
+    status = plugin.pre_filter(c.state, template, view)
+    if status is SKIP:
+        return c.names(None)
+    return c.names(plugin.filter(c.state, template, view)) if status is SUCCESS else status.reason
+
+
+def reasons(c: Cluster, plugin: Any, one: Pod) -> dict[str, list[str]]:
+    return {
+        reason: c.names(rows)
+        for reason, rows in plugin.reasons(c.state, c.template(one), c.view)
+        if rows.any()
+    }
+
+
+# -- VolumeRestrictions ----------------------------------------------------------------------------------
+
+
+def disk(name: str = "d", **source: Json) -> Pod:
+    return pod(name, volumes=[{"name": "v", **source}])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "conflict"),
+    [
+        ({"gcePersistentDisk": {"pdName": "x"}}, {"gcePersistentDisk": {"pdName": "x"}}, True),
+        ({"gcePersistentDisk": {"pdName": "x"}}, {"gcePersistentDisk": {"pdName": "y"}}, False),
+        ({"awsElasticBlockStore": {"volumeID": "x"}}, {"awsElasticBlockStore": {"volumeID": "x"}}, True),
+        ({"iscsi": {"iqn": "x"}}, {"iscsi": {"iqn": "x", "readOnly": True}}, True),
+        ({"rbd": {"monitors": ["a"], "image": "i"}}, {"rbd": {"monitors": ["a", "b"], "image": "i"}}, True),
+        ({"rbd": {"monitors": ["a"], "image": "i"}}, {"rbd": {"monitors": ["b"], "image": "i"}}, False),
+    ],
+)
+def test_a_disk_is_mounted_on_one_node_at_a_time(one: Json, other: Json, conflict: bool) -> None:
+    c = cluster(a="", b="")
+    c.run(disk("there", **other), on="a")
+    assert allowed(c, VolumeRestrictions(), disk(**one)) == (["b"] if conflict else ["a", "b"])
+
+
+def test_read_only_mounts_do_not_exclude_each_other() -> None:
+    c = cluster(a="", b="")
+    source: Json = {"gcePersistentDisk": {"pdName": "x", "readOnly": True}}
+    c.run(disk("there", **source), on="a")
+    assert allowed(c, VolumeRestrictions(), disk(**source)) == ["a", "b"]
+
+
+def test_a_claim_for_one_pod_is_one_pods_in_the_whole_cluster() -> None:
+    c = cluster(a="", b="")
+    claim(c, "one", of="pv", accessModes=["ReadWriteOncePod"])
+    plugin = VolumeRestrictions()
+    assert allowed(c, plugin, using("one")) == ["a", "b"]
+    trial = Trial(c.view)
+    trial.place(1, c.template(using("one")))
+    assert allowed(c, plugin, using("one"), trial) == []
+    there = c.run(using("one", name="there"), on="a")
+    assert allowed(c, plugin, using("one")) == []
+    assert reasons(c, plugin, using("one")) == {REASON_POD: ["a", "b"]}
+    trial = Trial(c.view)
+    trial.remove(there)
+    assert allowed(c, plugin, using("one"), trial) == ["a", "b"]
+    template = c.template(using("one"))
+    assert plugin.cures(ClusterChange(Change.ROOM_FREED, 0, pod=there.pod), template, c.view)
+    assert not plugin.cures(ClusterChange(Change.ROOM_FREED, 0, pod=pod("other")), template, c.view)
+    assert not list(c.cache.index.recount())
+
+
+def test_a_claim_that_is_not_there_keeps_the_pod_away() -> None:
+    c = cluster(a="")
+    said = 'persistentvolumeclaim "gone" not found'
+    assert allowed(c, VolumeRestrictions(), using("gone")) == said
+    assert allowed(c, VolumeBinding(), using("gone")) == said
+
+
+# -- VolumeZone ------------------------------------------------------------------------------------------
+
+
+def test_a_pod_goes_where_its_volumes_zone_is() -> None:
+    c = cluster(a="1", b="2", c="3", d="")
+    volume(c, "pv", labels={ZONE: "1__3"}, phase="Bound")
+    claim(c, "mine", of="pv")
+    assert allowed(c, VolumeZone(), using("mine")) == ["a", "c", "d"], "d says nothing of zones"
+    volume(c, "old", labels={"failure-domain.beta.kubernetes.io/zone": "2"}, phase="Bound")
+    claim(c, "older", of="old")
+    assert allowed(c, VolumeZone(), using("older")) == ["b", "d"]
+    assert VolumeZone().pre_filter(c.state, c.template(pod()), c.view) is SKIP
+
+
+# -- NodeVolumeLimits ------------------------------------------------------------------------------------
+
+
+def driver(c: Cluster, name: str, count: int) -> None:
+    listed = [{"name": "d.example.com", "nodeID": name, "allocatable": {"count": count}}]
+    put(c, kinds.NODES, name, spec={"drivers": listed})
+
+
+def attached(c: Cluster, *handles: str) -> None:
+    for handle in handles:
+        volume(c, handle, phase="Bound", csi={"driver": "d.example.com", "volumeHandle": handle})
+        claim(c, handle, of=handle)
+
+
+def test_no_more_volumes_of_a_driver_than_its_node_says() -> None:
+    c = cluster(a="", b="", c="")
+    driver(c, "a", 1)
+    driver(c, "b", 2)
+    attached(c, "v1", "v2", "v3")
+    c.run(using("v1", name="1"), on="a")
+    c.run(using("v1", name="2"), on="b")
+    plugin = NodeVolumeLimits()
+    assert allowed(c, plugin, using("v2")) == ["b", "c"]
+    assert allowed(c, plugin, using("v1")) == ["a", "b", "c"], "it is attached already"
+    assert allowed(c, plugin, using("v2", "v3")) == ["c"]
+    left_over = {"attacher": "d.example.com", "nodeName": "b", "source": {"persistentVolumeName": "v3"}}
+    put(c, kinds.ATTACHMENTS, "x", spec=left_over)
+    assert allowed(c, plugin, using("v2")) == ["c"]
+    trial = Trial(c.view)
+    trial.place(2, c.template(using("v3")))
+    assert allowed(c, plugin, using("v2"), trial) == ["c"]
+
+
+def test_nodes_that_know_nothing_of_csi_take_what_their_cloud_attaches() -> None:
+    c = cluster(a="", b="")
+    driver(c, "b", 2)
+    many = [{"name": f"v{i}", "gcePersistentDisk": {"pdName": f"pd-{i}"}} for i in range(16)]
+    c.run(pod("full", volumes=many), on="a")
+    c.run(pod("as-full", volumes=many), on="b")
+    assert allowed(c, NodeVolumeLimits(), disk(gcePersistentDisk={"pdName": "one-more"})) == ["b"]
+    assert allowed(c, NodeVolumeLimits(), disk(gcePersistentDisk={"pdName": "pd-3"})) == ["a", "b"]
+
+
+# -- VolumeBinding ---------------------------------------------------------------------------------------
+
+
+def test_a_claim_that_waits_gets_the_smallest_volume_of_its_node() -> None:
+    c = cluster(a="", b="", c="")
+    local(c)
+    volume(c, "large", host="a", size="9Gi")
+    volume(c, "small", host="a", size="2Gi")
+    volume(c, "tiny", host="b", size="500Mi")
+    claim(c, "mine")
+    plugin = VolumeBinding()
+    assert allowed(c, plugin, using("mine")) == ["a"]
+    assert reasons(c, plugin, using("mine")) == {REASON_BIND: ["b", "c"]}
+    scored = plugin.score(c.state, c.template(using("mine")), c.view, np.array([0]))
+    assert scored is not None
+    assert scored.tolist() == [50.0], "one of two: half of it is used"
+
+
+def promised(c: Cluster, plugin: VolumeBinding, one: Pod, row: int) -> PodInfo:
+    """Reserved, as the cycle does it."""
+    template = c.template(one)
+    assert plugin.pre_filter(c.state, template, c.view) is SUCCESS
+    info = PodInfo(one, template)
+    group = Group(GroupKey("pod", "default", one.metadata.name), "gangsched")
+    assert plugin.reserve(c.state, group, [Placement(info, row, {})]) is SUCCESS
+    return info
+
+
+def test_what_is_promised_or_a_sibling_has_taken_is_nobody_elses() -> None:
+    c = cluster(a="", b="")
+    local(c)
+    volume(c, "one", host="a")
+    volume(c, "two", host="b")
+    claim(c, "first")
+    claim(c, "second")
+    plugin = VolumeBinding()
+    trial = Trial(c.view)
+    trial.place(0, c.template(using("first")))
+    assert allowed(c, plugin, using("second"), trial) == ["b"]
+    assert allowed(c, plugin, using("second")) == ["a", "b"]
+    info = promised(c, plugin, using("first"), 0)
+    assert allowed(c, plugin, using("second")) == ["b"]
+    assert plugin.pre_bind_pre_flight(info.template) is SUCCESS
+    assert plugin.pre_bind_pre_flight(c.template(pod())) is SKIP
+    group = Group(GroupKey("pod", "default", "p"), "gangsched")
+    plugin.unreserve(group, [info])
+    plugin.unreserve(group, [info])
+    assert allowed(c, plugin, using("second")) == ["a", "b"]
+
+
+def test_volumes_are_made_where_the_class_allows_and_where_there_is_space() -> None:
+    c = cluster(a="1", b="2", c="3")
+    zones = [{"matchLabelExpressions": [{"key": ZONE, "values": ["1", "3"]}]}]
+    put(
+        c,
+        kinds.CLASSES,
+        "made",
+        provisioner="d.example.com",
+        volumeBindingMode="WaitForFirstConsumer",
+        allowedTopologies=zones,
+    )
+    claim(c, "mine", storage_class="made", size="4Gi")
+    plugin = VolumeBinding()
+    assert allowed(c, plugin, using("mine")) == ["a", "c"]
+    put(c, kinds.DRIVERS, "d.example.com", spec={"storageCapacity": True})
+    for zone, capacity in (("1", "3Gi"), ("3", "40Gi")):
+        topology = {"matchLabels": {ZONE: zone}}
+        put(c, kinds.CAPACITIES, zone, storageClassName="made", capacity=capacity, nodeTopology=topology)
+    assert allowed(c, plugin, using("mine")) == ["c"]
+    assert reasons(c, plugin, using("mine")) == {REASON_BIND: ["b"], REASON_SPACE: ["a"]}
+
+
+def test_a_claim_that_should_be_bound_already_keeps_the_pod_away() -> None:
+    c = cluster(a="")
+    put(c, kinds.CLASSES, "now", provisioner="d.example.com")
+    claim(c, "mine", storage_class="now")
+    assert allowed(c, VolumeBinding(), using("mine")) == "pod has unbound immediate PersistentVolumeClaims"
+
+
+def test_a_claim_of_the_pods_own_is_waited_for_and_must_be_its_own() -> None:
+    c = cluster(a="")
+    one = pod("p", volumes=[{"name": "scratch", "ephemeral": {}}])
+    waiting = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-scratch"'
+    assert allowed(c, VolumeBinding(), one) == waiting
+    claim(c, "p-scratch", of="pv")
+    assert "pod is not owner" in str(allowed(c, VolumeBinding(), one))
+    other = pod("q", volumes=[{"name": "scratch", "ephemeral": {}}])
+    assert c.template(one) is not c.template(other)
+
+
+def test_arguments_are_checked() -> None:
+    with pytest.raises(ValueError, match="bindTimeoutSeconds: -1 is below 0"):
+        Args(bind_timeout_seconds=-1)
+
+
+class Server:
+    """An API server that binds what it is asked to; `refuses` by path."""
+
+    def __init__(self, *, makes: bool = True) -> None:
+        self.log = None
+        self.written: list[tuple[str, Json]] = []
+        self.refuses = ""
+        self.slept = 0
+        self.done = False
+        self._makes = makes
+
+    async def patch(self, path: str, body: Any, *, content_type: str = "") -> Any:
+        if self.refuses and self.refuses in path:
+            raise ApiError("the object has been modified", code=409)
+        self.written.append((path, body))
+        return {}
+
+    async def get(self, path: str) -> Any:
+        annotations: Json = {"volume.kubernetes.io/selected-node": "a"} if self._makes else {}
+        if self.done:
+            annotations[kinds.BIND_COMPLETED] = "yes"
+        return {"metadata": {"annotations": annotations}, "spec": {"volumeName": "made"}}
+
+    async def list(self, path: str, *, label_selector: str = "", field_selector: str = "") -> list[Any]:
+        return []
+
+    async def post(self, path: str, body: Any) -> Any:
+        return {}
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept += 1
+        self.done = True
+
+    def allow(self, group: str) -> bool:
+        return False
+
+    def reject(self, group: str, reason: str) -> bool:
+        return False
+
+
+def both_ways() -> tuple[Cluster, VolumeBinding, PodInfo]:
+    """A pod with a claim that gets a volume and one for which it is made, promised on node a."""
+    c = cluster(a="")
+    local(c)
+    put(c, kinds.CLASSES, "made", provisioner="d.example.com", volumeBindingMode="WaitForFirstConsumer")
+    volume(c, "there", host="a")
+    claim(c, "mine")
+    claim(c, "new", storage_class="made")
+    plugin = VolumeBinding()
+    return c, plugin, promised(c, plugin, using("mine", "new"), 0)
+
+
+async def test_what_was_promised_is_written_down_and_waited_for() -> None:
+    c, plugin, info = both_ways()
+    server = Server()
+    assert await plugin.pre_bind(info.pod, "a", server) is SUCCESS
+    assert server.slept == 1, "it looks again until both are bound"
+    (there, given), (new, asked) = server.written
+    assert there == "/api/v1/persistentvolumes/there"
+    assert given["spec"]["claimRef"]["uid"] == "uid-mine"
+    assert given["metadata"]["resourceVersion"] == "7"
+    assert new == "/api/v1/namespaces/default/persistentvolumeclaims/new"
+    assert asked["metadata"]["annotations"] == {"volume.kubernetes.io/selected-node": "a"}
+    claim(c, "other")
+    assert allowed(c, plugin, using("other")) == [], (
+        "the watch has not told of it, and it is taken all the same"
+    )
+
+
+async def test_a_volume_that_has_changed_or_cannot_be_made_costs_the_attempt() -> None:
+    _, plugin, info = both_ways()
+    server = Server()
+    server.refuses = "persistentvolumes/there"
+    status: Status = await plugin.pre_bind(info.pod, "a", server)
+    assert (status.code, "has been modified" in status.reason) == (Code.UNSCHEDULABLE, True)
+    unable = Server(makes=False)
+    _, plugin, info = both_ways()
+    plugin._promised[info.uid] = msgspec.structs.replace(plugin._promised[info.uid], volumes=())
+    status = await plugin.pre_bind(info.pod, "a", unable)
+    assert "provisioning failed for PVC 'new'" in status.reason
