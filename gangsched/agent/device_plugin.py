@@ -35,8 +35,8 @@ _log = structlog.get_logger(__name__)
 # of it after kubelet, and a swap of two pods' sets is seen by us and by kubelet at different times.
 PATIENCE_S = 5.0
 _AGAIN_S = 0.1
-# How soon a kubelet that was started anew is seen.
-SOCKET_S = 0.5
+# How soon a kubelet that was started anew is seen: until then it refuses the pods that it is sent.
+SOCKET_S = 0.1
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
 

@@ -119,7 +119,7 @@ def verify(
     sets = [*standing.outstanding, *standing.doubtful] if ids == preferred else standing.outstanding
     owners = {pod.uid: pod for pod, planned in sets if planned == ids}
     if not owners:
-        owners = _shared_with_init(resource, ids, due)
+        owners = _shared_with_init(resource, ids, due, standing)
     if len(owners) == 1:
         return Granted(next(iter(owners.values())))
     return NotPlanned(
@@ -128,11 +128,13 @@ def verify(
     )
 
 
-def _shared_with_init(resource: str, ids: frozenset[str], due: list[_Due]) -> dict[str, PlannedPod]:
+def _shared_with_init(
+    resource: str, ids: frozenset[str], due: list[_Due], standing: _Standing
+) -> dict[str, PlannedPod]:
     """kubelet hands an init container's devices on to the pod's others, and chooses among them itself."""
     owners = {}
     for pod in {one.pod.uid: one.pod for one in due}.values():
-        if any(one.is_plain_init for one in due if one.pod is pod):
+        if any(one.is_plain_init for one in standing.due if one.pod is pod):
             whole = frozenset[str]().union(*(sets.get(resource, ()) for sets in pod.planned.values()))
             if ids <= whole:
                 owners[pod.uid] = pod

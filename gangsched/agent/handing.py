@@ -103,7 +103,7 @@ class Handing:
             given = await self._kubelet.given()
             # What a watch has not told yet may have been given to others by the scheduler: so it is asked.
             # While the API server does not answer nobody is bound, and what the watch told last is as good.
-            pods = seen or await self._listed() or self._pods.all()
+            pods = seen or self._pods.in_order(await self._listed() or self._pods.all())
             self._known = Known(pods, self._memory.completed(given, pods), by_kubelet=bool(seen))
         return self._known
 
@@ -155,8 +155,7 @@ class Handing:
             return
         self._strange_since_s = None
         self._say("")
-        self._memory.completed(given, pods)
-        self._said(report(self._planned, given, pods))
+        self._said(report(self._planned, self._memory.completed(given, pods), pods))
 
     async def _tell(self) -> None:
         """One Event for each container that got no devices."""

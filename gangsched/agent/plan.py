@@ -75,6 +75,11 @@ class NodePods:
     def all(self) -> tuple[PlannedPod, ...]:
         return tuple(self._pods.values())
 
+    def in_order(self, pods: Iterable[PlannedPod]) -> tuple[PlannedPod, ...]:
+        """In the order in which they came to the node, which is mostly that of kubelet's admissions."""
+        order = {uid: i for i, uid in enumerate(self._pods)}
+        return tuple(sorted(pods, key=lambda pod: order.get(pod.uid, len(order))))
+
 
 def planned_pod(pod: Pod) -> PlannedPod:
     """As the API server shows it."""
@@ -130,7 +135,8 @@ def given_by_kubelet(listed: podresources_pb2.ListPodResourcesResponse) -> Given
 
 
 class Memory:
-    """What pods were last known to have: a kubelet that starts lists none of them before it has admitted it.
+    """What pods were last known to have: a kubelet that starts lists none of them before it has admitted it,
+    and one whose containers have ended is no longer listed when the API server has not heard of it yet.
 
     By UID: a pod made anew under its name has nothing.
     """
@@ -139,17 +145,24 @@ class Memory:
         self._has: dict[str, Sets] = {}
 
     def completed(self, given: Given, pods: Iterable[PlannedPod]) -> Given:
-        """`given`, and of the live `pods` that are not in it what they had."""
+        """`given`, and of the live `pods` that are not in it what they had, if nobody else has it now."""
         has: dict[str, Sets] = {}
         whole = dict(given)
+        taken = frozenset().union(*map(_devices, given.values()))
         for pod in pods:
             found = given.get(pod.key)
-            if found is None and pod.uid in self._has:
+            if found is None and pod.uid in self._has and not taken & _devices(self._has[pod.uid]):
                 found = whole[pod.key] = self._has[pod.uid]
             if found is not None:
                 has[pod.uid] = found
         self._has = has
         return whole
+
+
+def _devices(sets: Sets) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (resource, device) for held in sets.values() for resource, ids in held.items() for device in ids
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,137 @@
+"""Which planned set is meant, case by case: the table of agent.hand_off; what is reported and remembered."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangsched.agent.hand_off import Granted, Known, NotPlanned, Prefer, prefer, verify
+from gangsched.agent.plan import Given, Memory, PlannedPod
+from gangsched.agent.reporting import is_whole, report
+from gangsched.model.device_report import parse_report
+
+GPU, NIC = "example.com/gpu", "example.com/nic"
+ALL = frozenset("abcdefgh")
+NONE = frozenset[str]()
+
+
+def pod(name: str, started: bool = False, **containers: str) -> PlannedPod:
+    """`pod("a", main="cd")`: container main is to have c and d."""
+    planned = {container: {GPU: frozenset(ids)} for container, ids in containers.items()}
+    return PlannedPod(f"uid-{name}", "default", name, planned, has_started=started)
+
+
+def given(**pods: dict[str, str]) -> Given:
+    return {
+        ("default", name): {
+            container: {GPU: frozenset(ids)} if ids else {} for container, ids in containers.items()
+        }
+        for name, containers in pods.items()
+    }
+
+
+def known(*pods: PlannedPod, by_kubelet: bool = False, has: Given | None = None) -> Known:
+    return Known(pods, has or {}, by_kubelet)
+
+
+def preferred(count: int, facts: Known, available: str = "abcdefgh", must: str = "") -> str:
+    found = prefer(GPU, count, facts, available=frozenset(available), must_include=frozenset(must))
+    return "".join(sorted(found.ids)) if isinstance(found, Prefer) else ""
+
+
+def test_the_only_one_that_is_due_gets_its_own_set() -> None:
+    facts = known(pod("a", main="bd"))
+    assert preferred(2, facts) == "bd"
+    assert verify(GPU, frozenset("bd"), facts) == Granted(facts.pods[0])
+
+
+@pytest.mark.parametrize("ids", ["ab", "b", "bde"], ids=str)
+def test_what_is_no_planned_set_is_refused_and_said(ids: str) -> None:
+    found = verify(GPU, frozenset(ids), known(pod("a", main="bd")))
+    assert isinstance(found, NotPlanned)
+    assert "default/a main (b, d)" in found.why
+
+
+def test_a_set_that_is_not_free_whole_is_not_preferred() -> None:
+    assert preferred(2, known(pod("a", main="bd")), available="abc") == ""
+
+
+def test_by_kubelets_word_a_pod_gets_its_own_set_though_another_was_left_over_by_an_exchange() -> None:
+    has = given(a={"main": "cd"}, c={"main": ""})
+    facts = known(pod("a", main="ab"), pod("c", main="gh"), by_kubelet=True, has=has)
+    assert preferred(2, facts) == "gh"
+
+
+def test_who_finds_its_set_with_another_gets_the_others() -> None:
+    has = given(a={"main": "cd"})
+    facts = known(pod("a", started=True, main="ab"), pod("b", main="cd"), has=has)
+    assert preferred(2, facts, available="abefgh") == "ab"
+    assert verify(GPU, frozenset("ab"), facts) == Granted(facts.pods[0])
+
+
+def test_devices_of_a_pod_that_has_started_are_in_use_though_kubelet_has_lost_them() -> None:
+    facts = known(pod("a", started=True, main="ab"), pod("b", main="cd"))
+    assert preferred(2, facts) == "cd"
+    assert isinstance(verify(GPU, frozenset("ab"), facts), NotPlanned)
+
+
+def test_but_not_where_kubelet_offers_them_and_not_those_of_the_pod_that_is_due() -> None:
+    facts = known(pod("a", started=True, main="ab"), pod("b", main="cd"))
+    assert preferred(2, facts, available="abef") == "ab"
+    assert isinstance(verify(GPU, frozenset("ab"), facts, preferred=frozenset("ab")), Granted)
+
+
+def test_a_pod_in_the_middle_of_its_admission_goes_on_with_its_own() -> None:
+    two = PlannedPod(
+        "uid-b", "default", "b", {"main": {NIC: frozenset("1"), GPU: frozenset("cd")}}, has_started=False
+    )
+    has: Given = {("default", "b"): {"main": {NIC: frozenset("1")}}}
+    assert preferred(2, known(pod("a", main="ab"), two, has=has)) == "cd"
+
+
+def test_an_init_containers_devices_are_its_pods_and_go_to_the_next_container() -> None:
+    facts = known(pod("a", setup="ab", main="abcd"))
+    assert preferred(2, facts) == "ab"
+    has = given(a={"main": ""})
+    facts = known(*facts.pods, has=has)
+    assert preferred(4, facts, must="ab") == "abcd"
+    assert isinstance(verify(GPU, frozenset("ab"), facts), Granted)
+
+
+def test_kubelet_may_choose_among_the_devices_of_an_init_container() -> None:
+    facts = known(pod("a", setup="abc", one="cd", two="ab"), has=given(a={"one": "", "two": ""}))
+    assert isinstance(verify(GPU, frozenset("ac"), facts), Granted)
+    assert isinstance(verify(GPU, frozenset("ae"), facts), NotPlanned)
+
+
+def test_nobody_due_is_final_by_kubelets_word_alone() -> None:
+    for by_kubelet in (True, False):
+        found = prefer(
+            GPU, 3, known(pod("a", main="ab"), by_kubelet=by_kubelet), available=ALL, must_include=NONE
+        )
+        assert isinstance(found, NotPlanned)
+        assert found.is_final is by_kubelet
+
+
+def test_a_reading_without_a_pod_that_runs_is_none() -> None:
+    running = pod("a", started=True, main="ab")
+    assert not is_whole({}, [running])
+    assert is_whole(given(a={"main": "ab"}), [running, pod("b", main="cd")])
+
+
+def test_the_report_has_the_planned_resources_alone() -> None:
+    has: Given = {("default", "a"): {"main": {GPU: frozenset("ab"), NIC: frozenset("1")}, "side": {}}}
+    read = parse_report(report([GPU], has, [pod("a", main="cd"), pod("b", main="ef")]))
+    assert read.resources == (GPU,)
+    assert [(one.name, one.containers) for one in read.pods] == [("a", {"main": {GPU: ("a", "b")}})]
+
+
+def test_what_a_pod_had_is_remembered_until_it_is_gone_or_another_has_it() -> None:
+    memory, running = Memory(), pod("a", started=True, main="cd")
+    has = given(a={"main": "ab"})
+    assert memory.completed(has, [running]) == has
+    assert memory.completed({}, [running]) == has
+    anew = PlannedPod("uid-new", "default", "a", running.planned)
+    assert memory.completed({}, [anew]) == {}
+    assert memory.completed(has, [running]) == has
+    other = given(b={"main": "bc"})
+    assert memory.completed(other, [running, pod("b", main="bc")]) == other
