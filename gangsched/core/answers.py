@@ -113,10 +113,12 @@ class CycleState:
 
 class DryRun(msgspec.Struct, gc=False):
     """What a PostFilter plugin may try. place: the unit's cycle on a Trial of the plugin's making; siblings:
-    groups that start with a group; spared: UIDs of pods that did not go when they were asked to."""
+    groups that start with a group; lowest_priority: no pod has a lower one; spared: UIDs of pods that did not
+    go when they were asked to."""
 
     place: Callable[[Trial], Plan | FitError]
     siblings: Callable[[Group], Mapping[str, Group]]
+    lowest_priority: int
     spared: Collection[str] = ()
 
 

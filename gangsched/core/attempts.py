@@ -154,7 +154,10 @@ class Attempts:
             trial.lift(info.uid)
         # Hundreds of cycles: none of them may cost what one may that decides.
         dry_run = DryRun(
-            lambda made: self._cycle(demands, made, searching=False), world.siblings, world.stuck
+            lambda made: self._cycle(demands, made, searching=False),
+            world.siblings,
+            world.lowest_priority(),
+            world.stuck,
         )
         world.count("preemption_attempts")
         answer = profile.run_post_filter(demands, trial, error, dry_run)
@@ -187,8 +190,7 @@ class Attempts:
         """Looked at again: as long as the unit fits once its victims are gone, it waits for them."""
         demands = self._demands(unit, quiet=True)
         trial = Trial(self._world.cache.view)
-        for info in waited.waits_for.values():
-            trial.remove(info)
+        trial.remove(*waited.waits_for.values())
         answer = self._cycle(demands, trial)
         if isinstance(answer, FitError):
             message = f"preemption: the room that was made is not there any more: {answer.message}"

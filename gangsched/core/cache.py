@@ -79,6 +79,8 @@ class Cache:
         self.objects = ObjectStore()
         self.index = PodIndex(self.pods, self.objects)
         self.view = ClusterView(self.nodes, self.ledger, self.by_node, self.index, self.objects)
+        self.priorities: dict[int, int] = {}
+        """How many pods hold something on a node, by spec.priority."""
         self.nominated: dict[str, Nominated] = {}
         """By UID: other schedulers' pods that say so, and our own that wait for their victims to go."""
         self.clashes: list[tuple[str, str, str]] = []
@@ -287,9 +289,12 @@ class Cache:
         for (row, _), infos in runs.items():
             name, template = self.nodes.names[row], infos[0].template
             on_node = self.by_node.setdefault(name, {})
+            priorities = self.priorities
             for info in infos:
                 info.node_name = name
                 on_node[info.uid] = info
+                priority = info.pod.spec.priority or 0
+                priorities[priority] = priorities.get(priority, 0) + 1
             if self.accounts:
                 for info in infos:
                     self.accounts.enter(info, row)
@@ -377,6 +382,8 @@ class Cache:
 
     def _enter(self, info: PodInfo, node_name: str) -> None:
         info.node_name = node_name
+        priority = info.pod.spec.priority or 0
+        self.priorities[priority] = self.priorities.get(priority, 0) + 1
         self.by_node.setdefault(node_name, {})[info.uid] = info
         row = self.nodes.row_of.get(node_name, NO_ROW)
         if row != NO_ROW:
@@ -390,6 +397,10 @@ class Cache:
             if not on_node:
                 del self.by_node[info.node_name]
             info.node_name = ""
+            priority = info.pod.spec.priority or 0
+            self.priorities[priority] -= 1
+            if not self.priorities[priority]:
+                del self.priorities[priority]
 
     def _count(self, info: PodInfo, row: int) -> None:
         for resource, ids in info.ids.items():

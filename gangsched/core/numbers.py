@@ -99,6 +99,7 @@ class Numbers:
             group.priority = info.pod.spec.priority or 0
         if group.definition is not None and group.definition.priority is not None:
             group.priority = group.definition.priority
+            self._world.lowest_of_groups = min(self._world.lowest_of_groups, group.priority)
         if group.priority != before and group.active_token:
             self._world.queue.activate(group)  # in line already: its place is another by now
         strangers = self._strangers.get(group.key)

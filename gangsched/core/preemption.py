@@ -40,7 +40,7 @@ from gangsched.core.victims import Budget, Chosen, Cost, Victims, is_free
 _MAX_LET_OFF = 64
 _MAX_IMPROVE = 100
 # Sets that are priced, at a few microseconds each, before the cheapest are tried.
-_MAX_SETS = 4096
+_MAX_SETS = 2048
 
 
 BudgetsOf = Callable[[Iterable[PodInfo]], Sequence[Budget]]
@@ -71,10 +71,12 @@ class Search:
         self._trial = trial
         self._dry_run = dry_run
         self._n_candidates = n_candidates
+        priority = min(demand.group.priority for demand in unit)
+        self._rows = self._helpful()
         self.victims = Victims(
             trial,
-            self._rows(),
-            priority=min(demand.group.priority for demand in unit),
+            self._rows if dry_run.lowest_priority < priority else (),
+            priority=priority,
             siblings=dry_run.siblings,
             spared=dry_run.spared,
         )
@@ -110,8 +112,7 @@ class Search:
 
     def _without(self, chosen: Chosen, trial: Trial | None = None) -> Trial:
         made = (trial or self._trial).fork()
-        for info in chosen.values():
-            made.remove(info)
+        made.remove(*chosen.values())
         return made
 
     def _place(self, chosen: Chosen) -> Plan | FitError:
@@ -127,7 +128,7 @@ class Search:
             return np.zeros(trial.n_rows, dtype=np.int64)
         return profile.capacity(state, template, trial)
 
-    def _rows(self) -> list[int]:
+    def _helpful(self) -> list[int]:
         """Nodes where taking pods away may help: those whose own properties let some member in."""
         mask = np.zeros(self._trial.n_rows, dtype=np.bool_)
         for demand in self._unit:
@@ -135,7 +136,8 @@ class Search:
                 state = CycleState()
                 if demand.profile.run_pre_filter(state, template, self._trial).is_success:
                     mask |= demand.profile.filtering.feasible(state, template, self._trial)
-        return [int(row) for row in np.flatnonzero(mask)]
+        rows: list[int] = np.flatnonzero(mask).tolist()
+        return rows
 
     # -- step 2 ------------------------------------------------------------------------------------------
 
@@ -144,8 +146,7 @@ class Search:
         levels: dict[tuple[bool, int], dict[str, PodInfo]] = {}
         for uid, info in self._everybody.items():
             if uid not in self._free:
-                cost = self.victims.cost(self.victims.atom(info))
-                levels.setdefault((cost.n_violations > 0, cost.highest), {})[uid] = info
+                levels.setdefault(self.victims.level(info), {})[uid] = info
         ordered = [levels[key] for key in sorted(levels)]
 
         def up_to(n: int) -> dict[str, PodInfo]:
@@ -294,11 +295,11 @@ class Search:
         before = self.victims.cost(chosen)
         pool: dict[frozenset[str], dict[str, PodInfo]] = {}
         for uid, info in self._everybody.items():
-            if uid not in self._free:
+            if uid not in self._free and self.victims.level(info) <= before.level:
                 atom = self.victims.atom(info)
-                cost = self.victims.cost(atom)
-                if (cost.n_violations, cost.highest) <= (before.n_violations, before.highest):
-                    pool[frozenset(atom)] = atom
+                pool[frozenset(atom)] = atom
+                if len(pool) > _MAX_SETS:
+                    return chosen
         cheaper: dict[frozenset[str], tuple[Cost, dict[str, PodInfo]]] = {}
         n_sets = 0
         for n in range(1, len(pool) + 1):
@@ -342,7 +343,7 @@ class Search:
         if error is not None:
             return Status.unschedulable(f"without all pods of lower priority too, {error.message}")
         n_nodes = self._trial.n_nodes
-        n_rows = len(self._rows())
+        n_rows = len(self._rows)
         counts = [
             (n_rows, "No preemption victims found for incoming pod"),
             (n_nodes - n_rows, "Preemption is not helpful for scheduling"),

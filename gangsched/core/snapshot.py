@@ -30,6 +30,9 @@ from gangsched.model.selectors import PodTerm
 Wishes = tuple[tuple[PodTemplate, int], ...]
 """(template, number of pods) in the order in which they were placed."""
 
+# Changes that are added up anew sooner than a column is copied.
+_FEW = 8
+
 
 _ArrayT = TypeVar("_ArrayT", bound=np.ndarray[Any, Any])
 
@@ -282,6 +285,9 @@ class Trial(ClusterView):
         other._lifted = dict(self._lifted)
         other._taken = list(self._taken)
         other._masks = dict(self._masks)
+        # What has been added up is not added up again: a search forks a Trial with thousands of changes.
+        other._free = {c: (n, own.copy()) for c, (n, own) in self._free.items() if n > _FEW}
+        other._device_free = {r: (n, own.copy()) for r, (n, own) in self._device_free.items() if n > _FEW}
         other._wishes = dict(self._wishes)
         other.repacked = dict(self.repacked)
         if self._ports is not None:
@@ -409,27 +415,34 @@ class Trial(ClusterView):
             for port in template.host_ports:
                 at[port] = at.get(port, 0) + count
 
-    def remove(self, info: PodInfo) -> None:
-        """As if a pod that is counted on a node were gone: its room, ports and devices are free again.
+    def remove(self, *infos: PodInfo) -> None:
+        """As if pods that are counted on nodes were gone: their room, ports and devices are free again.
 
         A device that another pod holds or has claimed stays taken. Removing a pod twice changes nothing.
         """
-        if info.uid in self._gone or info.row == NO_ROW:
-            return
-        row, template = info.row, info.template
-        self._gone[info.uid] = info
-        self.touched[row] = None
-        self._placed.append((row, template, -1))
-        if template.host_ports:
-            if self._ports is None:
-                self._ports = {r: dict(taken) for r, taken in super().ports().items()}
-            at = self._ports.get(row, {})
-            for port in template.host_ports:
-                at[port] = at.get(port, 0) - 1
-                if at[port] <= 0:
-                    del at[port]
-        for resource, ids in info.ids.items():
-            self._give_back(row, resource, ids)
+        gone = [info for info in infos if info.uid not in self._gone and info.row != NO_ROW]
+        alike: dict[tuple[int, int], tuple[PodTemplate, int]] = {}
+        for info in gone:
+            self._gone[info.uid] = info
+            at = (info.row, info.template.serial)
+            alike[at] = (info.template, alike.get(at, _NONE_ALIKE)[1] + 1)
+        for (row, _), (template, n) in alike.items():
+            self.touched[row] = None
+            self._placed.append((row, template, -n))
+            if template.host_ports:
+                self._free_ports(row, template, n)
+        for info in gone:
+            for resource, ids in info.ids.items():
+                self._give_back(info.row, resource, ids)
+
+    def _free_ports(self, row: int, template: PodTemplate, n: int) -> None:
+        if self._ports is None:
+            self._ports = {r: dict(taken) for r, taken in super().ports().items()}
+        at = self._ports.get(row, {})
+        for port in template.host_ports:
+            at[port] = at.get(port, 0) - n
+            if at[port] <= 0:
+                del at[port]
 
     def lift(self, uid: str) -> None:
         """As if the pod had claimed no devices. Lifting twice changes nothing."""
@@ -466,4 +479,5 @@ class Trial(ClusterView):
         self.repacked[at] = None
 
 
+_NONE_ALIKE: tuple[None, int] = (None, 0)
 _NO_WISHES: tuple[int, Wishes] = (0, ())

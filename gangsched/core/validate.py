@@ -6,6 +6,8 @@ those of the invariants in the project's fault catalogue.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from gangsched.core.group import BindState, Group, GroupState, MemberState
@@ -45,6 +47,9 @@ def _counted_once(world: World) -> list[str]:
             expected[info.template.columns, row] += info.template.amounts
             padding[:, row] += info.template.padding or (0, 0)
     broken = []
+    priorities = Counter(info.pod.spec.priority or 0 for info in cache.pods.values() if info.node_name)
+    if priorities != cache.priorities:
+        broken.append(f"6: pods by priority are {dict(priorities)}, counted are {cache.priorities}")
     if not np.array_equal(padding, cache.nodes.padding):
         broken.append("6: what scores count for pods without requests is not the sum over pods")
     if not np.array_equal(expected, cache.nodes.used):

@@ -53,13 +53,19 @@ class Cost(msgspec.Struct, frozen=True, gc=False, order=True):
     n_pods: int = 0
     latest: float = -math.inf
 
+    @property
+    def level(self) -> tuple[bool, int]:
+        """Whether a budget is broken, and the highest priority."""
+        return self.n_violations > 0, self.highest
+
 
 class _Bond:
     """Pods of gangs that stop together once one of the gangs loses more than it can spare."""
 
-    __slots__ = ("pods", "spare")
+    __slots__ = ("level", "pods", "spare")
 
     def __init__(self, pods: dict[str, PodInfo], spare: dict[int, int]) -> None:
+        self.level: tuple[bool, int] | None = None
         self.pods = pods
         self.spare = spare
 
@@ -83,6 +89,7 @@ class Victims:
         self._bonds: dict[int, _Bond | None] = {}
         self._bond_of: dict[str, _Bond] = {}
         self._budgets: Sequence[Budget] = ()
+        self._guarded: Collection[str] = ()
         self.n_binding = 0
         self.on_row: dict[int, list[PodInfo]] = {}
         for row in rows:
@@ -93,6 +100,7 @@ class Victims:
     def respect(self, budgets: Sequence[Budget]) -> None:
         """The disruption budgets that costs are measured by from now on."""
         self._budgets = budgets
+        self._guarded = {uid for budget in budgets if budget.allowed < 1 for uid in budget.uids}
 
     def everybody(self) -> Iterator[PodInfo]:
         """All of them, on the rows that were asked about."""
@@ -161,6 +169,16 @@ class Victims:
     def atom(self, info: PodInfo) -> dict[str, PodInfo]:
         """The pod, with all those that cannot stay without it."""
         return self.close({info.uid: info})
+
+    def level(self, info: PodInfo) -> tuple[bool, int]:
+        """What its going costs at least: whether it goes against a budget, and the highest priority."""
+        bond = self._bond_of.get(info.uid)
+        if bond is None:
+            return info.uid in self._guarded, priority_of(info)
+        if bond.level is None:
+            cost = self.cost(bond.pods)
+            bond.level = cost.n_violations > 0, cost.highest
+        return bond.level if min(bond.spare.values()) < 1 else self.cost(self.atom(info)).level
 
     def parts(self, chosen: Chosen) -> list[dict[str, PodInfo]]:
         """A closed set in pieces that can be let off one by one, the most important first."""

@@ -63,6 +63,8 @@ class World:
         """Half-bound groups and when they are given back, if they are not whole by then."""
         self.retries: list[tuple[float, str, int]] = []
         """Heap of (when, UID, attempt): binds to be sent again; or PreEnqueue to be asked again."""
+        self.lowest_of_groups = 2**31
+        """The lowest priority that a group's object, and not its pods, has ever had."""
         self.victims: dict[str, list[Preemption]] = {}
         """By UID: pods that somebody waits for to go."""
         self.stuck: dict[str, None] = {}
@@ -124,6 +126,10 @@ class World:
         else:
             info.state = state
         self.left_node(info.uid)
+
+    def lowest_priority(self) -> int:
+        """No pod on a node has a lower one, so far as a glance can tell."""
+        return min(min(self.cache.priorities, default=2**31), self.lowest_of_groups)
 
     def left_node(self, uid: str) -> None:
         """A pod holds nothing on its node any more: who waited for the last of its victims gets its turn."""
