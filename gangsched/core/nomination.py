@@ -73,6 +73,8 @@ class Nominations:
             self._tell_victim(info, unit[0])
         self._ask(preemption)
         self.renew(preemption, result.plan.placements)
+        if world.observer is not None:
+            world.observer.preempted(unit, tuple(waits_for.values()))
 
     def renew(self, preemption: Preemption, placements: Iterable[Placement]) -> None:
         """Who goes where once the room is there; on the second and later calls, by now."""

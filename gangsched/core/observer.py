@@ -21,7 +21,7 @@ from gangsched.core.framework import (
     PostFilterResult,
     Status,
 )
-from gangsched.core.group import Group, GroupState
+from gangsched.core.group import Group, GroupState, PodInfo
 from gangsched.core.guard import Ask, guarded
 from gangsched.core.plan import Demand, FitError
 from gangsched.core.runtime import Profile
@@ -53,6 +53,10 @@ class Observer(Protocol):
 
     def gave_back(self, group: Group, n_members: int, why: str) -> None:
         """Reservations that were held while nothing had been sent for them."""
+        ...
+
+    def preempted(self, unit: Sequence[Group], victims: Sequence[PodInfo]) -> None:
+        """These groups wait, from here on, for these pods to go."""
         ...
 
     def told(self, group: Group, message: str) -> None:
@@ -168,6 +172,10 @@ class Observers:
     def gave_back(self, group: Group, n_members: int, why: str) -> None:
         for observer in self._observers:
             observer.gave_back(group, n_members, why)
+
+    def preempted(self, unit: Sequence[Group], victims: Sequence[PodInfo]) -> None:
+        for observer in self._observers:
+            observer.preempted(unit, victims)
 
     def told(self, group: Group, message: str) -> None:
         for observer in self._observers:

@@ -170,6 +170,12 @@ class GangTrace:
             self._unreasoned.append(span.attributes)
         self._emit(span, now_ns)
 
+    def preempted(self, victims: Iterable[PodInfo], now_ns: int) -> None:
+        """What the wait that has begun is for: one event a victim."""
+        if self.phase is not None:
+            for info in victims:
+                self.phase.event(names.PREEMPTS, now_ns, _of_member(info, ""))
+
     def told(self, message: str) -> None:
         """What people are told: the reason of whatever ended in this turn, and of what is open now."""
         self._said = message = message[: names.MAX_TEXT]

@@ -53,6 +53,8 @@ RANK = "gangsched.rank"
 N_BOUND = "gangsched.members.bound"
 N_FAILED = "gangsched.members.failed"
 EVENTS_UNTOLD = "gangsched.events.untold"
+PREEMPTS = "preempts"
+"""An event of a Permit wait for victims, one for each of them."""
 LINK = "gangsched.link"
 """On a span link: `submitter`, `earlier` (of the same gang) or `starts together`."""
 

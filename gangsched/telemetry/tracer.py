@@ -22,7 +22,7 @@ from opentelemetry.trace import Link
 
 from gangsched import __version__
 from gangsched.core.framework import Code
-from gangsched.core.group import Group, GroupState, MemberState
+from gangsched.core.group import Group, GroupState, MemberState, PodInfo
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import (
     BindCancelled,
@@ -161,6 +161,12 @@ class GangTracer:
         if trace is not None:
             self._touched[group.key] = trace
             trace.gave_back(n_members, why, self._clock())
+
+    def preempted(self, unit: Sequence[Group], victims: Sequence[PodInfo]) -> None:
+        for group in unit:
+            trace = self._traces.get(group.key)
+            if trace is not None:
+                trace.preempted(victims, self._clock())
 
     def told(self, group: Group, message: str) -> None:
         trace = self._traces.get(group.key)

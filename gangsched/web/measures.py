@@ -61,6 +61,7 @@ SLI_S = exponential(0.01, 2, 20)
 POINT_S = exponential(0.0001, 2, 12)
 PLUGIN_S = exponential(0.00001, 1.5, 20)
 ATTEMPTS = exponential(1, 2, 5)
+VICTIMS = exponential(1, 2, 7)
 LAG_S = exponential(0.001, 2, 14)
 
 
@@ -133,6 +134,9 @@ class Measures:
         self._plugin_s = 0.0
         self.incoming: dict[tuple[str, str], int] = {}
         """(queue, event): pods."""
+        self.n_preemption_attempts = 0
+        self.victims = Distribution(VICTIMS)
+        """One value a unit that waits for victims."""
         self.lag = Distribution(LAG_S)
 
     # -- the core's turns ------------------------------------------------------------------------------
@@ -230,6 +234,8 @@ class Measures:
         _of(self.points, (point, code.value, self._profile), POINT_S).observe(self._clock_s() - self._point_s)
         if code is Code.ERROR:
             self._plugin_failed = True
+        if point == "PostFilter":
+            self.n_preemption_attempts += 1
 
     def plugin_began(self) -> None:
         if self._samples:
@@ -244,6 +250,9 @@ class Measures:
 
     def gave_back(self, group: Group, n_members: int, why: str) -> None:
         """Told by the group's next move too."""
+
+    def preempted(self, unit: Sequence[Group], victims: Sequence[PodInfo]) -> None:
+        self.victims.observe(len(victims))
 
     def told(self, group: Group, message: str) -> None:
         """Words are not counted."""

@@ -135,6 +135,18 @@ def _points_and_queues(measures: Measures) -> Iterator[Metric]:
         ("queue", "event"),
         measures.incoming,
     )
+    yield _counter(
+        "scheduler_preemption_attempts",
+        "How often room was looked for at the cost of pods of lower priority.",
+        (),
+        {(): measures.n_preemption_attempts},
+    )
+    yield _histogram(
+        "scheduler_preemption_victims",
+        "Pods that one pod, or one gang, was given the room of.",
+        (),
+        {(): measures.victims},
+    )
     yield _histogram(
         "scheduler_permit_wait_duration_seconds",
         "How long pods were reserved and waited in Permit, by how that ended.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gangsched.core.framework import Code
-from gangsched.core.group import Group, GroupState
+from gangsched.core.group import Group, GroupState, PodInfo
 
 
 class Recorder:
@@ -30,6 +30,9 @@ class Recorder:
 
     def gave_back(self, group: Group, n_members: int, why: str) -> None:
         self.lines.append(f"{group.key} gave back {n_members}: {why}")
+
+    def preempted(self, unit: Sequence[Group], victims: Sequence[PodInfo]) -> None:
+        self.lines.append(f"{unit[0].key} preempted " + ", ".join(info.pod.key for info in victims))
 
     def told(self, group: Group, message: str) -> None:
         self.lines.append(f"{group.key} told: {message}")

@@ -143,6 +143,26 @@ def test_a_gang_that_does_not_fit_until_room_is_freed() -> None:
     assert [event.name for event in second.events] == ["unschedulable", "active"]
 
 
+def test_a_gang_that_waits_for_its_victims() -> None:
+    c = Traced(nodes=1).submit(gang("low", pods=2, gpus=4)).run()
+    c.spans.clear()
+    c.evictions = "slow"
+    c.submit(gang("a", pods=1, gpus=8, priority=10)).run().wait(3.0)
+    c.delete("low-0", "low-1").run()
+    assert tree([span for span in c.spans if said(span, names.GROUP) != "d/low"])[:8] == [
+        "schedule gang Scheduled",
+        "  Attempt 2 Scheduled",
+        "    Queue wait",
+        *cycle("Wait", ["PreFilter", "Filter", "PostFilter"]),
+        "    Permit wait Allowed",
+    ]
+    [wait] = c.named(names.PERMIT_WAIT)
+    told = [event for event in wait.events if event.name == names.PREEMPTS]
+    assert [(event.attributes or {})[names.POD_NAME] for event in told] == ["low-0", "low-1"]
+    assert {(event.attributes or {})[names.NODE_NAME] for event in told} == {"n0"}
+    assert "waiting for 2 pods of lower priority to go" in said(wait, names.WAITS_FOR)
+
+
 def test_binds_that_fail_are_told_and_what_was_held_is_given_back() -> None:
     c = Traced(nodes=2).submit()
     c.answer = lambda bind: "403"

@@ -95,6 +95,18 @@ async def test_each_plugin_is_counted_and_one_attempt_in_ten_is_timed() -> None:
     assert 0 < timed * 6 <= calls
 
 
+async def test_preemption_is_counted_with_its_victims() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8)).submit(gang("low", pods=2, gpus=4)).run()
+    c.evictions = "slow"
+    c.submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    c.submit(gang("more", pods=1, gpus=8, priority=10)).run()
+    values = await c.values()
+    assert values["scheduler_preemption_attempts_total"] == 2
+    assert values["scheduler_preemption_victims_count"] == 1
+    assert values["scheduler_preemption_victims_sum"] == 2
+
+
 async def test_a_plugin_that_raises_is_an_error() -> None:
     class Broken:
         name = "Broken"
