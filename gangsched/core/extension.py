@@ -9,7 +9,7 @@ Source: kube-scheduler `schedule_one.go` (findNodesThatPassExtenders, prioritize
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -37,12 +37,13 @@ from gangsched.model.objects import PodSpec
 from gangsched.model.pod_group import GroupKey
 
 # Extenders score 0 to 10, nodes 0 to 100.
-_SCALE = 10
+EXTENDER_SCALE = 10
 # A plugin's scores end at 100, an extender's sum nowhere. A power of two loses nothing of whole numbers.
 _UNIT = 2.0**40
 # The edge answers within the extenders' own timeouts; this is for an edge that broke.
 _SLACK_S = 30.0
 _NOBODY = ExtendersAnswered(0)
+_RESTING = (GroupState.ASKING, GroupState.WAITING)
 _NO_ROWS: IntArray = np.zeros(0, dtype=np.int64)
 
 
@@ -126,54 +127,78 @@ class ExtenderVerdicts:
         for node, score in answer.scores.items():
             row = view.row_of(node)
             if row is not None:
-                total[row] = score * _SCALE / _UNIT
+                total[row] = score * EXTENDER_SCALE / _UNIT
         return total[rows]
+
+
+class _Asked:
+    """What one group is being asked about. open: ticket -> template; answers: by template."""
+
+    __slots__ = ("answers", "group", "open")
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.open: dict[int, int] = {}
+        self.answers: dict[int, ExtendersAnswered] = {}
 
 
 class Extension:
     """Asks for groups, keeps their answers, and lets them rest in between."""
 
-    def __init__(self, verdicts: ExtenderVerdicts, world: World, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        verdicts: ExtenderVerdicts,
+        world: World,
+        reporter: Reporter,
+        give_back: Callable[[Group, str], None],
+    ) -> None:
+        """`give_back`: what becomes of a group that holds something and cannot go on."""
         self._interests = verdicts.interests
         self._verdicts = verdicts
         self._world = world
         self._reporter = reporter
-        self._answers: dict[GroupKey, dict[int, ExtendersAnswered]] = {}
-        self._open: dict[int, tuple[Group, int]] = {}
+        self._give_back = give_back
+        self._asked: dict[GroupKey, _Asked] = {}
+        self._whose: dict[int, GroupKey] = {}
         self._last_ticket = 0
 
     def rests(self, group: Group) -> bool:
         """Whether the group must wait for extenders; if not, their answers are in force until `spent`."""
-        asked = {serial for each, serial in self._open.values() if each is group}
-        if asked:
+        asked = self._asked.get(group.key)
+        if asked is None or asked.group is not group:
+            asked = self._asked[group.key] = _Asked(group)
+        if not asked.open:
+            for profile, info in self._to_ask(group):
+                serial = info.template.serial
+                if serial not in asked.answers and not self._ask(asked, profile, info):
+                    asked.answers[serial] = _NOBODY
+        if asked.open:
             self._rest(group)
             return True
-        known = self._answers.setdefault(group.key, {})
-        for profile, info in self._to_ask(group):
-            if info.template.serial not in known and not self._ask(group, profile, info):
-                known[info.template.serial] = _NOBODY
-        if any(each is group for each, _ in self._open.values()):
-            self._rest(group)
-            return True
-        self._verdicts.current = {serial: one for serial, one in known.items() if one is not _NOBODY}
+        said = asked.answers.items()
+        self._verdicts.current = {serial: answer for serial, answer in said if answer is not _NOBODY}
         return False
 
     def spent(self, group: Group) -> None:
         """The attempt is over, and with it what they said."""
         self._verdicts.current = {}
-        self._answers.pop(group.key, None)
+        self._asked.pop(group.key, None)
 
     def answered(self, event: ExtendersAnswered) -> None:
         """They have spoken; the group is in line again when all its templates have been spoken of."""
-        group, serial = self._open.pop(event.ticket, (None, 0))
-        if group is None or self._world.groups.get(group.key) is not group:
+        key = self._whose.pop(event.ticket, None)
+        asked = self._asked.get(key) if key is not None else None
+        if asked is None or event.ticket not in asked.open:
             return
-        if event.error:
+        group, serial = asked.group, asked.open.pop(event.ticket)
+        if self._world.groups.get(group.key) is not group or group.state not in _RESTING:
+            del self._asked[group.key]  # gone, or decided with others that it starts together with
+        elif event.error:
             self._fail(group, event.error)
-            return
-        self._answers.setdefault(group.key, {})[serial] = event
-        if not any(each is group for each, _ in self._open.values()) and self._is_resting(group):
-            self._world.queue.activate(group)
+        else:
+            asked.answers[serial] = event
+            if not asked.open:
+                self._world.queue.activate(group)
 
     def late(self, group: Group) -> None:
         """Nobody has answered at all."""
@@ -182,19 +207,13 @@ class Extension:
     def _fail(self, group: Group, why: str) -> None:
         """The attempt is over before it began; time may cure it."""
         world = self._world
-        for ticket in [ticket for ticket, (each, _) in self._open.items() if each is group]:
-            del self._open[ticket]
-        self._answers.pop(group.key, None)
-        if not self._is_resting(group):
-            return
+        self._asked.pop(group.key, None)
         world.count("extender_errors")
-        world.forget_all(group, why)
-        world.flush_changes()
-        world.queue.back_off(group, world.now_s)
-        self._reporter.rejected(group, why)
-
-    def _is_resting(self, group: Group) -> bool:
-        return group.state in (GroupState.ASKING, GroupState.WAITING)
+        if group.state is GroupState.WAITING:
+            self._give_back(group, why)
+        else:
+            world.queue.back_off(group, world.now_s)
+            self._reporter.rejected(group, why)
 
     def _rest(self, group: Group) -> None:
         """A group that holds reservations keeps its own deadline."""
@@ -213,7 +232,7 @@ class Extension:
                     seen.add(info.template.serial)
                     yield self._world.profile_of(each), info
 
-    def _ask(self, group: Group, profile: Profile, info: PodInfo) -> bool:
+    def _ask(self, asked: _Asked, profile: Profile, info: PodInfo) -> bool:
         """Whether there is anybody to ask, and anything."""
         template, view = info.template, self._world.cache.view
         wanting = tuple(i for i, one in enumerate(self._interests) if one.wants(template.spec))
@@ -228,12 +247,19 @@ class Extension:
         if not len(rows):
             return False
         self._last_ticket += 1
-        self._open[self._last_ticket] = (group, template.serial)
+        asked.open[self._last_ticket] = template.serial
+        self._whose[self._last_ticket] = asked.group.key
         meta = info.pod.metadata
         nodes = tuple(view.name(int(row)) for row in rows)
         self._world.emit(
             AskExtenders(
-                self._last_ticket, info.uid, meta.namespace, meta.name, nodes, wanting, group.cause_id
+                self._last_ticket,
+                info.uid,
+                meta.namespace,
+                meta.name,
+                nodes,
+                wanting,
+                asked.group.cause_id,
             )
         )
         return True

@@ -10,10 +10,12 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from gangsched.core.extension import EXTENDER_SCALE
 from gangsched.core.framework import BoolArray, CycleState, FloatArray
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
+from gangsched.model.events import ExtendersAnswered
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -35,6 +37,22 @@ class Judgement(msgspec.Struct, frozen=True):
             return ", ".join(said) or "it does not take the pod"
         own, other = float(self.scores[chosen]), float(self.scores[row])
         return "" if own == other else f"it scores {other:g}, ours {own:g}"
+
+
+def with_extenders(judged: Judgement, answer: ExtendersAnswered, view: ClusterView) -> Judgement:
+    """The same with what extenders have said about it."""
+    feasible, scores = judged.feasible.copy(), judged.scores.copy()
+    refusals = list(judged.refusals)
+    for node, why in answer.failed.items():
+        row = view.row_of(node)
+        if row is not None and row < len(feasible):
+            feasible[row] = False
+            refusals.append((why or "an extender refused it", np.arange(len(feasible)) == row))
+    for node, score in answer.scores.items():
+        row = view.row_of(node)
+        if row is not None and row < len(feasible):
+            scores[row] += score * EXTENDER_SCALE
+    return Judgement(feasible, scores, tuple(refusals))
 
 
 def judge(profile: Profile, template: PodTemplate, view: ClusterView) -> Judgement:

@@ -80,7 +80,11 @@ class Scheduler:
         self.watches = _watched(profiles.values())
         self.kinds = (*KINDS, *self.watches)
         """Kinds that must have been listed whole, or be missing, before the first decision."""
-        self._extension = None if extenders is None else Extension(extenders, self.world, self.reporter)
+        self._extension = (
+            None
+            if extenders is None
+            else Extension(extenders, self.world, self.reporter, self.attempts.give_back)
+        )
         self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
         self._on_event: dict[type, Callable[[Any], None]] = {
             ev.PodAdded: lambda e: self.membership.put_pod(e.pod),

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gangsched.core.group import Group, GroupState, MemberState
-from gangsched.core.judge import Judgement, judge
+from gangsched.core.judge import Judgement, judge, with_extenders
 from gangsched.core.runtime import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
@@ -50,6 +50,9 @@ class Shadow:
         """Our binds without an answer: UID -> (when patience ends, attempt), oldest first."""
         self._answers: list[ev.Event] = []
         self._questions: list[Effect] = []
+        self._asked_about: dict[int, str] = {}
+        """UIDs by ticket of what extenders are asked."""
+        self._told: dict[str, ev.ExtendersAnswered] = {}
 
     # -- as the scheduler ------------------------------------------------------------------------------
 
@@ -88,6 +91,8 @@ class Shadow:
         if isinstance(event, ev.PodDeleted):
             self._forget(event.pod.metadata.uid)
             return True
+        if isinstance(event, ev.ExtendersAnswered):
+            self._told[self._asked_about.pop(event.ticket, "")] = event
         if not isinstance(event, ev.PodAdded | ev.PodUpdated):
             return True
         pod, uid = event.pod, event.pod.metadata.uid
@@ -125,6 +130,7 @@ class Shadow:
         self._unplaced.discard(uid)
         self._held.pop(uid, None)
         self._open.pop(uid, None)
+        self._told.pop(uid, None)
 
     def _settle(self, now_s: float) -> list[Effect]:
         """Tells the core what it may hear by now, until there is nothing more. Only questions leave."""
@@ -159,22 +165,25 @@ class Shadow:
     def _judge(self, group: Group) -> dict[str, Judgement]:
         """A lone pod's nodes before it is placed; gangs are packed, which no score of one node explains."""
         members = list(group.in_state(MemberState.PENDING))
+        told = [answer for info in members if (answer := self._told.pop(info.uid, None)) is not None]
         if group.is_gang or len(members) != 1:
             return {}
         profile = self._judges.get(group.scheduler_name)
         if profile is None:
             return {}
+        uid, view = members[0].uid, self._scheduler.world.cache.view
         try:
-            judged = judge(profile, members[0].template, self._scheduler.world.cache.view)
+            judged = judge(profile, members[0].template, view)
         except GangschedError:
             return {}  # a plugin's fault, which the attempt itself will tell
-        return {members[0].uid: judged}
+        return {uid: with_extenders(judged, told[0], view) if told else judged}
 
     def _take(self, effects: Sequence[Effect], now_s: float, judged: Mapping[str, Judgement]) -> None:
         """Of all that the core wants, binds are noted and wait for their answer."""
         for effect in effects:
             if isinstance(effect, AskExtenders):
                 self._questions.append(effect)
+                self._asked_about[effect.ticket] = effect.uid
             if not isinstance(effect, BindPod):
                 continue
             self._open[effect.uid] = (now_s + self._patience_s, effect.attempt)

@@ -14,6 +14,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
+from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import make_node, make_pod
 
@@ -173,6 +174,39 @@ def test_what_has_filled_up_since_is_not_used() -> None:
     story.tell(answer(first, "n0"), answer(second, "n0"))
     assert story.bound == {"a": "n0"}
     assert story.said == f"0/3 nodes are available: 1 Insufficient {GPU}."
+
+
+def test_a_group_that_holds_gives_back_when_one_fails() -> None:
+    """It waits in Permit for a member; with that member there is somebody to ask about."""
+    story = Story()
+    gang: dict[str, Any] = {"group": "g", "min_members": 1, "gpus": 1}
+    total = {"gangsched.io/total-members": "2"}
+    story.create(make_pod("g-0", annotations=total, **gang))
+    story.tell(answer(story.asked[0], "n1"))
+    assert story.state() is GroupState.WAITING
+    story.create(make_pod("g-1", annotations=total, **gang))
+    assert story.state() is GroupState.WAITING, "it holds what it holds while they are asked"
+    story.tell(ev.ExtendersAnswered(story.asked[1].ticket, error="extender http://e is down"))
+    assert story.state() is GroupState.BACKOFF
+    story.wait(20.0)
+    story.tell(answer(story.asked[-1], "n1"))
+    assert story.bound == {"g-0": "n1", "g-1": "n1"}
+
+
+def test_groups_that_start_together_are_asked_about_together() -> None:
+    story = Story()
+    both = {GROUPS_KEY: '["d/a", "d/b"]'}
+    for name in ("a", "b"):
+        story.create(make_pod(f"{name}-0", group=name, min_members=1, gpus=8, annotations=both))
+    n_told = 0
+    while not story.bound:
+        assert n_told < 10
+        story.tell(answer(story.asked[n_told], "n0", "n2"))
+        n_told += 1
+    assert sorted(story.bound.items()) == [("a-0", "n0"), ("b-0", "n2")]
+    for ask in story.asked[n_told:]:
+        story.tell(answer(ask, "n1"))
+    assert len(story.bound) == 2, "what is still on its way is nobody's by now"
 
 
 def test_a_pod_that_goes_meanwhile_is_forgotten() -> None:

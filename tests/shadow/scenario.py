@@ -7,6 +7,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from gangsched.config import Settings, default_config
+from gangsched.core.extension import ExtenderVerdicts
 from gangsched.core.scheduler import Scheduler
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
@@ -22,9 +23,12 @@ THEIRS = "default-scheduler"
 class Story:
     """`story.create(pod)`, `story.they_bind("a", "n0")`, `story.turns()`, then `story.record("a")`."""
 
-    def __init__(self) -> None:
+    def __init__(self, extenders: ExtenderVerdicts | None = None) -> None:
         config = default_config(IN_TREE, scheduler_name=THEIRS)
-        self.scheduler = Scheduler(build_profiles(config), Settings(allow_eviction=False), node_capacity=4)
+        profiles = build_profiles(config, extenders=extenders)
+        self.scheduler = Scheduler(
+            profiles, Settings(allow_eviction=False), node_capacity=4, extenders=extenders
+        )
         self.shadow = Shadow(self.scheduler, build_profiles(config))
         self.now_s = 1.0
         self.pods: dict[str, Pod] = {}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gangsched.cli import main
 from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.daemon import Daemon
 from tests.deploy.conftest import Audited
@@ -62,6 +63,8 @@ class Shadowed(Daemon):
         command = [sys.executable, "-m", "gangsched.cli", "scheduler", "--shadow", "--secure-port=0"]
         command += [f"--kubeconfig={plane.kubeconfig_of(user)}", f"--shadow-report={self.report_file}"]
         environment = {**os.environ, "NO_PROXY": "*"}
+        self.traces = directory / "traces.jsonl"
+        command.append(f"--trace-file={self.traces}")
         super().__init__("gangsched", command, log=directory / "log", env=environment)
 
     @property
@@ -90,7 +93,9 @@ def pod(name: str, cpu: str, **metadata: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("user", [MAY_ALL, MAY_READ])
-def test_beside_kube_scheduler(user: str, plane: Audited, tmp_path: Path) -> None:
+def test_beside_kube_scheduler(
+    user: str, plane: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plane.request("POST", PODS, pod("before", "1"))
     eventually(lambda: _nodes(plane)["before"], "kube-scheduler binds")
     shadow = Shadowed(plane, user, tmp_path)
@@ -135,6 +140,8 @@ def test_beside_kube_scheduler(user: str, plane: Audited, tmp_path: Path) -> Non
     [train] = report["gangs"]
     assert train["name"] == "default/train"
     assert sum(train["theirs"].values()) == 3
+    assert main(["trace", "default/p0", "--file", str(shadow.traces)]) == 0
+    assert "schedule pod" in capsys.readouterr().out
     needs = used(plane.audit_log, user)
     assert {need.right.verb for need in needs} <= READS
     assert needs

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gangsched.core.extension import ExtenderVerdicts, Interest
 from gangsched.model import events as ev
+from gangsched.model.effects import AskExtenders
 from gangsched.model.objects import Pod
 from gangsched.shadow.records import Verdict
 from gangsched.shadow.report import report_data, report_text
@@ -151,6 +153,20 @@ def test_a_deleted_pod_gives_back_what_we_held(story: Story) -> None:
     assert record.is_gone
     assert story.free_gpus("n0") == 8
     assert text(story)[-1] == "d/a: theirs none (deleted before), ours n0"
+
+
+def test_extenders_are_asked_and_nothing_else_leaves() -> None:
+    story = Story(ExtenderVerdicts((Interest("http://e"),))).node("n0").node("n1")
+    story.create(pod("a")).turns()
+    [ask] = story.left
+    assert isinstance(ask, AskExtenders)
+    story.they_bind("a", "n0")
+    assert story.record("a").ours == "", "their bind waits until the extender has spoken"
+    story.tell(ev.ExtendersAnswered(ask.ticket, nodes=("n1",), failed={"n0": "no licence"})).turns()
+    record = story.record("a")
+    assert (record.verdict, record.ours, record.theirs) == (Verdict.OTHER, "n1", "n0")
+    assert record.why == "no licence"
+    assert len(story.left) == 1
 
 
 def test_what_others_wrote_does_not_reach_the_terminal_as_it_is(story: Story) -> None:
