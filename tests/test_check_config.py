@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> Path:
 def test_as_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-config", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "note: percentageOfNodesToScore 30: all nodes are always scored" in lines
+    assert "note: percentageOfNodesToScore 30: all nodes are always scored; earlyStop has it count" in lines
     packing = lines[lines.index("profile packing") :]
     assert [line.split() for line in packing if line.startswith("  score ")] == [
         ["score", "NodeResourcesFit", "(10),", "NodeAffinity", "(1)"]
@@ -82,7 +82,9 @@ def test_as_data(output: str, file: Path, capsys: pytest.CaptureFixture[str]) ->
     assert [one["schedulerName"] for one in found["profiles"]] == ["default-scheduler", "packing"]
     scores = [{"name": "NodeResourcesFit", "weight": 10}, {"name": "NodeAffinity", "weight": 1}]
     assert found["profiles"][1]["plugins"]["score"] == scores
-    assert found["notes"] == ["percentageOfNodesToScore 30: all nodes are always scored"]
+    assert found["notes"] == [
+        "percentageOfNodesToScore 30: all nodes are always scored; earlyStop has it count"
+    ]
     again = parse_config(json.dumps(found["effective"][0]), source="", plugins=IN_TREE)
     assert again.profiles == parse_config(FILE, source="", plugins=IN_TREE).profiles
 

@@ -111,11 +111,11 @@ def test_what_does_nothing_here_is_noted() -> None:
         """
     )
     assert config.notes == (
-        "percentageOfNodesToScore 50: all nodes are always scored",
+        "percentageOfNodesToScore 50: all nodes are always scored; earlyStop has it count",
         "clientConnection.contentType application/vnd.kubernetes.protobuf: JSON is spoken",
         "enableProfiling, enableContentionProfiling: there are no profiling endpoints",
         "delayCacheUntilActive: without leader election the only replica is always active",
-        "profiles[0].percentageOfNodesToScore 0: all nodes are always scored",
+        "profiles[0].percentageOfNodesToScore 0: all nodes are always scored; earlyStop has it count",
         "profiles[0].plugins.multiPoint.enabled[0]: DynamicResources is not there: "
         "pods with spec.resourceClaims are refused",
         "profiles[0].plugins.multiPoint.enabled[1]: NodeDeclaredFeatures is not there: "

@@ -19,7 +19,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from gangsched.bench import load_speed, meters
+from gangsched.bench import early_stop_speed, load_speed, meters
+from gangsched.bench.early_stop_speed import EarlyStopSpeed
 from gangsched.bench.figures import Spread, spread
 from gangsched.bench.load_speed import LoadSpeed
 from gangsched.bench.progress import Progress
@@ -84,6 +85,7 @@ class CoreReport(msgspec.Struct):
     gangs_per_s: dict[str, Spread]
     ten_times_the_nodes: float
     loads: LoadSpeed
+    lone_pods: EarlyStopSpeed
     targets: list[Target]
 
 
@@ -95,10 +97,12 @@ def run(n_rounds: int, progress: Progress) -> CoreReport:
             sizes[name] = _in_own_process(shape, n_rounds)
     with progress.phase(f"bandwidth and load, {load_speed.N_NODES:,} nodes"):
         loads = load_speed.measure()
-    return assemble(sizes, loads)
+    with progress.phase(f"lone pods with and without an early stop, {early_stop_speed.N_NODES:,} nodes"):
+        lone_pods = early_stop_speed.measure()
+    return assemble(sizes, loads, lone_pods)
 
 
-def assemble(sizes: dict[str, CoreSize], loads: LoadSpeed) -> CoreReport:
+def assemble(sizes: dict[str, CoreSize], loads: LoadSpeed, lone_pods: EarlyStopSpeed) -> CoreReport:
     """Everything that is computed from the sizes."""
     speeds = {name: spread([1e6 / r.total_us for r in size.rounds]) for name, size in sizes.items()}
     totals = {name: spread([r.total_us for r in size.rounds]) for name, size in sizes.items()}
@@ -120,7 +124,7 @@ def assemble(sizes: dict[str, CoreSize], loads: LoadSpeed) -> CoreReport:
         "rounds": len(sizes[NAMES[0]].rounds),
     }
     found = {name: value for name, value in speeds.items() if value is not None}
-    return CoreReport(conditions, sizes, found, ratio, loads, targets)
+    return CoreReport(conditions, sizes, found, ratio, loads, lone_pods, targets)
 
 
 def _in_own_process(shape: Shape, n_rounds: int) -> CoreSize:
@@ -234,6 +238,11 @@ def print_report(done: CoreReport, console: Console) -> None:
         f"bandwidth and load on {load_speed.N_NODES:,} nodes: RemainingBandwidth filter"
         f" {loads.bandwidth_filter_us:.0f} us, score {loads.bandwidth_score_us:.0f} us; LoadAware score"
         f" {loads.load_score_us:.0f} us"
+    )
+    lone = done.lone_pods
+    console.print(
+        f"a lone pod on {early_stop_speed.N_NODES:,} nodes: {lone.all_nodes_us:.0f} us with all scored,"
+        f" {lone.early_stop_us:.0f} us with the early stop of percentageOfNodesToScore 0"
     )
     print_targets(done.targets, console)
 

@@ -7,7 +7,7 @@ the nearest right name. Not here: reading the file (cli, app), and making plugin
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -56,7 +56,9 @@ class Settings(msgspec.Struct, frozen=True):
     topology_key: the node label that names a rack. invalid_inventory: what a node with an unreadable
     inventory offers. allow_eviction: half-bound gangs may be given back by evicting what is bound.
     parallelism: binds under way at once. search_placements: how many placements beyond one for each member
-    may be tried before a gang is told that it does not fit. devices: config.devices.
+    may be tried before a gang is told that it does not fit. devices: config.devices. nodes_to_score: how many
+    percent of the nodes are looked at for a lone pod, by profile (0: by the cluster's size); without any, all
+    of them.
     """
 
     on_partial_bind: Literal["complete", "unwind"] = "complete"
@@ -71,6 +73,7 @@ class Settings(msgspec.Struct, frozen=True):
     pod_max_backoff_s: float = 10.0
     parallelism: int = 16
     search_placements: int = 2000
+    nodes_to_score: Mapping[str, int] = {}
     hook_timeout_s: float = 30.0
     plugin_budget_s: float = 1.0
     devices: DeviceSettings = DeviceSettings()
@@ -163,7 +166,7 @@ def _assemble(
     source: str,
 ) -> SchedulerConfig:
     election = resolve_election(kube.leader_election, election_flags)
-    _check_kube(kube, election, notes)
+    _check_kube(kube, election, notes, early_stop=ours.early_stop)
     _check_ours(ours)
     settings = Settings(
         on_partial_bind=ours.on_partial_bind,
@@ -183,7 +186,9 @@ def _assemble(
         devices=resolve_devices(ours.devices),
     )
     extenders = resolve_extenders(kube.extenders)
-    profiles = _without_managed(_profiles(kube, plugins, notes), extenders)
+    profiles = _without_managed(_profiles(kube, plugins, notes, early_stop=ours.early_stop), extenders)
+    to_score = _nodes_to_score(kube, ours, (profile.scheduler_name for profile in profiles))
+    settings = msgspec.structs.replace(settings, nodes_to_score=to_score)
     tracing = resolve_tracing(ours.tracing)
     return SchedulerConfig(
         profiles, settings, election, kube.client_connection, tracing, tuple(notes), source, extenders
@@ -207,7 +212,7 @@ def _without_managed(
 
 
 def _profiles(
-    kube: KubeDocument, plugins: Mapping[str, PluginInfo], notes: list[str]
+    kube: KubeDocument, plugins: Mapping[str, PluginInfo], notes: list[str], *, early_stop: bool
 ) -> tuple[ProfileConfig, ...]:
     given = kube.profiles or (Profile(),)
     resolved: list[ProfileConfig] = []
@@ -224,14 +229,16 @@ def _profiles(
                 raise ConfigError(
                     f"{name!r} is the name of profiles[{j}] already", path=f"{path}.schedulerName"
                 )
-        _check_percentage(profile.percentage_of_nodes_to_score, path, notes)
+        _check_percentage(profile.percentage_of_nodes_to_score, path, notes, counts=early_stop)
         resolved.append(resolve(profile, name, plugins, path=path, notes=notes))
         if resolved[i].plugins["queueSort"] != resolved[0].plugins["queueSort"]:
             raise ConfigError("must be the same for all profiles", path=f"{path}.plugins.queueSort")
     return tuple(resolved)
 
 
-def _check_kube(kube: KubeDocument, election: LeaderElectionSettings, notes: list[str]) -> None:
+def _check_kube(
+    kube: KubeDocument, election: LeaderElectionSettings, notes: list[str], *, early_stop: bool
+) -> None:
     """Rules of kube-scheduler's validation, and what is not there yet."""
     if kube.parallelism <= 0:
         raise ConfigError(f"{kube.parallelism} is not greater than 0", path="parallelism")
@@ -245,7 +252,7 @@ def _check_kube(kube: KubeDocument, election: LeaderElectionSettings, notes: lis
             f"{kube.pod_initial_backoff_seconds}",
             path="podMaxBackoffSeconds",
         )
-    _check_percentage(kube.percentage_of_nodes_to_score, "", notes)
+    _check_percentage(kube.percentage_of_nodes_to_score, "", notes, counts=early_stop)
     connection = kube.client_connection
     if connection.burst < 0:
         raise ConfigError(f"{connection.burst} is less than 0", path="clientConnection.burst")
@@ -262,13 +269,24 @@ def _check_kube(kube: KubeDocument, election: LeaderElectionSettings, notes: lis
         notes.append(f"delayCacheUntilActive: {why}")
 
 
-def _check_percentage(percentage: int | None, path: str, notes: list[str]) -> None:
+def _check_percentage(percentage: int | None, path: str, notes: list[str], *, counts: bool) -> None:
     if percentage is None:
         return
     full = f"{path}.percentageOfNodesToScore" if path else "percentageOfNodesToScore"
     if not 0 <= percentage <= 100:
         raise ConfigError(f"{percentage} is not within 0..100", path=full)
-    notes.append(f"{full} {percentage}: all nodes are always scored")
+    if not counts:
+        notes.append(f"{full} {percentage}: all nodes are always scored; earlyStop has it count")
+
+
+def _nodes_to_score(kube: KubeDocument, ours: OurDocument, names: Iterable[str]) -> dict[str, int]:
+    """percentageOfNodesToScore by profile, where it counts: its own, else the whole file's, else 0."""
+    if not ours.early_stop:
+        return {}
+    everywhere = kube.percentage_of_nodes_to_score or 0
+    given = kube.profiles or (Profile(),)
+    own = (one.percentage_of_nodes_to_score for one in given)
+    return {name: everywhere if one is None else one for name, one in zip(names, own, strict=True)}
 
 
 def _check_ours(ours: OurDocument) -> None:

@@ -140,6 +140,7 @@ class OurDocument(_Document, frozen=True):
     unschedulable_flush_seconds: float = 300.0
     topology_key: str = "topology.kubernetes.io/rack"
     search_placements: int = 2000
+    early_stop: bool = False
     invalid_inventory: Literal["nothing", "counts"] = "nothing"
     allow_eviction: bool = True
     reporting_controller: str = "gangsched"

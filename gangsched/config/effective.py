@@ -51,12 +51,15 @@ def _kube(config: SchedulerConfig) -> Document:
         "enableContentionProfiling": False,
         "podInitialBackoffSeconds": round(settings.pod_initial_backoff_s),
         "podMaxBackoffSeconds": round(settings.pod_max_backoff_s),
-        "profiles": [_profile(profile) for profile in config.profiles],
+        "profiles": [
+            _profile(profile, config.settings.nodes_to_score.get(profile.scheduler_name))
+            for profile in config.profiles
+        ],
         "extenders": [effective_extender(one) for one in config.extenders],
     }
 
 
-def _profile(profile: ProfileConfig) -> Document:
+def _profile(profile: ProfileConfig, percentage: int | None) -> Document:
     """Every point by its own list, in the order in which its plugins run: no defaults are left to merge."""
     plugins: Document = {"multiPoint": {"disabled": [{"name": "*"}]}}
     for point, names in profile.plugins.items():
@@ -68,7 +71,10 @@ def _profile(profile: ProfileConfig) -> Document:
         {"name": name, "args": msgspec.to_builtins(one, str_keys=True)}
         for name, one in sorted(profile.args.items())
     ]
-    return {"schedulerName": profile.scheduler_name, "plugins": plugins, "pluginConfig": args}
+    made: Document = {"schedulerName": profile.scheduler_name, "plugins": plugins, "pluginConfig": args}
+    if percentage is not None:
+        made["percentageOfNodesToScore"] = percentage
+    return made
 
 
 def _ours(config: SchedulerConfig) -> Document:
@@ -84,6 +90,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "unschedulableFlushSeconds": settings.unschedulable_flush_s,
         "topologyKey": settings.topology_key,
         "searchPlacements": settings.search_placements,
+        "earlyStop": bool(settings.nodes_to_score),
         "invalidInventory": settings.invalid_inventory,
         "allowEviction": settings.allow_eviction,
         "reportingController": settings.reporting_controller,

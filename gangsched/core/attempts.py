@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from gangsched.core.binding import Binder
 from gangsched.core.cycle import GANG, run_cycle
+from gangsched.core.early_stop import EarlyStop
 from gangsched.core.framework import Code, DryRun, Status
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.guard import PluginError
@@ -48,6 +49,9 @@ class Attempts:
         self._binder = binder
         self._permits = permits
         self._pick = pick
+        self._early_stops = {
+            name: EarlyStop(percentage) for name, percentage in world.settings.nodes_to_score.items()
+        }
         self.nominations = Nominations(world, reporter)
 
     def run(self, group: Group) -> None:
@@ -123,9 +127,9 @@ class Attempts:
             if members:
                 profile = self._world.profile_of(group)
                 n_needed = min(group.n_needed, len(members))
-                demands.append(
-                    Demand(group, profile.quiet if quiet else profile, members, n_needed, self._pick)
-                )
+                asked = profile.quiet if quiet else profile
+                early_stop = self._early_stops.get(group.scheduler_name) if self._early_stops else None
+                demands.append(Demand(group, asked, members, n_needed, self._pick, early_stop))
         return demands
 
     def _cycle(self, demands: list[Demand], view: ClusterView, *, searching: bool = True) -> Plan | FitError:

@@ -103,6 +103,8 @@ class Placing:
         rows = np.flatnonzero(room > 0)
         if not len(rows):
             return None
+        if lone and self.demand.early_stop is not None:
+            rows = self.demand.early_stop.narrow(rows, self.trial.n_nodes, self.trial.n_rows)
         scores = self._profile.score(state, template, self.trial, rows)
         best = rows if scores is None else rows[scores == scores.max()]
         return int(best[self.demand.pick(len(best)) if lone and len(best) > 1 else 0])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from gangsched.core.early_stop import EarlyStop
 from gangsched.core.framework import Code, CycleState
 from gangsched.core.group import Group, PodInfo
 from gangsched.core.runtime import Profile
@@ -33,7 +34,8 @@ def first_of(n: int) -> int:
 class Demand(msgspec.Struct, gc=False):
     """What one group asks of this cycle: `members` to place, at least `n_needed` of them.
 
-    pick: which of n equally good nodes a lone pod gets, from 0.
+    pick: which of n equally good nodes a lone pod gets, from 0. early_stop: a lone pod is offered no more
+    than enough nodes; None: all of them.
     """
 
     group: Group
@@ -41,6 +43,7 @@ class Demand(msgspec.Struct, gc=False):
     members: list[PodInfo]
     n_needed: int
     pick: Callable[[int], int] = first_of
+    early_stop: EarlyStop | None = None
 
 
 class Plan(msgspec.Struct, gc=False):

@@ -182,16 +182,25 @@ def parse_remaining(text: str) -> RemainingBandwidth:
     return RemainingBandwidth(egress, ingress, total, found.observed_at)
 
 
-def remaining_annotation(remaining: RemainingBandwidth) -> str:
-    """What the agent writes: parse_remaining reads it back, to a tenth of an MB/s."""
-    return msgspec.json.encode(
-        {
-            "egressMBps": _rounded(remaining.egress),
-            "ingressMBps": _rounded(remaining.ingress),
-            "totalMBps": _rounded(remaining.total),
-            "observedAt": utc_text(remaining.observed_at),
+def remaining_annotation(
+    remaining: RemainingBandwidth, used: Mapping[str, tuple[float, float]] | None = None
+) -> str:
+    """What the agent writes: parse_remaining reads it back, to a tenth of an MB/s.
+
+    used: (egress, ingress) over longer windows by their names, for people; nobody decides by it.
+    """
+    document: dict[str, object] = {
+        "egressMBps": _rounded(remaining.egress),
+        "ingressMBps": _rounded(remaining.ingress),
+        "totalMBps": _rounded(remaining.total),
+        "observedAt": utc_text(remaining.observed_at),
+    }
+    if used:
+        document["usedMBps"] = {
+            name: {"egress": _rounded(round(egress)), "ingress": _rounded(round(ingress))}
+            for name, (egress, ingress) in used.items()
         }
-    ).decode()
+    return msgspec.json.encode(document).decode()
 
 
 def mbps(amount: float) -> str:

@@ -20,6 +20,7 @@ from gangsched.core.group import PodInfo
 from gangsched.errors import ParseError
 from gangsched.model.bandwidth import (
     REMAINING_KEY,
+    REQUEST_KEYS,
     BandwidthRequest,
     Direction,
     RemainingBandwidth,
@@ -108,8 +109,11 @@ class BandwidthBook:
         self._shared.pop(row, None)
 
     def enter(self, info: PodInfo, row: int, now_s: float) -> None:
+        annotations = info.pod.metadata.annotations
+        if not annotations or REQUEST_KEYS.isdisjoint(annotations):
+            return  # nearly all pods
         try:
-            request = parse_request(info.pod.metadata.annotations)
+            request = parse_request(annotations)
         except ParseError:
             return  # another scheduler's, or from before: nothing can be kept for it
         if request is None:
@@ -129,6 +133,8 @@ class BandwidthBook:
         self._reckon(row)
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:
+        if not self._held:
+            return
         held = self._held.pop(info.uid, None)
         if held is None:
             return

@@ -170,6 +170,18 @@ def test_traffic_is_seen_whole_after_one_window() -> None:
     assert meter.used(10) == (400 * MB, 0)
 
 
+def test_several_windows_are_kept_side_by_side() -> None:
+    meter = BandwidthMeter([], total=1000 * MB, windows_s=(10, 30))
+    for second in range(31):
+        sent = 300 * MB * max(0, second - 20)
+        meter.told([nic("eth0", sent)], float(second))
+        if second == 20:
+            assert meter.used_over_all(10) == (0, 0)
+            assert meter.used_over_all(30) is None, "not full yet"
+    assert meter.used_over_all(10) == (300 * MB, 0)
+    assert meter.used_over_all(30) == (100 * MB, 0)
+
+
 def test_a_nic_that_appears_brings_its_speed_and_not_its_past() -> None:
     meter = BandwidthMeter([], total=0, windows_s=(10,))
     meter.told([ETH0], 0.0)

@@ -7,6 +7,7 @@ import io
 from rich.console import Console
 
 from gangsched.bench import core_speed
+from gangsched.bench.early_stop_speed import EarlyStopSpeed
 from gangsched.bench.load_speed import LoadSpeed
 from gangsched.bench.workload import Shape
 
@@ -26,11 +27,12 @@ def test_the_report_is_computed_from_the_sizes() -> None:
     sizes = dict(
         zip(core_speed.NAMES, (size(200, 1), size(400, 1), size(900, 5000), size(8000, 1)), strict=True)
     )
-    done = core_speed.assemble(sizes, LoadSpeed(20.0, 50.0, 100.0))
+    done = core_speed.assemble(sizes, LoadSpeed(20.0, 50.0, 100.0), EarlyStopSpeed(210.0, 205.0))
     assert done.ten_times_the_nodes == 2.0
     assert [target.met for target in done.targets] == [True, True, False, True, True]
     assert [target.measured for target in done.targets] == [5000.0, 2.0, 5000.0, 4.0, 170.0]
     out = io.StringIO()
     core_speed.print_report(done, Console(file=out, width=150))
     assert "100,000 nodes" in out.getvalue()
+    assert "210 us with all scored, 205 us with the early stop" in out.getvalue()
     assert "RemainingBandwidth filter 20 us, score 50 us; LoadAware score 100 us" in out.getvalue()

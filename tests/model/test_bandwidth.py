@@ -124,6 +124,9 @@ def test_the_node_annotation_reads_back_what_was_written() -> None:
         '{"egressMBps":900,"ingressMBps":850.5,"totalMBps":1500,"observedAt":"2026-05-04T12:00:00.250Z"}'
     )
     assert parse_remaining(text) == there
+    longer = remaining_annotation(there, {"60s": (12.5 * MB, 0.0)})
+    assert '"usedMBps":{"60s":{"egress":12.5,"ingress":0}}' in longer
+    assert parse_remaining(longer) == there
 
 
 @pytest.mark.parametrize(

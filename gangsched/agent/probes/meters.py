@@ -64,6 +64,10 @@ class BandwidthMeter:
         rates = self._window.rates(window_s)
         return None if rates is None else Rates(*rates)
 
+    def used_over_all(self, window_s: float) -> Rates | None:
+        """As used, but None until the window is full."""
+        return self.used(window_s) if self._window.spans_s >= window_s else None
+
     def remaining(self, observed_at: datetime) -> RemainingBandwidth | None:
         """Over the first of the windows; None: not known (yet), or not how fast the links are."""
         used = self.used(self.windows_s[0])

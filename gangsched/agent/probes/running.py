@@ -18,7 +18,7 @@ import structlog
 
 from gangsched.agent.probes.heartbeat import Heartbeat
 from gangsched.agent.probes.machine import MachineSample, measure_disk_mbps, read_machine
-from gangsched.agent.probes.meters import BandwidthMeter, LoadMeter
+from gangsched.agent.probes.meters import BandwidthMeter, LoadMeter, Rates
 from gangsched.agent.probes.nics import Nic, read_nics
 from gangsched.agent.probes.probe_settings import ProbeSettings
 from gangsched.errors import ApiError
@@ -126,7 +126,8 @@ class Probes:
             if remaining is not None:
                 self._well("total", "the links' speed is known")
                 shares = (remaining.egress / remaining.total, remaining.ingress / remaining.total)
-                found[REMAINING_KEY] = (remaining_annotation(remaining), (*shares, float(remaining.total)))
+                text = remaining_annotation(remaining, self._longer_windows())
+                found[REMAINING_KEY] = (text, (*shares, float(remaining.total)))
             elif not self._bandwidth.total:
                 names = ", ".join(self._bandwidth.names) or "no NIC that is counted"
                 self._say(
@@ -137,6 +138,12 @@ class Probes:
             if load is not None:
                 found[LOAD_KEY] = (load_annotation(load), load.utilisation.terms)
         return found
+
+    def _longer_windows(self) -> dict[str, Rates]:
+        """What was used over the other windows, as far as they are full."""
+        windows_s = self._settings.bandwidth.windows_seconds[1:]
+        used = {window_s: self._bandwidth.used_over_all(window_s) for window_s in windows_s}
+        return {f"{window_s:g}s": rates for window_s, rates in used.items() if rates is not None}
 
     async def _measure_disk(self, directory: Path) -> None:
         load = self._settings.load
