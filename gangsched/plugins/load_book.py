@@ -132,7 +132,7 @@ class LoadBook:
             self._next_stale_s = float(fresh.min()) + self._stale_s if len(fresh) else math.inf
         if self._all_changed:
             self._all_changed = False
-            return sorted(self._observed)
+            return sorted(self._allocatable)
         return changed
 
     # -- asked -----------------------------------------------------------------------------------------

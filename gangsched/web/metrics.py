@@ -194,7 +194,7 @@ def _read(reading: Reading) -> Iterator[Metric]:
         {(*labels, reading.host): n for labels, n in reading.requests.items()},
     )
     yield from _ours(reading)
-    yield from _loads(reading.loads)
+    yield from load_families(reading.loads)
 
 
 def _ours(reading: Reading) -> Iterator[Metric]:
@@ -275,7 +275,8 @@ def _ours(reading: Reading) -> Iterator[Metric]:
     )
 
 
-def _loads(loads: Loads) -> Iterator[Metric]:
+def load_families(loads: Loads) -> Iterator[Metric]:
+    """H, its spread and the links of nodes, where a plugin keeps books of them."""
     yield _gauge(
         "gangsched_load_h",
         "A node's measured load against its performance, relative to the cluster's averages: 1 is even.",

@@ -154,6 +154,14 @@ def test_a_node_that_was_never_measured() -> None:
     assert scores(("silent", None), ("used", used), stale_policy="ignore") == [50.0, pytest.approx(10.0)]
 
 
+def test_the_first_measurement_changes_what_the_others_are_taken_for() -> None:
+    """Twenty nodes, so that scores are kept; unknown ones count half, the one that is measured is full."""
+    where = aware(*(make_node(f"n{i}", gpus=0, cpu=16) for i in range(20)), stalePolicy="ignore")
+    assert place(where, "before") == "n0"
+    where.node(busy("n0", 0.9, 0.9, 0.9, 0.9))
+    assert place(where, "after") == "n1"
+
+
 def test_without_any_measurement_it_has_nothing_to_say() -> None:
     where = aware(make_node("n", gpus=0))
     assert place(where, "p") == "n"
