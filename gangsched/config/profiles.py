@@ -81,7 +81,7 @@ def resolve(
     weights: dict[str, int] = {}
     for ref in (*profile.plugins.score.enabled, *everywhere):
         if ref.name in lists["score"]:
-            weights.setdefault(ref.name, ref.weight or 1)
+            weights.setdefault(ref.name, ref.weight or _unstated_weight(known.get(ref.name)))
     args = _arguments(profile, infos, join(path, "pluginConfig"), notes)
     return ProfileConfig(
         scheduler_name, lists, weights, {name: one for name, one in args.items() if name in known}
@@ -107,6 +107,11 @@ def _note_absent(plugins: PluginSets, path: str, known: Mapping[str, PluginInfo]
                 said.add(ref.name)
                 where = join(path, f"{name}.enabled[{i}]")
                 notes.append(f"{where}: {ref.name} is not there: {ABSENT[ref.name].instead}")
+
+
+def _unstated_weight(info: PluginInfo | None) -> int:
+    """1, also for a default plugin that is named again; what is no default comes with its own."""
+    return info.default_weight if info is not None and not info.is_default and info.default_weight else 1
 
 
 def _check_names(given: PluginSet, path: str, known: Mapping[str, PluginInfo], *, point: str) -> None:

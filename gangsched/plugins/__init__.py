@@ -21,6 +21,7 @@ from gangsched.plugins import (
     inter_pod_affinity,
     load_aware,
     node_affinity,
+    node_prefer_avoid_pods,
     node_resources_balanced_allocation,
     node_resources_fit,
     remaining_bandwidth,
@@ -38,6 +39,7 @@ from gangsched.plugins.node_affinity import NodeAffinity
 from gangsched.plugins.node_conditions import NodeConditions
 from gangsched.plugins.node_name import NodeName
 from gangsched.plugins.node_ports import NodePorts
+from gangsched.plugins.node_prefer_avoid_pods import NodePreferAvoidPods
 from gangsched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from gangsched.plugins.node_resources_fit import NodeResourcesFit
 from gangsched.plugins.node_unschedulable import NodeUnschedulable
@@ -46,6 +48,7 @@ from gangsched.plugins.pod_topology_spread import PodTopologySpread
 from gangsched.plugins.priority_sort import PrioritySort
 from gangsched.plugins.remaining_bandwidth import RemainingBandwidth
 from gangsched.plugins.scheduling_gates import SchedulingGates
+from gangsched.plugins.selector_spread import SelectorSpread
 from gangsched.plugins.taint_toleration import TaintToleration
 from gangsched.plugins.volume_binding import VolumeBinding
 from gangsched.plugins.volume_restrictions import VolumeRestrictions
@@ -147,6 +150,16 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
         RemainingBandwidth,
     ),
     (_info("LoadAware", "score", args_type=load_aware.Args, weight=1, is_default=False), LoadAware),
+    (_info("SelectorSpread", "preScore", "score", weight=1, is_default=False), SelectorSpread),
+    (
+        _info(
+            "NodePreferAvoidPods",
+            "score",
+            weight=node_prefer_avoid_pods.WEIGHT,
+            is_default=False,
+        ),
+        NodePreferAvoidPods,
+    ),
     (_info("NodeConditions", "preFilter", "filter", is_default=False), NodeConditions),
     (_info("DefaultBinder", "bind"), DefaultBinder),
     (_info("GangScheduling", "preEnqueue", "permit"), GangScheduling),

@@ -1,0 +1,85 @@
+"""NodePreferAvoidPods: nodes that ask not to be given the replicas of some controller.
+
+The node says so in its annotation scheduler.alpha.kubernetes.io/preferAvoidPods, by kind and UID of
+ReplicationControllers and ReplicaSets. An older priority of kube-scheduler's, of weight 10,000: it outweighs
+everything else. What cannot be read is as if it were not there.
+Source: kubernetes 1.22 `plugins/nodepreferavoidpods/node_prefer_avoid_pods.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework import MAX_SCORE, CycleState, FloatArray, IntArray
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.model.objects import Pod
+
+KEY = "scheduler.alpha.kubernetes.io/preferAvoidPods"
+WEIGHT = 10_000
+_KINDS = ("ReplicationController", "ReplicaSet")
+
+
+class _Controller(msgspec.Struct, rename="camel"):
+    kind: str = ""
+    uid: str = ""
+
+
+class _Signature(msgspec.Struct, rename="camel"):
+    pod_controller: _Controller | None = None
+
+
+class _Entry(msgspec.Struct, rename="camel"):
+    pod_signature: _Signature = msgspec.field(default_factory=_Signature)
+
+
+class _Avoided(msgspec.Struct, rename="camel"):
+    prefer_avoid_pods: list[_Entry] = []
+
+
+_decode = msgspec.json.Decoder(_Avoided).decode
+
+
+class NodePreferAvoidPods:
+    """Score 0 for a node that would rather not have the pod, else 100."""
+
+    name = "NodePreferAvoidPods"
+    score_by_row: ClassVar[bool] = True
+
+    def sign(self, pod: Pod) -> Hashable:
+        return _controller(pod) or ()
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """None for pods of which nodes cannot speak."""
+        controller = _controller(template.pod)
+        if controller is None:
+            return None
+        scores: FloatArray = np.full(len(rows), MAX_SCORE)
+        for i, row in enumerate(rows):
+            node = view.node(int(row))
+            text = ((node.metadata.annotations if node is not None else None) or {}).get(KEY)
+            if text is not None and controller in _avoided(text):
+                scores[i] = 0.0
+        return scores
+
+
+def _controller(pod: Pod) -> tuple[str, str] | None:
+    for owner in pod.metadata.owner_references or ():
+        if owner.controller:
+            return (owner.kind, owner.uid) if owner.kind in _KINDS else None
+    return None
+
+
+def _avoided(text: str) -> set[tuple[str, str]]:
+    try:
+        entries = _decode(text).prefer_avoid_pods
+    except msgspec.MsgspecError:
+        return set()
+    named = (entry.pod_signature.pod_controller for entry in entries)
+    return {(one.kind, one.uid) for one in named if one is not None}
