@@ -108,23 +108,29 @@ def test_a_node_is_described_with_its_pods(web: Kubectl) -> None:
 
 
 def test_a_pod_s_life_is_watched(living: Kubectl) -> None:
+    living("apply", "-f", "-", stdin=pod("earlier"))
     with living.following("get", "pods", "--watch", "--no-headers") as lines:
+        next(lines)  # of the earlier one: from here on it watches
         living("apply", "-f", "-", stdin=pod("short", sleep=20, restart="Never"))
         states: list[str] = []
         for line in lines:
-            states.append(line.split()[2])
-            if states[-1] == "Completed":
+            if line.startswith("short"):
+                states.append(line.split()[2])
+            if states[-1:] == ["Completed"]:
                 break
     assert list(dict.fromkeys(states)) == ["Pending", "ContainerCreating", "Running", "Completed"]
 
 
 def test_events_are_watched(living: Kubectl) -> None:
+    living("apply", "-f", "-", stdin=pod("earlier"))
     with living.following("get", "events", "--watch", "--no-headers") as lines:
+        next(lines)  # of the earlier pod: from here on it watches
         living("apply", "-f", "-", stdin=pod("web"))
         seen: list[list[str]] = []
         for line in lines:
-            seen.append(line.split())
-            if seen[-1][2] == "Started":
+            if "pod/web" in line:
+                seen.append(line.split())
+            if seen and seen[-1][2] == "Started":
                 break
     assert [row[1:4] for row in seen] == [
         ["Normal", reason, "pod/web"] for reason in ("Pulled", "Created", "Started")

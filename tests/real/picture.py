@@ -23,7 +23,7 @@ from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
 
 GPU = "nvidia.com/gpu"
 OURS = "gangsched"
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 """How long anything may take on a machine that does much else; nothing is ever this slow on an idle one."""
 
 Json = dict[str, Any]
