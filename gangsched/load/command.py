@@ -19,7 +19,6 @@ from gangsched.kube.credentials import load_credentials
 from gangsched.kube.decode import nodes as nodes_kind
 from gangsched.kube.metrics_server import read_usage
 from gangsched.load.report import LoadReport, NodeReport, make_report
-from gangsched.model.bandwidth import mbps
 from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage
 from gangsched.model.objects import Node
 
@@ -125,7 +124,7 @@ def _row(node: NodeReport) -> list[str]:
     left = "-"
     if node.remaining_bandwidth is not None:
         there = node.remaining_bandwidth
-        left = f"{mbps(there.egress)}/{mbps(there.ingress)} of {mbps(there.total)}"
+        left = f"{there.egress:.4g}/{there.ingress:.4g} of {there.total:.4g}"
     if node.utilisation is None or node.performance is None:
         return [name, *["-"] * 13, left, "-"]
     shares = [f"{share:.0%}" for share in node.utilisation.terms]

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from gangsched.errors import ParseError
-from gangsched.model.bandwidth import REMAINING_KEY, RemainingBandwidth, parse_remaining
+from gangsched.model.bandwidth import MEGABYTE, REMAINING_KEY, parse_remaining
 from gangsched.model.evenness import (
     Mode,
     evenness,
@@ -37,6 +37,15 @@ from gangsched.model.resources import CPU, MEMORY, parse_quantities
 ASSUMED_MHZ = 2000.0
 
 
+class Links(msgspec.Struct, rename="camel"):
+    """What a node's links have left, under the names that the node's annotation has."""
+
+    egress: float = msgspec.field(name="egressMBps")
+    ingress: float = msgspec.field(name="ingressMBps")
+    total: float = msgspec.field(name="totalMBps")
+    observed_at: datetime
+
+
 class NodeReport(msgspec.Struct, rename="camel", omit_defaults=False):
     """One node. source: `agent`, `metrics-server`, or "" where nothing is known; problem: what is unreadable.
 
@@ -52,7 +61,7 @@ class NodeReport(msgspec.Struct, rename="camel", omit_defaults=False):
     strength: float | None = None
     score: float | None = None
     h: float | None = None
-    remaining_bandwidth: RemainingBandwidth | None = None
+    remaining_bandwidth: Links | None = None
     problem: str = ""
 
 
@@ -106,7 +115,9 @@ def _read(node: Node, usage: Mapping[str, ReportedUsage], now: datetime) -> Node
         load, made.source = _of_usage(node, usage[node.metadata.name]), "metrics-server"
     try:
         if REMAINING_KEY in annotations:
-            made.remaining_bandwidth = parse_remaining(annotations[REMAINING_KEY])
+            there = parse_remaining(annotations[REMAINING_KEY])
+            out, into, total = (amount / MEGABYTE for amount in (there.egress, there.ingress, there.total))
+            made.remaining_bandwidth = Links(out, into, total, there.observed_at)
     except ParseError as error:
         problems.append(str(error))
     if load is not None:

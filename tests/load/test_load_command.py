@@ -165,6 +165,12 @@ async def test_the_table_and_json_of_a_served_cluster(
     first = document["nodes"][0]
     assert (first["name"], first["strength"]) == ("n2", pytest.approx(118.0))
     assert first["utilisation"] == {"cpu": 0.6, "memory": 0.6, "network": 0.6, "disk": 0.6}
+    assert first["remainingBandwidth"] == {
+        "egressMBps": 900.0,
+        "ingressMBps": 900.0,
+        "totalMBps": 1500.0,
+        "observedAt": "2026-01-01T00:00:00Z",
+    }
     assert document["spread"] > 0
 
 
