@@ -315,6 +315,24 @@ def test_a_node_made_anew_starts_with_empty_books() -> None:
     assert place(where, "q", "1000MB/s") == "n1"
 
 
+def test_higher_priority_takes_a_promise_and_no_more_than_the_promise() -> None:
+    """What is measured of a victim is there until it is measured gone: nobody is evicted for it."""
+    where = rbw(("n1", 1000, 0))
+    place(where, "low", "1000MB/s")
+    where.submit(asking("high", "600MB/s", priority=10)).run()
+    where.wait(20.0)
+    assert on(where, "high") == "n1"
+    assert "low" not in {pod.metadata.name for pod in where.pods.values()}
+    measured = rbw(("n1", 1000, 0))
+    place(measured, "low", "1000MB/s")
+    measured.wait(5.0)
+    beat(measured, "n1", 1000, 900)
+    measured.submit(asking("high", "600MB/s", priority=10)).run()
+    measured.wait(20.0)
+    assert on(measured, "high") == ""
+    assert on(measured, "low") == "n1"
+
+
 # -- a gang's own amount -------------------------------------------------------------------------------
 
 
