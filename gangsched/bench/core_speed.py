@@ -19,10 +19,11 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from gangsched.bench import early_stop_speed, load_speed, meters
+from gangsched.bench import early_stop_speed, load_speed, member_speed, meters
 from gangsched.bench.early_stop_speed import EarlyStopSpeed
 from gangsched.bench.figures import Spread, spread
 from gangsched.bench.load_speed import LoadSpeed
+from gangsched.bench.member_speed import MemberCost
 from gangsched.bench.progress import Progress
 from gangsched.bench.tables import of_spread, print_conditions, print_targets, text
 from gangsched.bench.targets import Target, at_least, at_most
@@ -53,6 +54,7 @@ SIZES = (
 )
 NAMES = tuple(name for name, _ in SIZES)
 TIMEOUT_S = 900.0
+_MEMBER_ROUNDS = 15
 
 
 class CoreRound(msgspec.Struct):
@@ -83,6 +85,7 @@ class CoreReport(msgspec.Struct):
     conditions: dict[str, str | int | float]
     sizes: dict[str, CoreSize]
     gangs_per_s: dict[str, Spread]
+    members: dict[str, MemberCost]
     ten_times_the_nodes: float
     loads: LoadSpeed
     lone_pods: EarlyStopSpeed
@@ -94,16 +97,22 @@ def run(n_rounds: int, progress: Progress) -> CoreReport:
     sizes: dict[str, CoreSize] = {}
     for name, shape in SIZES:
         with progress.phase(f"{name}: {n_rounds} rounds"):
-            sizes[name] = _in_own_process(shape, n_rounds)
+            arguments = (*msgspec.structs.astuple(shape), n_rounds)
+            sizes[name] = msgspec.json.decode(_in_own_process("core_speed", arguments), type=CoreSize)
+    asked = (member_speed.N_NODES, member_speed.GROUP_SIZE, _MEMBER_ROUNDS)
+    with progress.phase(f"groups of {member_speed.GROUP_SIZE} with all plugins on: {_MEMBER_ROUNDS} rounds"):
+        members = msgspec.json.decode(_in_own_process("member_speed", asked), type=dict[str, MemberCost])
     with progress.phase(f"bandwidth and load, {load_speed.N_NODES:,} nodes"):
         loads = load_speed.measure()
     with progress.phase(f"lone pods with and without an early stop, {early_stop_speed.N_NODES:,} nodes"):
         lone_pods = early_stop_speed.measure()
-    return assemble(sizes, loads, lone_pods)
+    return assemble(sizes, members, loads, lone_pods)
 
 
-def assemble(sizes: dict[str, CoreSize], loads: LoadSpeed, lone_pods: EarlyStopSpeed) -> CoreReport:
-    """Everything that is computed from the sizes."""
+def assemble(
+    sizes: dict[str, CoreSize], members: dict[str, MemberCost], loads: LoadSpeed, lone_pods: EarlyStopSpeed
+) -> CoreReport:
+    """Everything that is computed from the sizes, and from what members cost."""
     speeds = {name: spread([1e6 / r.total_us for r in size.rounds]) for name, size in sizes.items()}
     totals = {name: spread([r.total_us for r in size.rounds]) for name, size in sizes.items()}
     small, large = totals[NAMES[0]], totals[NAMES[1]]
@@ -118,22 +127,27 @@ def assemble(sizes: dict[str, CoreSize], loads: LoadSpeed, lone_pods: EarlyStopS
         at_most("decision on one gang of 1,000 on 5,000 nodes", 10, decide, "ms"),
         at_most("RemainingBandwidth and LoadAware, filter and score, 5,000 nodes", 200, loads.total_us, "us"),
     ]
+    for name in (member_speed.PLAIN, member_speed.BY_NODE):
+        cost = members[name]
+        targets += [
+            at_most(f"first member of a group of 100, {name}", 2, spread(cost.first_ms), "ms"),
+            at_most("each next one", 50, spread(cost.next_us), "us"),
+        ]
     conditions: dict[str, str | int | float] = {
         "cores": meters.n_cores(),
         "python": sys.version.split()[0],
         "rounds": len(sizes[NAMES[0]].rounds),
     }
     found = {name: value for name, value in speeds.items() if value is not None}
-    return CoreReport(conditions, sizes, found, ratio, loads, lone_pods, targets)
+    return CoreReport(conditions, sizes, found, members, ratio, loads, lone_pods, targets)
 
 
-def _in_own_process(shape: Shape, n_rounds: int) -> CoreSize:
-    arguments = [str(value) for value in (*msgspec.structs.astuple(shape), n_rounds)]
-    command = [sys.executable, "-m", "gangsched.bench.core_speed", *arguments]
+def _in_own_process(module: str, arguments: Sequence[int]) -> bytes:
+    command = [sys.executable, "-m", f"gangsched.bench.{module}", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S)
     if done.returncode != 0:
-        raise GangschedError(f"measuring {arguments} failed:\n{done.stderr.decode()[-2000:]}")
-    return msgspec.json.decode(done.stdout, type=CoreSize)
+        raise GangschedError(f"{module} {arguments} failed:\n{done.stderr.decode()[-2000:]}")
+    return done.stdout
 
 
 def measure(shape: Shape, n_rounds: int) -> CoreSize:
@@ -233,6 +247,7 @@ def print_report(done: CoreReport, console: Console) -> None:
         ends = (text(size.load_s), text(size.peak_memory_mib))
         table.add_row(name, of, *(of_spread(part) for part in parts), *ends)
     console.print(table)
+    console.print(_members_table(done.members))
     loads = done.loads
     console.print(
         f"bandwidth and load on {load_speed.N_NODES:,} nodes: RemainingBandwidth filter"
@@ -245,6 +260,16 @@ def print_report(done: CoreReport, console: Console) -> None:
         f" {lone.early_stop_us:.0f} us with the early stop of percentageOfNodesToScore 0"
     )
     print_targets(done.targets, console)
+
+
+def _members_table(members: dict[str, MemberCost]) -> Table:
+    title = f"groups of {member_speed.GROUP_SIZE} on {member_speed.N_NODES:,} nodes, all plugins on"
+    table = Table(title=title, title_justify="left")
+    for column in ("", "first member, ms", "each next, us"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, cost in members.items():
+        table.add_row(name, of_spread(spread(cost.first_ms)), of_spread(spread(cost.next_us)))
+    return table
 
 
 def main(arguments: Sequence[str]) -> int:

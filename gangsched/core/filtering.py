@@ -116,13 +116,21 @@ class Filtering:
             one.is_local or one.name in state.skipped for one in self.per_node
         )
 
-    def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
+    def capacity(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        *,
+        ceiling: IntArray | None = None,
+    ) -> IntArray:
         """How many more pods of this template each node takes, infeasible nodes 0. Shape: int64[n_rows].
 
         Not to be written to: the cache's own answer is kept, and only rows that changed are asked again.
-        Where sees_pods, it is how many by room alone on the nodes where one pod may go now.
+        Where sees_pods, it is how many by room alone on the nodes where one pod may go now. ceiling: that of
+        the same view, where it is known.
         """
-        room = self.ceiling(state, template, view)
+        room = self.ceiling(state, template, view) if ceiling is None else ceiling
         for plugin in self.seeing:
             if plugin.name not in state.skipped:
                 own = self._mask(plugin, state, template, view)
@@ -160,7 +168,9 @@ class Filtering:
                 most = min(most, int(own))
         return most
 
-    def topology_keys(self, state: CycleState, template: PodTemplate) -> Sequence[str] | None:
+    def topology_keys(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[str] | None:
         """The labels by which nodes differ to Filters that see pods; None: one of them does not say."""
         found: list[str] = []
         everybody: list[FilterPlugin | PerNodeFilter] = [*self.seeing, *self.per_node]
@@ -169,19 +179,24 @@ class Filtering:
                 continue
             own = None
             if hasattr(plugin, "topology_keys"):
-                own = self._ask(plugin.name, "Filter", plugin.topology_keys, state, template)
+                own = self._ask(plugin.name, "Filter", plugin.topology_keys, state, template, view)
             if own is None:
                 return None
             found += own
         return found
 
-    def capacity_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
-        """capacity of one node on which the Trial has just placed, where is_local."""
-        rows = np.array([row], dtype=np.int64)
+    def ceiling_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
+        """ceiling of one node on which the Trial has just placed such a pod."""
         mask = self.feasible(state, template, view)
-        room = np.zeros(view.n_rows, dtype=np.int64)
-        room[rows] = self._ask_capacity(state, template, view, mask, rows)
-        return int(self._look_at_nodes(state, template, view, room)[row])
+        return int(self._ask_capacity(state, template, view, mask, np.array([row], dtype=np.int64))[0])
+
+    def capacity_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
+        """capacity of one node on which the Trial has just placed such a pod, where is_local."""
+        n = self.ceiling_on(state, template, view, row)
+        for plugin in self.per_node:
+            if n and plugin.sees_pods and plugin.name not in state.skipped:
+                n *= self._ask(plugin.name, "Filter", plugin.allows, state, template, view, row)
+        return n
 
     def _look_at_nodes(
         self, state: CycleState, template: PodTemplate, view: ClusterView, room: IntArray

@@ -157,8 +157,8 @@ class FilterPlugin(Protocol):
     objects alone. With `sees_pods = True` it depends on where pods are, too: it is never kept, asked anew
     after each placement, and a template for which the plugin did not SKIP is placed one member at a time.
     Two optional methods help core.search to tell "there is no placement" from "not found":
-    `topology_keys(state, template) -> Sequence[str] | None`: two nodes with the same room and the same pods
-    are alike to it but for these labels (None, or no such method: no two nodes are alike);
+    `topology_keys(state, template, view) -> Sequence[str] | None`: two nodes with the same room and the same
+    pods are alike to it but for these labels (None, or no such method: no two nodes are alike);
     `at_most(state, template, view, room, others) -> int`: no more than this many of the template can be
     placed from here, whatever is placed beside them, if each row takes `room` (int64[n_rows]) at the most;
     `others` are the templates that may be placed too.

@@ -9,7 +9,7 @@ only the nodes that it has touched are asked again. Made and called by core.runt
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -117,7 +117,8 @@ class _PerNode:
 
     def _shown(self, view: ClusterView, rows: Sequence[int]) -> list[NodeInfo]:
         infos = self._infos.of(view)
-        return [info for row in rows if (info := infos[row]) is not None]
+        # Feasible rows are nodes: no test for each of thousands.
+        return cast("list[NodeInfo]", [infos[row] for row in rows])
 
 
 class PerNodeFilter(_PerNode):
@@ -142,7 +143,7 @@ class PerNodeFilter(_PerNode):
         fresh = rows[~answers.known[rows]]
         fresh = fresh[~self._is_touched(view, fresh)] if len(fresh) else fresh
         if len(fresh):
-            self._ask(state, template.pod, self._shown(view, fresh.tolist()), answers.values)
+            self._ask(state, template.pod, fresh, self._shown(view, fresh.tolist()), answers.values)
             answers.known[fresh] = True
         allowed: BoolArray = answers.values[rows] > 0
         if isinstance(view, Trial) and self.sees_pods and view.touched:
@@ -150,9 +151,17 @@ class PerNodeFilter(_PerNode):
             if len(at):
                 mine = np.zeros(view.n_rows)
                 infos = [info for row in rows[at] if (info := _info(view, int(row))) is not None]
-                self._ask(state, template.pod, infos, mine)
+                self._ask(state, template.pod, rows[at], infos, mine)
                 allowed[at] = mine[rows[at]] > 0
         return allowed
+
+    def allows(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
+        """One node, as it is on the Trial."""
+        info = _info(view, row)
+        if info is None:
+            return False
+        status = self._filter_node(state, template.pod, info)
+        return status is SUCCESS or checked_status(self.name, "Filter", status, _ANSWERS).is_success
 
     def _is_touched(self, view: ClusterView, rows: IntArray) -> BoolArray:
         if not isinstance(view, Trial) or not self.sees_pods or not view.touched:
@@ -165,19 +174,18 @@ class PerNodeFilter(_PerNode):
         return found
 
     def _ask(
-        self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo], values: FloatArray
+        self, state: CycleState, pod: Pod, rows: IntArray, infos: Sequence[NodeInfo], values: FloatArray
     ) -> list[tuple[int, Status]]:
         """Writes 1 or 0 into `values` for each of the nodes; answers with (row, why not)."""
         filter_node = self._filter_node
         said = [filter_node(state, pod, info) for info in infos]
-        values[[info.row for info in infos]] = 1.0
         refused = []
-        for info, status in zip(infos, said, strict=True):
-            if status is not SUCCESS:
-                checked = checked_status(self.name, "Filter", status, _ANSWERS)
-                if not checked.is_success:
-                    values[info.row] = 0.0
-                    refused.append((info.row, checked))
+        for at, status in [(i, one) for i, one in enumerate(said) if one is not SUCCESS]:
+            checked = checked_status(self.name, "Filter", status, _ANSWERS)
+            if not checked.is_success:
+                refused.append((infos[at].row, checked))
+        values[rows] = 1.0
+        values[[row for row, _ in refused]] = 0.0
         return refused
 
     def reasons(
@@ -186,7 +194,7 @@ class PerNodeFilter(_PerNode):
         """Why not, of the nodes that came as far as this plugin. Shape of each: bool[n_rows]."""
         infos = [info for row in rows if (info := _info(view, int(row))) is not None]
         found: dict[str, BoolArray] = {}
-        for row, status in self._ask(state, template.pod, infos, np.zeros(view.n_rows)):
+        for row, status in self._ask(state, template.pod, rows, infos, np.zeros(view.n_rows)):
             found.setdefault(status.reason, np.zeros(view.n_rows, dtype=np.bool_))[row] = True
         return list(found.items())
 

@@ -53,7 +53,7 @@ class Placing:
             return self._one_by_one(template, members, state, by_score=by_score)
         room = profile.capacity(state, template, self.trial)
         if is_gang:
-            chosen = self._packed(template, state, room, len(members))
+            chosen = self.packed(template, state, room, len(members))
         else:
             best = self._best_scored(template, state, room, lone=True)
             chosen = [] if best is None else [(best, 1)]
@@ -91,9 +91,10 @@ class Placing:
             self.refused = self._profile.run_pre_filter(state, template, self.trial)
         return self.states[template.serial]
 
-    def _packed(
+    def packed(
         self, template: PodTemplate, state: CycleState, room: IntArray, n_members: int
     ) -> list[tuple[int, int]]:
+        """(node, how many) for members that may share nodes as room allows."""
         profile = self._profile
         return pack(profile, state, template, self.trial, room, n_members, self.used, self._topology_key)
 
@@ -115,40 +116,77 @@ class Placing:
         filtering, trial = self._profile.filtering, self.trial
         room = self._profile.capacity(state, template, trial)
         is_local = filtering.is_local(state)
-        plan: deque[tuple[int, int]] = deque()
-        on_node = most_on_node = 0
+        # What is known of each node, and from here on counted down where a member comes.
+        known = (room if is_local else filtering.ceiling(state, template, trial)).copy()
+        order = None if by_score else _Order(self, template, state, room, len(members))
         for n_placed, info in enumerate(members):
-            if by_score:
+            if order is None:
                 row = self._best_scored(template, state, room, lone=False)
             else:
-                while plan and not (plan[0][1] > on_node and room[plan[0][0]] > 0):
-                    # Where a node took fewer than it has room for, the next plan counts on no more.
-                    most_on_node = on_node if on_node < plan[0][1] else 0
-                    plan.popleft()
-                    on_node = 0
-                if not plan:
-                    plan.extend(self._planned(template, state, room, len(members) - n_placed, most_on_node))
-                    most_on_node = 0
-                row = plan[0][0] if plan else None
+                row = order.next(room)
             if row is None:
                 return n_placed
-            on_node += 1
             self.put(row, template, [info])
             if is_local:
-                room = room.copy() if n_placed == 0 else room
-                room[row] = filtering.capacity_on(state, template, trial, row)
+                known[row] = filtering.capacity_on(state, template, trial, row)
+                room = known
             else:
-                room = filtering.capacity(state, template, trial)
+                known[row] = filtering.ceiling_on(state, template, trial, row)
+                room = filtering.capacity(state, template, trial, ceiling=known)
         return len(members)
 
-    def _planned(
-        self, template: PodTemplate, state: CycleState, room: IntArray, n_left: int, most_on_node: int
-    ) -> list[tuple[int, int]]:
-        if most_on_node:
-            capped = self._packed(template, state, np.minimum(room, most_on_node), n_left)
-            if capped:
-                return capped
-        return self._packed(template, state, room, n_left)
+
+class _Order:
+    """In which order equal members, placed one at a time, fill nodes.
+
+    As they would be packed, as long as that is allowed. Once a node takes fewer than it has room for, what
+    stands in the way is not room, and the others are ranked once for all: nodes that take as many as it did,
+    the tightest first; nodes in use before all others.
+    """
+
+    def __init__(
+        self, placing: Placing, template: PodTemplate, state: CycleState, room: IntArray, n_members: int
+    ) -> None:
+        self._placing = placing
+        self._template = template
+        self._state = state
+        self._plan = deque(placing.packed(template, state, room, n_members))
+        self._on_node = 0
+        self._ranked: IntArray | None = None
+
+    def next(self, room: IntArray) -> int | None:
+        """The node for one member more; `room` as it is now."""
+        if self._ranked is None:
+            while self._plan:
+                row, planned = self._plan[0]
+                if self._on_node == planned:
+                    self._plan.popleft()
+                    self._on_node = 0
+                elif room[row] > 0:
+                    self._on_node += 1
+                    return row
+                else:
+                    break
+            self._ranked = self._rank(room)
+        for row in self._placing.used:
+            if room[row] > 0:
+                return row
+        at = int(np.argmax(room[self._ranked] > 0)) if len(self._ranked) else 0
+        if len(self._ranked) and room[self._ranked[at]] > 0:
+            return int(self._ranked[at])
+        return None
+
+    def _rank(self, room: IntArray) -> IntArray:
+        """Every node that may come to be allowed."""
+        placing = self._placing
+        profile, trial = placing.demand.profile, placing.trial
+        ceiling = profile.filtering.ceiling(self._state, self._template, trial)
+        rows = np.flatnonzero(ceiling > 0)
+        scores = profile.score(self._state, self._template, trial, rows) if len(rows) else None
+        rank = np.zeros(len(rows)) if scores is None else -scores
+        here = ceiling[rows]
+        ranked: IntArray = rows[np.lexsort((rows, rank, here, -np.minimum(here, max(self._on_node, 1))))]
+        return ranked
 
 
 def pre_filtered(

@@ -136,7 +136,7 @@ class _Tree:
         self._all_needed = all(len(demand.members) == demand.n_needed for demand in demands)
         keys: set[str] | None = set()
         for kind, filtering, state in zip(self.kinds, filterings, states, strict=True):
-            own = None if state is None else filtering.topology_keys(state, kind.template)
+            own = None if state is None else filtering.topology_keys(state, kind.template, trial)
             keys = None if own is None or keys is None else keys | set(own)
         self._alike = Alike(
             trial,

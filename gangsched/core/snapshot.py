@@ -246,6 +246,7 @@ class Trial(ClusterView):
     """
 
     __slots__ = (
+        "_against",
         "_counts",
         "_device_free",
         "_free",
@@ -267,6 +268,7 @@ class Trial(ClusterView):
         self._gone: dict[str, PodInfo] = {}
         self._lifted: dict[str, None] = {}
         self._counts: dict[PodTerm, tuple[int, int, IntArray]] = {}
+        self._against: dict[int, tuple[int, int, dict[Carried, dict[int, int]] | None]] = {}
         self._taken: list[tuple[int, str, int]] = []
         self._free: dict[int, tuple[int, IntArray]] = {}
         self._device_free: dict[str, tuple[int, IntArray]] = {}
@@ -374,15 +376,21 @@ class Trial(ClusterView):
         return mine
 
     def carried_against(self, template: PodTemplate) -> Iterable[tuple[Carried, Mapping[int, int]]]:
-        shared = super().carried_against(template)
-        changed = [(info.row, info.template, -1) for info in self._gone.values()]
-        changed += self.placed
-        if not any(one.wishes for _, one, _ in changed):
-            return shared
-        mine = {wish: dict(rows) for wish, rows in shared}
+        n_placed, n_gone, mine = self._against.get(template.serial, (0, 0, None))
+        changed = [(info.row, info.template, -1) for info in islice(self._gone.values(), n_gone, None)]
+        changed += [one for one in self._placed[n_placed:] if one[2] > 0]
+        changed = [one for one in changed if one[1].wishes]
+        if mine is None and changed:
+            mine = {wish: dict(rows) for wish, rows in super().carried_against(template)}
+        self._against[template.serial] = (len(self._placed), len(self._gone), mine)
+        if mine is None:
+            return super().carried_against(template)
+        meant: dict[Carried, bool] = {}
         for row, one, count in changed:
             for wish in one.wishes:
-                if self.means(wish[1].term, template):
+                if wish not in meant:
+                    meant[wish] = self.means(wish[1].term, template)
+                if meant[wish]:
                     at = mine.setdefault(wish, {})
                     at[row] = at.get(row, 0) + count
                     if not at[row]:

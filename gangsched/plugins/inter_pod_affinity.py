@@ -31,7 +31,7 @@ from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.selectors import PodTerm
-from gangsched.plugins.domains import at_nodes, domain_totals, spread_out
+from gangsched.plugins.domains import at_nodes, domain_totals, domains_present, spread_out
 
 REASON = "node(s) didn't match pod affinity rules"
 REASON_ANTI = "node(s) didn't match pod anti-affinity rules"
@@ -117,6 +117,41 @@ class InterPodAffinity:
         scores: FloatArray = np.floor(MAX_SCORE * ((total - least) / float(most - least)))
         return scores
 
+    def topology_keys(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Sequence[str]:
+        own = {term.topology_key for wish, term in template.wishes if wish in _HARD}
+        against = view.carried_against(template)
+        return sorted(own | {term.topology_key for (wish, term), _ in against if wish is Wish.ANTI_REQUIRED})
+
+    def at_most(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        room: IntArray,
+        others: Sequence[PodTemplate],
+    ) -> int:
+        """One a domain where its pods keep away from each other; where they want to be near each other, and
+        `others` are not what they want: what the domains that they are in, or the roomiest, have room for."""
+        most = int(room.sum())
+        for wish, term in template.wishes:
+            if wish is Wish.ANTI_REQUIRED and view.means(term.term, template):
+                codes, values = view.label(term.topology_key)
+                clear = at_nodes(codes, domain_totals(codes, len(values), view.matching(term.term))) == 0
+                free = np.where(clear, room, 0)
+                n_domains = int(domains_present(codes, len(values), free > 0).sum())
+                most = min(most, n_domains + int(free[codes < 0].sum()))
+        meant = _all_of(template)
+        if meant is None or any(view.means(meant, other) for other in others):
+            return most
+        near = _near(template, view)
+        if near is not None:
+            most = min(most, int(np.where(near, room, 0).sum()))
+        if not view.matching(meant).any():
+            for key in {term.topology_key for wish, term in template.wishes if wish is Wish.REQUIRED}:
+                codes, values = view.label(key)
+                most = min(most, int(domain_totals(codes, len(values), room).max(initial=0)))
+        return most
+
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
         """Whether its pods would rather be away from one of `members`."""
         away = [term for wish, term in template.wishes if wish is Wish.ANTI_PREFERRED]
@@ -163,8 +198,11 @@ class InterPodAffinity:
         return sums
 
 
+_HARD = (Wish.REQUIRED, Wish.ANTI_REQUIRED)
+
+
 def _required(template: PodTemplate) -> bool:
-    return any(wish is Wish.REQUIRED or wish is Wish.ANTI_REQUIRED for wish, _ in template.wishes)
+    return any(wish in _HARD for wish, _ in template.wishes)
 
 
 def _all_of(template: PodTemplate) -> PodTerm | None:

@@ -26,6 +26,7 @@ from gangsched.core.framework import (
     IntArray,
     Status,
 )
+from gangsched.core.nodes import CodeArray
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
 from gangsched.model.objects import Pod
@@ -73,6 +74,7 @@ class PodTopologySpread:
         self._defaults = SYSTEM_DEFAULTS if self._is_system else args.default_constraints or ()
         self.watches: tuple[str, ...] = selecting_objects.WATCHES if self._defaults else ()
         self._constraints: dict[int, tuple[Hashable, dict[str, _Constraints]]] = {}
+        self._present: dict[Constraint, tuple[BoolArray, int, IntArray]] = {}
         self._eligible: dict[tuple[int, str], tuple[int, dict[Constraint, BoolArray]]] = {}
 
     def sign(self, pod: Pod) -> Hashable:
@@ -127,6 +129,39 @@ class PodTopologySpread:
                 near = at_nodes(codes, domain_totals(codes, len(values), counts * eligible[one]))[rows]
             raw += np.where(here >= 0, near * np.log(n_domains + 2) + (one.max_skew - 1), 0.0)
         return _normalised(np.floor(raw + 0.5).astype(np.int64), counts_here)
+
+    def topology_keys(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Sequence[str]:
+        return [one.topology_key for one in self._of(template, view, MUST)]
+
+    def at_most(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        room: IntArray,
+        others: Sequence[PodTemplate],
+    ) -> int:
+        """The domain with the least, filled up, is what the others may not be too far above of."""
+        most = int(room.sum())
+        eligible = self._eligible_of(template, view, MUST, needs_all=True)
+        for one in self._of(template, view, MUST):
+            codes, values = view.label(one.topology_key)
+            nodes = eligible[one]
+            is_counted = not (room[~nodes & (codes >= 0)] > 0).any()
+            if (
+                not one.counts_itself
+                or not is_counted
+                or any(_is_counted(one, other, view) for other in others)
+            ):
+                continue
+            present = domains_present(codes, len(values), nodes)
+            totals = domain_totals(codes, len(values), np.where(nodes, _counts(one, view), 0))
+            full = totals + domain_totals(codes, len(values), room)
+            is_enough = present.any() and int(np.count_nonzero(present)) >= one.min_domains
+            least = int(full[present].min()) if is_enough else 0
+            held = np.maximum(np.minimum(full, least + one.max_skew) - totals, 0)
+            most = min(most, int(held.sum()))
+        return most
 
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
         """Whether its own preferred constraints count one of `members`."""
@@ -189,11 +224,21 @@ class PodTopologySpread:
             codes, values = view.label(one.topology_key)
             nodes = eligible[one]
             totals = domain_totals(codes, len(values), np.where(nodes, _counts(one, view), 0))
-            present = domains_present(codes, len(values), nodes)
-            n_domains = int(np.count_nonzero(present))
+            present = self._present_of(one, nodes, codes, len(values))
+            n_domains = len(present)
             least = int(totals[present].min()) if n_domains and n_domains >= one.min_domains else 0
             skew = at_nodes(codes, totals) + int(one.counts_itself) - least
             yield codes >= 0, skew <= one.max_skew
+
+    def _present_of(self, one: Constraint, nodes: BoolArray, codes: CodeArray, n_domains: int) -> IntArray:
+        """The domains that have one of the nodes; the same array of nodes has the same ones."""
+        known = self._present.get(one)
+        if known is None or known[0] is not nodes or known[1] != n_domains:
+            if len(self._present) >= _MAX_REMEMBERED:
+                self._present.clear()
+            found = np.flatnonzero(domains_present(codes, n_domains, nodes))
+            known = self._present[one] = (nodes, n_domains, found)
+        return known[2]
 
     def _eligible_of(
         self, template: PodTemplate, view: ClusterView, action: str, *, needs_all: bool
@@ -222,6 +267,10 @@ def _eligible(one: Constraint, template: PodTemplate, view: ClusterView, all_of:
         if own is not None:
             nodes &= own
     return nodes
+
+
+def _is_counted(one: Constraint, template: PodTemplate, view: ClusterView) -> bool:
+    return one.term is not None and view.means(one.term, template)
 
 
 def _counts(one: Constraint, view: ClusterView) -> IntArray:

@@ -33,7 +33,10 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def rules_of(pod: Pod) -> Rules:
-    text = (pod.metadata.annotations or {}).get(KEY, "")
+    return parse((pod.metadata.annotations or {}).get(KEY, ""))
+
+
+def parse(text: str) -> Rules:
     role = ""
     pairs: dict[str, list[Any]] = {"apart": [], "near": [], "even": []}
     for part in filter(None, (one.strip() for one in text.split(";"))):
@@ -47,9 +50,17 @@ def rules_of(pod: Pod) -> Rules:
 
 
 def may_go(
-    rules: Rules, row: int, labels: Sequence[Mapping[str, str]], on: Sequence[Sequence[Rules]]
+    rules: Rules,
+    row: int,
+    labels: Sequence[Mapping[str, str]],
+    on: Sequence[Sequence[Rules]],
+    *,
+    first_may: bool = False,
 ) -> bool:
-    """Whether a pod of `rules` may go to a node; `on`: the pods of each node, `labels`: its labels."""
+    """Whether a pod of `rules` may go to a node; `on`: the pods of each node, `labels`: its labels.
+
+    first_may: as in Kubernetes, a pod that wants to be near its own kind may be the first of it.
+    """
 
     def beside(key: str) -> Iterable[Rules]:
         mine = labels[row][key]
@@ -63,7 +74,14 @@ def may_go(
         if key in labels[row] and any(one.role == role for one in beside(key)):
             return False
     for key, role in rules.near:
-        if key not in labels[row] or not any(one.role == role for one in beside(key)):
+        if key not in labels[row]:
+            return False
+        anywhere = [
+            one for at, those in enumerate(on) if key in labels[at] for one in those if one.role == role
+        ]
+        if first_may and role == rules.role and not anywhere:
+            continue
+        if not any(one.role == role for one in beside(key)):
             return False
     for key, skew in rules.even:
         if key not in labels[row]:
@@ -111,7 +129,7 @@ class Neighbours:
         mask = self.filter(state, template, view)
         return () if mask is None else (("node(s) had the wrong neighbours", ~mask),)
 
-    def _topology_keys(self, state: CycleState, template: PodTemplate) -> Sequence[str]:
+    def _topology_keys(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Sequence[str]:
         return ["host", "rack"]
 
 
