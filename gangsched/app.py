@@ -19,7 +19,8 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -27,9 +28,10 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
+from gangsched import optional
 from gangsched.config import SchedulerConfig
-from gangsched.core.observer import Observer, Observers
 from gangsched.core.plan import first_of
+from gangsched.core.runtime import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError
 from gangsched.extension.edge import Edge
@@ -38,19 +40,18 @@ from gangsched.kube.backoff import Backoff
 from gangsched.kube.catch_up import CatchUp
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.decode import all_kinds
+from gangsched.kube.decode import all_kinds, objects
 from gangsched.kube.dispatcher import Dispatcher
 from gangsched.kube.elector import LeaderElector
 from gangsched.kube.metrics_server import MetricsServer
 from gangsched.kube.watch import Reflector
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGained
-from gangsched.plugins import Factory, build_profiles, metrics_server_s
+from gangsched.plugins import build_profiles, metrics_server_s
 
 if TYPE_CHECKING:
-    from gangsched.core.extension import ExtenderVerdicts
-    from gangsched.extenders.asking import Asking
-    from gangsched.extension.loading import KnownPlugins
+    from gangsched.extension.budget import Budget
+    from gangsched.extension.source import ConfigSource
     from gangsched.shadow.published import Reports, ShadowSettings
     from gangsched.telemetry.service import Tracing
     from gangsched.web.listening import WebSettings
@@ -80,7 +81,7 @@ class SchedulerApp:
         web: WebSettings | None = None,
         tracing: Tracing | None = None,
         shadow: ShadowSettings | None = None,
-        plugins: KnownPlugins | None = None,
+        source: ConfigSource | None = None,
     ) -> None:
         """`even_ties`: equally good nodes are used evenly by lone pods, and not the first of them first.
 
@@ -88,7 +89,7 @@ class SchedulerApp:
 
         `tracing` is the caller's to close when `run` has ended.
 
-        `plugins`: where the outside plugins that the configuration names come from.
+        `source`: where the configuration is read again, and its outside plugins come from; none: nowhere.
 
         `shadow`: decide and write nothing; the configuration must be one that gangsched.shadow made fit.
         """
@@ -99,15 +100,18 @@ class SchedulerApp:
         self._rng = rng
         self.inbox = Inbox()
         self._tracing = tracing
-        measures = _measures() if web is not None else None
-        outside = plugins.factories if plugins is not None else {}
-        self._budget = plugins.budget if plugins is not None and outside else None
-        self._asking, extenders = _extenders(config, self._client, self.inbox.put)
+        measures = optional.measures() if web is not None else None
+        self.config = config
+        self._plugins = source.plugins if source is not None else None
+        self._acts = shadow is None
+        self._budget: Budget | None = None
+        self._asking, extenders = optional.extenders(config, self._client, self.inbox.put)
+        self._extenders = extenders
         self.scheduler = Scheduler(
-            build_profiles(config, outside, extenders=extenders, with_hooks=shadow is None),
+            self.build(config),
             config.settings,
             leading=not election.leader_elect,
-            observer=_observer(measures, tracing),
+            observer=optional.observer(measures, tracing),
             pick=rng.randrange if even_ties else first_of,
             extenders=extenders,
         )
@@ -124,14 +128,15 @@ class SchedulerApp:
         self.edge = Edge(
             self.scheduler, self._client, emit_nowait=self.inbox.put_nowait, may_act=self._may_act
         )
+        self.reload = optional.reload(source, self) if source is not None and shadow is None else None
         self._decider: Decider = self.scheduler
         self._reports: Reports | None = None
         if shadow is not None:
-            self._decider, self._reports = _shadow(self.scheduler, config, shadow, outside)
+            self._decider, self._reports = optional.shadow(self.scheduler, self.build(config), shadow)
         self.queue = GroupQueue(
             self._decider,
             self.inbox,
-            submit=self._submit,
+            submit=self.submit,
             hears=_nothing if tracing is None else tracing.hear,
             heard=self._heard,
             n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
@@ -155,13 +160,14 @@ class SchedulerApp:
         self._stopping = False
         self._lost = False
         self._everything: TaskGroup | None = None
-        self._web = self._pages(config, web, measures) if web is not None and measures is not None else None
+        self._web = self._pages(web, measures) if web is not None and measures is not None else None
 
-    def _pages(self, config: SchedulerConfig, settings: WebSettings, measures: Measures) -> Web:
+    def _pages(self, settings: WebSettings, measures: Measures) -> Web:
         from gangsched.web.service import Parts, Web
 
         parts = Parts(
-            config=config,
+            config=lambda: self.config,
+            reloads=lambda: None if self.reload is None else self.reload.counted,
             scheduler=self.scheduler,
             client=self._client,
             dispatcher=self.dispatcher,
@@ -201,6 +207,8 @@ class SchedulerApp:
                 everything.start_soon(self._elect, self._elector)
             if self._asking is not None:
                 everything.start_soon(self._asking.run)
+            if self.reload is not None:
+                everything.start_soon(partial(self.reload.run, on_signals=on_signals))
             everything.start_soon(self._schedule)
             if self._web is not None:
                 everything.start_soon(self._web.run)
@@ -217,7 +225,7 @@ class SchedulerApp:
             group = await self.queue.pop()
             if self._stopping:
                 return
-            self._submit(self._decider.schedule(group, time.monotonic()))
+            self.submit(self._decider.schedule(group, time.monotonic()))
 
     async def _stop_on_signal(self, grace_s: float) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -239,9 +247,34 @@ class SchedulerApp:
         _log.info("stopped", everything_answered=done)
         self._cancel()
 
+    # -- the configuration ---------------------------------------------------------------------------
+
+    def build(self, config: SchedulerConfig) -> dict[str, Profile]:
+        """Profiles with all their plugins. Raises: ConfigError."""
+        known = self._plugins
+        outside = known.factories if known is not None else {}
+        profiles = build_profiles(config, outside, extenders=self._extenders, with_hooks=self._acts)
+        if known is not None and outside:
+            self._budget = known.budget
+            known.budget.budget_s = config.settings.plugin_budget_s
+        return profiles
+
+    def follow(self, kinds: Sequence[str]) -> None:
+        """These other kinds too; until they have been heard of nothing is decided."""
+        self._unheard |= {*kinds}
+        for name in kinds:
+            reflector = Reflector(self._client, objects(name), self.inbox.put, rng=self._rng)
+            self._reflectors[name] = reflector
+            if self._everything is not None:
+                self._everything.start_soon(reflector.run)
+
+    def tell_pods_anew(self) -> None:
+        """Pods of a profile that has come are among those that the core was told of before."""
+        self._reflectors["pods"].tell_anew()
+
     # -- what goes in and out --------------------------------------------------------------------------
 
-    def _submit(self, effects: Sequence[Effect]) -> None:
+    def submit(self, effects: Sequence[Effect]) -> None:
         """Effects leave only while we may act; a follower's complaints are its leader's to make."""
         if self._budget is not None:
             self._budget.turn_ended()
@@ -329,45 +362,6 @@ class SchedulerApp:
 
 def _nothing(_: Sequence[Event]) -> None:
     """Nobody listens."""
-
-
-def _observer(measures: Measures | None, tracing: Tracing | None) -> Observer | None:
-    """Who is told what the core does; None where nobody is, which costs the core nothing."""
-    observers: list[Observer] = [] if measures is None else [measures]
-    if tracing is not None:
-        observers.append(tracing.tracer)
-    return Observers(observers) if len(observers) > 1 else next(iter(observers), None)
-
-
-def _extenders(
-    config: SchedulerConfig, client: ApiClient, put: Callable[[Sequence[Event]], Awaitable[None]]
-) -> tuple[Asking | None, ExtenderVerdicts | None]:
-    """Who asks them, and what the core knows of them; loaded where there are any."""
-    if not config.extenders:
-        return None, None
-    from gangsched.extenders.asking import Asking
-
-    asking = Asking(config.extenders, client, put)
-    return asking, asking.verdicts
-
-
-def _shadow(
-    scheduler: Scheduler, config: SchedulerConfig, settings: ShadowSettings, outside: Mapping[str, Factory]
-) -> tuple[Decider, Reports]:
-    """What stands before the core in shadow mode, and its reports; loaded for it alone."""
-    from gangsched.shadow.follower import Shadow
-    from gangsched.shadow.published import Reports
-
-    shadow = Shadow(scheduler, build_profiles(config, outside, with_hooks=False))
-    names = [profile.scheduler_name for profile in config.profiles]
-    return shadow, Reports(shadow.records, settings, names=names)
-
-
-def _measures() -> Measures:
-    """A scheduler without pages loads nothing of this."""
-    from gangsched.web.measures import Measures
-
-    return Measures()
 
 
 def _sizes(scheduler: Scheduler) -> dict[str, int]:

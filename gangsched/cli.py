@@ -166,19 +166,26 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     flags = election_flags(args)
     shadow = shadow_settings(args)
     plugins = KnownPlugins(args.plugin)
+    trace_notes: list[str] = []
+
+    def finish(config: SchedulerConfig) -> SchedulerConfig:
+        """What is in effect, for whoever asks: the file, and what goes above it."""
+        if shadow is not None:
+            config = without_writes(config)
+        trace, trace_notes[:] = resolve(
+            config.tracing, endpoint_flag=args.trace_endpoint, file_flag=args.trace_file, env=os.environ
+        )
+        return msgspec.structs.replace(config, tracing=trace)
+
     source = ConfigSource(
         args.config or "",
         plugins,
         election_flags=flags,
+        finish=finish,
         scheduler_name=KUBE_DEFAULT_NAME if shadow is not None else "",
     )
     config = source.read()
-    if shadow is not None:
-        config = without_writes(config)
-    trace, trace_notes = resolve(
-        config.tracing, endpoint_flag=args.trace_endpoint, file_flag=args.trace_file, env=os.environ
-    )
-    config = msgspec.structs.replace(config, tracing=trace)  # what is in effect, for whoever asks
+    trace = config.tracing
     unused = plugins.unused(_named(config))
     for note in (*config.notes, *foreign_notes(args), *trace_notes, *unused):
         print(f"gangsched: note: {note}", file=sys.stderr)
@@ -190,7 +197,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     async def run() -> int:
         kubeconfig = args.kubeconfig or config.client_connection.kubeconfig
         credentials = await load_credentials(kubeconfig=kubeconfig, context=args.context, master=args.master)
-        app = SchedulerApp(config, credentials, web=web, tracing=tracing, shadow=shadow, plugins=plugins)
+        app = SchedulerApp(config, credentials, web=web, tracing=tracing, shadow=shadow, source=source)
         return await app.run()
 
     try:

@@ -199,7 +199,10 @@ class Binder:
 
     def _bind_by_next(self, info: PodInfo, group: Group, plugins: Sequence[str]) -> None:
         key = str(group.key)
-        if plugins:
+        broken = self._world.cache.promise_broken(info) or next(iter(group.failed_binds.values()), "")
+        if broken:
+            self._lost(info, broken, MemberState.PENDING)
+        elif plugins:
             self._world.hooks.ask(BIND, plugins, group, info, self._annotations(info, key))
         elif self._world.profile_of(group).points.has_default_binder:
             self._send_binding(info, group, key, self._annotations(info, key))

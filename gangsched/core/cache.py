@@ -243,6 +243,16 @@ class Cache:
             if not info.node_name and self.index.project(info.pod.metadata.labels) != info.template.labels:
                 info.template = self.template_of(info.pod)
 
+    def sign_by(self, sign: Callable[[Pod], Hashable] | None) -> None:
+        """Pods that go nowhere yet get the templates that they have by this signature."""
+        if sign is None and self._sign is None:
+            return
+        self._sign = sign
+        self._templates.clear()
+        for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
+            if not info.node_name:
+                info.template = self.template_of(info.pod)
+
     def renew(self, info: PodInfo, pod: Pod) -> None:
         """A new version of a pod that stays where it is and holds what it holds."""
         old, info.pod = info.pod, pod

@@ -25,6 +25,8 @@ from gangsched.model.pod_group import ATTEMPT_KEY, POD, RANK_KEY, GroupKey, grou
 # Nothing has left the process for these.
 _UNSENT = (BindState.NONE, BindState.PREPARING)
 
+_AT_THE_GATE = (MemberState.GATED, MemberState.PENDING)
+
 
 class Membership:
     """Applies pods to the world's groups and its cache."""
@@ -49,9 +51,9 @@ class Membership:
             self._update(info, pod)
 
     def look_again(self, uid: str) -> None:
-        """A pod whose PreEnqueue failed is asked about once more."""
+        """PreEnqueue is asked once more: it failed, or it is another one by now."""
         info = self._world.cache.pods.get(uid)
-        if info is not None and info.state is MemberState.GATED and info.group is not None:
+        if info is not None and info.state in _AT_THE_GATE and info.group is not None:
             target = self._state_of(info, info.pod)
             if target is not info.state:
                 info.group.move(info, target)

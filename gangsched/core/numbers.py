@@ -7,6 +7,7 @@ Held here: PodGroup objects as read, and who else names a group of ours. A mista
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from gangsched.core.group import Group, GroupState
 from gangsched.core.world import World
@@ -143,6 +144,11 @@ class Numbers:
             self._strangers.setdefault(key, Counter())[pod.spec.scheduler_name] += 1
             if key in self._world.groups:
                 self._world.touch(self._world.groups[key])
+
+    def forget_strangers_of(self, names: Collection[str]) -> None:
+        """These schedulers' pods are ours from now on."""
+        for uid in [uid for uid, (_, name) in self._stranger_of.items() if name in names]:
+            self.forget_stranger(uid)
 
     def forget_stranger(self, uid: str) -> None:
         """That pod is gone."""

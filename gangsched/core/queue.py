@@ -55,6 +55,12 @@ class SchedulingQueue:
         self._serial = 0
         self._unschedulable: dict[GroupKey, Group] = {}
 
+    def configure(self, *, initial_backoff_s: float, max_backoff_s: float, flush_s: float) -> None:
+        """For what fails from now on; backoffs that run end as they would have."""
+        self._initial_backoff_s = initial_backoff_s
+        self._max_backoff_s = max_backoff_s
+        self._flush_s = flush_s
+
     @property
     def n_active(self) -> int:
         """Groups waiting for their turn."""

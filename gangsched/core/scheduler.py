@@ -26,6 +26,7 @@ from gangsched.core.numbers import Numbers
 from gangsched.core.observer import ObservedProfile, Observer
 from gangsched.core.permits import Permits
 from gangsched.core.plan import first_of
+from gangsched.core.reconfigure import reconfigure, unfinished
 from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import Profile
 from gangsched.core.spacing import Spacing
@@ -130,6 +131,28 @@ class Scheduler:
         for event in events:
             self._on_event[type(event)](event)
         return self._end_turn()
+
+    def reconfigure(
+        self, profiles: Mapping[str, Profile], settings: Settings, now_s: float
+    ) -> tuple[list[Effect], tuple[str, ...]]:
+        """Takes over; answers with effects and with the kinds to be followed besides.
+
+        Until these have been heard of nothing is decided. Groups that are `unfinished` must not be left.
+        """
+        self.world.set_time(now_s)
+        observer = self.world.observer
+        if observer is not None:
+            profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
+        reconfigure(self.world, self.membership, self.numbers, self.attempts, profiles, settings)
+        more = tuple(kind for kind in _watched(profiles.values()) if kind not in self.watches)
+        self.watches = (*self.watches, *more)
+        self.kinds = (*KINDS, *self.watches)
+        self._unheard |= {*more}
+        return self._end_turn(), more
+
+    def unfinished(self, names: Iterable[str]) -> list[Group]:
+        """Groups of other profiles than these that cannot be left yet."""
+        return unfinished(self.world, frozenset(names))
 
     def advance(self, now_s: float) -> list[Effect]:
         """Applies the deadlines that have passed."""

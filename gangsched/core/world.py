@@ -89,6 +89,20 @@ class World:
             observer=observer,
         )
 
+    def take_over(self, profiles: Mapping[str, Profile], settings: Settings) -> None:
+        """These are in effect from now on; whatever depends on who is ours is core.reconfigure's."""
+        self.profiles = profiles
+        self.settings = settings
+        self._sort = next(iter(profiles.values())).queue_sort
+        self.queue.configure(
+            initial_backoff_s=settings.pod_initial_backoff_s,
+            max_backoff_s=settings.pod_max_backoff_s,
+            flush_s=settings.unschedulable_flush_s,
+        )
+        signs = any(profile.signs for profile in profiles.values())
+        self.cache.sign_by(self._sign if signs else None)
+        self.cache.keep_accounts(one for profile in profiles.values() for one in profile.accounts)
+
     def _sign(self, pod: Pod) -> Hashable:
         profile = self.profiles.get(pod.spec.scheduler_name)
         return profile.sign(pod) if profile is not None and profile.signs else None

@@ -55,7 +55,6 @@ class ConfigSource:
             config = default_config(self.plugins, scheduler_name=self._scheduler_name)
         else:
             config = default_config(self.plugins, election_flags=self._election_flags)
-        self.plugins.budget.budget_s = config.settings.plugin_budget_s
         return self._finish(config)
 
     def stamp(self) -> Stamp | None:

@@ -85,6 +85,8 @@ class Reflector:
         self._emitting = False
         self._dead = False
         self._missing = False
+        self._anew = False
+        self._scope: anyio.CancelScope | None = None
         self.watching = False
         self.kind = kind
         self.state = WatchState(kind, version=self._version or kind.versions[0])
@@ -103,9 +105,18 @@ class Reflector:
         async with self._client:
             await self._follow()
 
+    def tell_anew(self) -> None:
+        """Everything is told again: somebody wants what was passed over before."""
+        self._anew = True
+        if self._scope is not None:
+            self._scope.cancel()
+
     async def _follow(self) -> None:
         while True:
             try:
+                if self._anew:
+                    self._anew = False
+                    self.state.tell_anew()
                 if not self._version and not await self._resolve():
                     await self._say_missing("API not offered by the server; watching out for it")
                     await anyio.sleep(self._timing.missing_s * self._rng.uniform(0.8, 1.2))
@@ -228,6 +239,7 @@ class Reflector:
         self._emitting = False
         hold_s = 0.0
         async with anyio.create_task_group() as group:
+            self._scope = group.cancel_scope
             group.start_soon(self._find_silence, group.cancel_scope)
             try:
                 while True:
@@ -248,6 +260,7 @@ class Reflector:
             except OSError as error:
                 _log.debug("watch cut", kind=self.kind.name, err=str(error))
             finally:
+                self._scope = None
                 group.cancel_scope.cancel()
         return None
 

@@ -94,6 +94,11 @@ class WatchState:
         self._token = ""
         self._seen = set()
 
+    def tell_anew(self) -> None:
+        """Everything is listed and told again, also what has not changed."""
+        self._tell_all = True
+        self.gone()
+
     def closed(self) -> None:
         """The stream ended: what came of an unfinished line is dropped, it will be sent again whole."""
         self.failure = None

@@ -57,7 +57,7 @@ class Told:
                 self.promised.pop(event.uid, None)
             elif isinstance(event, ev.HookAnswered):
                 uid = self.bind_hooks.pop(event.ticket, "")
-                if event.code == Code.UNSCHEDULABLE.value:
+                if event.code in (Code.UNSCHEDULABLE.value, Code.SKIP.value):  # not by this one
                     self.promised.pop(uid, None)
             elif isinstance(event, ev.PodRead):
                 if event.pod is not None and event.pod.spec.node_name:

@@ -249,6 +249,20 @@ def _ours(reading: Reading) -> Iterator[Metric]:
         (),
         {(): reading.n_bind_unknown},
     )
+    if reading.reloads is not None:
+        taken, refused, is_right = reading.reloads
+        yield _counter(
+            "gangsched_config_reloads",
+            "Configurations read while running: taken over, or refused as wrong.",
+            ("result",),
+            {("taken",): taken, ("refused",): refused},
+        )
+        yield _gauge(
+            "gangsched_config_is_right",
+            "1 where the configuration file was right when it was last read; else the old one stays.",
+            (),
+            {(): int(is_right)},
+        )
     yield _counter(
         "gangsched_plugin_failures",
         "Calls of plugins that raised, answered nonsense or took too long.",

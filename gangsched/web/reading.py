@@ -48,6 +48,8 @@ class Reading(msgspec.Struct, frozen=True):
     device_free: Sequence[tuple[str, str, int]]
     device_drift: Mapping[str, int]
     counters: Mapping[str, int]
+    reloads: tuple[int, int, bool] | None
+    """Configurations that took over, and that were refused; whether the last one read was right."""
     watch_age_s: Mapping[str, float]
     leader: Mapping[str, int]
     n_bind_unknown: int

@@ -55,7 +55,8 @@ _CERTIFICATES_S = 60.0
 class Parts(msgspec.Struct, frozen=True):
     """What a scheduler process is made of, to be looked at."""
 
-    config: SchedulerConfig
+    config: Callable[[], SchedulerConfig]
+    reloads: Callable[[], tuple[int, int, bool] | None]
     scheduler: Scheduler
     client: ApiClient
     dispatcher: Dispatcher
@@ -205,7 +206,7 @@ class Web:
             devices = await reading.read_devices(parts.scheduler)
             now_s = time.monotonic()
             elector = parts.elector
-            election = parts.config.leader_election
+            election = parts.config().leader_election
             cache = parts.scheduler.world.cache
             read = reading.Reading(
                 pending=totals.pending,
@@ -217,6 +218,7 @@ class Web:
                 device_free=devices,
                 device_drift=parts.scheduler.audit.statistics(),
                 counters=dict(parts.scheduler.world.counters),
+                reloads=parts.reloads(),
                 watch_age_s={
                     kind: now_s - reflector.last_heard_s
                     for kind, reflector in parts.reflectors.items()
@@ -236,7 +238,7 @@ class Web:
     def _configz(self) -> bytes:
         from gangsched.config.effective import effective_documents
 
-        kube, ours = effective_documents(self._parts.config)
+        kube, ours = effective_documents(self._parts.config())
         return msgspec.json.encode({"componentconfig": kube, "gangsched": ours})
 
     async def _follow_certificates(self) -> None:

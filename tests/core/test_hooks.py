@@ -386,6 +386,17 @@ def test_when_all_skip_the_default_binder_binds() -> None:
     assert len(c.all(ef.BindPod)) == 2
 
 
+def test_who_is_asked_next_is_not_asked_for_a_promise_that_broke_meanwhile() -> None:
+    c = with_plugins(BindHook("A"), BindHook("B"), nodes=1)
+    c.hook = lambda hook: None
+    c.submit(gang("a", pods=2)).run()
+    first, second = c.held_hooks
+    c.drop_node("n0").say(first, SKIP).say(second, SKIP)
+    assert asked(c, BIND) == [("A", "a-0"), ("A", "a-1")]
+    assert not c.all(ef.BindPod)
+    assert is_empty(c)
+
+
 def test_a_bind_plugin_that_says_it_bound_and_did_not_is_asked_again() -> None:
     c = with_plugins(BindHook("A"))
     c.submit(gang("a", pods=1)).run().read("a-0")

@@ -53,6 +53,8 @@ class Cluster:
         self.picture = Picture(plane, alive=self._alive)
         self.schedulers: list[Scheduler] = []
         self.inventory: dict[str, set[str]] = {}
+        self.ours = {OURS}
+        """Names of profiles of ours."""
         self.gangs: dict[str, int] = {}
         """min_count by gang, of those that must not be half bound when the test ends."""
 
@@ -276,7 +278,7 @@ class Cluster:
             scheduler.never_broke()
         self.picture.stop()
         assert not self.picture.trouble, self.picture.trouble
-        check(self.picture.sights, self.inventory)
+        check(self.picture.sights, self.inventory, self.ours)
         for name, n in self.gangs.items():
             assert self.n_bound(name) == 0 or self.n_bound(name) >= n, f"{name}: {self.n_bound(name)} of {n}"
 

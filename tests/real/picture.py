@@ -13,7 +13,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -154,8 +154,8 @@ def gpus_of(pod: Json) -> int:
     return sum(int(c["resources"].get("limits", {}).get(GPU, 0)) for c in pod["spec"]["containers"])
 
 
-def check(sights: list[Sight], inventory: dict[str, set[str]]) -> None:
-    """What must hold for every history, faults or not. `inventory`: healthy IDs by node.
+def check(sights: list[Sight], inventory: dict[str, set[str]], ours: Collection[str] = (OURS,)) -> None:
+    """What must hold for every history, faults or not. `inventory`: healthy IDs by node; `ours`: profiles.
 
     One owner for each device; node, IDs, gang, rank and attempt in one event; IDs of that node, as many as
     asked for; nobody else's pod written to; never more of ours on a node than it has room for.
@@ -163,7 +163,7 @@ def check(sights: list[Sight], inventory: dict[str, set[str]]) -> None:
     owner: dict[tuple[str, str], str] = {}
     before: dict[str, Json] = {}
     for type_, pod, _ in sights:
-        if pod["spec"].get("schedulerName") != OURS:
+        if pod["spec"].get("schedulerName") not in ours:
             written = [key for key in pod["metadata"].get("annotations", {}) if key == GANG_KEY]
             assert not written, f"{pod['metadata']['name']} is another scheduler's"
             continue

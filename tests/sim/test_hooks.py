@@ -123,3 +123,26 @@ def test_hooks_are_part_of_one_seeds_history() -> None:
         sim.run_for(40.0)
     assert any(b'"RunHook"' in turn for turn in one.history)
     assert one.history == two.history
+
+
+@pytest.mark.parametrize("seed", range(N_SEEDS // 3))
+def test_configurations_that_change_all_the_time_break_no_promise(seed: int) -> None:
+    """Hooks and the ledger come and go, every second or so, in the middle of everything."""
+    sim = simulation(4000 + seed, STORM)
+    sim.watchers.clear()  # a ledger that comes later does not know what was reserved before
+    rng = Random(f"{seed}-configurations")
+
+    def change() -> None:
+        scheduler = sim.scheduler
+        if scheduler.is_synced and sim.weather.rates is not CALM:
+            plugins = [one for one in (Ledger(seed), Edge(), Second()) if rng.random() < 0.7]
+            profiles = make_scheduler(sim.settings, *plugins).world.profiles
+            sim._step(lambda: scheduler.reconfigure(profiles, sim.settings, sim.timeline.now_s)[0])
+        sim.timeline.after(rng.uniform(0.2, 2.0), change)
+
+    sim.timeline.after(1.0, change)
+    try:
+        sim.run_for(40.0)
+        sim.settle()
+    except Broken as broken:
+        pytest.fail(f"seed {seed}: {broken}", pytrace=False)

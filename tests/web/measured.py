@@ -50,6 +50,7 @@ class MeasuredCluster(Cluster):
             "n_bind_unknown": 0,
             "requests": {},
             "host": "server",
+            "reloads": (2, 1, False),
         }
         read = reading.Reading(**{**fields, **more})
         return metrics.text(metrics.measured(self.measures), read).decode()

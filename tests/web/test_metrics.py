@@ -222,3 +222,12 @@ async def test_pods_whose_devices_are_not_as_written_are_seen() -> None:
     assert values["gangsched_device_drift{kind=kubelet}"] == 0
     assert values["gangsched_device_drift_found_total{kind=edited}"] == 1
     assert values["gangsched_device_repairs_total{result=repaired}"] == 0
+
+
+async def test_configurations_read_while_running_and_failures_of_plugins_are_counted() -> None:
+    c = MeasuredCluster()
+    page = await c.page(counters={"plugin_errors": 3, "plugin_errors/Own/Permit": 3})
+    assert 'gangsched_config_reloads_total{result="taken"} 2.0' in page
+    assert 'gangsched_config_reloads_total{result="refused"} 1.0' in page
+    assert "gangsched_config_is_right 0.0" in page
+    assert 'gangsched_plugin_failures_total{extension_point="Permit",plugin="Own"} 3.0' in page

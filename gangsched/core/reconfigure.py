@@ -1,0 +1,71 @@
+"""Taking over another configuration while running: between two turns, and who holds keeps what he holds.
+
+Lives here: what of the core's state depends on profiles and settings, and how it follows. Not here: whether
+the configuration is right (config, plugins), when it is read (extension.reload). Called by core.scheduler.
+
+| what changes | who waits, queues or runs |
+|---|---|
+| plugins, args, weights | reservations stay; Permit is asked anew; who was turned away may try again |
+| QueueSort | who is in line takes the place that it gives him now |
+| a profile comes | its pods, strangers until now, are listed again and are ours |
+| a profile goes | what it waits for is given back, its pods are strangers; while it binds it stays |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangsched.config import Settings
+from gangsched.core.attempts import Attempts
+from gangsched.core.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.membership import Membership
+from gangsched.core.numbers import Numbers
+from gangsched.core.runtime import Profile
+from gangsched.core.world import World
+
+
+def unfinished(world: World, names: frozenset[str]) -> list[Group]:
+    """Groups of profiles other than `names` that cannot be left now: binds or evictions are on their way."""
+    moving = (GroupState.BINDING, GroupState.UNWINDING)
+    groups = world.groups.values()
+    return [group for group in groups if group.scheduler_name not in names and group.state in moving]
+
+
+def reconfigure(
+    world: World,
+    membership: Membership,
+    numbers: Numbers,
+    attempts: Attempts,
+    profiles: Mapping[str, Profile],
+    settings: Settings,
+) -> None:
+    """These profiles and settings are in effect from here on. Nobody must be `unfinished`."""
+    gone = [group for group in world.groups.values() if group.scheduler_name not in profiles]
+    left = [info for group in gone for info in group.members.values()]
+    for group in gone:
+        if group.state is GroupState.WAITING:
+            attempts.give_back(group, "its profile is gone from the configuration")
+    for info in left:
+        membership.remove_pod(info.pod)
+    for group in gone:
+        world.drop_group(group)
+    added = frozenset(profiles).difference(world.profiles)
+    world.take_over(profiles, settings)
+    for info in left:
+        membership.put_pod(info.pod)
+    numbers.forget_strangers_of(added)
+    for info in [info for info in world.cache.pods.values() if _is_ours_now(info, added)]:
+        membership.remove_pod(info.pod)
+        membership.put_pod(info.pod)
+    for info in list(world.cache.pods.values()):
+        if info.group is not None and info.state in (MemberState.PENDING, MemberState.GATED):
+            membership.look_again(info.uid)
+    for group in list(world.groups.values()):
+        if group.active_token or (group.state is GroupState.WAITING and group.n_assumed):
+            world.queue.activate(group)
+        elif group.state is GroupState.UNSCHEDULABLE:
+            world.queue.wake(group, world.now_s)
+
+
+def _is_ours_now(info: PodInfo, added: frozenset[str]) -> bool:
+    return info.group is None and info.pod.spec.scheduler_name in added

@@ -1,0 +1,179 @@
+"""Reload: another configuration takes over while the scheduler runs, or the old one stays and it is said why.
+
+On SIGHUP, and when the file has changed (looked at once a second; a ConfigMap's swapped link counts). Lives
+here: when it is read, what of it can only be had by a new start, the order of taking over. Not here: what the
+core does about it (core.reconfigure). Called by app.py.
+
+| | |
+|---|---|
+| read, not right | the old one stays; the log says where it is wrong |
+| read, right, nothing changed | nothing |
+| a profile is gone whose gangs are binding | it waits until they are bound or given back |
+| right | it is in effect from the next turn on; /configz shows it |
+| leaderElection, clientConnection, tracing, extenders, parallelism, … | at the next start; the log says so |
+
+Flags (ports, certificates, --plugin, --leader-elect…) stay what they are; code of plugins is not read again.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import anyio
+import structlog
+from msgspec.structs import fields, replace
+
+from gangsched.config import SchedulerConfig, Settings
+from gangsched.core.runtime import Profile
+from gangsched.core.scheduler import Scheduler
+from gangsched.errors import ConfigError
+from gangsched.extension.source import ConfigSource
+from gangsched.model.effects import Effect
+from gangsched.plugins import metrics_server_s
+
+_log = structlog.get_logger(__name__)
+
+LOOK_S = 1.0
+_LEAVE_STEP_S = 0.05
+_SAY_S = 10.0
+# What other parts of the process were made from, and cannot be made anew under them.
+_AT_START = ("leader_election", "client_connection", "tracing", "extenders")
+_SETTINGS_AT_START = ("parallelism", "reporting_controller", "invalid_inventory", "devices")
+
+
+class Host(Protocol):
+    """The process, as far as a configuration concerns it."""
+
+    config: SchedulerConfig
+    scheduler: Scheduler
+
+    def build(self, config: SchedulerConfig) -> dict[str, Profile]:
+        """Raises: ConfigError."""
+        ...
+
+    def submit(self, effects: Sequence[Effect]) -> None: ...
+
+    def follow(self, kinds: Sequence[str]) -> None:
+        """These kinds too, from now on."""
+        ...
+
+    def tell_pods_anew(self) -> None:
+        """There are pods of ours among those that were passed over."""
+        ...
+
+
+class Reload:
+    """Counters: n_taken, n_refused. `error`: what is wrong with the file now, "" for nothing."""
+
+    def __init__(self, source: ConfigSource, host: Host) -> None:
+        self._source = source
+        self._host = host
+        self._wanted = anyio.Event()
+        self._why = ""
+        self.n_taken = 0
+        self.n_refused = 0
+        self.error = ""
+
+    @property
+    def counted(self) -> tuple[int, int, bool]:
+        """n_taken, n_refused, and whether the file is right."""
+        return self.n_taken, self.n_refused, not self.error
+
+    async def run(self, *, on_signals: bool = True) -> None:
+        """Until cancelled."""
+        async with anyio.create_task_group() as group:
+            if on_signals:
+                group.start_soon(self._hear)
+            if self._source.path:
+                group.start_soon(self._look)
+            while True:
+                await self._wanted.wait()
+                self._wanted = anyio.Event()
+                await self.read(self._why)
+
+    async def _hear(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGHUP) as signals:
+            async for _ in signals:
+                self._why = "SIGHUP"
+                self._wanted.set()
+
+    async def _look(self) -> None:
+        stamp = self._source.stamp()
+        while True:
+            await anyio.sleep(LOOK_S)
+            now = self._source.stamp()
+            if now is not None and now != stamp:  # gone for a moment, while it is replaced: nothing to read
+                stamp = now
+                self._why = "the file has changed"
+                self._wanted.set()
+
+    async def read(self, why: str) -> None:
+        """Reads, checks, takes over."""
+        try:
+            config = self._source.read()
+            config, later = at_next_start(self._host.config, config)
+            if config == self._host.config:
+                self.error = ""
+                self._say_later(later)
+                _log.info("configuration read again, nothing else in it", why=why, file=self._source.path)
+                return
+            profiles = self._host.build(config)
+        except ConfigError as error:
+            self.n_refused += 1
+            self.error = str(error)
+            _log.error("the configuration is wrong; the old one stays in effect", why=why, err=str(error))
+            return
+        await self._leave(profiles)
+        before, asked_s = self._host.config, metrics_server_s(self._host.scheduler.world.profiles)
+        self._host.config = config
+        effects, more = self._host.scheduler.reconfigure(profiles, config.settings, time.monotonic())
+        self._host.follow(more)
+        self._host.submit(effects)
+        if {profile.scheduler_name for profile in before.profiles}.symmetric_difference(profiles):
+            self._host.tell_pods_anew()
+        self.n_taken += 1
+        self.error = ""
+        self._say_later([*later, *_metrics_server_later(asked_s, profiles)])
+        for note in config.notes:
+            _log.info("note", note=note)
+        _log.info("another configuration is in effect", why=why, profiles=sorted(profiles))
+
+    async def _leave(self, profiles: dict[str, Profile]) -> None:
+        """Until no gang of a profile that goes is on its way to be bound."""
+        say_at_s = time.monotonic() + _SAY_S
+        # Seldom, and for moments: a signal from the core would cost every group something.
+        while unfinished := self._host.scheduler.unfinished(profiles):
+            if time.monotonic() >= say_at_s:
+                say_at_s = time.monotonic() + _SAY_S
+                names = [str(group.key) for group in unfinished[:5]]
+                _log.info("the new configuration waits for gangs of a profile that it has not", gangs=names)
+            await anyio.sleep(_LEAVE_STEP_S)
+
+    def _say_later(self, later: Sequence[str]) -> None:
+        if later:
+            _log.warning("in effect at the next start only", fields=", ".join(later))
+
+
+def at_next_start(now: SchedulerConfig, new: SchedulerConfig) -> tuple[SchedulerConfig, list[str]]:
+    """`new` as far as a running process can follow, and what of it a start has to bring."""
+    kept = {name: getattr(now, name) for name in _AT_START if getattr(now, name) != getattr(new, name)}
+    settings = {
+        name: getattr(now.settings, name)
+        for name in _SETTINGS_AT_START
+        if getattr(now.settings, name) != getattr(new.settings, name)
+    }
+    merged = replace(new, **kept, settings=replace(new.settings, **settings))
+    return merged, [_in_file(name) for name in (*kept, *settings)]
+
+
+def _metrics_server_later(asked_s: float, profiles: dict[str, Profile]) -> list[str]:
+    return ["how often metrics-server is asked"] if metrics_server_s(profiles) != asked_s else []
+
+
+def _in_file(name: str) -> str:
+    assert name in {field.name for kind in (SchedulerConfig, Settings) for field in fields(kind)}
+    first, *rest = name.split("_")
+    return first + "".join(part.title() for part in rest)

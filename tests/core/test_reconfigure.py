@@ -1,0 +1,198 @@
+"""Another configuration takes over between two turns: who holds keeps it, who goes gives it back."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from msgspec.structs import replace
+
+from gangsched.config import Settings, parse_config
+from gangsched.core.framework import SUCCESS, Status
+from gangsched.core.runtime import Profile
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.sim.objects import make_pod
+from tests.core.plugins import AsyncPermitter, Permitter, PreBinder, Reserver, with_plugins
+from tests.core.scenario import Cluster, cluster, gang
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def profiles_of(text: str) -> dict[str, Profile]:
+    config = parse_config(HEAD + textwrap.dedent(text), source="", plugins=IN_TREE)
+    return build_profiles(config)
+
+
+DEFAULT = "profiles: [{schedulerName: gangsched}]"
+
+
+def take_over(c: Cluster, profiles: dict[str, Profile], settings: Settings | None = None) -> Cluster:
+    """The configuration is in effect; kinds that it watches besides are told of as missing."""
+    assert not c.scheduler.unfinished(profiles)
+    effects, more = c.scheduler.reconfigure(profiles, settings or c.settings, c.now_s)
+    c._done(effects)
+    return c.tell(*(ev.KindMissing(kind) for kind in more)).run()
+
+
+def with_own(profiles: dict[str, Profile], **points: Any) -> dict[str, Profile]:
+    return {name: Profile(name, replace(one.points, **points)) for name, one in profiles.items()}
+
+
+def test_a_gang_that_waits_keeps_its_reservations_and_is_asked_about_anew() -> None:
+    diary: list[str] = []
+    waits = Permitter("Approval", lambda group: Status.wait("nobody has approved it"))
+    c = with_plugins(waits, Reserver("R", diary)).submit(gang("a", pods=2)).run()
+    held = {info.uid: info.node_name for info in c.group("a").members.values()}
+    still = with_own(
+        profiles_of(DEFAULT), permits=(Permitter("Other", lambda group: Status.wait("for the other")),)
+    )
+    take_over(c, still)
+    assert c.state("a") == "waiting"
+    assert {info.uid: info.node_name for info in c.group("a").members.values()} == held
+    assert diary == ["R reserves a-0,a-1"]
+    assert "for the other" in c.said("a-0")
+    take_over(c, profiles_of(DEFAULT))
+    assert c.placed("a")
+
+
+def test_plugins_that_are_gone_turn_nobody_away_any_more() -> None:
+    c = cluster(nodes=1)
+    c.node(replace(c.nodes["n0"], spec=replace(c.nodes["n0"].spec, unschedulable=True)))
+    c.submit(make_pod("p")).run()
+    assert c.state("p") == "unschedulable"
+    off = "plugins: {multiPoint: {disabled: [{name: NodeUnschedulable}, {name: TaintToleration}]}}"
+    take_over(c, profiles_of(f"profiles: [{{schedulerName: gangsched, {off}}}]")).wait(2.0)
+    assert c.pod("p").spec.node_name == "n0"
+
+
+def test_weights_of_the_new_configuration_decide_from_then_on() -> None:
+    c = cluster(nodes=2)
+    text = """
+    profiles:
+    - schedulerName: gangsched
+      pluginConfig:
+      - name: NodeResourcesFit
+        args: {scoringStrategy: {type: MostAllocated, resources: [{name: nvidia.com/gpu, weight: 1}]}}
+      plugins: {score: {enabled: [{name: NodeResourcesFit, weight: 100}], disabled: [{name: "*"}]}}
+    """
+    c.submit(make_pod("a", gpus=1)).run()
+    first = c.pod("a").spec.node_name
+    take_over(c, profiles_of(text)).submit(make_pod("b", gpus=1)).run()
+    assert c.pod("b").spec.node_name == first
+
+
+def test_a_profile_that_comes_brings_its_pods() -> None:
+    c = cluster()
+    other = replace(make_pod("p"), spec=replace(make_pod("p").spec, scheduler_name="other"))
+    c.submit(other).run()
+    assert not c.pod("p").spec.node_name
+    both = profiles_of("profiles: [{schedulerName: gangsched}, {schedulerName: other}]")
+    take_over(c, both)
+    c.tell(ev.PodUpdated(c.pod("p"))).run()  # as the reflector tells all pods anew
+    assert c.pod("p").spec.node_name
+
+
+def test_a_gang_of_a_profile_that_comes_is_known_with_those_of_it_that_run() -> None:
+    c = cluster()
+    pods = [replace(p, spec=replace(p.spec, scheduler_name="other")) for p in gang("a", pods=2)]
+    pods[0] = replace(pods[0], spec=replace(pods[0].spec, node_name="n3"))
+    c.submit(pods).run()
+    take_over(c, profiles_of("profiles: [{schedulerName: gangsched}, {schedulerName: other}]"))
+    assert c.group("a").n_bound == 1
+    c.tell(*(ev.PodUpdated(pod) for pod in c.pods.values())).run()
+    assert c.placed("a")
+
+
+def test_a_profile_that_goes_gives_back_what_its_gangs_hold_and_leaves_its_pods_alone() -> None:
+    diary: list[str] = []
+    waits = Permitter("Approval", lambda group: Status.wait("w"))
+    c = with_plugins(waits, Reserver("R", diary)).submit(gang("a", pods=2), gang("b", pods=1)).run()
+    other = with_own(profiles_of("profiles: [{schedulerName: other}]"))
+    take_over(c, other)
+    assert c.scheduler.statistics()["reservations"] == 0
+    assert not c.scheduler.world.groups
+    assert diary[2:] == ["R unreserves a-0,a-1", "R unreserves b-0"]
+    c.clear().wait(400.0)
+    assert not c.all(ef.BindPod)
+    take_over(c, profiles_of(DEFAULT)).tell(*(ev.PodUpdated(pod) for pod in c.pods.values())).run()
+    assert c.placed("a")
+    assert c.placed("b")
+
+
+def test_what_runs_of_a_profile_that_goes_still_holds_its_room() -> None:
+    c = cluster(nodes=1).submit(make_pod("a", gpus=8)).run()
+    both = "profiles: [{schedulerName: other}]"
+    take_over(c, profiles_of(both))
+    pod = make_pod("b", gpus=1)
+    c.submit(replace(pod, spec=replace(pod.spec, scheduler_name="other"))).run()
+    assert c.state("b") == "unschedulable"
+
+
+def test_a_gang_that_is_binding_keeps_its_profile_until_it_is_bound() -> None:
+    c = cluster()
+    c.answer = lambda bind: "hold"
+    c.submit(gang("a", pods=2)).run()
+    new = profiles_of("profiles: [{schedulerName: other}]")
+    assert [str(group.key) for group in c.scheduler.unfinished(new)] == ["d/a"]
+    for bind in c.held_binds:
+        c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
+    assert not c.scheduler.unfinished(new)
+
+
+def test_a_gang_that_is_prepared_is_not_disturbed_by_another_configuration() -> None:
+    c = with_plugins(PreBinder("P"))
+    c.hook = lambda hook: None
+    c.submit(gang("a", pods=1)).run()
+    take_over(c, with_own(profiles_of(DEFAULT), pre_binds=(PreBinder("P"),)))
+    c.say(c.held_hooks[0], SUCCESS)
+    assert c.placed("a")
+
+
+def test_a_question_that_is_open_is_taken_back_where_its_plugin_is_gone() -> None:
+    c = with_plugins(AsyncPermitter())
+    c.hook = lambda hook: None
+    c.submit(gang("a", pods=1)).run()
+    take_over(c, profiles_of(DEFAULT))
+    assert c.placed("a")
+    assert not c.held_hooks
+
+
+def test_settings_count_from_then_on() -> None:
+    c = cluster(nodes=1).submit(make_pod("big", gpus=9)).run()
+    take_over(c, profiles_of(DEFAULT), Settings(pod_initial_backoff_s=5.0, pod_max_backoff_s=50.0))
+    c.clear().submit(make_pod("big2", gpus=9)).run()
+    assert c.group("big2").backoff_until_s == c.now_s + 5.0
+
+
+def test_pre_enqueue_of_the_new_configuration_gates_who_is_not_placed() -> None:
+    class Closed:
+        name = "Closed"
+
+        def pre_enqueue(self, pod: Any) -> Status:
+            return Status.unschedulable("closed")
+
+    c = cluster(nodes=1, gpus=1).submit(make_pod("a", gpus=1), make_pod("b", gpus=1)).run()
+    take_over(c, with_own(profiles_of(DEFAULT), pre_enqueue=(Closed(),)))
+    assert {c.state("a"), c.state("b")} == {"bound", "gated"}
+    take_over(c, profiles_of(DEFAULT))
+    assert {c.state("a"), c.state("b")} == {"bound", "unschedulable"}
+
+
+def test_the_new_queue_sort_orders_who_is_in_line() -> None:
+    class LastFirst:
+        name = "LastFirst"
+
+        def sort_key(self, group: Any) -> tuple[Any, ...]:
+            return (-ord(group.key.name[0]),)
+
+    c = cluster()
+    for name in "abc":
+        c.submit(gang(name, pods=1))
+    new = {
+        name: Profile(name, replace(one.points, queue_sort=LastFirst()))
+        for name, one in profiles_of(DEFAULT).items()
+    }
+    take_over(c, new)
+    assert c.bind_order() == ["c", "b", "a"]

@@ -1,0 +1,195 @@
+"""The configuration is read again: taken over, or refused with its place while the old one stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from gangsched.config import SchedulerConfig, Settings, default_config
+from gangsched.core.runtime import Profile
+from gangsched.core.scheduler import Scheduler
+from gangsched.extension import reload as reload_module
+from gangsched.extension.loading import KnownPlugins
+from gangsched.extension.reload import Reload, at_next_start
+from gangsched.extension.source import ConfigSource
+from gangsched.model.effects import Effect
+from gangsched.plugins import IN_TREE, build_profiles
+
+KUBE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+OURS = "---\napiVersion: gangsched.io/v1\nkind: GangschedConfiguration\n"
+BASE = KUBE + "profiles:\n- schedulerName: gangsched\n" + OURS + "settleSeconds: {}\n"
+
+
+class Host:
+    """A process without anything but its core."""
+
+    def __init__(self, source: ConfigSource) -> None:
+        self.source = source
+        self.config: SchedulerConfig = source.read()
+        self.scheduler = Scheduler(self.build(self.config), self.config.settings)
+        self.followed: list[str] = []
+        self.n_told_anew = 0
+
+    def build(self, config: SchedulerConfig) -> dict[str, Profile]:
+        return build_profiles(config, self.source.plugins.factories)
+
+    def submit(self, effects: Sequence[Effect]) -> None:
+        assert not effects
+
+    def follow(self, kinds: Sequence[str]) -> None:
+        self.followed += kinds
+
+    def tell_pods_anew(self) -> None:
+        self.n_told_anew += 1
+
+
+class Scene:
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        path.write_text(text)
+        self.host = Host(ConfigSource(str(path), KnownPlugins()))
+        self.reload = Reload(self.host.source, self.host)
+
+    async def read(self, text: str) -> Scene:
+        self.path.write_text(text)
+        await self.reload.read("the test")
+        return self
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path / "config.yaml", BASE.format(30))
+
+
+async def test_what_is_right_takes_over(scene: Scene) -> None:
+    await scene.read(BASE.format(7))
+    assert scene.host.scheduler.world.settings.settle_s == 7.0
+    assert scene.host.config.settings.settle_s == 7.0
+    assert (scene.reload.n_taken, scene.reload.n_refused, scene.reload.error) == (1, 0, "")
+
+
+async def test_what_is_wrong_leaves_the_old_one_and_says_where(scene: Scene) -> None:
+    before = scene.host.config
+    await scene.read(BASE.format(7).replace("settleSeconds", "settleSecond"))
+    assert scene.host.config is before
+    assert scene.host.scheduler.world.settings.settle_s == 30.0
+    assert "settleSecond: unknown field; did you mean settleSeconds?" in scene.reload.error
+    assert str(scene.path) in scene.reload.error
+    await scene.read(BASE.format(8))
+    assert scene.reload.error == ""
+    assert (scene.reload.n_taken, scene.reload.n_refused) == (1, 1)
+
+
+async def test_the_same_again_changes_nothing(scene: Scene) -> None:
+    profiles = scene.host.scheduler.world.profiles
+    await scene.read(BASE.format(30) + "\n# a comment\n")
+    assert scene.host.scheduler.world.profiles is profiles
+    assert scene.reload.n_taken == 0
+
+
+async def test_a_profile_that_comes_or_goes_has_pods_told_anew(scene: Scene) -> None:
+    await scene.read(BASE.format(7))
+    assert scene.host.n_told_anew == 0
+    await scene.read(KUBE + "profiles: [{schedulerName: gangsched}, {schedulerName: other}]\n")
+    assert scene.host.n_told_anew == 1
+    assert set(scene.host.scheduler.world.profiles) == {"gangsched", "other"}
+
+
+async def test_a_plugin_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    plugin = tmp_path / "own.py"
+    plugin.write_text(
+        "class Own:\n    name = 'Own'\n    def __init__(self): raise RuntimeError('no licence')\n"
+        "    def pre_enqueue(self, pod): ...\n"
+    )
+    path = tmp_path / "config.yaml"
+    path.write_text(BASE.format(30))
+    host = Host(ConfigSource(str(path), KnownPlugins([str(plugin)])))
+    path.write_text(KUBE + "profiles: [{plugins: {multiPoint: {enabled: [{name: Own}]}}}]\n")
+    reload = Reload(host.source, host)
+    await reload.read("the test")
+    assert "plugin Own could not be made" in reload.error
+    assert list(host.scheduler.world.profiles) == ["gangsched"]
+
+
+async def test_kinds_that_a_new_plugin_reads_are_followed_before_anything_is_decided(tmp_path: Path) -> None:
+    plugin = tmp_path / "own.py"
+    plugin.write_text(
+        "from gangsched.core.framework import SUCCESS\nclass Own:\n    name = 'Own'\n"
+        "    watches = ('widgets.example.com',)\n    def pre_enqueue(self, pod): return SUCCESS\n"
+    )
+    path = tmp_path / "config.yaml"
+    path.write_text(BASE.format(30))
+    host = Host(ConfigSource(str(path), KnownPlugins([str(plugin)])))
+    enabled = "plugins: {multiPoint: {enabled: [{name: Own}]}}"
+    path.write_text(KUBE + f"profiles: [{{schedulerName: gangsched, {enabled}}}]\n")
+    await Reload(host.source, host).read("the test")
+    assert host.followed == ["widgets.example.com"]
+    assert not host.scheduler.is_synced
+
+
+def test_what_only_a_start_can_bring_is_named_and_stays_what_it_was() -> None:
+    now = default_config(IN_TREE)
+    settings = Settings(parallelism=3, settle_s=5.0, reporting_controller="another")
+    import msgspec
+
+    new = msgspec.structs.replace(
+        now,
+        settings=settings,
+        leader_election=msgspec.structs.replace(now.leader_election, leader_elect=True),
+    )
+    merged, later = at_next_start(now, new)
+    assert later == ["leaderElection", "parallelism", "reportingController"]
+    assert merged.settings == Settings(settle_s=5.0)
+    assert merged.leader_election == now.leader_election
+
+
+@asynccontextmanager
+async def running(scene: Scene, *, on_signals: bool) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: scene.reload.run(on_signals=on_signals))
+        await anyio.sleep(0.05)
+        yield
+        group.cancel_scope.cancel()
+
+
+async def until(seen: object, scene: Scene) -> None:
+    with anyio.fail_after(20.0):
+        while scene.reload.n_taken != seen:
+            await anyio.sleep(0.01)
+
+
+async def test_sighup_and_a_changed_file_and_a_swapped_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the kubelet mounts a ConfigMap: file -> ..data -> a directory, and ..data is swapped."""
+    monkeypatch.setattr(reload_module, "LOOK_S", 0.02)
+    first, second = tmp_path / "..1", tmp_path / "..2"
+    first.mkdir()
+    second.mkdir()
+    (first / "config.yaml").write_text(BASE.format(30))
+    (second / "config.yaml").write_text(BASE.format(9))
+    (tmp_path / "..data").symlink_to(first)
+    (tmp_path / "config.yaml").symlink_to(Path("..data") / "config.yaml")
+    host = Host(ConfigSource(str(tmp_path / "config.yaml"), KnownPlugins()))
+    scene = Scene.__new__(Scene)
+    scene.path, scene.host, scene.reload = tmp_path / "config.yaml", host, Reload(host.source, host)
+    async with running(scene, on_signals=True):
+        (tmp_path / "..data_tmp").symlink_to(second)
+        (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+        await until(1, scene)
+        assert host.config.settings.settle_s == 9.0
+        (second / "config.yaml").write_text(BASE.format(10))
+        await until(2, scene)
+        assert host.config.settings.settle_s == 10.0
+        monkeypatch.setattr(reload_module, "LOOK_S", 3600.0)
+        await anyio.sleep(0.1)
+        (second / "config.yaml").write_text(BASE.format(11))
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(3, scene)
+        assert host.config.settings.settle_s == 11.0
