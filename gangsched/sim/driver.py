@@ -29,6 +29,7 @@ from gangsched.sim.api import SimApi, encoded
 from gangsched.sim.faults import CALM, Rates, Weather
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.mischief import Mischief
+from gangsched.sim.tampering import Tampering
 from gangsched.sim.timeline import Timeline
 from gangsched.sim.told import Told
 from gangsched.sim.workloads import Workload
@@ -105,6 +106,8 @@ class Simulation:
         Kubelets(self.api, self.timeline, Random(f"{seed}-kubelets"))
         Controllers(self.api, self.timeline, Random(f"{seed}-controllers"))
         self.mischief = Mischief(self, Random(f"{seed}-mischief"))
+        self.tampering = Tampering(self, Random(f"{seed}-tampering"))
+        self._store_is_true = not rates.tampering_per_s
         self.history: list[bytes] = []
         self.sent: dict[str, list[ef.BindPod]] = {}
         self.half_bound = checkers.HalfBound()
@@ -123,6 +126,7 @@ class Simulation:
             self.timeline.at(arrival.at_s, partial(arrival.happen, self.api, self.timeline))
         self._start_process(down_s=lambda: 0.0)
         self.mischief.start()
+        self.tampering.start()
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -156,6 +160,8 @@ class Simulation:
         self._judge(checkers.cache_is_store(self.api, self.scheduler))
         self._judge(checkers.nothing_lost(self.api, self.scheduler))
         self._judge(checkers.nothing_leaks(self.scheduler))
+        if not self._store_is_true:
+            self._judge(self.tampering.differences())
         self._judge(self._too_long_half_bound())
         self._judge(checkers.nothing_starves(self.api, self.scheduler, self._fresh(), self.timeline.now_s))
 
@@ -217,13 +223,15 @@ class Simulation:
             if self.scheduler is not scheduler or not self._step(lambda: scheduler.schedule_next(now_s)):
                 break
         self.half_bound.look(self.api, self.told, now_s)
-        self._judge(checkers.one_owner(self.api, self.scheduler))
-        self._judge(checkers.bound_as_sent(self.api, self.sent))
+        if self._store_is_true:
+            self._judge(checkers.one_owner(self.api, self.scheduler))
+            self._judge(checkers.bound_as_sent(self.api, self.sent))
         if self.calm_since_s:
             self._judge(self._too_long_half_bound())
         if self._is_quiet:
             self._judge(checkers.nothing_lost(self.api, self.scheduler))
-            self._judge(checkers.cache_is_store(self.api, self.scheduler))
+            if self._store_is_true:
+                self._judge(checkers.cache_is_store(self.api, self.scheduler))
         for watcher in self.watchers:
             self._judge(watcher(self))
         if self.inbox or self.scheduler.n_active:
@@ -254,7 +262,8 @@ class Simulation:
         bind = as_bind(effect)
         if bind is not None:
             before = self.sent.setdefault(bind.uid, [])
-            self._judge(checkers.bind_is_sound(bind, self.told, is_repetition=bind in before))
+            if self._store_is_true:
+                self._judge(checkers.bind_is_sound(bind, self.told, is_repetition=bind in before))
             self.told.promise(bind)
             if isinstance(effect, ef.RunHook):
                 self.told.bind_hooks[effect.ticket] = bind.uid

@@ -36,7 +36,9 @@ class HookFate(enum.Enum):
 class Rates(msgspec.Struct, frozen=True):
     """Probabilities per request (or per second for mischief); all zero is good weather.
 
-    crashes: whether the scheduler is among what mischief is done to; a restart orders everything anew.
+    tampering: annotations edited, kubelets that swap devices (sim.tampering). For a moment the store does
+    not say what is true then, so what is judged by it is judged at rest. crashes: whether the scheduler is
+    among what mischief is done to; a restart orders everything anew.
     """
 
     lost_before: float = 0.0
@@ -51,6 +53,7 @@ class Rates(msgspec.Struct, frozen=True):
     hook_fails: float = 0.0
     hook_late: float = 0.0
     mischief_per_s: float = 0.0
+    tampering_per_s: float = 0.0
     crashes: bool = True
     watch_delay_s: float = 0.02
     longest_timeout_s: float = 10.0

@@ -1,0 +1,156 @@
+"""Tampering: kubelets that give other devices than planned, people who edit annotations, devices that flap.
+
+What sim.mischief is to the cluster this is to the three witnesses of core.audit: books, annotations, and
+kubelet's word. `truth` is what kubelet gave, by UID, once it has said so; whoever is not in it has what was
+planned. `differences` says where the three do not agree, which at rest they must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gangsched.core.group import MemberState
+from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
+from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY
+from gangsched.model.objects import Node, Pod
+from gangsched.sim.objects import GPU, inventory
+from gangsched.sim.told import ids_in
+
+if TYPE_CHECKING:
+    from gangsched.sim.driver import Simulation
+
+Ids = frozenset[str]
+
+
+class Tampering:
+    """Does one of these every so often while the weather is bad."""
+
+    def __init__(self, sim: Simulation, rng: Random) -> None:
+        self._sim = sim
+        self._rng = rng
+        self.truth: dict[str, Ids] = {}
+        self.n_edits = 0
+        self.n_swaps = 0
+
+    def start(self) -> None:
+        rate = self._sim.weather.rates.tampering_per_s
+        if rate:
+            self._sim.timeline.after(self._rng.expovariate(rate), self._next)
+
+    def _next(self) -> None:
+        if self._sim.weather.rates.tampering_per_s:
+            self._rng.choice((self.edit, self.edit, self.swap, self.swap, self.flap))()
+            self.start()
+
+    def edit(self) -> None:
+        """Somebody writes a bound pod's annotations, past every policy."""
+        pods = list(self._holding())
+        if not pods:
+            return
+        pod = self._rng.choice(pods)
+        own = dict(pod.metadata.annotations or {})
+        key = self._rng.choice((ALLOCATED_KEY, VISIBLE_KEY))
+        text = self._rng.choice((None, "{", "GPU-forged", own.get(key, "") + " "))
+        own.pop(key, None)
+        if text is not None:
+            own[key] = text
+        self.n_edits += 1
+        self._sim.api.update_pod(pod, metadata=replace(pod.metadata, annotations=own))
+
+    def swap(self) -> None:
+        """kubelet has given two pods each other's devices; the agent says so, of both or first of one."""
+        by_place: dict[tuple[str, int], list[Pod]] = {}
+        for pod in self._holding():
+            held = self._has(pod)
+            if held:
+                by_place.setdefault((pod.spec.node_name, len(held)), []).append(pod)
+        alike = [pods for _, pods in sorted(by_place.items()) if len(pods) > 1]
+        if not alike:
+            return
+        one, other = self._rng.sample(self._rng.choice(alike), 2)
+        if {one.metadata.uid, other.metadata.uid} & set(self.truth):
+            return  # admitted is admitted: what kubelet has said stays so
+        self.n_swaps += 1
+        first, second = self._has(one), self._has(other)
+        self.truth[one.metadata.uid] = second
+        name = one.spec.node_name
+        if self._rng.random() < 0.5:
+            self._report(name)
+        self.truth[other.metadata.uid] = first
+        self._sim.timeline.after(self._rng.uniform(0.0, 0.5), lambda: self._report(name))
+
+    def flap(self) -> None:
+        """A few devices of a node are unhealthy for a moment."""
+        node = self._rng.choice(list(self._sim.api.nodes.values()))
+        name = node.metadata.name
+        self._annotate(node, INVENTORY_KEY, inventory(name, 8, unhealthy=self._rng.sample(range(8), 2)))
+        self._sim.timeline.after(self._rng.uniform(0.2, 6.0), lambda: self._heal(name))
+
+    def differences(self) -> Iterator[str]:
+        """1, 10: at rest the annotations say what the books say, and the books what kubelet said."""
+        pods = self._sim.scheduler.world.cache.pods
+        owner: dict[tuple[str, str], str] = {}
+        for pod in self._holding():
+            info = pods.get(pod.metadata.uid)
+            if info is None or info.state is not MemberState.BOUND:
+                continue
+            booked = frozenset(i for ids in info.ids.values() for i in ids)
+            written = _ids(pod)
+            if written != booked:
+                yield f"10: {pod.key} has {sorted(booked)} by the books and {sorted(written)} in writing"
+            if booked != self.truth.get(pod.metadata.uid, booked):
+                yield f"10: {pod.key} has {sorted(booked)} by the books, kubelet gave another set"
+            visible = (pod.metadata.annotations or {}).get(VISIBLE_KEY, "")
+            if frozenset(visible.split(",")) != written:
+                yield f"10: {pod.key} sees {visible} and has {sorted(written)}"
+            for device_id in booked:
+                if owner.setdefault((pod.spec.node_name, device_id), pod.key) != pod.key:
+                    yield f"1: {device_id} is with {pod.key} and {owner[pod.spec.node_name, device_id]}"
+        if drifts := self._sim.scheduler.audit.drifts:
+            yield f"10: drift is left of {sorted(drifts)}"
+
+    # -- what there is ---------------------------------------------------------------------------------
+
+    def _holding(self) -> Iterator[Pod]:
+        """Live pods of ours that were bound with devices."""
+        for pod in self._sim.api.pods.values():
+            sent = self._sim.sent.get(pod.metadata.uid)
+            if sent and pod.spec.node_name and not pod.is_terminal and ALLOCATED_KEY in sent[-1].annotations:
+                yield pod
+
+    def _has(self, pod: Pod) -> Ids:
+        """In truth; of a pod that kubelet has said nothing of, what its scheduler believes."""
+        info = self._sim.scheduler.world.cache.pods.get(pod.metadata.uid)
+        if info is None or info.state is not MemberState.BOUND or not info.ids:
+            return frozenset()
+        return self.truth.get(pod.metadata.uid, frozenset(info.ids.get(GPU, ())))
+
+    def _report(self, name: str) -> None:
+        node = self._sim.api.nodes.get(name)
+        if node is None:
+            return
+        held = []
+        for pod in self._sim.api.pods.values():
+            ids = self.truth.get(pod.metadata.uid)
+            if ids is not None and pod.spec.node_name == name and not pod.is_terminal:
+                meta = pod.metadata
+                sets = {"main": {GPU: tuple(sorted(ids))}}
+                held.append(PodDevices(meta.uid, meta.namespace, meta.name, sets))
+        self._annotate(node, DEVICE_REPORT_KEY, report_annotation([GPU], held))
+
+    def _heal(self, name: str) -> None:
+        node = self._sim.api.nodes.get(name)
+        if node is not None:
+            self._annotate(node, INVENTORY_KEY, inventory(name, 8))
+
+    def _annotate(self, node: Node, key: str, text: str) -> None:
+        own = {**(node.metadata.annotations or {}), key: text}
+        self._sim.api.put_node(replace(node, metadata=replace(node.metadata, annotations=own)))
+
+
+def _ids(pod: Pod) -> Ids:
+    return frozenset(i for ids in ids_in(pod.metadata.annotations or {}).values() for i in ids)
