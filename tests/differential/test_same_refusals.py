@@ -8,7 +8,6 @@ import pytest
 
 from gangsched.controlplane.assets import Assets
 from gangsched.errors import ConfigError
-from gangsched.plugins import IN_TREE
 from tests.differential.resolved import KubeSchedulerReader, ours
 
 pytestmark = pytest.mark.real
@@ -154,17 +153,8 @@ ONLY_WE: dict[str, dict[str, Any]] = {
 }
 
 
-def of_a_plugin_that_is_not_there(document: dict[str, Any]) -> str:
-    """The plugin whose arguments the document has, where there is no such plugin: they are not read."""
-    profile = document.get("profiles", [{}])[0]
-    names = [one["name"] for one in profile.get("pluginConfig", ())]
-    return next((name for name in names if name not in IN_TREE and name != "DynamicResources"), "")
-
-
 @pytest.mark.parametrize("name", BOTH)
 def test_what_they_refuse_is_refused(name: str, reader: KubeSchedulerReader) -> None:
-    if of_a_plugin_that_is_not_there(BOTH[name]):
-        pytest.skip("arguments of a plugin that is not there are not read, and that is said")
     assert reader.read(BOTH[name]).refusal
     with pytest.raises(ConfigError) as caught:
         ours(BOTH[name])

@@ -209,6 +209,24 @@ def test_groups_that_start_together_are_asked_about_together() -> None:
     assert len(story.bound) == 2, "what is still on its way is nobody's by now"
 
 
+def test_room_is_made_first_and_they_are_asked_when_it_is_there() -> None:
+    """As in kube-scheduler: who preempts does not ask extenders without a preemptVerb."""
+    story = Story()
+    small = [make_pod(f"small-{i}", gpus=8) for i in range(3)]
+    bound = [replace(pod, spec=replace(pod.spec, node_name=f"n{i}")) for i, pod in enumerate(small)]
+    story.create(*bound)
+    story.create(make_pod("large", gpus=8, priority=10))
+    assert not story.asked
+    victims = [one.name for one in story.effects if isinstance(one, ef.EvictPod | ef.DeletePod)]
+    assert len(victims) == 1
+    [gone] = [pod for pod in bound if pod.metadata.name in victims]
+    story.tell(ev.PodDeleted(gone))
+    [ask] = story.asked
+    assert ask.nodes == (gone.spec.node_name,)
+    story.tell(answer(ask, gone.spec.node_name))
+    assert story.bound == {"large": gone.spec.node_name}
+
+
 def test_a_pod_that_goes_meanwhile_is_forgotten() -> None:
     story = Story()
     pod = make_pod("a")
