@@ -150,12 +150,14 @@ class Handing:
             self._say(f"what kubelet has given is not known: {error}")
             return
         pods = self._pods.all()
+        # A kubelet that has just started lists few of its pods; what the others had they have still.
+        given = self._memory.completed(given, pods)
         if not is_whole(given, pods):
             self._wonder(given)
             return
         self._strange_since_s = None
         self._say("")
-        self._said(report(self._planned, self._memory.completed(given, pods), pods))
+        self._said(report(self._planned, given, pods))
 
     async def _tell(self) -> None:
         """One Event for each container that got no devices."""

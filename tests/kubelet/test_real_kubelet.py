@@ -23,6 +23,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gangsched.agent.plugin_settings import KubeletDocument
+from gangsched.agent.sources.pod_resources import PodResourcesSource
 from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.build import REQUIRE_VARIABLE
 from gangsched.controlplane.processes import ControlPlane
@@ -141,13 +143,13 @@ class Site:
     def failed(self) -> list[Json]:
         return [pod for pod in self.pods().values() if pod["status"]["phase"] == "Failed"]
 
-    def made_anew(self) -> list[str]:
-        """As their StatefulSet would: under the same names, in the same gang. Why each had failed."""
+    def made_anew(self) -> dict[str, str]:
+        """As their StatefulSet would: under the same names, in the same gang. Name -> why it had failed."""
         found = self.failed()
         for pod in found:
             self.plane.request("DELETE", f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
             self.plane.request("POST", PODS, self.bodies[pod["metadata"]["name"]])
-        return [_kind_of_failure(pod) for pod in found]
+        return {pod["metadata"]["name"]: _kind_of_failure(pod) for pod in found}
 
     def submit(self, body: Json) -> None:
         self.bodies[body["metadata"]["name"]] = body
@@ -242,6 +244,36 @@ def site(assets: Assets) -> Iterator[Site]:
             made.close()
 
 
+@pytest.mark.parametrize("node", ["n1", "n2"])
+def test_a_pod_without_a_plan_gets_no_device_and_an_event_says_so(site: Site, node: str) -> None:
+    """Another scheduler's pod that asks for what the scheduler hands out."""
+    name = f"stranger-{node}"
+    body = _pod(name, "", 0, {FPGA: 1}, sleep_s=0.0)
+    body["spec"] |= {"nodeName": node, "schedulerName": "another"}
+    site.plane.request("POST", PODS, body)
+    site.until(lambda: _is_over(site.pods()[name]), "it is refused")
+    assert "gangsched: no container for which 1 of example.com/fpga are planned" in _why(site.pods()[name])
+
+    def told() -> bool:
+        events = site.plane.request("GET", "/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+        return any(
+            event["reason"] == "DeviceMismatch" and event["regarding"]["name"] == node for event in events
+        )
+
+    site.until(told, "the Event is there")
+    site.plane.request("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+
+
+def test_a_real_kubelet_lists_the_devices_that_plugins_have_told_it_of(site: Site) -> None:
+    socket = site.machines["n1"].root / "pod-resources" / "kubelet.sock"
+    source = PodResourcesSource(KubeletDocument(pod_resources=str(socket), resources=(FPGA,)))
+    report = source.read()
+    assert report.problems == ()
+    assert [device.id for device in report.places[0].listed[FPGA]] == [
+        FILE.format(node="n1", i=i) for i in range(N_DEVICES)
+    ]
+
+
 def wave(rng: Random, number: int, n_pods: int) -> list[Json]:
     """Gangs of one to four pods that ask for FPGAs (device plugin), for GPUs (environment), or for both."""
     made: list[Json] = []
@@ -283,8 +315,11 @@ def test_what_each_container_got_is_what_its_pod_says(
             site.agents["n1"].kill()
             site.start_agent("n1")
     failures: Counter[str] = Counter()
+    anew: set[str] = set()
     while not all(pod["status"]["phase"] == "Succeeded" for pod in site.pods().values()):
-        failures.update(site.made_anew())
+        made = site.made_anew()
+        failures.update(made.values())
+        anew |= made.keys()
         site.until(lambda: site.failed() or all(map(_is_over, site.pods().values())), "all pods end")
     took_s = time.monotonic() - started_s
     pods = site.pods()
@@ -293,7 +328,7 @@ def test_what_each_container_got_is_what_its_pod_says(
     wrong = {name: said for name, pod in pods.items() if (said := differs(site, pod))}
     # By the API server's word members of a gang may get one another's sets, and one that ends at once may
     # keep its annotation. n1 goes by it only while its kubelet starts.
-    late = [name for name in wrong if is_exchanged(site, pods, name)]
+    late = [name for name in wrong if is_exchanged(site, pods, name, anew)]
     wrong = {name: said for name, said in wrong.items() if name not in late}
     assert not wrong, "\n".join(f"{name}: {said}" for name, said in wrong.items())
     assert len(late) <= N_PODS // 20, late
@@ -312,11 +347,13 @@ def _is_over(pod: Json) -> bool:
     return pod["status"]["phase"] in ("Succeeded", "Failed")
 
 
-def is_exchanged(site: Site, pods: dict[str, Json], name: str) -> bool:
-    """Has another member of its gang on its node what this one's annotation says?"""
+def is_exchanged(site: Site, pods: dict[str, Json], name: str, anew: set[str]) -> bool:
+    """Has another member of its gang what this one's annotation says, or had one that was made anew?"""
     held = json.loads(pods[name]["metadata"]["annotations"]["gangsched.io/allocated-devices"])["main"]
     gang = name.rpartition("-")[0]
     siblings = [pods[other] for other in pods if other != name and other.rpartition("-")[0] == gang]
+    if any(other["metadata"]["name"] in anew for other in siblings):
+        return len(printed(site, pods[name])["fpga"]) == len(held.get(FPGA, []))
     return any(printed(site, other)["fpga"] == sorted(held.get(FPGA, ["-"])) for other in siblings)
 
 
