@@ -25,6 +25,8 @@ from gangsched.sim.streams import Item, Key, Stream
 from gangsched.sim.timeline import Timeline
 
 KINDS = ("nodes", "podgroups.core", "podgroups.coscheduling", "pods")
+GRACE_KEY = "sim/grace-s"
+"""How long an evicted pod takes to go, where that is not what all of them take."""
 # As many binds as kube.binding_lane keeps on the way.
 PARALLEL_BINDS = 16
 
@@ -224,7 +226,8 @@ class SimApi:
         elif isinstance(effect, ef.EvictPod) and self._weather.eviction_refused():
             answer = ev.EvictionFailed(effect.uid, 429, "would violate the pod's disruption budget")
         else:
-            self.delete_pod(pod, grace_s=self.eviction_grace_s)
+            own_s = (pod.metadata.annotations or {}).get(GRACE_KEY)
+            self.delete_pod(pod, grace_s=self.eviction_grace_s if own_s is None else float(own_s))
         if session == self._session:
             self._later(answer, self._weather.latency_s(), asked=True)
 

@@ -7,7 +7,7 @@ after every turn, some when a run has come to rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from gangsched.core.group import GroupState, MemberState
 from gangsched.core.scheduler import Scheduler
@@ -156,6 +156,10 @@ def nothing_leaks(scheduler: Scheduler) -> Iterator[str]:
             yield f"4: {group!r} at rest"
         elif group.n_assumed and group.state is not GroupState.WAITING:
             yield f"4: {group!r} holds reservations"
+        if group.preemption is not None:
+            yield f"4: {group!r} waits for victims"
+    if kept := sorted(scheduler.world.cache.ledger.claimants):
+        yield f"4: devices are claimed for {kept}"
     known = set(scheduler.world.cache.pods)
     if strange := set(scheduler.world.cache.nominated) - known:
         yield f"4: nominations of {sorted(strange)}, who do not exist"
@@ -212,6 +216,46 @@ _NEVER = at(0.0)
 
 def _binding_of(pod: Pod) -> list[Condition]:
     return [c for c in pod.status.conditions or () if c.type == "PodScheduled" and c.status == "True"]
+
+
+class Preemptions:
+    """30: who waits for victims takes no others for the same room, and nobody is taken in vain."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, frozenset[str]] = {}
+        self._asked: dict[str, tuple[int, dict[str, None]]] = {}
+        self._started: dict[str, int] = {}
+        self._n = 0
+
+    def look(self, scheduler: Scheduler, effects: Iterable[ef.Effect]) -> Iterator[str]:
+        """After every step: the victims that a group waits for become fewer, never others."""
+        self._n += 1
+        groups = {str(group.key): group for group in scheduler.world.groups.values()}
+        for key, group in groups.items():
+            now = frozenset(group.preemption.waits_for) if group.preemption is not None else frozenset()
+            before = self._waiting.pop(key, frozenset())
+            if now:
+                self._waiting[key] = now
+            if before and now - before:
+                yield f"30: {group!r} waits for {sorted(before)} and takes {sorted(now - before)} too"
+        for effect in effects:
+            if isinstance(effect, ef.BindPod):
+                self._started[effect.group] = self._n
+            elif isinstance(effect, ef.EvictPod | ef.DeletePod):
+                key = effect.cause_id.rpartition("#")[0]
+                if effect.uid in self._waiting.get(key, ()):
+                    _, victims = self._asked.setdefault(key, (self._n, {}))
+                    victims[effect.uid] = None
+
+    def in_vain(self, priorities: Mapping[str, int]) -> Iterator[str]:
+        """For runs in good weather: pods were taken for a group that has not started since.
+
+        Nothing is said where a group of higher priority started after that: the room is its by right.
+        """
+        for key, (n, victims) in self._asked.items():
+            since = [other for other, at in self._started.items() if at >= n]
+            if key not in since and not any(priorities[other] > priorities[key] for other in since):
+                yield f"30: {sorted(victims)} were taken for {key}, which has not started since"
 
 
 class HalfBound:

@@ -111,6 +111,7 @@ class Simulation:
         self.history: list[bytes] = []
         self.sent: dict[str, list[ef.BindPod]] = {}
         self.half_bound = checkers.HalfBound()
+        self.preemptions = checkers.Preemptions()
         self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
         """More checks after every turn, of a test's own."""
         self.calm_since_s = 0.0
@@ -152,7 +153,8 @@ class Simulation:
         self.run_for(self.settings.settle_s + 20.0)
         for _ in range(60):
             rested = self.timeline.now_s - self._news_s > REST_S
-            if self._is_quiet and (rested or checkers.waits_for_user(self.scheduler)):
+            resting = rested or checkers.waits_for_user(self.scheduler)
+            if self._is_quiet and resting and not self.scheduler.world.victims:
                 break
             self.run_for(5.0)
         else:
@@ -187,6 +189,7 @@ class Simulation:
         # There is nothing but pods, nodes and groups here.
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.watches]
         self.told = Told()
+        self.preemptions = checkers.Preemptions()
         self.api.connect(down_s=down_s)
 
     def _fresh(self) -> Scheduler:
@@ -247,6 +250,7 @@ class Simulation:
         except InvariantError as error:
             self._judge([f"core: {error}"])
             return False
+        self._judge(self.preemptions.look(self.scheduler, effects))
         self.history.append(encoded(effects))
         for effect in effects:
             if self._dies_after == 0:
@@ -301,6 +305,8 @@ def _brief(what: ev.Event | ef.Effect) -> str:
         return f"{name}({what.uid} {what.node} #{what.attempt})"
     if isinstance(what, ev.NodeAdded | ev.NodeUpdated | ev.NodeDeleted):
         return f"{name}({what.node.metadata.name})"
+    if isinstance(what, ef.EvictPod | ef.DeletePod | ef.NominateNode):
+        return f"{name}({what.uid} {what.cause_id} {getattr(what, 'node', '')})"
     if isinstance(what, ef.WritePodCondition | ef.RecordEvent):
         return f"{name}({what.name}: {what.reason} {what.message[:120]})"
     if isinstance(what, ef.RunHook):

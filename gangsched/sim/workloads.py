@@ -14,13 +14,16 @@ from msgspec.structs import replace
 
 from gangsched.model.objects import CustomObject, Node, Pod, SchedulingGroup
 from gangsched.model.pod_group import (
+    ALL,
     COSCHEDULING_LABEL,
+    DISRUPTION_KEY,
     GROUPS_KEY,
+    SINGLE,
     TIMEOUT_KEY,
     TOTAL_MEMBERS_KEY,
 )
 from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
-from gangsched.sim.api import SimApi
+from gangsched.sim.api import GRACE_KEY, SimApi
 from gangsched.sim.objects import at, make_node, make_pod, make_pod_group
 from gangsched.sim.timeline import Timeline
 
@@ -78,6 +81,36 @@ def random_workload(seed: int, *, n_arrivals: int = 12, over_s: float = 20.0) ->
         at_s = over_s * len(arrivals) / n_arrivals * rng.uniform(0.8, 1.2)
         serial = len(arrivals)
         arrivals += _together(rng, serial, at_s) if rng.random() < 0.2 else [_one(rng, serial, at_s)]
+    return Workload(nodes, tuple(arrivals))
+
+
+def preempting_workload(
+    seed: int, *, stubborn: bool = True, n_arrivals: int = 14, over_s: float = 40.0
+) -> Workload:
+    """A cluster too small for what comes, in four priorities, and few end by themselves: whoever comes late
+    must take the room of others. With `stubborn` some take longer to go than anybody waits.
+    """
+    rng = Random(f"{seed}-preempting")
+    nodes = tuple(
+        make_node(f"n{i}", gpus=8, rack=f"r{i // 2}", listed=rng.random() < 0.85)
+        for i in range(rng.randint(2, 4))
+    )
+    arrivals = []
+    for serial in range(n_arrivals):
+        at_s = over_s * serial / n_arrivals * rng.uniform(0.8, 1.2)
+        name, gpus = f"g{serial}", rng.choice((1, 2, 4, 4, 8))
+        n = 1 if gpus == 8 and rng.random() < 0.5 else rng.randint(1, 4)
+        own = {CONTROLLED_KEY: "true"} if rng.random() < 0.5 else {}
+        own[GRACE_KEY] = rng.choice(("0.5", "0.5", "3", "20"))
+        if stubborn and not own.get(CONTROLLED_KEY) and rng.random() < 0.15:
+            own[GRACE_KEY] = "100"
+        if rng.random() < 0.2:
+            own[RUN_KEY] = f"{rng.uniform(5.0, 40.0):.2f}"
+        if rng.random() < 0.3:
+            own[DISRUPTION_KEY] = rng.choice((SINGLE, ALL))
+        priority = rng.choice((0, 0, 1, 5, 10))
+        min_members = n if rng.random() < 0.6 else rng.randint(1, n)
+        arrivals.append(Arrival(at_s, _ours(name, n, min_members, gpus, priority, own)))
     return Workload(nodes, tuple(arrivals))
 
 

@@ -1,0 +1,71 @@
+"""Preemption under faults, over seeds: nobody is taken in vain or twice, and everything ends."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.model.pod_group import group_key
+from gangsched.sim.driver import Simulation
+from gangsched.sim.faults import CALM, STORM, Rates
+from gangsched.sim.workloads import preempting_workload
+
+N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
+
+
+# No late binds: one that lands after a GET has said "not bound", when its room has been given back since,
+# takes the gang's placement record to be harmless.
+ROUGH = replace(STORM, late=0.0)
+HASTY = Settings(permit_wait_s=15.0)
+
+
+def run(seed: int, rates: Rates, *, stubborn: bool) -> Simulation:
+    workload = preempting_workload(seed, stubborn=stubborn)
+    sim = Simulation(seed, workload, rates=rates, settings=HASTY)
+    sim.run_for(60.0)
+    sim.settle()
+    return sim
+
+
+def priorities(seed: int) -> dict[str, int]:
+    """By group, as the workload has it."""
+    pods = [pod for arrival in preempting_workload(seed, stubborn=False).arrivals for pod in arrival.pods]
+    return {str(group_key(pod)): pod.spec.priority or 0 for pod in pods}
+
+
+@pytest.mark.parametrize("seed", range(N_SEEDS // 2))
+def test_a_storm_breaks_no_promise_and_everything_finishes_after_it(seed: int) -> None:
+    run(5000 + seed, ROUGH, stubborn=False)
+
+
+@pytest.mark.parametrize("seed", range(N_SEEDS // 2))
+def test_in_good_weather_nobody_is_taken_in_vain(seed: int) -> None:
+    sim = run(6000 + seed, CALM, stubborn=False)
+    in_vain = list(sim.preemptions.in_vain(priorities(6000 + seed)))
+    assert not in_vain, f"seed {6000 + seed}: {in_vain}"
+    stale = [p.key for p in sim.api.pods.values() if p.status.nominated_node_name and not p.spec.node_name]
+    assert not stale, f"seed {6000 + seed}: {stale} say where they will go and do not wait"
+
+
+@pytest.mark.parametrize("seed", range(N_SEEDS // 4))
+def test_who_waits_for_pods_that_do_not_go_gives_up_and_goes_on(seed: int) -> None:
+    run(7000 + seed, CALM, stubborn=True)
+
+
+def test_the_workload_makes_gangs_preempt() -> None:
+    n_victims = 0
+    for seed in range(6000, 6010):
+        seen: set[str] = set()
+
+        def look(sim: Simulation, seen: set[str] = seen) -> list[str]:
+            seen |= set(sim.scheduler.world.victims)
+            return []
+
+        sim = Simulation(seed, preempting_workload(seed))
+        sim.watchers.append(look)
+        sim.run_for(60.0)
+        n_victims += len(seen)
+    assert n_victims > 30
