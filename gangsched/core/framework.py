@@ -50,6 +50,12 @@ by all equal pods: its spec and namespace always, of its metadata what some plug
 Whoever reads more of a pod than that must say so in `sign`, else two pods that differ there are taken for
 one another; plugins with filter_node or score_node and without `sign` get labels, annotations and owners.
 
+Of pods a plugin is shown counts and the pods themselves: `view.matching(PodTerm(...))` (model.selectors) is
+how many pods on each node a term means, kept up as pods come and go, those that the gang under way has placed
+by then included; `view.pods_on(row)` are the pods, `view.placed` is what was placed in this attempt. Other
+objects are in `view.objects(kind)`: a plugin names the kinds in `watches`, the scheduler follows them, waits
+for their first list, and needs the right to list and watch them.
+
 Source of the points and of the codes: kube-scheduler `pkg/scheduler/framework/interface.go`.
 """
 

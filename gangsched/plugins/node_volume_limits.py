@@ -54,10 +54,16 @@ class NodeVolumeLimits:
     cured_by = Change.ROOM_FREED | Change.NODE_ADDED | Change.OBJECT
 
     def __init__(self) -> None:
+        self._drivers: tuple[int, frozenset[str]] = (-1, frozenset())
         self._attached: tuple[object, Mapping[str, frozenset[_Unique]]] = (None, {})
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
-        return SUCCESS if any(_may_count(volume) for volume in template.volumes) else SKIP
+        """Skipped also where no node limits any of the drivers: storage that is not attached, say."""
+        if not any(_may_count(volume) for volume in template.volumes):
+            return SKIP
+        drivers = {driver for driver, _ in _used_by(template, view)}
+        drivers |= {_DRIVERS[plugin] for plugin in drivers if plugin in _DRIVERS}
+        return SKIP if drivers.isdisjoint(self._limited(view)) else SUCCESS
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         mask = np.ones(view.n_rows, dtype=np.bool_)
@@ -92,6 +98,14 @@ class NodeVolumeLimits:
         if change.what is Change.ROOM_FREED and change.pod is not None:
             return any(_may_count(volume) for volume in change.pod.spec.volumes or ())
         return True
+
+    def _limited(self, view: ClusterView) -> frozenset[str]:
+        """The drivers, and the plugins of old, that some node has a limit for."""
+        revision = view.objects_revision(NODES)
+        if self._drivers[0] != revision:
+            found = {name for csi_node in view.objects(NODES).values() for name in _limits(csi_node)}
+            self._drivers = (revision, frozenset(found | set(CLASSIC_LIMITS)))
+        return self._drivers[1]
 
     def _attachments(self, view: ClusterView) -> Mapping[str, frozenset[_Unique]]:
         """By node: what is attached although no pod there uses it (any more)."""

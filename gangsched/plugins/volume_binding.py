@@ -93,6 +93,7 @@ class _Claims(msgspec.Struct, frozen=True):
     bound: tuple[PersistentVolumeClaim, ...]
     unbound: tuple[PersistentVolumeClaim, ...]
     view: ClusterView
+    looked_up: list[tuple[str, BoolArray]] = []
 
 
 class VolumeBinding:
@@ -146,7 +147,16 @@ class VolumeBinding:
 
     def _judged(self, state: CycleState, view: ClusterView) -> list[tuple[str, BoolArray]]:
         claims: _Claims = state.data[self.name]
-        said: list[tuple[str, BoolArray]] = []
+        said = self._where_bound(claims, view)
+        if claims.unbound:
+            ok, no_space = self._matching(claims, view).answer()
+            said = [*said, (REASON_BIND, ~ok & ~no_space), (REASON_SPACE, no_space)]
+        return said
+
+    def _where_bound(self, claims: _Claims, view: ClusterView) -> list[tuple[str, BoolArray]]:
+        """What bound claims leave out; looked up once a cycle, as placing siblings changes nothing of it."""
+        if claims.looked_up and len(claims.looked_up[0][1]) == view.n_rows:
+            return claims.looked_up
         reached, is_lost = view.live.copy(), np.zeros(view.n_rows, dtype=np.bool_)
         for claim in claims.bound:
             volume = volume_of(view, claim.spec.volume_name)
@@ -155,11 +165,8 @@ class VolumeBinding:
                 break
             on = on_nodes(volume, view)
             reached = reached if on is None else reached & on
-        said += [(REASON_NODE, ~reached), (REASON_LOST, is_lost)]
-        if claims.unbound:
-            ok, no_space = self._matching(claims, view).answer()
-            said += [(REASON_BIND, ~ok & ~no_space), (REASON_SPACE, no_space)]
-        return said
+        claims.looked_up[:] = [(REASON_NODE, ~reached), (REASON_LOST, is_lost)]
+        return claims.looked_up
 
     def _forget_bound(self, view: ClusterView) -> None:
         """Promises whose claims the API server says to be bound, or gone, have come to their end."""

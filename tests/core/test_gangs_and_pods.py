@@ -7,7 +7,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.model.objects import Affinity, Pod, TopologySpreadConstraint
+from gangsched.core.framework import Status
+from gangsched.kube.decode import objects
+from gangsched.model import events as ev
+from gangsched.model.objects import Affinity, Pod, TopologySpreadConstraint, Volume
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.scenario import Cluster, gang
 
@@ -135,3 +138,59 @@ def test_a_profile_without_the_plugin_refuses_what_it_cannot_see_to() -> None:
     c.submit(shy).run()
     assert c.state("shy") == "unschedulable"
     assert "the filter InterPodAffinity is not enabled" in c.group("shy").message
+
+
+def stored(c: Cluster, name: str, host: str) -> None:
+    """A claim that waits for its pod, and a volume for it on one node."""
+    expression = {"key": HOST, "operator": "In", "values": [host]}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "storageClassName": f"of-{name}"}
+    disk = {**spec, "capacity": {"storage": "1Gi"}, "nodeAffinity": affinity}
+    waits = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
+    for kind, namespace, body in (
+        ("storageclasses.storage.k8s.io", "", waits),
+        ("persistentvolumes", "", {"spec": disk, "status": {"phase": "Available"}}),
+        ("persistentvolumeclaims", "d", {"spec": spec}),
+    ):
+        called = f"of-{name}" if kind.startswith("storageclasses") else name
+        meta = {"name": called, "namespace": namespace, "uid": f"{kind}-{name}", "resourceVersion": "1"}
+        raw = msgspec.json.encode({"metadata": meta, **body})
+        c.tell(ev.ObjectPut(kind, objects(kind).decode_object(raw)))
+
+
+def with_claim(c: Cluster, pod: Pod, host: str) -> Pod:
+    """The pod with a claim of its name, whose volume is on one node."""
+    stored(c, pod.metadata.name, host)
+    source = {"name": "v", "persistentVolumeClaim": {"claimName": pod.metadata.name}}
+    return replace(pod, spec=replace(pod.spec, volumes=[msgspec.convert(source, Volume)]))
+
+
+def test_a_gangs_claims_are_bound_before_any_of_its_members_is() -> None:
+    c = racks(3, 1)
+    c.hook = lambda hook: None
+    first, second = gang("a", pods=2, gpus=1)
+    c.submit(with_claim(c, first, "n2"), with_claim(c, second, "n1")).run()
+    asked = list(c.held_hooks)
+    assert [(hook.point, hook.plugin, hook.node_name) for hook in asked] == [
+        ("PreBind", "VolumeBinding", "n2"),
+        ("PreBind", "VolumeBinding", "n1"),
+    ]
+    c.say(asked[0], Status())
+    assert c.group("a").n_bound == 0, "the other one's claim is not bound yet"
+    c.say(asked[1], Status())
+    assert nodes_of(c, "a") == ["n1", "n2"]
+    assert c.state("a") == "bound"
+
+
+def test_what_an_attempt_gives_back_the_next_one_may_have() -> None:
+    c = racks(1, 1)
+    c.hook = lambda hook: None
+    [pod] = gang("a", pods=1, gpus=1)
+    c.submit(with_claim(c, pod, "n0")).run()
+    [hook] = c.held_hooks
+    c.say(hook, Status.unschedulable("the object has been modified"))
+    assert c.group("a").n_assumed == 0
+    c.wait(400.0)
+    [again] = c.held_hooks
+    c.say(again, Status())
+    assert nodes_of(c, "a") == ["n0"]
