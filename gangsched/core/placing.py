@@ -48,7 +48,9 @@ class Placing:
         if not self.refused.is_success:
             return 0
         is_gang = demand.group.is_gang or len(demand.members) > 1
-        by_score = is_gang and profile.scoring.spreads(template, [info.template for info in demand.members])
+        alike = len(members) == len(demand.members)
+        siblings = [template] if alike else [info.template for info in demand.members]
+        by_score = is_gang and profile.scoring.spreads(template, siblings)
         if is_gang and (by_score or profile.filtering.sees_pods(state)):
             return self._one_by_one(template, members, state, by_score=by_score)
         room = profile.capacity(state, template, self.trial)

@@ -205,10 +205,11 @@ class Profile:
 
     def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         """The first "no" ends it; who skips, and which nodes are left, is noted in `state`."""
+        skipped: list[str] = []
         for plugin in self.pre_filter:
             answer = self._ask(plugin.name, "PreFilter", plugin.pre_filter, state, template, view)
             if answer is SKIP:
-                state.skipped |= {plugin.name}
+                skipped.append(plugin.name)
             elif answer is SUCCESS:
                 continue
             elif isinstance(answer, NodeSubset):
@@ -216,9 +217,10 @@ class Profile:
             else:
                 status = checked_status(plugin.name, "PreFilter", answer, _NO_OR_SKIP)
                 if status.code is Code.SKIP:
-                    state.skipped |= {plugin.name}
+                    skipped.append(plugin.name)
                 elif not status.is_success:
                     return status
+        state.skipped = frozenset(skipped)
         return SUCCESS
 
     def _narrow(self, plugin: str, state: CycleState, answer: NodeSubset, view: ClusterView) -> None:

@@ -85,7 +85,7 @@ class Scoring:
         """Whether a plugin reads from the template that its pods wish to be apart from other `members`."""
         if not self._spreading:
             return False
-        alone = all(member is template for member in members)
+        alone = len(members) == 1 and members[0] is template
         if alone and template.serial in self._spreads_alone:
             return self._spreads_alone[template.serial]
         answer = any(
