@@ -167,7 +167,7 @@ class Attempts:
         answer = profile.run_post_filter(demands, trial, error, dry_run)
         if isinstance(answer, Status):
             message = f"{error.message} {answer.reason}" if answer.reason else error.message
-            return FitError(error.group, message, error.rejected_by, error.code)
+            return FitError(error.group, message, error.rejected_by, answer.code)
         why = f"preempted by {'gang' if unit[0].is_gang else 'pod'} {unit[0].key}"
         wanted = {(p.row, i) for p in answer.plan.placements for i in _device_ids(p)}
         for group in yielding:
@@ -279,7 +279,10 @@ class Attempts:
             for info in group.in_state(MemberState.PENDING):
                 self.nominations.unwrite(info)
             self._world.count("rejections")
-            self._world.queue.reject(group, self._world.now_s)
+            if answer is not None and answer.code is Code.PENDING:  # no change will tell when it may fit
+                self._world.queue.back_off(group, self._world.now_s)
+            else:
+                self._world.queue.reject(group, self._world.now_s)
             self._reporter.rejected(group, message)
 
     def timed_out(self, group: Group) -> None:

@@ -29,7 +29,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.allotment import reserve_devices
-from gangsched.core.framework import CycleState, DryRun, IntArray, PostFilterResult, Status
+from gangsched.core.framework import Code, CycleState, DryRun, IntArray, PostFilterResult, Status
 from gangsched.core.group import PodInfo
 from gangsched.core.plan import Demand, FitError, Plan
 from gangsched.core.snapshot import Trial
@@ -340,6 +340,8 @@ class Search:
 
     def _helpless(self, error: FitError | None) -> Status:
         """kube-scheduler's sentence about preemption: every node counted under why it is no help."""
+        if self.victims.n_binding:
+            return Status(Code.PENDING, "pods of lower priority are being bound, who may go once they are")
         if error is not None:
             return Status.unschedulable(f"without all pods of lower priority too, {error.message}")
         n_nodes = self._trial.n_nodes

@@ -272,9 +272,10 @@ class Profile:
     def run_post_filter(
         self, unit: Sequence[Demand], trial: Trial, error: FitError, dry_run: DryRun
     ) -> PostFilterResult | Status:
-        """The first plugin that can make room wins; else all their reasons."""
+        """The first plugin that can make room wins; else all their reasons; PENDING where one said so."""
         reasons: list[str] = []
         named = ""
+        code = Code.UNSCHEDULABLE
         for plugin in self.post_filters:
             answer = self._ask(plugin.name, "PostFilter", plugin.post_filter, unit, trial, error, dry_run)
             if isinstance(answer, PostFilterResult):
@@ -282,7 +283,8 @@ class Profile:
             status = checked_status(plugin.name, "PostFilter", answer, _NO)
             reasons += [status.reason] if status.reason else []
             named = named or status.plugin
-        return Status.unschedulable(" ".join(reasons), plugin=named)
+            code = Code.PENDING if status.code is Code.PENDING else code
+        return Status(code, " ".join(reasons), named)
 
     def run_reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status | None:
         """The first "no", if any; `placements` are of one template, whose cycle left `state`."""

@@ -210,6 +210,21 @@ def test_a_gang_that_waits_in_permit_gives_its_reservations_up_and_nobody_is_evi
     assert "preempted by gang d/high" in c.said("low-0")
 
 
+def test_who_is_being_bound_may_go_once_it_is() -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "hold"
+    c.submit(gang("low", pods=1, gpus=8)).run()
+    c.submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert c.state("high") == "backoff"
+    assert "pods of lower priority are being bound" in c.said("high-0")
+    [bind] = c.held_binds
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
+    c.answer = lambda bind: "ok"
+    c.wait(2.0).run()
+    assert evicted(c) == ["low-0"]
+    assert c.placed("high")
+
+
 # -- disruption budgets ------------------------------------------------------------------------------------
 
 
