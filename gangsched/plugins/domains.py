@@ -29,9 +29,8 @@ def domain_totals(codes: CodeArray, n_domains: int, counts: IntArray) -> IntArra
 
 def at_nodes(codes: CodeArray, totals: IntArray) -> IntArray:
     """int64[n_rows]: each node's domain's total, 0 where the label is missing."""
-    if not len(totals):
-        return np.zeros(len(codes), dtype=np.int64)
-    answer: IntArray = np.where(codes >= 0, totals[codes], 0)
+    # One place more than there are domains: code -1, a missing label, reads the last one.
+    answer: IntArray = np.append(totals, 0)[codes]
     return answer
 
 
@@ -46,6 +45,6 @@ def domains_present(codes: CodeArray, n_domains: int, nodes: BoolArray) -> BoolA
 def spread_out(rows: Mapping[int, int], n_rows: int) -> IntArray:
     """int64[n_rows] of counts that are there for a few rows only."""
     counts = np.zeros(n_rows, dtype=np.int64)
-    for row, count in rows.items():
-        counts[row] = count
+    at = np.fromiter(rows.keys(), dtype=np.int64, count=len(rows))
+    counts[at] = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
     return counts
