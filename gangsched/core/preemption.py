@@ -128,6 +128,16 @@ class Search:
             return np.zeros(trial.n_rows, dtype=np.int64)
         return profile.capacity(state, template, trial)
 
+    def _capacity_on(self, demand: Demand, template: PodTemplate, trial: Trial, row: int) -> int:
+        """As _capacity, for a node that takes the template by what it is."""
+        state = CycleState()
+        profile = demand.profile
+        if not profile.run_pre_filter(state, template, trial).is_success:
+            return 0
+        if profile.filtering.is_local(state):
+            return profile.filtering.capacity_on(state, template, trial, row)
+        return int(profile.capacity(state, template, trial)[row])
+
     def _helpful(self) -> list[int]:
         """Nodes where taking pods away may help: those whose own properties let some member in."""
         mask = np.zeros(self._trial.n_rows, dtype=np.bool_)
@@ -259,15 +269,15 @@ class Search:
         """What the node must give up for n members, as SelectVictimsOnNode: all go, then some are let off."""
         here = {info.uid: info for info in self.victims.on_row[row] if info.uid in level}
         victims = self._rest(self.victims.close({**chosen, **here}), chosen)
-        if int(self._capacity(demand, template, self._without(victims, trial))[row]) < n:
+        if self._capacity_on(demand, template, self._without(victims, trial), row) < n:
             return None
         for part in self.victims.parts(victims):
             fewer = {uid: info for uid, info in victims.items() if uid not in part}
             fewer = self._rest(self.victims.close({**chosen, **fewer}), chosen)
-            if len(fewer) < len(victims):
-                room = self._capacity(demand, template, self._without(fewer, trial))
-                if int(room[row]) >= n:
-                    victims = fewer
+            if len(fewer) == len(victims):
+                continue
+            if self._capacity_on(demand, template, self._without(fewer, trial), row) >= n:
+                victims = fewer
         return _Block(row, n, victims)
 
     # -- steps 4 and 5 -----------------------------------------------------------------------------------
