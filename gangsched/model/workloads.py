@@ -64,8 +64,13 @@ class PodDisruptionBudget(_Kept):
 
 
 def selector_keys(obj: Any) -> tuple[str, ...]:
-    """The pod labels that the object's selector looks at; nothing where it has none."""
-    selector = getattr(getattr(obj, "spec", None), "selector", None)
+    """The pod labels by which the object's pods are told apart from others when they are placed.
+
+    Nothing for objects that select no pods, or select them for other ends (a disruption budget).
+    """
+    if not isinstance(obj, Service | ReplicationController | ReplicaSet | StatefulSet):
+        return ()
+    selector = obj.spec.selector
     if isinstance(selector, LabelSelector):
         return (*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ()))
     return tuple(selector or ()) if isinstance(selector, dict) else ()

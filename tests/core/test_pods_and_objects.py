@@ -17,6 +17,7 @@ from gangsched.core.runtime import Points, Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
+from gangsched.kube.decode import objects
 from gangsched.model import events as ev
 from gangsched.model.objects import LabelSelector, PlainObject, Pod
 from gangsched.model.selectors import EVERYTHING, PodTerm, requirements_of, selector_of
@@ -277,3 +278,15 @@ def test_counting_is_asleep_until_somebody_asks() -> None:
     assert not c.cache.index.changes
     np.testing.assert_array_equal(c.view.matching(term(app="web")), [1])
     assert c.cache.index.is_awake
+
+
+def test_only_what_groups_pods_for_placing_tells_them_apart() -> None:
+    c = Cluster()
+    spec = {"selector": {"matchLabels": {"tier": "x"}}}
+    for kind in ("poddisruptionbudgets.policy", "persistentvolumeclaims"):
+        raw = msgspec.json.encode({"metadata": named("one", "default"), "spec": spec})
+        c.tell(ev.ObjectPut(kind, objects(kind).decode_object(raw)))
+        assert "tier" not in c.scheduler.world.cache.index.selected_keys
+    raw = msgspec.json.encode({"metadata": named("one", "default"), "spec": {"selector": {"tier": "x"}}})
+    c.tell(ev.ObjectPut("services", objects("services").decode_object(raw)))
+    assert "tier" in c.scheduler.world.cache.index.selected_keys
