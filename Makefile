@@ -1,6 +1,7 @@
 # make demo        gangs on a simulated cluster, in a minute; needs Python 3.11+ and nothing else
 # make test        set everything up in .venv and run every check; needs Python 3.11+ and, for the
-#                  real-server tests, a Go toolchain (or KUBEBUILDER_ASSETS)
+#                  real-server tests, a Go toolchain (or KUBEBUILDER_ASSETS); as root, with containerd, runc and
+#                  busybox-static, real kubelets too
 # make lint        ruff, types and the import contracts only
 # make controlplane  build etcd, kube-apiserver, kubectl, kube-scheduler, kubelet, Jaeger into the user's cache
 # make protocol    generate the messages and stubs of kubelet's APIs anew (fetches grpcio-tools)

@@ -1,8 +1,8 @@
 """The assembly: sources in their threads, the watch of the node's pods, the one loop that asks the reporter.
 
 Lives here: all I/O of the agent. Nothing here decides anything: what happens is told to the reporter, what
-it answers is done, and what came of it is told again. Called by `command`. A further part of the agent
-(kubelet's device plugin API, counters) gets its own pure part beside the reporter and its own task here.
+it answers is done, and what came of it is told again. Called by `command`. The other parts of the agent
+(`handing`, `probes`) have their own pure parts beside the reporter, and a task each here.
 """
 
 from __future__ import annotations

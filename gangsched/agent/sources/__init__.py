@@ -1,7 +1,8 @@
 """Where devices are found. A source is asked again and again, in a thread of its own, and answers all it has.
 
 One file a source: `files` (JSON), `nvml` (NVIDIA's library), `registers` (what HAMi's and Volcano's own
-agents write on the Node; read with the Node, so it needs no thread). kubelet's PodResources API is none yet.
+agents write on the Node; read with the Node, so it needs no thread), `pod_resources` (what other device
+plugins have told kubelet).
 """
 
 from __future__ import annotations
