@@ -91,7 +91,7 @@ class CycleState:
     method that answers with a copy; all others are shared.
     """
 
-    __slots__ = ("data", "group", "skipped", "subset", "subset_reasons")
+    __slots__ = ("data", "group", "skipped", "subset", "subset_reasons", "unconcerned")
 
     def __init__(self, group: Group | None = None) -> None:
         self.group = group
@@ -99,6 +99,8 @@ class CycleState:
         self.data: dict[Any, Any] = {}
         self.skipped: frozenset[str] = frozenset()
         """Plugins whose PreFilter said SKIP."""
+        self.unconcerned: frozenset[str] = frozenset()
+        """Plugins that have nothing to say about the template (SelectivePlugin); among `skipped`."""
         self.subset: BoolArray | None = None
         self.subset_reasons: tuple[tuple[str, NodeSubset], ...] = ()
 
@@ -106,6 +108,7 @@ class CycleState:
         other = CycleState(self.group)
         other.data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self.data.items()}
         other.skipped = self.skipped
+        other.unconcerned = self.unconcerned
         other.subset = self.subset
         other.subset_reasons = self.subset_reasons
         return other

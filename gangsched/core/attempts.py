@@ -223,7 +223,8 @@ class Attempts:
 
     def _asked_to_reserve(self, group: Group, plan: Plan) -> Status | None:
         profile = self._world.profile_of(group)
-        if not profile.reserves:
+        passed_by = [state.unconcerned for (key, _), state in plan.states.items() if key == group.key]
+        if all(plugin.name in others for plugin in profile.reserves for others in passed_by):
             return None
         mine: dict[int, list[Placement]] = {}
         for placement in plan.placements:

@@ -249,6 +249,8 @@ class Filtering:
         feasible = mask[rows]
         total: IntArray | None = None
         for plugin in self.capacities:
+            if plugin.name in state.unconcerned:
+                continue
             own = self._ask(plugin.name, "Filter", plugin.capacity, state, template, view, rows)
             if own is not None:
                 check_shape(plugin.name, "Filter", own, feasible.shape, "iu")
@@ -268,7 +270,8 @@ class Filtering:
             if mine.any():
                 found.append((name, narrowed.reason, mine))
                 left &= narrowed.mask
-        staged: list[FilterPlugin | CapacityPlugin] = [*self.fixed, *self.capacities]
+        staged: list[FilterPlugin | CapacityPlugin] = [*self.fixed]
+        staged += [one for one in self.capacities if one.name not in state.unconcerned]
         others = [one for one in (*self.by_cycle, *self.seeing) if one.name not in state.skipped]
         staged += sorted(others, key=lambda one: self._place[one.name])
         for plugin in staged:

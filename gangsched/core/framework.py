@@ -100,12 +100,26 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class PodSigningPlugin(Protocol):
-    """Says what of a pod's metadata its answers depend on. Source of the idea: KEP-5598, SignPod."""
+    """Says what of a pod's metadata its answers depend on. Source of the idea: KEP-5598, SignPod.
+
+    Optional: `signed_annotations: ClassVar[frozenset[str]]`; pods with none of these are not asked about.
+    """
 
     name: str
 
     def sign(self, pod: Pod) -> Hashable:
         """Equal for pods of equal spec that it cannot tell apart; () where it reads no metadata."""
+        ...
+
+
+@runtime_checkable
+class SelectivePlugin(Protocol):
+    """Has something to say about few pods only: the others pass it by at no cost."""
+
+    name: str
+
+    def concerns(self, template: PodTemplate) -> bool:
+        """False: nothing from PreFilter to PreBind about such pods, whatever the cluster is. Asked once."""
         ...
 
 
@@ -403,5 +417,6 @@ __all__ = [
     "ReservePlugin",
     "Rows",
     "ScorePlugin",
+    "SelectivePlugin",
     "Status",
 ]

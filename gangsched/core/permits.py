@@ -12,7 +12,6 @@ an operator through the secure port); the wait itself is a state of core.gang's 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 
 from gangsched.core.framework import Code, Status
@@ -70,7 +69,7 @@ class Permits:
         for plugin in profile.permits:
             if plugin.name in overruled:
                 continue
-            if inspect.iscoroutinefunction(plugin.permit):
+            if plugin.name in profile.async_permits:
                 status = self._asked(group, plugin.name)
             else:
                 status = profile.ask_permit(plugin, group, siblings)

@@ -7,7 +7,8 @@ or answers with the wrong shape is named in a PluginError and costs its group th
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
@@ -44,6 +45,7 @@ from gangsched.core.framework import (
     QueueSortPlugin,
     ReservePlugin,
     ScorePlugin,
+    SelectivePlugin,
     Status,
 )
 from gangsched.core.group import Group
@@ -60,11 +62,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
+_Signer = tuple[str, Callable[[Pod], Hashable]]
 DEVICES = "Devices"
 _NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
 _NO_OR_SKIP = _NO | {Code.SKIP}
 _NO_OR_WAIT = _NO_OR_SKIP | {Code.WAIT}
 _YES_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
+# Templates of which it is remembered whom they concern; beyond it all are asked about anew.
+_MAX_REMEMBERED = 4096
 
 
 class Points(msgspec.Struct, kw_only=True):
@@ -100,6 +105,15 @@ class Points(msgspec.Struct, kw_only=True):
         return found
 
 
+class _Concerned(NamedTuple):
+    """Who has something to say about pods of one template, and who has not."""
+
+    pre_filter: tuple[PreFilterPlugin, ...]
+    reserves: tuple[ReservePlugin, ...]
+    pre_binds: tuple[PreBindPlugin, ...]
+    others: frozenset[str]
+
+
 class Profile:
     """The plugins of one schedulerName, by extension point, in the order of the configuration."""
 
@@ -124,6 +138,15 @@ class Profile:
         self._by_name = points.plugins()
         self._following = tuple(p for p in self._by_name.values() if isinstance(p, FollowingPlugin))
         self._signers = tuple(_signers(self._by_name.values()))
+        keyed = {
+            p.name: p.signed_annotations for p in self._by_name.values() if hasattr(p, "signed_annotations")
+        }
+        self._signed_annotations: frozenset[str] = frozenset().union(*keyed.values())
+        self._always_signing = tuple(one for one in self._signers if one[0] not in keyed)
+        self._selective = tuple(p for p in self._by_name.values() if isinstance(p, SelectivePlugin))
+        self._concerned: dict[int, _Concerned] = {}
+        self.async_permits = frozenset(p.name for p in self.permits if iscoroutinefunction(p.permit))
+        """Permit plugins whose answer is an event."""
         self.names_devices = DEVICES in self._by_name
         """Without that plugin devices are counts: no pod is given IDs, and none may ask for more."""
         self._filter_names = frozenset(
@@ -161,11 +184,18 @@ class Profile:
     def sign(self, pod: Pod) -> Hashable:
         """What its plugins read of the pod's metadata; Unsigned when one of them cannot say."""
         try:
-            signed = tuple([sign(pod) for _, sign in self._signers])
+            signed = tuple([sign(pod) for _, sign in self._signers_of(pod)])
             hash(signed)
         except Exception:
             return self._unsigned(pod)
         return signed
+
+    def _signers_of(self, pod: Pod) -> tuple[_Signer, ...]:
+        """Who reads of this pod's metadata; equal pods have the same."""
+        annotations = pod.metadata.annotations
+        if not annotations or self._signed_annotations.isdisjoint(annotations):
+            return self._always_signing
+        return self._signers
 
     def _unsigned(self, pod: Pod) -> Unsigned:
         """Who it was; asked again one by one, as this is rare and the rest is asked for every pod."""
@@ -203,10 +233,32 @@ class Profile:
                 return status
         return SUCCESS
 
+    def concerned(self, template: PodTemplate) -> _Concerned:
+        """Whom the template passes by (SelectivePlugin), asked once and kept."""
+        found = self._concerned.get(template.serial)
+        if found is None:
+            others = frozenset(
+                plugin.name
+                for plugin in self._selective
+                if not self._ask(plugin.name, "PreFilter", plugin.concerns, template)
+            )
+            found = _Concerned(
+                tuple(plugin for plugin in self.pre_filter if plugin.name not in others),
+                tuple(plugin for plugin in self.reserves if plugin.name not in others),
+                tuple(plugin for plugin in self.pre_binds if plugin.name not in others),
+                others,
+            )
+            if len(self._concerned) >= _MAX_REMEMBERED:
+                self._concerned.clear()
+            self._concerned[template.serial] = found
+        return found
+
     def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         """The first "no" ends it; who skips, and which nodes are left, is noted in `state`."""
+        concerned = self.concerned(template)
+        state.unconcerned = concerned.others
         skipped: list[str] = []
-        for plugin in self.pre_filter:
+        for plugin in concerned.pre_filter:
             answer = self._ask(plugin.name, "PreFilter", plugin.pre_filter, state, template, view)
             if answer is SKIP:
                 skipped.append(plugin.name)
@@ -220,7 +272,7 @@ class Profile:
                     skipped.append(plugin.name)
                 elif not status.is_success:
                     return status
-        state.skipped = frozenset(skipped)
+        state.skipped = concerned.others.union(skipped)
         return SUCCESS
 
     def _narrow(self, plugin: str, state: CycleState, answer: NodeSubset, view: ClusterView) -> None:
@@ -288,7 +340,7 @@ class Profile:
 
     def run_reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status | None:
         """The first "no", if any; `placements` are of one template, whose cycle left `state`."""
-        for plugin in self.reserves:
+        for plugin in self.concerned(placements[0].info.template).reserves:
             answer = self._ask(plugin.name, "Reserve", plugin.reserve, state, group, placements)
             status = checked_status(plugin.name, "Reserve", answer, _NO)
             if not status.is_success:
@@ -303,7 +355,7 @@ class Profile:
     def run_pre_bind_pre_flight(self, template: PodTemplate) -> tuple[str, ...]:
         """The PreBind plugins that have something to do for pods of this template, in their order."""
         wanted = []
-        for plugin in self.pre_binds:
+        for plugin in self.concerned(template).pre_binds:
             look = getattr(plugin, "pre_bind_pre_flight", None)
             if look is not None:
                 answer = self._ask(plugin.name, "PreBindPreFlight", look, template)

@@ -164,7 +164,7 @@ class Scoring:
     ) -> FloatArray | None:
         total: FloatArray | None = None
         for plugin, weight in plugins:
-            if plugin.name in skipped:
+            if plugin.name in skipped or plugin.name in state.unconcerned:
                 continue
             own = self._ask_score(plugin, state, template, view, rows)
             if own is not None:

@@ -57,6 +57,9 @@ class NodeVolumeLimits:
         self._drivers: tuple[int, frozenset[str]] = (-1, frozenset())
         self._attached: tuple[object, Mapping[str, frozenset[_Unique]]] = (None, {})
 
+    def concerns(self, template: PodTemplate) -> bool:
+        return bool(template.volumes)
+
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         """Skipped also where no node limits any of the drivers: storage that is not attached, say."""
         if not any(_may_count(volume) for volume in template.volumes):

@@ -78,7 +78,7 @@ class PodTopologySpread:
         self._eligible: dict[tuple[int, str], tuple[int, dict[Constraint, BoolArray]]] = {}
 
     def sign(self, pod: Pod) -> Hashable:
-        if not self._defaults or pod.spec.topology_spread_constraints:
+        if not self._defaults or not pod.metadata.owner_references or pod.spec.topology_spread_constraints:
             return ()
         return selecting_objects.sign(pod)
 

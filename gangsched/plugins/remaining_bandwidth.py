@@ -33,7 +33,7 @@ from gangsched.core.framework import (
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
 from gangsched.errors import ParseError
-from gangsched.model.bandwidth import BandwidthRequest, Direction, mbps, parse_request
+from gangsched.model.bandwidth import REQUEST_KEYS, BandwidthRequest, Direction, mbps, parse_request
 from gangsched.model.objects import Pod
 from gangsched.plugins.bandwidth_book import BandwidthBook
 
@@ -68,6 +68,7 @@ class RemainingBandwidth:
 
     name = "RemainingBandwidth"
     cured_by = Change.NODE_ADDED | Change.NODE_REPORT | Change.ROOM_FREED
+    signed_annotations = REQUEST_KEYS
 
     def __init__(self, args: Args | None = None) -> None:
         self._args = args or Args()
@@ -88,6 +89,9 @@ class RemainingBandwidth:
         if request is None:
             return ()
         return request if request.scope == "member" else (request, stated_group(pod))
+
+    def concerns(self, template: PodTemplate) -> bool:
+        return not REQUEST_KEYS.isdisjoint(template.pod.metadata.annotations or ())
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         try:

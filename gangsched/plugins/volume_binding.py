@@ -113,6 +113,9 @@ class VolumeBinding:
 
     # -- where ---------------------------------------------------------------------------------------------
 
+    def concerns(self, template: PodTemplate) -> bool:
+        return bool(template.volumes)
+
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         if self._promised:
             self._forget_bound(view)

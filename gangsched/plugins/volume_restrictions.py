@@ -35,6 +35,9 @@ class VolumeRestrictions:
     watches: ClassVar[tuple[str, ...]] = (CLAIMS,)
     cured_by = Change.ROOM_FREED | Change.NODE_ADDED | Change.OBJECT
 
+    def concerns(self, template: PodTemplate) -> bool:
+        return bool(template.volumes)
+
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         if not template.volumes:
             return SKIP

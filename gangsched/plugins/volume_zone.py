@@ -46,6 +46,9 @@ class VolumeZone:
     watches: ClassVar[tuple[str, ...]] = (CLAIMS, VOLUMES, CLASSES)
     cured_by = Change.NODE_ADDED | Change.NODE_LABELS | Change.OBJECT
 
+    def concerns(self, template: PodTemplate) -> bool:
+        return bool(template.volumes)
+
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         wanted: list[_Wanted] = []
         for volume in template.volumes:
