@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from gangsched.core.allotment import annotations_of
-from gangsched.core.framework import Code
+from gangsched.core.framework import BindPlugin, Code
 from gangsched.core.group import BindState, Group, GroupState, MemberState, PodInfo
 from gangsched.core.guard import PluginError
 from gangsched.core.hooks import BIND, HookCall
@@ -81,9 +81,10 @@ class Binder:
     def _send_all(self, group: Group) -> None:
         """The gang's binds leave."""
         key = str(group.key)
+        binds = self._world.profile_of(group).binds
         members = list(group.in_state(MemberState.ASSUMED))
         for info in members:
-            self._send(info, group, key)
+            self._send(info, group, key, binds)
         self._world.count("binds_sent", len(members))
 
     def _give_back(self, group: Group, why: str) -> None:
@@ -112,12 +113,11 @@ class Binder:
         for info in unranked:
             info.rank = next(free)
 
-    def _send(self, info: PodInfo, group: Group, key: str) -> None:
+    def _send(self, info: PodInfo, group: Group, key: str, binds: Sequence[BindPlugin]) -> None:
         info.bind = BindState.SENT
         info.bind_tries += 1
         annotations = self._annotations(info, key)
         info.allocated = annotations.get(ALLOCATED_KEY)
-        binds = self._world.profile_of(group).binds
         if not binds:
             self._send_binding(info, group, key, annotations)
         else:
@@ -241,7 +241,8 @@ class Binder:
             self._lost(info, broken, MemberState.PENDING)
         else:
             self._world.count("binds_sent")
-            self._send(info, info.group, str(info.group.key))
+            binds = self._world.profile_of(info.group).binds
+            self._send(info, info.group, str(info.group.key), binds)
 
     def _expected(self, uid: str, attempt: int, bind: BindState) -> PodInfo | None:
         """The member an answer is about, unless it has been answered, replaced or decided since."""

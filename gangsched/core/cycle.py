@@ -143,12 +143,13 @@ def _place_all(demands: Sequence[Demand], trial: Trial, topology_key: str) -> Pl
 def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | FitError | _Shortage:
     batches: dict[int, _Batch] = {}
     for info in demand.members:
-        refused = demand.profile.refuses(info.template)
+        batches.setdefault(info.template.serial, (info.template, []))[1].append(info)
+    for template, _ in batches.values():
+        refused = demand.profile.refuses(template)
         if refused:
             return FitError(demand.group, refused, ((GANG, None),))
-        if info.template.constraints and not demand.profile.names_devices:
+        if template.constraints and not demand.profile.names_devices:
             return FitError(demand.group, _NOT_NAMED, ((GANG, None),))
-        batches.setdefault(info.template.serial, (info.template, []))[1].append(info)
     states, at_fault, status = pre_filtered(demand, [template for template, _ in batches.values()], trial)
     if at_fault is not None:
         return FitError(demand.group, status.reason, ((status.plugin, at_fault),), status.code)

@@ -23,6 +23,8 @@ class ObjectStore:
     def __init__(self) -> None:
         self._kinds: dict[str, dict[Name, Any]] = {}
         self._revisions: dict[str, int] = {}
+        self.n_changes = 0
+        """Moves whenever the revision of any kind does."""
 
     def of(self, kind: str) -> Mapping[Name, Any]:
         """All objects of a kind; none where nobody follows it."""
@@ -42,7 +44,7 @@ class ObjectStore:
         known[name] = obj
         if before is not None and _said(before) == _said(obj):
             return False
-        self._revisions[kind] = self.revision(kind) + 1
+        self._changed(kind)
         return True
 
     def remove(self, kind: str, namespace: str, name: str, uid: str) -> bool:
@@ -52,8 +54,12 @@ class ObjectStore:
         if before is None or before.metadata.uid != uid:
             return False
         del known[namespace, name]
-        self._revisions[kind] = self.revision(kind) + 1
+        self._changed(kind)
         return True
+
+    def _changed(self, kind: str) -> None:
+        self._revisions[kind] = self.revision(kind) + 1
+        self.n_changes += 1
 
 
 def _newer(meta: ObjectMeta, known: ObjectMeta) -> bool:

@@ -209,6 +209,8 @@ class PodIndex:
 
     def said_of(self, template: PodTemplate) -> list[Carried]:
         """What pods, placed or not, say that means pods of this template; some of them may be gone."""
+        if not self._said:
+            return []
         self._hear_namespaces()
         n_heard, found = self._said_of.get(template.serial, (0, []))
         if n_heard < len(self._said):

@@ -141,7 +141,7 @@ class Profile:
         keyed = {
             p.name: p.signed_annotations for p in self._by_name.values() if hasattr(p, "signed_annotations")
         }
-        self._signed_annotations: frozenset[str] = frozenset().union(*keyed.values())
+        self._signed_annotations: frozenset[str] = frozenset(key for keys in keyed.values() for key in keys)
         self._always_signing = tuple(one for one in self._signers if one[0] not in keyed)
         self._selective = tuple(p for p in self._by_name.values() if isinstance(p, SelectivePlugin))
         self._concerned: dict[int, _Concerned] = {}

@@ -234,6 +234,11 @@ class ClusterView:
         """Moves whenever objects(kind) says something else than before."""
         return self._objects.revision(kind)
 
+    @property
+    def n_object_changes(self) -> int:
+        """Moves whenever objects() of any kind says something else than before."""
+        return self._objects.n_changes
+
 
 _NOBODY: Mapping[str, PodInfo] = {}
 

@@ -73,7 +73,8 @@ class PodTopologySpread:
         self._is_system = args.defaulting_type == "System"
         self._defaults = SYSTEM_DEFAULTS if self._is_system else args.default_constraints or ()
         self.watches: tuple[str, ...] = selecting_objects.WATCHES if self._defaults else ()
-        self._constraints: dict[int, tuple[Hashable, dict[str, _Constraints]]] = {}
+        self._default_actions = {one.when_unsatisfiable for one in self._defaults}
+        self._constraints: dict[int, tuple[int, Hashable, dict[str, _Constraints]]] = {}
         self._present: dict[Constraint, tuple[BoolArray, int, IntArray]] = {}
         self._eligible: dict[tuple[int, str], tuple[int, dict[Constraint, BoolArray]]] = {}
 
@@ -194,16 +195,16 @@ class PodTopologySpread:
     def _of(self, template: PodTemplate, view: ClusterView, action: str) -> _Constraints:
         """The template's constraints of one kind; the profile's where it has none of any kind."""
         own = template.spec.topology_spread_constraints
-        if not own and not any(one.when_unsatisfiable == action for one in self._defaults):
+        if not own and action not in self._default_actions:
             return ()
-        revision = () if own else selecting_objects.revision(view)
         known = self._constraints.get(template.serial)
-        if known is None or known[0] != revision:
+        if known is None or (not own and known[0] != view.n_object_changes):
+            revision = () if own else selecting_objects.revision(view)
+            made = known[2] if known is not None and known[1] == revision else self._made(template, view)
             if len(self._constraints) >= _MAX_REMEMBERED:
                 self._constraints.clear()
-            made = self._made(template, view)
-            known = self._constraints[template.serial] = (revision, made)
-        return known[1][action]
+            known = self._constraints[template.serial] = (view.n_object_changes, revision, made)
+        return known[2][action]
 
     def _made(self, template: PodTemplate, view: ClusterView) -> dict[str, _Constraints]:
         own = template.spec.topology_spread_constraints
