@@ -66,6 +66,8 @@ class DefaultPreemption:
             never = any(info.pod.spec.preemption_policy == "Never" for info in demand.members)
             if never or (definition is not None and not definition.preempts):
                 return Status.unschedulable("preemption: not eligible due to preemptionPolicy=Never.")
+        if dry_run.lowest_priority >= min(demand.group.priority for demand in unit):
+            return Status.unschedulable("")  # nobody to take, and so nothing to say beside the reason itself
         search = Search(
             unit,
             trial,

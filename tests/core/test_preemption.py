@@ -81,9 +81,7 @@ def test_equal_priority_takes_nobody() -> None:
     c = singles(cluster(nodes=1), 2, priority=10)
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
     assert not evicted(c)
-    assert c.said("high-0").endswith(
-        "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
-    )
+    assert c.said("high-0").endswith("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
 
 
 def test_who_must_not_preempt_waits_for_room() -> None:
