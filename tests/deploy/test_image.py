@@ -130,5 +130,5 @@ def test_the_package_builds_from_what_is_copied_and_is_whole(tmp_path: Path) -> 
     )
     if listed.returncode != 0:
         pytest.skip("not a git checkout: what belongs to the package is not known")
-    # Pictures are for readers of the source.
-    assert {path for path in listed.stdout.split() if not path.endswith(".svg")} <= inside
+    # Pictures are for readers of the source, and so are the protocols that code was made from.
+    assert {path for path in listed.stdout.split() if not path.endswith((".svg", ".proto"))} <= inside

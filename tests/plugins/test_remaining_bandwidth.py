@@ -74,7 +74,6 @@ def test_nodes_below_the_required_bandwidth_are_out() -> None:
         "0/2 nodes are available: 2 Insufficient remaining bandwidth for 400 MB/s of egress and ingress"
         " (nearest: n2 399 left of 1500 total, 1101 measured, 0 promised;"
         " n1 300 left of 1500 total, 1200 measured, 0 promised)."
-        " preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
     )
 
 

@@ -7,6 +7,7 @@ import ssl
 import textwrap
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,13 +47,15 @@ def own_plugin(cluster: Cluster, source: str) -> Path:
     return path
 
 
-def job(cluster: Cluster, name: str) -> Json:
-    """A Job that nothing runs: its pods are made by the test."""
+@pytest.fixture
+def owner(cluster: Cluster) -> Iterator[Json]:
+    """The Job "train", which nothing runs: its pods are made by the test."""
     containers = [{"name": "main", "image": "busybox"}]
     template = {"spec": {"restartPolicy": "Never", "containers": containers}}
-    body = {"metadata": {"name": name}, "spec": {"suspend": True, "template": template}}
+    body = {"metadata": {"name": "train"}, "spec": {"suspend": True, "template": template}}
     made: Json = cluster.plane.request("POST", JOBS, body)
-    return made
+    yield made
+    cluster.plane.kubectl("delete", "job", "train", "--cascade=background")
 
 
 def pod_of(cluster: Cluster, owner: Json, name: str, *, gpus: int) -> None:
@@ -69,10 +72,9 @@ def pod_of(cluster: Cluster, owner: Json, name: str, *, gpus: int) -> None:
     cluster.plane.request("PATCH", path, patch, content_type="application/merge-patch+json")
 
 
-def test_a_jobs_later_pods_go_where_its_first_one_ran(cluster: Cluster) -> None:
+def test_a_jobs_later_pods_go_where_its_first_one_ran(cluster: Cluster, owner: Json) -> None:
     cluster.plane.kubectl("apply", "-f", str(SAMPLES / "sticky_node_rbac.yaml"))
     cluster.nodes(3)
-    owner = job(cluster, "train")
     schedule(cluster, SAMPLES / "sticky_node.py", "StickyNode")
     pod_of(cluster, owner, "train-a", gpus=8)
     cluster.whole("train-a")
