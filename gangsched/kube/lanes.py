@@ -215,10 +215,8 @@ class ReadLane(_Lane[GetPod]):
         return True
 
 
-class EvictionLane(_Lane[EvictPod | DeletePod]):
-    """Evictions and deletions; the UID precondition makes it safe to ask again after a silence."""
-
-    name = "evict a pod"
+class _LeadersLane(_Lane[ItemT]):
+    """What only who leads at that moment may write."""
 
     def __init__(
         self,
@@ -234,9 +232,20 @@ class EvictionLane(_Lane[EvictPod | DeletePod]):
         super().__init__(client, emit_nowait, rng=rng, binds=binds, n_workers=2, limit=limit)
         self._may_send = may_send
 
-    async def _send(self, item: EvictPod | DeletePod) -> None:
-        if not self._may_send():
-            return
+    async def _send(self, item: ItemT) -> None:
+        if self._may_send():
+            await self._write(item)
+
+    async def _write(self, item: ItemT) -> None:
+        raise NotImplementedError
+
+
+class EvictionLane(_LeadersLane[EvictPod | DeletePod]):
+    """Evictions and deletions; the UID precondition makes it safe to ask again after a silence."""
+
+    name = "evict a pod"
+
+    async def _write(self, item: EvictPod | DeletePod) -> None:
         request = self._client.request
         if isinstance(item, EvictPod):
             await request("POST", pod_path(item, "eviction"), body=eviction_body(item), content_type=JSON)
@@ -256,29 +265,13 @@ class EvictionLane(_Lane[EvictPod | DeletePod]):
         return False
 
 
-class PatchLane(_Lane[PatchPod]):
+class PatchLane(_LeadersLane[PatchPod]):
     """Annotations made right; every answer goes back, as what to write depends on what is there by then."""
 
     name = "patch a pod"
     yield_s = 1.0
 
-    def __init__(
-        self,
-        client: RequestPool,
-        emit_nowait: Callable[[Event], None],
-        *,
-        rng: Random,
-        binds: BusyLane,
-        limit: int,
-        may_send: Callable[[], bool],
-    ) -> None:
-        """`may_send` is asked before each; after a no this process has nothing more to say, and ends."""
-        super().__init__(client, emit_nowait, rng=rng, binds=binds, n_workers=2, limit=limit)
-        self._may_send = may_send
-
-    async def _send(self, item: PatchPod) -> None:
-        if not self._may_send():
-            return
+    async def _write(self, item: PatchPod) -> None:
         body = annotations_body(item)
         await self._client.request("PATCH", pod_path(item), body=body, content_type=MERGE_PATCH)
         self._emit(PodPatched(item.uid))
