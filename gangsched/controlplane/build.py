@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,7 +33,9 @@ COLD_DISK_BYTES = 10 << 30
 WARM_DISK_BYTES = 2 << 30
 """What is left to write once kube-apiserver has been built: nearly all of the caches are its packages."""
 FAILURE_TAIL_LINES = 15
-_stop_asked = threading.Event()
+# A plain flag, not a threading.Event: set() in a signal handler waits for ever for the lock that the
+# interrupted wait() of the same thread holds.
+_stop_asked = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,12 +162,18 @@ def locked(folder: Path) -> Iterator[None]:
                 if waited_s - said_s >= PROGRESS_PERIOD_S:
                     say(f"another builder is at work in {folder}, waiting for it ({waited_s:.0f} s)")
                     said_s = waited_s
-                if _stop_asked.wait(POLL_PERIOD_S):
-                    raise KeyboardInterrupt from None
+                pause()
         # Nobody else writes here now: what an earlier builder left half done (kill -9) is of no use.
         for partial in folder.glob(".partial-*"):
             partial.unlink(missing_ok=True)
         yield
+
+
+def pause() -> None:
+    """Lets POLL_PERIOD_S pass; raises KeyboardInterrupt once a signal asked for the end."""
+    time.sleep(POLL_PERIOD_S)
+    if _stop_asked:
+        raise KeyboardInterrupt
 
 
 def go_environment(go: Path) -> dict[str, str]:
@@ -216,8 +223,7 @@ def run_with_progress(
         said_s = 0.0
         try:
             while (code := process.poll()) is None:
-                if _stop_asked.wait(POLL_PERIOD_S):
-                    raise KeyboardInterrupt
+                pause()
                 elapsed_s = time.monotonic() - started_s
                 if elapsed_s - said_s >= PROGRESS_PERIOD_S:
                     say(f"{tool.name}: {elapsed_s:.0f} s of about {tool.expected_s} s (2 cores, cold caches)")
@@ -295,7 +301,8 @@ def ensure(recipe: Recipe) -> Path:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[None]:
-    _stop_asked.clear()
+    global _stop_asked
+    _stop_asked = False
     before = {signum: signal.signal(signum, _stop) for signum in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -306,7 +313,8 @@ def _stop_on_signals() -> Iterator[None]:
 
 def _stop(signum: int, frame: FrameType | None) -> None:
     # Not an exception from here: one that comes while a process is being started would leave it running.
-    _stop_asked.set()
+    global _stop_asked
+    _stop_asked = True
 
 
 def main(argv: Sequence[str] | None = None) -> int:
