@@ -193,10 +193,15 @@ class Filtering:
     def capacity_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
         """capacity of one node on which the Trial has just placed such a pod, where is_local."""
         n = self.ceiling_on(state, template, view, row)
-        for plugin in self.per_node:
-            if n and plugin.sees_pods and plugin.name not in state.skipped:
-                n *= self._ask(plugin.name, "Filter", plugin.allows, state, template, view, row)
-        return n
+        return n if n and self.lets_one_more(state, template, view, row) else 0
+
+    def lets_one_more(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
+        """Whether plugins that look at nodes one by one let another such pod onto a node that took one."""
+        return all(
+            self._ask(plugin.name, "Filter", plugin.allows, state, template, view, row)
+            for plugin in self.per_node
+            if plugin.sees_pods and plugin.name not in state.skipped
+        )
 
     def _look_at_nodes(
         self, state: CycleState, template: PodTemplate, view: ClusterView, room: IntArray

@@ -6,6 +6,7 @@ Made by core.per_node from a ClusterView, which it reads only when asked: most p
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from gangsched.core.snapshot import ClusterView
 from gangsched.model.objects import Node, Pod, Taint
@@ -16,25 +17,27 @@ _NO_LABELS: Mapping[str, str] = {}
 class NodeInfo:
     """One node. Amounts are whole numbers by resource name (cpu in thousandths, memory in bytes)."""
 
-    __slots__ = ("_pods", "_view", "labels", "name", "node", "row")
+    __slots__ = ("_view", "labels", "name", "node", "pods", "row")
+
+    pods: tuple[Pod, ...]
+    """Bound, promised, and placed before this one in the same cycle: of those a template's pod stands for
+    each that shares it."""
 
     def __init__(self, view: ClusterView, row: int, node: Node) -> None:
         self._view = view
-        self._pods: tuple[Pod, ...] | None = None
         self.row = row
         self.node = node
         self.name = node.metadata.name
         self.labels = node.metadata.labels or _NO_LABELS
 
-    @property
-    def pods(self) -> tuple[Pod, ...]:
-        """Bound, promised, and placed before this one in the same cycle: of those a template's pod stands
-        for each that shares it."""
-        if self._pods is None:
-            view, row = self._view, self.row
-            placed = [one.pod for at, one, count in view.placed if at == row for _ in range(count)]
-            self._pods = (*(info.pod for info in view.pods_on(row)), *placed)
-        return self._pods
+    def __getattr__(self, name: str) -> Any:
+        """`pods`, on the first ask; from then on they are an attribute like the others and as cheap."""
+        if name != "pods":
+            raise AttributeError(f"a NodeInfo has no {name!r}", name=name, obj=self)
+        view, row = self._view, self.row
+        placed = [one.pod for at, one, count in view.placed if at == row for _ in range(count)]
+        self.pods = (*(info.pod for info in view.pods_on(row)), *placed)
+        return self.pods
 
     @property
     def annotations(self) -> Mapping[str, str]:

@@ -3,15 +3,21 @@
 A Python call for each of 5,000 nodes is what makes such plugins slow, so a call that would say the same
 again is not made: of a plugin that no PreFilter tells anything, an answer holds for its template and node
 until the node or its pods change (the cache's journal says which); else it holds for the cycle. On a Trial
-only the nodes that it has touched are asked again. Made and called by core.runtime.
+only the nodes that it has touched are asked again. And what is not the plugin's own code is done once for
+all nodes: one guard around the loop, which finds out afterwards about which node the plugin failed.
+
+A plugin that is watched (extension.budget) has `over_nodes(point, loop, *args)`, which runs such a loop.
+Made and called by core.runtime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from operator import length_hint
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gangsched.core.framework import (
     SUCCESS,
@@ -29,6 +35,7 @@ from gangsched.core.guard import PluginError, checked_status
 from gangsched.core.node_info import NodeInfo
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
+from gangsched.errors import InvariantError
 from gangsched.model.objects import Pod
 
 _ANSWERS = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
@@ -50,27 +57,34 @@ class NodeInfos:
 
     def __init__(self) -> None:
         self._mark = -1
-        self._infos: list[NodeInfo | None] = []
+        self._infos: npt.NDArray[np.object_] = np.empty(0, dtype=np.object_)
 
-    def of(self, view: ClusterView) -> list[NodeInfo | None]:
-        """By row, None where there is no node; of the cache, without what a Trial has placed."""
-        if self._mark == view.journal_end and len(self._infos) == view.n_rows:
-            return self._infos
-        changed = view.changed_since(self._mark) if self._infos else None
-        base = view.base() if isinstance(view, Trial) else view
-        if changed is None:
-            self._infos = [_info(base, row) for row in range(view.n_rows)]
-        else:
-            self._infos += [None] * (view.n_rows - len(self._infos))
-            for row in changed.tolist():
-                self._infos[row] = _info(base, row)
+    def at(self, view: ClusterView, rows: IntArray) -> list[NodeInfo]:
+        """Of rows that are nodes; as the cache has them, without what a Trial has placed."""
+        if self._mark != view.journal_end or len(self._infos) != view.n_rows:
+            self._refresh(view.base() if isinstance(view, Trial) else view)
+        found: list[NodeInfo] = self._infos[rows].tolist()
+        return found
+
+    def _refresh(self, view: ClusterView) -> None:
+        before, changed = self._infos, view.changed_since(self._mark)
+        if changed is None or len(before) > view.n_rows:
+            before, changed = before[:0], np.arange(view.n_rows)
+        self._infos = np.empty(view.n_rows, dtype=np.object_)
+        self._infos[: len(before)] = before
+        for row in changed.tolist():
+            self._infos[row] = _info(view, row)
         self._mark = view.journal_end
-        return self._infos
 
 
 def _info(view: ClusterView, row: int) -> NodeInfo | None:
     node = view.node(row)
     return None if node is None else NodeInfo(view, row, node)
+
+
+def _infos_on(view: ClusterView, rows: IntArray) -> list[NodeInfo]:
+    """As they are on this view."""
+    return [info for row in rows.tolist() if (info := _info(view, row)) is not None]
 
 
 class _Answers:
@@ -85,13 +99,18 @@ class _Answers:
 
 
 class _PerNode:
-    """Which rows of which template need not be asked again."""
+    """Which rows of which template need not be asked again, and asking about the others."""
 
-    def __init__(self, name: str, infos: NodeInfos, *, is_told: bool, follows: bool) -> None:
-        self.name = name
+    def __init__(
+        self, plugin: Any, point: str, ask: Callable[..., Any], infos: NodeInfos, *, is_told: bool
+    ) -> None:
+        self.name: str = plugin.name
+        self._point = point
+        self._ask = ask
+        self._run: Callable[..., list[Any]] | None = getattr(plugin, "over_nodes", None)
         self._infos = infos
         self._is_told = is_told
-        self._follows = follows
+        self._follows = isinstance(plugin, FollowingPlugin)
         self._kept: dict[int, _Answers] = {}
 
     def _answers(self, state: CycleState, template: PodTemplate, view: ClusterView) -> _Answers:
@@ -115,20 +134,35 @@ class _PerNode:
             kept.mark = mark
         return kept
 
-    def _shown(self, view: ClusterView, rows: Sequence[int]) -> list[NodeInfo]:
-        infos = self._infos.of(view)
-        # Feasible rows are nodes: no test for each of thousands.
-        return cast("list[NodeInfo]", [infos[row] for row in rows])
+    def _said(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> list[Any]:
+        """What the plugin answers of each node. Raises: PluginError, which names the node."""
+        left = iter(infos)
+        try:
+            if self._run is None:
+                return _each(self._ask, state, pod, left)
+            return self._run(self._point, _each, self._ask, state, pod, left)
+        except (PluginError, InvariantError):
+            raise
+        except Exception as error:
+            at = len(infos) - length_hint(left) - 1
+            raise self._wrong(f"{type(error).__name__}: {error}", infos[at]) from error
+
+    def _wrong(self, problem: str, info: NodeInfo) -> PluginError:
+        return PluginError(self.name, self._point, f"{problem}, about node {info.name}")
+
+
+def _each(
+    ask: Callable[[CycleState, Pod, NodeInfo], Any], state: CycleState, pod: Pod, infos: Iterable[NodeInfo]
+) -> list[Any]:
+    return [ask(state, pod, info) for info in infos]
 
 
 class PerNodeFilter(_PerNode):
     """A NodeFilterPlugin over all nodes that are still feasible."""
 
     def __init__(self, plugin: NodeFilterPlugin, infos: NodeInfos, *, is_told: bool) -> None:
-        follows = isinstance(plugin, FollowingPlugin)
-        super().__init__(plugin.name, infos, is_told=is_told, follows=follows)
-        self.sees_pods: bool = follows or getattr(plugin, "sees_pods", True)
-        self._filter_node = plugin.filter_node
+        super().__init__(plugin, "Filter", plugin.filter_node, infos, is_told=is_told)
+        self.sees_pods: bool = self._follows or getattr(plugin, "sees_pods", True)
 
     @property
     def is_local(self) -> bool:
@@ -143,25 +177,19 @@ class PerNodeFilter(_PerNode):
         fresh = rows[~answers.known[rows]]
         fresh = fresh[~self._is_touched(view, fresh)] if len(fresh) else fresh
         if len(fresh):
-            self._ask(state, template.pod, fresh, self._shown(view, fresh.tolist()), answers.values)
+            answers.values[fresh] = self._verdicts(state, template.pod, self._infos.at(view, fresh))
             answers.known[fresh] = True
         allowed: BoolArray = answers.values[rows] > 0
         if isinstance(view, Trial) and self.sees_pods and view.touched:
             at = np.flatnonzero(self._is_touched(view, rows))
             if len(at):
-                mine = np.zeros(view.n_rows)
-                infos = [info for row in rows[at] if (info := _info(view, int(row))) is not None]
-                self._ask(state, template.pod, rows[at], infos, mine)
-                allowed[at] = mine[rows[at]] > 0
+                allowed[at] = self._verdicts(state, template.pod, _infos_on(view, rows[at]))
         return allowed
 
     def allows(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
         """One node, as it is on the Trial."""
         info = _info(view, row)
-        if info is None:
-            return False
-        status = self._filter_node(state, template.pod, info)
-        return status is SUCCESS or checked_status(self.name, "Filter", status, _ANSWERS).is_success
+        return info is not None and bool(self._verdicts(state, template.pod, [info])[0])
 
     def _is_touched(self, view: ClusterView, rows: IntArray) -> BoolArray:
         if not isinstance(view, Trial) or not self.sees_pods or not view.touched:
@@ -173,29 +201,34 @@ class PerNodeFilter(_PerNode):
         found: BoolArray = touched[rows]
         return found
 
-    def _ask(
-        self, state: CycleState, pod: Pod, rows: IntArray, infos: Sequence[NodeInfo], values: FloatArray
-    ) -> list[tuple[int, Status]]:
-        """Writes 1 or 0 into `values` for each of the nodes; answers with (row, why not)."""
-        filter_node = self._filter_node
-        said = [filter_node(state, pod, info) for info in infos]
-        refused = []
-        for at, status in [(i, one) for i, one in enumerate(said) if one is not SUCCESS]:
-            checked = checked_status(self.name, "Filter", status, _ANSWERS)
-            if not checked.is_success:
-                refused.append((infos[at].row, checked))
-        values[rows] = 1.0
-        values[[row for row, _ in refused]] = 0.0
-        return refused
+    def _verdicts(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> BoolArray:
+        said = self._said(state, pod, infos)
+        if said.count(SUCCESS) == len(said):
+            return np.ones(len(said), dtype=np.bool_)
+        lets = (
+            one is SUCCESS or self._checked(one, info).is_success
+            for one, info in zip(said, infos, strict=True)
+        )
+        return np.fromiter(lets, dtype=np.bool_, count=len(said))
+
+    def _checked(self, said: Any, info: NodeInfo) -> Status:
+        if type(said) is Status and said.code in _ANSWERS:
+            return said
+        try:
+            return checked_status(self.name, self._point, said, _ANSWERS)
+        except PluginError as error:
+            raise self._wrong(error.problem, info) from None
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> Sequence[tuple[str, BoolArray]]:
         """Why not, of the nodes that came as far as this plugin. Shape of each: bool[n_rows]."""
-        infos = [info for row in rows if (info := _info(view, int(row))) is not None]
+        infos = _infos_on(view, rows)
         found: dict[str, BoolArray] = {}
-        for row, status in self._ask(state, template.pod, rows, infos, np.zeros(view.n_rows)):
-            found.setdefault(status.reason, np.zeros(view.n_rows, dtype=np.bool_))[row] = True
+        for said, info in zip(self._said(state, template.pod, infos), infos, strict=True):
+            status = self._checked(said, info)
+            if not status.is_success:
+                found.setdefault(status.reason, np.zeros(view.n_rows, dtype=np.bool_))[info.row] = True
         return list(found.items())
 
 
@@ -203,8 +236,7 @@ class PerNodeScore(_PerNode):
     """A NodeScorePlugin over the feasible nodes."""
 
     def __init__(self, plugin: NodeScorePlugin, infos: NodeInfos, *, is_told: bool) -> None:
-        super().__init__(plugin.name, infos, is_told=is_told, follows=isinstance(plugin, FollowingPlugin))
-        self._score_node = plugin.score_node
+        super().__init__(plugin, "Score", plugin.score_node, infos, is_told=is_told)
         if hasattr(plugin, "normalize"):
             self.normalize = plugin.normalize
 
@@ -214,23 +246,20 @@ class PerNodeScore(_PerNode):
         answers = self._answers(state, template, view)
         fresh = rows[~answers.known[rows]]
         if len(fresh):
-            answers.values[fresh] = self._ask(state, template.pod, self._shown(view, fresh.tolist()))
+            answers.values[fresh] = self._numbers(state, template.pod, self._infos.at(view, fresh))
             answers.known[fresh] = True
         scores: FloatArray = answers.values[rows]
         if isinstance(view, Trial) and view.touched:
             at = np.flatnonzero(np.isin(rows, np.fromiter(view.touched, dtype=np.int64)))
             if len(at):
-                infos = [info for row in rows[at] if (info := _info(view, int(row))) is not None]
-                scores[at] = self._ask(state, template.pod, infos)
+                scores[at] = self._numbers(state, template.pod, _infos_on(view, rows[at]))
         return scores
 
-    def _ask(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> FloatArray:
-        score_node = self._score_node
-        said: list[Any] = [score_node(state, pod, info) for info in infos]
+    def _numbers(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> FloatArray:
+        said = self._said(state, pod, infos)
         try:
-            return np.array(said, dtype=np.float64)
+            return np.fromiter(said, dtype=np.float64, count=len(said))
         except (TypeError, ValueError):
-            wrong = next(one for one in said if not isinstance(one, int | float))
-            raise PluginError(
-                self.name, "Score", f"answered {type(wrong).__name__}, expected a number"
-            ) from None
+            at = next(i for i, one in enumerate(said) if not isinstance(one, int | float))
+            problem = f"answered {type(said[at]).__name__}, expected a number"
+            raise self._wrong(problem, infos[at]) from None

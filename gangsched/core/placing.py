@@ -129,11 +129,15 @@ class Placing:
             if row is None:
                 return n_placed
             self.put(row, template, [info])
+            # A capacity is how many more: it is counted down, and asked about again when none seems left,
+            # as it may have been a careful guess (devices that were hard to divide).
+            known[row] -= 1
+            if not known[row]:
+                known[row] = filtering.ceiling_on(state, template, trial, row)
             if is_local:
-                known[row] = filtering.capacity_on(state, template, trial, row)
+                known[row] *= filtering.lets_one_more(state, template, trial, row)
                 room = known
             else:
-                known[row] = filtering.ceiling_on(state, template, trial, row)
                 room = filtering.capacity(state, template, trial, ceiling=known)
         return len(members)
 

@@ -348,9 +348,19 @@ FAULTS: dict[str, tuple[dict[str, Answer], str]] = {
     "raises in Filter": ({"filter": lambda *_: [][1]}, "Filter: IndexError"),
     "numbers for a mask": ({"filter": lambda s, t, view: np.ones(view.n_rows)}, "Filter: answered float64"),
     "a list for a mask": ({"filter": lambda s, t, view: [True] * view.n_rows}, "Filter: answered list"),
-    "raises about a node": ({"filter_node": lambda *_: 1 / 0}, "Filter: ZeroDivisionError"),
-    "True about a node": ({"filter_node": lambda *_: True}, "Filter: answered bool, expected a Status"),
-    "Skip about a node": ({"filter_node": lambda *_: SKIP}, "Skip, which means nothing here"),
+    "raises about a node": (
+        {"filter_node": lambda *_: 1 / 0},
+        "Filter: ZeroDivisionError: division by zero, about node n0",
+    ),
+    "raises about a later node": (
+        {"filter_node": lambda s, p, info: SUCCESS if info.name < "n2" else 1 / 0},
+        "Filter: ZeroDivisionError: division by zero, about node n2",
+    ),
+    "True about a node": (
+        {"filter_node": lambda s, p, info: SUCCESS if info.name == "n0" else True},
+        "Filter: answered bool, expected a Status, about node n1",
+    ),
+    "Skip about a node": ({"filter_node": lambda *_: SKIP}, "Skip, which means nothing here, about node n0"),
     "no in PreScore": (
         {"pre_score": lambda *_: Status.unschedulable("x"), "score": lambda *_: None},
         "Unschedulable, which means nothing here",
@@ -362,7 +372,14 @@ FAULTS: dict[str, tuple[dict[str, Answer], str]] = {
         "Score: answered float64",
     ),
     "NaN for a node": ({"score_node": lambda *_: float("nan")}, "not within 0..100"),
-    "a word for a node": ({"score_node": lambda *_: "good"}, "Score: answered str, expected a number"),
+    "a word for a node": (
+        {"score_node": lambda s, p, info: "good" if info.name == "n1" else 1.0},
+        "Score: answered str, expected a number, about node n1",
+    ),
+    "raises when it scores a node": (
+        {"score_node": lambda s, p, info: info.labels["tier"]},
+        "Score: KeyError: 'tier', about node n0",
+    ),
     "nothing for a node": ({"score_node": lambda *_: None}, "not within 0..100"),
     "nonsense in NormalizeScore": (
         {"score": lambda s, t, v, rows: np.zeros(len(rows)), "normalize": lambda *_: None},

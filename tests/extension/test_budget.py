@@ -48,6 +48,7 @@ FOREVER = {
     "Filter": "def filter(self, state, template, view):\n    while True: pass\n"
     "def reasons(self, *a): return ()",
     "PreFilter": "def pre_filter(self, state, template, view):\n    time.sleep(3600)",
+    "Score": "def score_node(self, state, pod, node_info):\n    while True: pass",
     "Reserve": "def reserve(self, state, group, placements):\n    for _ in itertools.count(): pass\n"
     "def unreserve(self, group, infos): pass",
     "Permit": "def permit(self, group, siblings):\n    try:\n        while True: pass\n"
@@ -102,6 +103,21 @@ def test_what_a_plugin_uses_over_many_nodes_is_added_up() -> None:
     with pytest.raises(PluginError, match=r"plugin Own failed in Filter: took longer than 0.1 s"):
         runs_long()
     known.budget.turn_ended()
+
+
+def test_what_it_uses_on_one_node_after_another_is_added_up(tmp_path: Path) -> None:
+    c, known = cluster_with(
+        tmp_path,
+        """
+        def filter_node(self, state, pod, node_info):
+            time.sleep(0.06)
+            return SUCCESS
+        """,
+    )
+    c.submit(gang("a", pods=2)).run()
+    known.budget.turn_ended()
+    assert c.untouched("a")
+    assert "plugin Own failed in Filter: took longer than 0.1 s" in c.said("a-0")
 
 
 def test_what_others_use_is_not_added_to_it() -> None:
