@@ -44,12 +44,12 @@ class Account(Protocol):
         """The node is gone, and with it what its pods had there."""
         ...
 
-    def enter(self, info: PodInfo, row: int, now_s: float) -> None:
-        """The pod has a place on this row from now on, promised or bound."""
+    def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
+        """The pods have their place on this row from now on, promised or bound."""
         ...
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:
-        """It has it no longer."""
+        """One of them has it no longer."""
         ...
 
     def advance(self, now_s: float) -> Iterable[int]:
@@ -92,9 +92,9 @@ class Accounts:
         for one in self._accounts:
             one.remove_node(row)
 
-    def enter(self, info: PodInfo, row: int) -> None:
+    def enter(self, infos: Iterable[PodInfo], row: int) -> None:
         for one in self._accounts:
-            one.enter(info, row, self.now_s)
+            one.enter(infos, row, self.now_s)
 
     def leave(self, info: PodInfo, row: int) -> None:
         for one in self._accounts:

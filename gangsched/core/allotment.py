@@ -46,6 +46,11 @@ def reserve_devices(
                 free &= ~masks[-1]
             trial.take_devices(row, resource, before & ~free, template, n_pods)
         demand = template.demand(resource)
+        if len(demand) == 1:  # the usual pod: one container has them all
+            container, ids_of = demand[0][0], inventory.ids_of
+            for mask, allocation in zip(masks, allocations, strict=True):
+                allocation.setdefault(container, {})[resource] = ids_of(mask)
+            continue
         for mask, allocation in zip(masks, allocations, strict=True):
             _give(allocation, inventory, resource, mask, demand)
     return allocations

@@ -123,7 +123,7 @@ class Attempts:
     def _demands(self, unit: list[Group], *, quiet: bool = False) -> list[Demand]:
         demands = []
         for group in unit:
-            members = list(group.in_state(MemberState.PENDING))
+            members = group.in_state(MemberState.PENDING)
             if members:
                 profile = self._world.profile_of(group)
                 n_needed = min(group.n_needed, len(members))

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from gangsched.core.allotment import annotations_of
 from gangsched.core.framework import BindPlugin, Code
 from gangsched.core.group import BindState, Group, GroupState, MemberState, PodInfo
 from gangsched.core.guard import PluginError
@@ -22,7 +21,7 @@ from gangsched.core.preparing import Preparing
 from gangsched.core.reporter import Reporter
 from gangsched.core.spacing import Spacing
 from gangsched.core.world import World
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations
 from gangsched.model.effects import BindPod, CancelBinds, EvictPod, GetPod
 from gangsched.model.events import (
     BindCancelled,
@@ -49,40 +48,40 @@ class Binder:
     def __init__(self, world: World, reporter: Reporter, spacing: Spacing) -> None:
         self._world = world
         self._reporter = reporter
-        self._spaces = bool(spacing.resources)
-        self.preparing = Preparing(world, spacing, prepared=self._send_all, stopped=self._give_back)
+        self.preparing = Preparing(world, spacing, prepared=self._prepared, stopped=self._give_back)
 
     # -- out -------------------------------------------------------------------------------------------
 
     def start(self, unit: Sequence[Group]) -> None:
         """Everybody is reserved and permitted: no way back from here but through an answer."""
-        has_pre_binds = self._spaces
+        ready: list[tuple[Group, list[PodInfo]]] = []
         for group in unit:
             self._world.queue.park(group, GroupState.BINDING)
             group.failed_binds.clear()
-            members = list(group.in_state(MemberState.ASSUMED))
+            members = group.in_state(MemberState.ASSUMED)
             self._assign_ranks(group, members)
             for info in members:
                 info.attempt = group.attempts
                 info.bind_tries = 0
-            has_pre_binds = has_pre_binds or bool(self._world.profile_of(group).pre_binds)
-        if has_pre_binds:
-            try:
-                if self.preparing.begin(unit):
-                    return
-            except PluginError as error:
-                self._world.hooks.blame(error, unit[0])
-                for group in unit:
-                    self._give_back(group, str(error))
+            ready.append((group, members))
+        try:
+            if self.preparing.begin(ready):
                 return
-        for group in unit:
-            self._send_all(group)
+        except PluginError as error:
+            self._world.hooks.blame(error, unit[0])
+            for group in unit:
+                self._give_back(group, str(error))
+            return
+        for group, members in ready:
+            self._send_all(group, members)
 
-    def _send_all(self, group: Group) -> None:
+    def _prepared(self, group: Group) -> None:
+        self._send_all(group, group.in_state(MemberState.ASSUMED))
+
+    def _send_all(self, group: Group, members: list[PodInfo]) -> None:
         """The gang's binds leave."""
         key = str(group.key)
         binds = self._world.profile_of(group).binds
-        members = list(group.in_state(MemberState.ASSUMED))
         for info in members:
             self._send(info, group, key, binds)
         self._world.count("binds_sent", len(members))
@@ -116,36 +115,13 @@ class Binder:
     def _send(self, info: PodInfo, group: Group, key: str, binds: Sequence[BindPlugin]) -> None:
         info.bind = BindState.SENT
         info.bind_tries += 1
-        annotations = self._annotations(info, key)
-        info.allocated = annotations.get(ALLOCATED_KEY)
-        if not binds:
-            self._send_binding(info, group, key, annotations)
+        binding = _binding(info, group, key)
+        info.allocated = binding.annotations.get(ALLOCATED_KEY)
+        if binds:
+            names = [plugin.name for plugin in binds]
+            self._world.hooks.ask(BIND, names, group, info, binding.annotations)
         else:
-            self._world.hooks.ask(BIND, [plugin.name for plugin in binds], group, info, annotations)
-
-    def _send_binding(self, info: PodInfo, group: Group, key: str, annotations: dict[str, str]) -> None:
-        meta = info.pod.metadata
-        self._world.effects.append(
-            BindPod(
-                info.uid,
-                meta.namespace,
-                meta.name,
-                info.node_name,
-                annotations,
-                key,
-                info.attempt,
-                group.cause_id,
-            )
-        )
-
-    @staticmethod
-    def _annotations(info: PodInfo, key: str) -> dict[str, str]:
-        """What is written into the pod with its node."""
-        annotations = annotations_of(info)
-        annotations[GANG_KEY] = key
-        annotations[RANK_KEY] = str(info.rank)
-        annotations[ATTEMPT_KEY] = str(info.attempt)
-        return annotations
+            self._world.effects.append(binding)
 
     # -- answers ---------------------------------------------------------------------------------------
 
@@ -203,9 +179,9 @@ class Binder:
         if broken:
             self._lost(info, broken, MemberState.PENDING)
         elif plugins:
-            self._world.hooks.ask(BIND, plugins, group, info, self._annotations(info, key))
+            self._world.hooks.ask(BIND, plugins, group, info, _binding(info, group, key).annotations)
         elif self._world.profile_of(group).points.has_default_binder:
-            self._send_binding(info, group, key, self._annotations(info, key))
+            self._world.emit(_binding(info, group, key))
         else:
             self._lost(info, f"no Bind plugin of the profile takes {info.pod.key}", MemberState.PENDING)
 
@@ -388,7 +364,7 @@ class Binder:
         """When the last bound member is gone the gang starts over with whoever is left."""
         if group.counts[MemberState.BOUND]:
             return
-        for info in list(group.in_state(MemberState.DONE)):
+        for info in group.in_state(MemberState.DONE):
             group.move(info, MemberState.LEAVING)
         self._world.queue.back_off(group, self._world.now_s)
         self._world.stir_siblings(group)
@@ -397,6 +373,18 @@ class Binder:
         """Evictions that did not take effect are asked again until they do."""
         self._world.queue.set_deadline(group, self._world.now_s + _EVICT_AGAIN_S)
         self.evict_bound(group)
+
+
+def _binding(info: PodInfo, group: Group, key: str) -> BindPod:
+    """The one write: the node, and what is written into the pod with it."""
+    annotations = allocation_annotations(info.allocation, by_container=info.template.by_container)
+    annotations[GANG_KEY] = key
+    annotations[RANK_KEY] = str(info.rank)
+    annotations[ATTEMPT_KEY] = str(info.attempt)
+    meta = info.pod.metadata
+    return BindPod(
+        info.uid, meta.namespace, meta.name, info.node_name, annotations, key, info.attempt, group.cause_id
+    )
 
 
 def _natural_name(info: PodInfo) -> tuple[int, str]:

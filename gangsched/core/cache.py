@@ -22,7 +22,7 @@ from gangsched.core.objects import ObjectStore
 from gangsched.core.pod_index import PodIndex
 from gangsched.core.pod_terms import keys_named
 from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate, Unsigned, signature
+from gangsched.core.template import PodTemplate, Unsigned, constraints_of, signature
 from gangsched.errors import InvariantError, ParseError
 from gangsched.model.devices import (
     ALLOCATED_KEY,
@@ -88,6 +88,8 @@ class Cache:
         self.bad_reports: list[tuple[Node, str]] = []
         """(node, what an account could not read of what it reports), to be told."""
         self._templates: dict[Hashable, PodTemplate] = {}
+        self._latest: tuple[PodTemplate, Hashable] | None = None
+        """The last one that was asked for, and what was signed: a gang's pods come one after the other."""
         self._serial = 0
         self._selection = 0
 
@@ -124,10 +126,11 @@ class Cache:
             if wrong:
                 self.bad_reports.append((node, wrong))
         if known is None:
-            for info in self.by_node.get(name, {}).values():
+            there = self.by_node.get(name, {}).values()
+            for info in there:
                 self._count(info, row)
-                if self.accounts:
-                    self.accounts.enter(info, row)
+            if self.accounts:
+                self.accounts.enter(there, row)
         return changes, problem
 
     def keep_accounts(self, accounts: Iterable[Account]) -> None:
@@ -140,8 +143,7 @@ class Cache:
             if node is None:
                 continue
             self.accounts.put_node(row, node)
-            for info in self.by_node.get(name, {}).values():
-                self.accounts.enter(info, row)
+            self.accounts.enter(self.by_node.get(name, {}).values(), row)
 
     def put_usage(self, usage: ReportedUsage) -> list[ClusterChange]:
         """What metrics-server says of a node, for the accounts that want it."""
@@ -218,8 +220,18 @@ class Cache:
         if spec.affinity is not None or spec.topology_spread_constraints:
             self.index.select(keys_named(spec))
         labels = self.index.project(pod.metadata.labels)
-        key: Hashable = signature(pod, labels)
         signed = self._sign(pod) if self._sign is not None else None
+        if self._latest is not None and self._latest[1] == signed and _is_alike(pod, labels, self._latest[0]):
+            template = self._latest[0]
+        else:
+            template = self._template(pod, labels, signed)
+            self._latest = (template, signed)
+        if template.wishes or spec.topology_spread_constraints:
+            self.index.wake(template.wishes)
+        return template
+
+    def _template(self, pod: Pod, labels: Mapping[str, str], signed: Hashable) -> PodTemplate:
+        key: Hashable = signature(pod, labels)
         if signed is not None:
             key = (key, signed)
         template = self._templates.get(key)
@@ -230,8 +242,6 @@ class Cache:
             template = self._templates[key] = PodTemplate(pod, self.table, self._serial, labels)
             if isinstance(signed, Unsigned):
                 template.problem = signed.problem
-        if template.wishes or spec.topology_spread_constraints:
-            self.index.wake(template.wishes)
         return template
 
     def settle(self) -> None:
@@ -249,6 +259,7 @@ class Cache:
             return
         self._sign = sign
         self._templates.clear()
+        self._latest = None
         for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
             if not info.node_name:
                 info.template = self.template_of(info.pod)
@@ -279,7 +290,7 @@ class Cache:
             if before != NO_ROW:
                 self.accounts.leave(info, before)
             if info.row != NO_ROW:
-                self.accounts.enter(info, info.row)
+                self.accounts.enter((info,), info.row)
 
     def assume(
         self, promises: Iterable[tuple[PodInfo, int, Mapping[str, Mapping[str, tuple[str, ...]]]]]
@@ -306,8 +317,7 @@ class Cache:
                 priority = info.pod.spec.priority or 0
                 priorities[priority] = priorities.get(priority, 0) + 1
             if self.accounts:
-                for info in infos:
-                    self.accounts.enter(info, row)
+                self.accounts.enter(infos, row)
             for resource in infos[0].ids:
                 self.ledger.promise(row, resource, [(info.uid, info.ids[resource]) for info in infos])
             self.nodes.use(row, template.columns, template.amounts, len(infos))
@@ -337,7 +347,7 @@ class Cache:
         known = self.nominated.pop(pod.metadata.uid, None)
         if node_name:
             priority = pod.spec.priority or 0
-            info = PodInfo(pod, self.template_of(pod))
+            info = PodInfo(pod, self.template_of(pod), pod.metadata.uid)
             self.nominated[pod.metadata.uid] = Nominated(info, node_name, priority)
         return None if known is None or known.node_name == node_name else self._room_of(known)
 
@@ -454,6 +464,18 @@ class Cache:
 
 
 _NO_DEVICES = DeviceInventory((), 0, DeviceTopology((), ()))
+
+
+def _is_alike(pod: Pod, labels: Mapping[str, str], template: PodTemplate) -> bool:
+    """Whether a glance tells that the pod's signature is the template's, if equal things are signed."""
+    other = template.pod
+    return (
+        pod.spec == other.spec
+        and not pod.spec.volumes  # a claim of its own is named after the pod
+        and pod.metadata.namespace == other.metadata.namespace
+        and labels == template.labels
+        and constraints_of(pod) == constraints_of(other)
+    )
 
 
 def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]:

@@ -154,8 +154,8 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
     if at_fault is not None:
         return FitError(demand.group, status.reason, ((status.plugin, at_fault),), status.code)
     order = list(batches.values())
-    if len(order) == 1:
-        return _place_batches(order, Placing(demand, trial.fork(), states, topology_key))
+    if len(order) == 1:  # what it places on the Trial is placed, or the whole attempt is over
+        return _place_batches(order, Placing(demand, trial, states, topology_key))
     order.sort(key=lambda batch: _slack(demand, states[batch[0].serial], batch, trial))
     tried = list(permutations(order))[:_MAX_ORDERS] if len(order) <= 4 else [tuple(order), tuple(order[::-1])]
     outcome: Placing | _Shortage

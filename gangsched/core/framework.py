@@ -102,7 +102,9 @@ class Plugin(Protocol):
 class PodSigningPlugin(Protocol):
     """Says what of a pod's metadata its answers depend on. Source of the idea: KEP-5598, SignPod.
 
-    Optional: `signed_annotations: ClassVar[frozenset[str]]`; pods with none of these are not asked about.
+    Optional: `signed_annotations: ClassVar[frozenset[str]]`, and pods with none of these are not asked
+    about; `signs_owners: ClassVar[bool] = True`, and pods without ownerReferences are not; `signs: bool`,
+    False where the plugin's arguments make it read nothing.
     """
 
     name: str

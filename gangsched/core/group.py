@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from gangsched.core.template import PodTemplate
 from gangsched.model.objects import Pod
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from gangsched.core.nomination import Preemption
 
 NO_ROW = -1
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 NEVER_S = math.inf
 
 
@@ -68,7 +72,10 @@ class GroupState(enum.Enum):
     DELETED = "deleted"
 
 
-class PodInfo:
+_NOBODY = dict.fromkeys(MemberState, 0)
+
+
+class PodInfo(msgspec.Struct, eq=False):
     """A pod as the cache holds it: ours (with a group) or another scheduler's (without).
 
     row: the node row it is counted on, NO_ROW if none; node_name: where the API or our promise says it is;
@@ -78,48 +85,25 @@ class PodInfo:
     nominated: the nominatedNodeName that we wrote last, None: none so far.
     """
 
-    __slots__ = (
-        "allocated",
-        "allocation",
-        "attempt",
-        "bind",
-        "bind_tries",
-        "group",
-        "identity",
-        "ids",
-        "kin",
-        "node_name",
-        "nominated",
-        "pod",
-        "rank",
-        "row",
-        "said",
-        "state",
-        "stated",
-        "template",
-        "uid",
-    )
-
-    def __init__(self, pod: Pod, template: PodTemplate) -> None:
-        self.pod = pod
-        self.uid = pod.metadata.uid
-        self.template = template
-        self.group: Group | None = None
-        self.identity: tuple[object, ...] = ()
-        self.stated: tuple[object, ...] = ()
-        self.state = MemberState.PENDING
-        self.bind = BindState.NONE
-        self.bind_tries = 0
-        self.node_name = ""
-        self.row = NO_ROW
-        self.kin: Any = None
-        self.allocation: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
-        self.allocated: str | None = None
-        self.ids: Mapping[str, tuple[str, ...]] = {}
-        self.rank = -1
-        self.attempt = 0
-        self.said = ""
-        self.nominated: str | None = None
+    pod: Pod
+    template: PodTemplate
+    uid: str
+    group: Group | None = None
+    identity: tuple[object, ...] = ()
+    stated: tuple[object, ...] = ()
+    state: MemberState = MemberState.PENDING
+    bind: BindState = BindState.NONE
+    bind_tries: int = 0
+    node_name: str = ""
+    row: int = NO_ROW
+    kin: Any = None
+    allocation: Mapping[str, Mapping[str, tuple[str, ...]]] = NOTHING
+    allocated: str | None = None
+    ids: Mapping[str, tuple[str, ...]] = NOTHING
+    rank: int = -1
+    attempt: int = 0
+    said: str = ""
+    nominated: str | None = None
 
     def __repr__(self) -> str:
         return f"<{self.pod.key} {self.state.value} on {self.node_name or '-'}>"
@@ -170,7 +154,7 @@ class Group:
         self.key = key
         self.scheduler_name = scheduler_name
         self.members: dict[str, PodInfo] = {}
-        self.counts: dict[MemberState, int] = dict.fromkeys(MemberState, 0)
+        self.counts = _NOBODY.copy()
         self.definition: PodGroup | None = None
         self.stated: dict[tuple[object, ...], int] = {}
         self.read_from: tuple[object, ...] = ()
@@ -291,9 +275,12 @@ class Group:
         self.counts[old] -= len(infos)
         self.counts[new] += len(infos)
 
-    def in_state(self, state: MemberState) -> Iterator[PodInfo]:
+    def in_state(self, state: MemberState) -> list[PodInfo]:
         """Members in one state, in the order they were seen."""
-        return (info for info in self.members.values() if info.state is state)
+        n = self.counts[state]
+        if n == len(self.members):
+            return list(self.members.values())
+        return [info for info in self.members.values() if info.state is state] if n else []
 
     def first(self) -> PodInfo | None:
         """The member that speaks for the gang where it has no object."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gangsched.core.answers import SUCCESS
 from gangsched.core.audit import Audit
 from gangsched.core.cache import allocation_of
 from gangsched.core.group import BindState, Group, MemberState, PodInfo
@@ -91,7 +92,7 @@ class Membership:
                 self._numbers.note_stranger(pod)
             return
         if info is None:
-            info = world.cache.pods[uid] = PodInfo(pod, world.cache.template_of(pod))
+            info = world.cache.pods[uid] = PodInfo(pod, world.cache.template_of(pod), uid)
             info.state = MemberState.BOUND
             self._place(info, pod)
         else:
@@ -104,7 +105,7 @@ class Membership:
 
     def _join(self, pod: Pod) -> None:
         world = self._world
-        info = PodInfo(pod, world.cache.template_of(pod))
+        info = PodInfo(pod, world.cache.template_of(pod), pod.metadata.uid)
         raw = stated_raw(pod)
         info.identity = key, problem, *_ = _identity(pod, raw)
         info.state = self._state_of(info, pod)
@@ -227,7 +228,7 @@ class Membership:
             return MemberState.LEAVING
         profile = self._world.profiles[pod.spec.scheduler_name]
         try:
-            if not profile.run_pre_enqueue(pod).is_success:
+            if profile.run_pre_enqueue(pod) is not SUCCESS:
                 return MemberState.GATED
         except PluginError as error:
             self._world.hooks.blame(error, info.group, pod)

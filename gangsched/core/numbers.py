@@ -40,6 +40,7 @@ _STATED_KEYS = (
     PARTIAL_BIND_KEY,
     DISRUPTION_KEY,
 )
+_STATED = frozenset(_STATED_KEYS)
 _NOTHING_STATED = (None,) * (1 + len(_STATED_KEYS))
 
 
@@ -169,7 +170,7 @@ def stated_raw(pod: Pod) -> tuple[str | None, ...]:
     """The lightweight label, then _STATED_KEYS in order; as long for a pod without any annotation."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     label = labels.get(LIGHTWEIGHT_MIN) if labels else None
-    if not annotations:
+    if not annotations or _STATED.isdisjoint(annotations):
         return _NOTHING_STATED if label is None else (label, *_NOTHING_STATED[1:])
     get = annotations.get
     return (label, *map(get, _STATED_KEYS))

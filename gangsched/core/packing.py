@@ -36,7 +36,7 @@ def pack(
     if used:
         capacity = capacity.copy()
         capacity[used] = 0
-    largest = int(capacity.max(initial=0))
+    largest = int(np.maximum.reduce(capacity, initial=0))
     if not left or not largest:
         return chosen
     racks, _ = view.label(topology_key)
@@ -60,16 +60,16 @@ def _tightest(
     used: list[int],
 ) -> int:
     """One node that takes all: in a rack the gang is in, then least room left over, then score, then row."""
-    rows = np.flatnonzero(capacity >= n_members)
+    rows = (capacity >= n_members).nonzero()[0]
     if used:
         near = rows[np.isin(racks[rows], racks[used])]
         rows = near if len(near) else rows
     room = capacity[rows]
-    best = rows[room == room.min()]
+    best = rows[room == np.minimum.reduce(room)]
     if len(best) > 1:
         scores = profile.score(state, template, view, best)
         if scores is not None:
-            return int(best[int(np.argmax(scores))])
+            return int(best[scores.argmax()])
     return int(best[0])
 
 

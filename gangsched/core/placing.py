@@ -70,7 +70,7 @@ class Placing:
         trial = self.trial
         listed = []
         if self._profile.names_devices:
-            listed = [(r, n) for r, n in template.requests.items() if trial.device_free(r) is not None]
+            listed = [(r, n) for r, n in template.requests.items() if trial.lists(r)]
         allocations = reserve_devices(trial, row, template, listed, len(infos))
         for info, allocation in zip(infos, allocations, strict=True):
             self.placements.append(Placement(info, row, allocation))

@@ -370,6 +370,6 @@ def _a_member(cost: Cost, n: int) -> tuple[float, ...]:
 
 
 def _take(trial: Trial, template: PodTemplate, row: int, n: int) -> None:
-    listed = [(r, k) for r, k in template.requests.items() if trial.device_free(r) is not None]
+    listed = [(r, k) for r, k in template.requests.items() if trial.lists(r)]
     reserve_devices(trial, row, template, listed, n)
     trial.place(row, template, n)

@@ -22,7 +22,6 @@ from gangsched.core.group import BindState, Group, MemberState, PodInfo
 from gangsched.core.guard import PluginError
 from gangsched.core.hooks import PRE_BIND, HookCall
 from gangsched.core.spacing import Spacing
-from gangsched.core.template import PodTemplate
 from gangsched.core.world import World
 from gangsched.model.events import HookAnswered
 from gangsched.model.pod_group import GroupKey
@@ -62,42 +61,41 @@ class Preparing:
         self._stopped = stopped
         self._units: dict[GroupKey, _Unit] = {}
 
-    def begin(self, groups: Sequence[Group]) -> bool:
-        """Asks what there is to ask about these groups' members; False: nothing, bind them at once.
+    def begin(self, unit: Sequence[tuple[Group, Sequence[PodInfo]]]) -> bool:
+        """Asks what there is to ask about the groups' members; False: nothing, bind them at once.
 
         Raises: PluginError (a PreBindPreFlight), and then nothing was asked.
         """
-        asked: list[tuple[PodInfo, tuple[str, ...]]] = []
-        for group in groups:
-            asked += self._wanted(group)
+        asked = [one for group, members in unit for one in self._wanted(group, members)]
+        groups = [group for group, _ in unit]
         blocked = "" if asked else self._spacing.blocks(groups)
         if not asked and not blocked:
             return False
-        unit = _Unit(groups)
-        for group in groups:
-            self._units[group.key] = unit
-            for info in group.in_state(MemberState.ASSUMED):
+        preparing = _Unit(groups)
+        for group, members in unit:
+            self._units[group.key] = preparing
+            for info in members:
                 info.bind = BindState.PREPARING
         if blocked:
-            unit.until_s = self._world.now_s + self._world.settings.settle_s
+            preparing.until_s = self._world.now_s + self._world.settings.settle_s
         for info, plugins in asked:
             assert info.group is not None
-            unit.open[info.uid] = self._world.hooks.ask(PRE_BIND, plugins, info.group, info)
+            preparing.open[info.uid] = self._world.hooks.ask(PRE_BIND, plugins, info.group, info)
         return True
 
-    def _wanted(self, group: Group) -> list[tuple[PodInfo, tuple[str, ...]]]:
+    def _wanted(self, group: Group, members: Sequence[PodInfo]) -> list[tuple[PodInfo, tuple[str, ...]]]:
         profile = self._world.profile_of(group)
         if not profile.pre_binds:
             return []
-        by_template: dict[PodTemplate, tuple[str, ...]] = {}
-        wanted = []
-        for info in group.in_state(MemberState.ASSUMED):
-            plugins = by_template.get(info.template)
-            if plugins is None:
-                plugins = by_template[info.template] = profile.run_pre_bind_pre_flight(info.template)
-            if plugins:
-                wanted.append((info, plugins))
-        return wanted
+        by_template = {info.template.serial: info.template for info in members}
+        plugins = {
+            serial: wanted
+            for serial, template in by_template.items()
+            if (wanted := profile.run_pre_bind_pre_flight(template))
+        }
+        if not plugins:
+            return []
+        return [(info, plugins[info.template.serial]) for info in members if info.template.serial in plugins]
 
     def answered(self, call: HookCall, event: HookAnswered) -> None:
         """A PreBind hook's answer."""

@@ -142,7 +142,17 @@ class Profile:
             p.name: p.signed_annotations for p in self._by_name.values() if hasattr(p, "signed_annotations")
         }
         self._signed_annotations: frozenset[str] = frozenset(key for keys in keyed.values() for key in keys)
-        self._always_signing = tuple(one for one in self._signers if one[0] not in keyed)
+        of_owners = {p.name for p in self._by_name.values() if getattr(p, "signs_owners", False)}
+        self._signers_of = {
+            (is_owned, is_noted): tuple(
+                one
+                for one in self._signers
+                if (is_owned or one[0] not in of_owners) and (is_noted or one[0] not in keyed)
+            )
+            for is_owned in (False, True)
+            for is_noted in (False, True)
+        }
+        """Who reads of a pod's metadata, by (has it owners, has it an annotation that somebody signs)."""
         self._selective = tuple(p for p in self._by_name.values() if isinstance(p, SelectivePlugin))
         self._concerned: dict[int, _Concerned] = {}
         self.async_permits = frozenset(p.name for p in self.permits if iscoroutinefunction(p.permit))
@@ -183,19 +193,18 @@ class Profile:
 
     def sign(self, pod: Pod) -> Hashable:
         """What its plugins read of the pod's metadata; Unsigned when one of them cannot say."""
+        meta = pod.metadata
+        annotations = meta.annotations
+        is_noted = annotations is not None and not self._signed_annotations.isdisjoint(annotations)
+        signers = self._signers_of[bool(meta.owner_references), is_noted]
+        if not signers:  # nearly all pods
+            return ()
         try:
-            signed = tuple([sign(pod) for _, sign in self._signers_of(pod)])
+            signed = tuple([sign(pod) for _, sign in signers])
             hash(signed)
         except Exception:
             return self._unsigned(pod)
         return signed
-
-    def _signers_of(self, pod: Pod) -> tuple[_Signer, ...]:
-        """Who reads of this pod's metadata; equal pods have the same."""
-        annotations = pod.metadata.annotations
-        if not annotations or self._signed_annotations.isdisjoint(annotations):
-            return self._always_signing
-        return self._signers
 
     def _unsigned(self, pod: Pod) -> Unsigned:
         """Who it was; asked again one by one, as this is rare and the rest is asked for every pod."""
@@ -384,6 +393,7 @@ def _signers(plugins: Iterable[Plugin]) -> Iterator[tuple[str, Callable[[Pod], H
     """Who reads metadata. Plugins for single nodes are handed the pod itself, and are right by default."""
     for plugin in plugins:
         if isinstance(plugin, PodSigningPlugin):
-            yield plugin.name, plugin.sign
+            if getattr(plugin, "signs", True):
+                yield plugin.name, plugin.sign
         elif isinstance(plugin, NodeFilterPlugin | NodeScorePlugin):
             yield plugin.name, sign_metadata

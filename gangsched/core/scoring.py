@@ -182,6 +182,7 @@ class Scoring:
             normalize = self._normalizers[plugin.name]
             own = self._ask(plugin.name, "NormalizeScore", normalize, state, template, own)
             check_shape(plugin.name, "NormalizeScore", own, rows.shape, "f")
-        if len(own) and not (own.min() >= 0.0 and own.max() <= MAX_SCORE):  # NaN fails both
+        # NaN fails both. The methods min and max would come to the same by way of Python.
+        if len(own) and not (np.minimum.reduce(own) >= 0.0 and np.maximum.reduce(own) <= MAX_SCORE):
             raise PluginError(plugin.name, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
         return own

@@ -219,7 +219,7 @@ class _Tree:
         listed = []
         if self._demand(kind).profile.names_devices:
             requests = kind.template.requests.items()
-            listed = [(r, n) for r, n in requests if trial.device_free(r) is not None]
+            listed = [(r, n) for r, n in requests if trial.lists(r)]
         reserve_devices(trial, row, kind.template, listed, 1)
         trial.place(row, kind.template)
         left = tuple(n - (i == at) for i, n in enumerate(way.left))

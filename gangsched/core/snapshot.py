@@ -138,6 +138,11 @@ class ClusterView:
         at = (columns[:, np.newaxis], rows)
         return self._nodes.allocatable[at], self._nodes.free[at]
 
+    def free_at(self, columns: IntArray, rows: IntArray) -> IntArray:
+        """The second of room_at."""
+        free: IntArray = self._nodes.free[columns[:, np.newaxis], rows]
+        return free
+
     def padding_at(self, rows: IntArray) -> IntArray | None:
         """int64[2, len(rows)]: cpu and memory to count in scores beside what pods use; None: nowhere any."""
         return self._nodes.padding[:, rows] if self._nodes.n_padded else None
@@ -154,6 +159,10 @@ class ClusterView:
     def image_revision(self) -> int:
         """Moves whenever a node has other images than before."""
         return self._nodes.images.revision
+
+    def lists(self, resource: str) -> bool:
+        """Whether any node has an inventory of the resource."""
+        return resource in self._ledger.columns
 
     def device_free(self, resource: str) -> IntArray | None:
         """int64[n_rows]: free healthy devices, -1 where the node has no inventory; None: nobody has one."""
@@ -315,10 +324,14 @@ class Trial(ClusterView):
         return _shown(mine[:])
 
     def room_at(self, columns: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-        allocatable, free = super().room_at(columns, rows)
-        if self._placed:
-            free = np.stack([self.free(int(column))[rows] for column in columns])
-        return allocatable, free
+        if not self._placed:
+            return super().room_at(columns, rows)
+        return self._nodes.allocatable[columns[:, np.newaxis], rows], self.free_at(columns, rows)
+
+    def free_at(self, columns: IntArray, rows: IntArray) -> IntArray:
+        if not self._placed:
+            return super().free_at(columns, rows)
+        return np.stack([self.free(int(column))[rows] for column in columns])
 
     def padding_at(self, rows: IntArray) -> IntArray | None:
         padding = super().padding_at(rows)

@@ -135,7 +135,7 @@ class Victims:
         spare: dict[int, int] = {}
         may_go = True
         for gang in gangs:
-            own = list(gang.in_state(state))
+            own = gang.in_state(state)
             pods |= {info.uid: info for info in own if not is_leaving(info)}
             spare[id(gang)] = 0 if state is MemberState.ASSUMED else _spare(gang, own)
             binding = gang.n_assumed if gang.state is GroupState.BINDING else 0

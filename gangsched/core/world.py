@@ -105,7 +105,7 @@ class World:
 
     def _sign(self, pod: Pod) -> Hashable:
         profile = self.profiles.get(pod.spec.scheduler_name)
-        return profile.sign(pod) if profile is not None and profile.signs else None
+        return None if profile is None else profile.sign(pod)
 
     def set_time(self, now_s: float) -> None:
         """A turn begins."""
@@ -155,7 +155,7 @@ class World:
 
     def forget_all(self, group: Group, why: str) -> int:
         """Gives back every reservation of a group that has not sent a bind; answers how many."""
-        held = list(group.in_state(MemberState.ASSUMED))
+        held = group.in_state(MemberState.ASSUMED)
         if held:
             self.unreserve(held)
         for info in held:

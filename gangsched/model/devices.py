@@ -314,6 +314,12 @@ def allocation_annotations(allocation: Allocation, *, by_container: bool = False
     by_container: also what each container sees of each resource, which for one container with one resource
     is what the pod sees.
     """
+    if len(allocation) == 1 and not by_container:  # the usual pod has one container with devices
+        for sets in allocation.values():
+            return {
+                ALLOCATED_KEY: _encode(allocation).decode(),
+                VISIBLE_KEY: ",".join(next(iter(sets.values()))),
+            }
     if not allocation:
         return {}
     if by_container:
@@ -325,8 +331,6 @@ def allocation_annotations(allocation: Allocation, *, by_container: bool = False
         }
     sets = next(iter(allocation.values()))
     first = next(iter(sets))
-    if len(allocation) == 1:  # the usual pod has one container with devices
-        return {ALLOCATED_KEY: _encode(allocation).decode(), VISIBLE_KEY: ",".join(sets[first])}
     visible: dict[str, None] = {}
     for sets in allocation.values():
         visible.update(dict.fromkeys(sets.get(first, ())))

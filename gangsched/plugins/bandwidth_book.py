@@ -8,7 +8,7 @@ begins when the pod gets its place and ends with the pod. What is measured of it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -108,10 +108,13 @@ class BandwidthBook:
             del self._held[uid]
         self._shared.pop(row, None)
 
-    def enter(self, info: PodInfo, row: int, now_s: float) -> None:
-        annotations = info.pod.metadata.annotations
-        if not annotations or REQUEST_KEYS.isdisjoint(annotations):
-            return  # nearly all pods
+    def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
+        for info in infos:
+            annotations = info.pod.metadata.annotations
+            if annotations and not REQUEST_KEYS.isdisjoint(annotations):  # nearly no pods
+                self._reserve(info, annotations, row)
+
+    def _reserve(self, info: PodInfo, annotations: Mapping[str, str], row: int) -> None:
         try:
             request = parse_request(annotations)
         except ParseError:

@@ -75,8 +75,7 @@ class Devices:
 def _asked(template: PodTemplate, view: ClusterView) -> Iterator[tuple[str, int, IntArray]]:
     """(resource, amount, free devices by row) of what the template asks for and some node lists."""
     for resource, amount in template.requests.items():
-        free = view.device_free(resource)
-        if free is not None:
+        if view.lists(resource) and (free := view.device_free(resource)) is not None:
             yield resource, amount, free
 
 

@@ -100,12 +100,17 @@ class LoadBook:
         self._predicted.pop(row, None)
         self._allocatable.pop(row, None)
 
-    def enter(self, info: PodInfo, row: int, now_s: float) -> None:
+    def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
         if self._settle_s is None:
             return
         self._fit(row + 1)
-        started = info.pod.status.start_time
         shows = self._observed.get(row, _LONG_AGO) - timedelta(seconds=self._settle_s)
+        for info in infos:
+            self._predict(info, row, shows, now_s)
+
+    def _predict(self, info: PodInfo, row: int, shows: datetime, now_s: float) -> None:
+        """`shows`: the use of pods that started before it is in the measurement."""
+        started = info.pod.status.start_time
         if started is not None and started <= shows:
             return
         amounts = self._amounts(info, row)

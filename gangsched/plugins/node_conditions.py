@@ -75,7 +75,7 @@ class ConditionBook:
         self._fit(row + 1)
         self._set(row, np.zeros(len(_CONDITIONS), dtype=np.bool_))
 
-    def enter(self, info: PodInfo, row: int, now_s: float) -> None:
+    def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
         """Pods change no condition."""
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:

@@ -156,8 +156,8 @@ class NodeResourcesFit:
             return np.zeros_like(view.free(0)[rows])
         if not isinstance(rows, slice) and not self._ignored and not self._ignored_groups:
             # A few rows: one small matrix is cheaper than a pass for each resource.
-            _, room = view.room_at(template.column_array, rows)
-            few: IntArray = np.maximum((room // template.amount_array).min(axis=0), 0)
+            room = view.free_at(template.column_array, rows)
+            few: IntArray = np.maximum(np.minimum.reduce(room // template.amount_array, axis=0), 0)
             return few
         total: IntArray | None = None
         for _, column, amount in self._asked(template):

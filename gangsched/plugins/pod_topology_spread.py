@@ -57,6 +57,7 @@ class PodTopologySpread:
 
     name = "PodTopologySpread"
     sees_pods: ClassVar[bool] = True
+    signs_owners: ClassVar[bool] = True
     cured_by = (
         Change.POD_ADDED
         | Change.POD_LABELS
@@ -72,6 +73,7 @@ class PodTopologySpread:
         args = args or Args()
         self._is_system = args.defaulting_type == "System"
         self._defaults = SYSTEM_DEFAULTS if self._is_system else args.default_constraints or ()
+        self.signs = bool(self._defaults)
         self.watches: tuple[str, ...] = selecting_objects.WATCHES if self._defaults else ()
         self._default_actions = {one.when_unsatisfiable for one in self._defaults}
         self._constraints: dict[int, tuple[int, Hashable, dict[str, _Constraints]]] = {}
@@ -79,9 +81,7 @@ class PodTopologySpread:
         self._eligible: dict[tuple[int, str], tuple[int, dict[Constraint, BoolArray]]] = {}
 
     def sign(self, pod: Pod) -> Hashable:
-        if not self._defaults or not pod.metadata.owner_references or pod.spec.topology_spread_constraints:
-            return ()
-        return selecting_objects.sign(pod)
+        return () if pod.spec.topology_spread_constraints else selecting_objects.sign(pod)
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         return SUCCESS if self._of(template, view, MUST) else SKIP

@@ -33,6 +33,7 @@ class SelectorSpread:
 
     name = "SelectorSpread"
     watches: ClassVar[tuple[str, ...]] = selecting_objects.WATCHES
+    signs_owners: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._selectors: dict[int, tuple[tuple[int, ...], Selector]] = {}

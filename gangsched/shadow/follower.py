@@ -164,7 +164,7 @@ class Shadow:
 
     def _judge(self, group: Group) -> dict[str, Judgement]:
         """A lone pod's nodes before it is placed; gangs are packed, which no score of one node explains."""
-        members = list(group.in_state(MemberState.PENDING))
+        members = group.in_state(MemberState.PENDING)
         told = [answer for info in members if (answer := self._told.pop(info.uid, None)) is not None]
         if group.is_gang or len(members) != 1:
             return {}

@@ -101,7 +101,7 @@ def test_labels_are_of_the_template_only_where_a_selector_looks_at_them() -> Non
     one, other = labelled("1", app="web", i="1"), labelled("2", app="web", i="2")
     assert c.template(one) is c.template(other)
     assert c.template(one).labels == {}
-    info = PodInfo(one, c.template(one))
+    info = PodInfo(one, c.template(one), one.metadata.uid)
     c.cache.pods[info.uid] = info
     c.view.matching(term(i="1"))
     assert c.template(one) is not c.template(other)
@@ -143,7 +143,7 @@ def test_a_trial_counts_what_it_places_and_takes_away() -> None:
     c = Nodes(node("a", allocatable=has, inventory={"nvidia.com/gpu": ["g0", "g1!"]}), node("b"))
     spec = {"hostNetwork": True}
     one = labelled("1", app="web", spec=spec)
-    info = PodInfo(one, c.template(one))
+    info = PodInfo(one, c.template(one), one.metadata.uid)
     c.cache.pods[info.uid] = info
     c.cache.place(info, "a", {"main": {"nvidia.com/gpu": ("g0", "g1")}})
     cpu = c.view.table.column("cpu")

@@ -64,7 +64,7 @@ class Case:
     def gang(self, *members: tuple[int, str], needed: int | None = None) -> None:
         name = f"g{len(self.demands)}"
         pods = [_pod(f"{name}-{i}", cpu, rules) for i, (cpu, rules) in enumerate(members)]
-        infos = [PodInfo(one, self.cluster.template(one)) for one in pods]
+        infos = [PodInfo(one, self.cluster.template(one), one.metadata.uid) for one in pods]
         group = Group(GroupKey("label", "default", name), "gangsched")
         self.demands.append(Demand(group, self.profile, infos, needed or len(infos)))
 

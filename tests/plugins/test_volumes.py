@@ -230,7 +230,7 @@ def promised(c: Cluster, plugin: VolumeBinding, one: Pod, row: int) -> PodInfo:
     """Reserved, as the cycle does it."""
     template = c.template(one)
     assert plugin.pre_filter(c.state, template, c.view) is SUCCESS
-    info = PodInfo(one, template)
+    info = PodInfo(one, template, one.metadata.uid)
     group = Group(GroupKey("pod", "default", one.metadata.name), "gangsched")
     assert plugin.reserve(c.state, group, [Placement(info, row, {})]) is SUCCESS
     return info
