@@ -66,7 +66,7 @@ def resolve(
     for name, attribute in POINTS:
         _check_names(getattr(profile.plugins, attribute), join(at, name), infos, point=name)
     _note_absent(profile.plugins, at, known, notes)
-    everywhere = _with_defaults(profile.plugins.multi_point, infos)
+    everywhere = _with_defaults(profile.plugins.multi_point, known)
     lists: dict[str, tuple[str, ...]] = {}
     for name, attribute in POINTS:
         listed = _spread(name, getattr(profile.plugins, attribute), everywhere, infos)
@@ -82,7 +82,7 @@ def resolve(
     for ref in (*profile.plugins.score.enabled, *everywhere):
         if ref.name in lists["score"]:
             weights.setdefault(ref.name, ref.weight or _unstated_weight(known.get(ref.name)))
-    args = _arguments(profile, infos, join(path, "pluginConfig"), notes)
+    args = _arguments(profile, known, infos, join(path, "pluginConfig"), notes)
     return ProfileConfig(
         scheduler_name, lists, weights, {name: one for name, one in args.items() if name in known}
     )
@@ -94,7 +94,8 @@ def _with_absent(known: Mapping[str, PluginInfo]) -> Mapping[str, PluginInfo]:
         one.name: PluginInfo(one.name, frozenset(one.points), one.args_type, is_default=False)
         for one in ABSENT.values()
     }
-    # Looked up and not copied: `known` may find more plugins than it lists.
+    # Looked up and not copied: `known` may find more plugins than it lists. To go through all of this is
+    # dear: for each absent name it looks through the packages that are installed.
     return ChainMap(cast("MutableMapping[str, PluginInfo]", known), absent)
 
 
@@ -167,7 +168,11 @@ def _spread(
 
 
 def _arguments(
-    profile: Profile, known: Mapping[str, PluginInfo], path: str, notes: list[str]
+    profile: Profile,
+    known: Mapping[str, PluginInfo],
+    infos: Mapping[str, PluginInfo],
+    path: str,
+    notes: list[str],
 ) -> dict[str, Any]:
     """Decoded Args by plugin name, defaults for plugins that the file says nothing about."""
     found: dict[str, Any] = {
@@ -176,13 +181,13 @@ def _arguments(
     seen: set[str] = set()
     for i, entry in enumerate(profile.plugin_config):
         where = f"{path}[{i}]"
-        _check_known(entry.name, join(where, "name"), known)
+        _check_known(entry.name, join(where, "name"), infos)
         if entry.name in seen:
             raise ConfigError(f"{entry.name} is configured twice", path=join(where, "name"))
         seen.add(entry.name)
         given = dict(entry.args or {})
         _check_header(given, entry.name, join(where, "args"))
-        info = known[entry.name]
+        info = infos[entry.name]
         if info.args_type is not None:
             found[entry.name] = decode(info.args_type, given, join(where, "args"))
         elif entry.name in ABSENT and not info.is_default:

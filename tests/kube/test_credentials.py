@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 
 from gangsched.errors import ConfigError
 from gangsched.kube.credentials import load_credentials
@@ -131,6 +132,35 @@ async def test_failing_plugin_is_named_with_its_words(tmp_path: Path) -> None:
     user["exec"]["command"] = "no-such-plugin"
     with pytest.raises(ConfigError, match="'no-such-plugin' was not found"):
         await load_credentials(kubeconfig=kubeconfig(tmp_path, user), environ={})
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:kubernetes_asyncio")
+async def test_an_openid_token_is_renewed_by_the_loader_that_a_start_does_without(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        if request.method == "GET":
+            return web.json_response({"token_endpoint": f"http://{request.host}/token"})
+        assert (await request.post())["refresh_token"] == "again"
+        return web.json_response({"id_token": "fresh", "refresh_token": "next"})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        issuer = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        config = {"client-id": "c", "client-secret": "s", "idp-issuer-url": issuer, "refresh-token": "again"}
+        user = {"auth-provider": {"name": "oidc", "config": config}}
+        path = kubeconfig(tmp_path, user)
+        found = await load_credentials(kubeconfig=path, environ={})
+    finally:
+        await runner.cleanup()
+    assert found.authorization == "Bearer fresh"
+    assert "refresh-token: next" in Path(path).read_text(), "the old one is good for nothing any more"
+    assert asked == ["/.well-known/openid-configuration", "/token"]
 
 
 async def test_token_file_is_read_again(tmp_path: Path) -> None:
