@@ -39,10 +39,10 @@ def pack(
     largest = int(np.maximum.reduce(capacity, initial=0))
     if not left or not largest:
         return chosen
-    racks, _ = view.label(topology_key)
     if largest >= left:
-        pick = _tightest(profile, state, template, view, capacity, left, racks, used)
+        pick = _tightest(profile, state, template, view, capacity, left, used, topology_key)
         return [*chosen, (pick, left)]
+    racks, _ = view.label(topology_key)
     rows = np.flatnonzero(capacity > 0)
     room = np.minimum(capacity[rows], left)
     # A node without the label is a rack of its own to nobody: all such nodes count as one.
@@ -56,12 +56,13 @@ def _tightest(
     view: ClusterView,
     capacity: IntArray,
     n_members: int,
-    racks: CodeArray,
     used: list[int],
+    topology_key: str,
 ) -> int:
     """One node that takes all: in a rack the gang is in, then least room left over, then score, then row."""
     rows = (capacity >= n_members).nonzero()[0]
     if used:
+        racks, _ = view.label(topology_key)
         near = rows[np.isin(racks[rows], racks[used])]
         rows = near if len(near) else rows
     room = capacity[rows]

@@ -143,6 +143,10 @@ class ClusterView:
         free: IntArray = self._nodes.free[columns[:, np.newaxis], rows]
         return free
 
+    def free_on(self, column: int, row: int) -> int:
+        """free of one node."""
+        return int(self._nodes.free[column, row])
+
     def padding_at(self, rows: IntArray) -> IntArray | None:
         """int64[2, len(rows)]: cpu and memory to count in scores beside what pods use; None: nowhere any."""
         return self._nodes.padding[:, rows] if self._nodes.n_padded else None
@@ -333,6 +337,9 @@ class Trial(ClusterView):
             return super().free_at(columns, rows)
         return np.stack([self.free(int(column))[rows] for column in columns])
 
+    def free_on(self, column: int, row: int) -> int:
+        return int(self.free(column)[row])
+
     def padding_at(self, rows: IntArray) -> IntArray | None:
         padding = super().padding_at(rows)
         for row, template, count in self._placed:
@@ -394,6 +401,8 @@ class Trial(ClusterView):
         return mine
 
     def carried_against(self, template: PodTemplate) -> Iterable[tuple[Carried, Mapping[int, int]]]:
+        if not self._index.said_of(template):
+            return ()
         n_placed, n_gone, mine = self._against.get(template.serial, (0, 0, None))
         changed = [(info.row, info.template, -1) for info in islice(self._gone.values(), n_gone, None)]
         changed += [one for one in self._placed[n_placed:] if one[2] > 0]

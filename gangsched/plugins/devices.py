@@ -41,6 +41,11 @@ class Devices:
     def capacity(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
     ) -> IntArray | None:
+        if not isinstance(rows, slice) and len(rows) == 1 and not template.constraints:
+            row = int(rows[0])
+            free_here = [(int(free[row]), amount) for _, amount, free in _asked(template, view)]
+            most = [free // amount for free, amount in free_here if free >= 0]
+            return np.array([min(most, default=NO_LIMIT)]) if free_here else None
         total: IntArray | None = None
         for _, amount, everywhere in _asked(template, view):
             free = everywhere[rows]

@@ -103,6 +103,8 @@ class InterPodAffinity:
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
         """100 for the most wanted of `rows`, 0 for the least; None when nobody has a preference here."""
+        if not template.wishes and not view.said_of(template):
+            return None
         sums = self._wanted(template, view)
         if not sums:
             return None

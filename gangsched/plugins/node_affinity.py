@@ -66,6 +66,10 @@ class NodeAffinity:
         self._added = (args.added_affinity if args else None) or AffinityRules()
         self._weights: dict[int, tuple[PodTemplate, int, IntArray]] = {}
 
+    def concerns(self, template: PodTemplate) -> bool:
+        has_rules = template.spec.affinity is not None and template.spec.affinity.node_affinity is not None
+        return has_rules or bool(template.spec.node_selector) or self._added != AffinityRules()
+
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         own = match_pod(template, view, EVERYWHERE)
         added = _match_required(self._added, view, EVERYWHERE)

@@ -154,6 +154,11 @@ class NodeResourcesFit:
     ) -> IntArray | None:
         if any(not self._ignores(name) for name in template.missing):
             return np.zeros_like(view.free(0)[rows])
+        if not isinstance(rows, slice) and len(rows) == 1:
+            # One node, after every gang: arithmetic on numbers, without a dozen small arrays.
+            row = int(rows[0])
+            most = [view.free_on(column, row) // amount for _, column, amount in self._asked(template)]
+            return np.array([max(0, min(most))]) if most else None
         if not isinstance(rows, slice) and not self._ignored and not self._ignored_groups:
             # A few rows: one small matrix is cheaper than a pass for each resource.
             room = view.free_at(template.column_array, rows)
