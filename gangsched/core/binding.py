@@ -5,7 +5,8 @@ failed, unknown, cancelled; unknown keeps the reservation until a consistent GET
 bound or not bound (promise 2), and the retry is the same bind again, so that a late one lands identical.
 A gang bound in part is a state of its own: completed first in line or unwound by policy, within
 `settle_s`. PreBind comes before the first BindPod (core.preparing); Bind plugins of a profile come instead
-of it. The placement record that will fence two leaders goes between `start` and the first BindPod.
+of it. Members that kubelet could mix up leave one after another (core.waves). The placement record that will
+fence two leaders goes between `start` and the first BindPod.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gangsched.core.hooks import BIND, HookCall
 from gangsched.core.preparing import Preparing
 from gangsched.core.reporter import Reporter
 from gangsched.core.spacing import Spacing
+from gangsched.core.waves import Waves
 from gangsched.core.world import World
 from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations
 from gangsched.model.effects import BindPod, CancelBinds, EvictPod, GetPod
@@ -49,6 +51,7 @@ class Binder:
         self._world = world
         self._reporter = reporter
         self.preparing = Preparing(world, spacing, prepared=self._prepared, stopped=self._give_back)
+        self.waves = Waves(world, spacing, send=self._send_wave, broke=self.take_back)
 
     # -- out -------------------------------------------------------------------------------------------
 
@@ -73,13 +76,12 @@ class Binder:
                 self._give_back(group, str(error))
             return
         for group, members in ready:
-            self._send_all(group, members)
+            self.waves.begin(group, members)
 
     def _prepared(self, group: Group) -> None:
-        self._send_all(group, group.in_state(MemberState.ASSUMED))
+        self.waves.begin(group, group.in_state(MemberState.ASSUMED))
 
-    def _send_all(self, group: Group, members: list[PodInfo]) -> None:
-        """The gang's binds leave."""
+    def _send_wave(self, group: Group, members: Sequence[PodInfo]) -> None:
         key = str(group.key)
         binds = self._world.profile_of(group).binds
         for info in members:
@@ -255,10 +257,13 @@ class Binder:
         if not self.preparing.stop(group, why) and not group.failed_binds:
             group.failed_binds[""] = why
             self._world.emit(CancelBinds(group.cause_id))
+            self._world.touch(group)
 
     def settle(self, group: Group) -> None:
         """Decides once no bind of the group is on the way any more."""
         self.preparing.look(group)
+        if group.failed_binds:
+            self.waves.give_back(group)
         if group.n_assumed:
             return
         world = self._world

@@ -50,6 +50,8 @@ class BindState(enum.Enum):
     NONE = "none"
     PREPARING = "preparing"
     """PreBind is not over for the whole gang: nothing has been sent."""
+    HELD = "held"
+    """Its gang is binding, and kubelet could mix it up with a pod that is due: nothing has been sent."""
     SENT = "sent"
     READING = "reading"
     """The outcome is unknown; a GET decides."""

@@ -24,7 +24,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.pod_group import ATTEMPT_KEY, POD, RANK_KEY, GroupKey, group_key, needs_object
 
 # Nothing has left the process for these.
-_UNSENT = (BindState.NONE, BindState.PREPARING)
+_UNSENT = (BindState.NONE, BindState.PREPARING, BindState.HELD)
 
 _AT_THE_GATE = (MemberState.GATED, MemberState.PENDING)
 

@@ -172,7 +172,9 @@ class Scheduler:
                 del world.settle_by_s[key]
             elif not group.n_assumed:
                 self.binder.unwind(group)
-            elif self.binder.preparing.stop(group, "the rest of it was not prepared in time"):
+            elif self.binder.preparing.stop(
+                group, "the rest of it was not prepared in time"
+            ) or self.binder.waves.stop(group, "the rest of it was not sent in time"):
                 pass  # looked at again before this turn ends, and then by its policy
             else:
                 world.settle_by_s[key] = now_s + 1.0  # binds on the way must be answered first
@@ -184,6 +186,7 @@ class Scheduler:
         self.audit.advance()
         self.health.advance()
         self.binder.preparing.expire()
+        self.binder.waves.expire()
         return self._end_turn()
 
     def pop(self) -> Group | None:
@@ -227,6 +230,7 @@ class Scheduler:
             self.audit.next_deadline_s(),
             self.health.next_deadline_s(),
             self.binder.preparing.next_deadline_s(),
+            self.binder.waves.next_deadline_s(),
         )
         soonest = min(self.world.next_deadline_s() or NEVER_S, *others)
         return None if soonest == NEVER_S else soonest
@@ -410,6 +414,7 @@ class Scheduler:
             self.health.look()
             self._give_back_broken()
             self.binder.preparing.look_again()
+            self.binder.waves.look_again()
             world.cache.settle()
             while world.touched:
                 touched, world.touched = world.touched, {}

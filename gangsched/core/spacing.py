@@ -2,16 +2,23 @@
 
 A pod is due from the moment its Binding may have left until kubelet has admitted it (status.startTime, or
 the node's report lists it). Two pods on one node that ask for the same number of one resource handed out
-that way look alike to the plugin: members of one gang may be swapped and recorded (core.audit), others wait
-with their whole gang, reserved and unsent, until nobody of another gang is due there. Pods that ask for other
-numbers or other resources are not held up: this is no lock on the node. Asked by core.preparing.
+that way look alike to the plugin. Where they are interchangeable that does no harm: they are swapped and
+recorded (core.audit). Others are due one after another:
+
+    pods of two gangs that do not start together        the whole second gang waits, reserved and unsent
+                                                        (core.preparing)
+    members of one gang that are not interchangeable,   the second one's bind waits, reserved and unsent,
+    or of gangs that start together                     while the gang is binding (core.waves)
+
+Pods that ask for other numbers or other resources are not held up: this is no lock on the node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 
 from gangsched.core.group import BindState, Group, MemberState, PodInfo
+from gangsched.core.template import PodTemplate
 from gangsched.core.world import World
 
 
@@ -23,14 +30,25 @@ class Spacing:
         self._is_reported = is_reported
         self.resources = world.settings.devices.spaced
 
-    def blocks(self, groups: Iterable[Group]) -> str:
-        """Why these groups' binds may not leave now; "" when they may."""
+    def blocks(self, groups: Sequence[Group]) -> str:
+        """Why none of these groups' binds may leave now; "" when some may."""
         if not self.resources:
             return ""
         for group in groups:
             for info in group.in_state(MemberState.ASSUMED):
-                if why := self._waits_for(info, group):
-                    return why
+                for other, resource, n in self._like(info):
+                    # Who has begun to bind goes on before strangers do.
+                    if other.group not in groups and (self.is_due(other) or other.bind is BindState.HELD):
+                        return _told(info, other, resource, n)
+        return ""
+
+    def holds(self, info: PodInfo) -> str:
+        """Why this member's bind may not leave now, though its gang is binding; "" when it may."""
+        for other, resource, n in self._like(info):
+            if self.is_due(other) and not (
+                other.group is info.group and are_interchangeable(info.template, other.template, resource)
+            ):
+                return _told(info, other, resource, n)
         return ""
 
     def is_due(self, info: PodInfo) -> bool:
@@ -45,19 +63,15 @@ class Spacing:
             and not self._is_reported(info)
         )
 
-    def _waits_for(self, info: PodInfo, group: Group) -> str:
+    def _like(self, info: PodInfo) -> Iterator[tuple[PodInfo, str, int]]:
+        """(pod of ours on the same node, resource, number) for each number that both of them ask for."""
         mine = self._counts(info)
         if not mine:
-            return ""
+            return
         for other in self._world.cache.by_node.get(info.node_name, {}).values():
-            if other.group is None or other.group is group or not self.is_due(other):
-                continue
-            for resource, n in mine & self._counts(other):
-                return (
-                    f"{other.pod.key} is about to be given {n} {resource} on {info.node_name} by kubelet's"
-                    f" device plugin API, which could mix it up with {info.pod.key}"
-                )
-        return ""
+            if other is not info and other.group is not None:
+                for resource, n in sorted(mine & self._counts(other)):
+                    yield other, resource, n
 
     def _counts(self, info: PodInfo) -> set[tuple[str, int]]:
         """(resource, number) of each container's request."""
@@ -67,3 +81,21 @@ class Spacing:
             for resource, ids in sets.items()
             if resource in self.resources and ids
         }
+
+
+def are_interchangeable(one: PodTemplate, other: PodTemplate, resource: str) -> bool:
+    """Whether either of two members could do with the devices of `resource` that were planned for the other.
+
+    Both ask the same of them, and the same containers ask for as many.
+    """
+    return one is other or (
+        one.constraints.get(resource) == other.constraints.get(resource)
+        and one.demand(resource) == other.demand(resource)
+    )
+
+
+def _told(info: PodInfo, other: PodInfo, resource: str, n: int) -> str:
+    return (
+        f"{other.pod.key} is about to be given {n} {resource} on {info.node_name} by kubelet's"
+        f" device plugin API, which could mix it up with {info.pod.key}"
+    )

@@ -41,7 +41,8 @@ class Kubelets:
     def _phase(self, pod: Pod, phase: str) -> None:
         now = self._api.pods.get((pod.metadata.namespace, pod.metadata.name))
         if now is not None and now.metadata.uid == pod.metadata.uid and not now.is_terminal:
-            self._api.update_pod(now, status=replace(now.status, phase=phase))
+            started = now.status.start_time or at(self._timeline.now_s)
+            self._api.update_pod(now, status=replace(now.status, phase=phase, start_time=started))
 
 
 class Controllers:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
+from gangsched.model import effects as ef
+from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
+from gangsched.model.devices import INVENTORY_KEY, Device, inventory_annotation
+from gangsched.model.objects import Container, Pod, ResourceRequirements
+from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.sim.objects import GPU, at, make_node, make_pod
-from tests.core.scenario import Cluster, gang
+from tests.core.scenario import Cluster, gang, with_annotations
 
 
 def spaced(*, settle_s: float = 30.0) -> Cluster:
@@ -91,3 +97,126 @@ def test_without_that_hand_off_nobody_waits() -> None:
     c = Cluster().node(make_node("n0"))
     c.submit(make_pod("x", gpus=1)).run().submit(make_pod("y", gpus=1)).run()
     assert bound(c) == ["x", "y"]
+
+
+# -- members of one gang that could not be exchanged ---------------------------------------------------
+
+
+def two_sockets() -> Cluster:
+    """Eight devices, 0 to 3 on one NUMA node, 4 to 7 on the other."""
+    devices = [Device(f"d{k}", numa=k // 4) for k in range(8)]
+    node = make_node("n0", gpus=8, annotations={INVENTORY_KEY: inventory_annotation({GPU: devices})})
+    return Cluster(spaced().settings).node(node)
+
+
+def asking(name: str, gpus: int, *, n: int, group: str = "a", **asked: object) -> Pod:
+    own = {CONSTRAINTS_KEY: msgspec.json.encode({GPU: asked}).decode()} if asked else {}
+    return make_pod(name, gpus=gpus, group=group, min_members=n, annotations=own)
+
+
+def test_members_with_other_constraints_take_their_turns() -> None:
+    """a-0 and a-2 may be exchanged, a-1 could get devices of two NUMA nodes."""
+    c = two_sockets().submit(
+        asking("a-0", 2, n=3), asking("a-1", 2, n=3, sameNUMA=True), asking("a-2", 2, n=3)
+    )
+    c.run()
+    assert bound(c) == ["a-0", "a-2"]
+    assert c.state("a") == "binding"
+    admit(c, "a-0")
+    assert bound(c) == ["a-0", "a-2"]
+    admit(c, "a-2")
+    assert c.placed("a", on=1)
+    assert c.state("a") == "bound"
+    c.clear().five_more_turns_change_nothing()
+
+
+def test_other_numbers_of_one_gang_are_due_together() -> None:
+    c = two_sockets().submit(asking("a-0", 1, n=2), asking("a-1", 2, n=2, sameNUMA=True)).run()
+    assert bound(c) == ["a-0", "a-1"]
+
+
+def test_members_of_other_containers_take_their_turns() -> None:
+    """As many devices in one container as in the other, and the pods have different shapes."""
+    c = two_sockets()
+    second = asking("a-1", 2, n=2)
+    more = Container(name="more", resources=ResourceRequirements(requests={GPU: 1}))
+    c.submit(
+        asking("a-0", 2, n=2),
+        replace(second, spec=replace(second.spec, containers=[*second.spec.containers, more])),
+    ).run()
+    assert bound(c) == ["a-0"]
+    admit(c, "a-0")
+    assert bound(c) == ["a-0", "a-1"]
+
+
+def test_a_stranger_does_not_come_between_the_members_of_a_gang_that_is_binding() -> None:
+    c = two_sockets().submit(asking("a-0", 2, n=2), asking("a-1", 2, n=2, sameNUMA=True)).run()
+    c.submit(make_pod("x", gpus=2)).run()
+    assert bound(c) == ["a-0"]
+    admit(c, "a-0")
+    assert bound(c) == ["a-0", "a-1"]
+    admit(c, "a-1")
+    assert bound(c) == ["a-0", "a-1", "x"]
+
+
+def test_gangs_that_start_together_take_their_turns_member_by_member() -> None:
+    c = two_sockets()
+    for name, other in (("a", "b"), ("b", "a")):
+        c.submit(with_annotations(gang(name, pods=1, gpus=2), {GROUPS_KEY: f'["d/{name}", "d/{other}"]'}))
+    c.run()
+    assert bound(c) == ["b-0"] or bound(c) == ["a-0"]
+    admit(c, *bound(c))
+    assert sorted(bound(c)) == ["a-0", "b-0"]
+
+
+def test_a_kubelet_that_does_not_admit_the_first_wave_does_not_leave_the_gang_half_bound() -> None:
+    c = two_sockets()
+    c.submit(asking("a-0", 2, n=2), asking("a-1", 2, n=2, sameNUMA=True)).run()
+    assert bound(c) == ["a-0"]
+    c.wait(14.0)
+    assert c.state("a") == "binding"
+    c.wait(16.5)
+    assert not [name for name in bound(c) if name == "a-0"], "given back within settle_s"
+    said = [event.message for event in c.all(ef.RecordEvent)]
+    assert any("d/a-0 is about to be given 2 nvidia.com/gpu on n0" in one for one in said), said
+
+
+def test_a_member_that_cannot_be_bound_gives_those_back_that_are_held() -> None:
+    c = two_sockets()
+    c.answer = lambda bind: "403"
+    c.submit(asking("a-0", 2, n=2), asking("a-1", 2, n=2, sameNUMA=True)).run()
+    assert bound(c) == []
+    assert c.group("a").n_assumed == 0
+    assert "pods/binding" in c.said("a-1")
+
+
+def test_a_device_that_fails_under_a_held_member_is_exchanged_for_another() -> None:
+    c = two_sockets().submit(asking("a-0", 2, n=2), asking("a-1", 2, n=2, sameNUMA=True)).run()
+    held = next(info for info in c.group("a").members.values() if info.pod.metadata.name == "a-1")
+    sick = held.ids[GPU][0]
+    devices = [
+        Device(f"d{k}", numa=k // 4, health="Unhealthy" if f"d{k}" == sick else "Healthy") for k in range(8)
+    ]
+    node = make_node("n0", gpus=8, annotations={INVENTORY_KEY: inventory_annotation({GPU: devices})})
+    c.node(node).run()
+    admit(c, "a-0")
+    c.wait(5.0)
+    assert c.placed("a")
+    assert sick not in c.ids("a-1")
+
+
+def test_a_restart_between_the_waves_goes_on_where_it_was() -> None:
+    c = two_sockets().submit(asking("a-0", 2, n=2), asking("a-1", 2, n=2, sameNUMA=True)).run()
+    c.restart().run()
+    assert bound(c) == ["a-0"]
+    admit(c, "a-0")
+    assert bound(c) == ["a-0", "a-1"]
+
+
+def test_a_held_member_that_is_deleted_leaves_no_trace() -> None:
+    c = two_sockets().submit(asking("a-0", 2, n=1), asking("a-1", 2, n=1, sameNUMA=True)).run()
+    assert bound(c) == ["a-0"]
+    c.delete("a-1")
+    assert c.state("a") == "bound"
+    admit(c, "a-0")
+    c.clear().five_more_turns_change_nothing()
