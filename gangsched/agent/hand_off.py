@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gangsched.agent.plan import NOTHING, Given, PlannedPod
+from gangsched.agent.plan import NOTHING, Given, PlannedPod, is_served
 
 # So many sets or pods are named in a message.
 _MAX_NAMED = 4
@@ -97,10 +97,11 @@ def prefer(
             f" and none of the planned sets of {count} is among them whole; due: {_named(due)}"
         )
     waiting = {one.pod.uid for one in due}
+    partners = _partners(known)
     pod, ids = min(
         fitting,
-        # Sets of pods that wait, of one that kubelet is in the middle of first; in the order of the plan.
-        key=lambda one: (one[0].uid not in waiting, not _is_begun(one[0], known.given)),
+        # A pod that kubelet is in the middle of goes on as it began; else sets of pods that wait, as planned.
+        key=lambda one: (one[0].uid not in partners, one[0].uid not in waiting),
     )
     return Prefer(ids, pod)
 
@@ -179,12 +180,23 @@ def _has_any(pod: PlannedPod, resource: str, given: Given) -> bool:
     return any(sets.get(resource) for sets in given.get(pod.key, NOTHING).values())
 
 
-def _is_begun(pod: PlannedPod, given: Given) -> bool:
-    """Has it devices already, and is not yet admitted whole?"""
-    return not pod.has_started and any(
-        sets.get(resource)
-        for container, sets in given.get(pod.key, NOTHING).items()
-        for resource in pod.planned.get(container, ())
+def _partners(known: Known) -> frozenset[str]:
+    """UIDs of the pods of whose planned sets those consist that kubelet is in the middle of admitting.
+
+    Mostly one: itself, or whoever it was exchanged with; the rest of its sets are to be that one's, too, so
+    that whole pods are exchanged and what they ask of their devices as a whole still holds.
+    """
+    begun = {
+        (resource, ids)
+        for pod in known.pods
+        if not pod.has_started and not is_served(pod, known.given)
+        for sets in known.given.get(pod.key, NOTHING).values()
+        for resource, ids in sets.items()
+    }
+    if not begun:
+        return frozenset()
+    return frozenset(
+        pod.uid for pod in known.pods for sets in pod.planned.values() if begun & {*sets.items()}
     )
 
 

@@ -134,6 +134,17 @@ def given_by_kubelet(listed: podresources_pb2.ListPodResourcesResponse) -> Given
     return given
 
 
+def is_served(pod: PlannedPod, given: Given) -> bool:
+    """Has kubelet given devices to each container that is to have some, as far as it lists them?"""
+    listed = given.get(pod.key)
+    return listed is not None and all(
+        listed[container].get(resource)
+        for container, sets in pod.planned.items()
+        if container in listed
+        for resource in sets
+    )
+
+
 class Memory:
     """What pods were last known to have: a kubelet that starts lists none of them before it has admitted it,
     and one whose containers have ended is no longer listed when the API server has not heard of it yet.

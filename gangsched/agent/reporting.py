@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from gangsched.agent.plan import Given, PlannedPod
+from gangsched.agent.plan import Given, PlannedPod, is_served
 from gangsched.model.device_report import PodDevices, report_annotation
 
 
@@ -18,9 +18,15 @@ def is_whole(given: Given, pods: Iterable[PlannedPod]) -> bool:
 
 
 def report(resources: Collection[str], given: Given, pods: Iterable[PlannedPod]) -> str:
-    """The annotation's value: of `resources`, what the live `pods` have."""
+    """The annotation's value: of `resources`, what the live `pods` have.
+
+    One that kubelet is in the middle of admitting is not in it: the scheduler takes who is for admitted, and
+    would plan the rest of its devices anew.
+    """
     said = []
     for pod in pods:
+        if not pod.has_started and not is_served(pod, given):
+            continue
         containers = {
             container: held
             for container, sets in given.get(pod.key, {}).items()

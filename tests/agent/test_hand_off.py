@@ -88,6 +88,16 @@ def test_a_pod_in_the_middle_of_its_admission_goes_on_with_its_own() -> None:
     assert preferred(2, known(pod("a", main="ab"), two, has=has)) == "cd"
 
 
+def test_a_pod_that_was_given_anothers_first_set_is_given_its_other_sets_too() -> None:
+    """Whole pods are exchanged: what they ask of their devices as a whole still holds."""
+    one, other = pod("a", first="a", second="bc"), pod("b", first="d", second="ef")
+    has = given(b={"first": "a", "second": ""}, a={"first": "", "second": ""})
+    facts = known(one, other, has=has)
+    assert preferred(2, facts) == "bc"
+    facts = known(one, other, has=given(b={"first": "a", "second": "bc"}, a={"first": "d", "second": ""}))
+    assert preferred(2, facts) == "ef"
+
+
 def test_an_init_containers_devices_are_its_pods_and_go_to_the_next_container() -> None:
     facts = known(pod("a", setup="ab", main="abcd"))
     assert preferred(2, facts) == "ab"
@@ -123,6 +133,16 @@ def test_the_report_has_the_planned_resources_alone() -> None:
     read = parse_report(report([GPU], has, [pod("a", main="cd"), pod("b", main="ef")]))
     assert read.resources == (GPU,)
     assert [(one.name, one.containers) for one in read.pods] == [("a", {"main": {GPU: ("a", "b")}})]
+
+
+def test_a_pod_in_the_middle_of_its_admission_is_not_reported_yet() -> None:
+    """The scheduler takes who is in the report for admitted."""
+    two = pod("a", first="a", second="bc")
+    some, all_ = given(a={"first": "a", "second": ""}), given(a={"first": "a", "second": "bc"})
+    assert not parse_report(report([GPU], some, [two])).pods
+    assert len(parse_report(report([GPU], all_, [two])).pods) == 1
+    started = pod("a", started=True, first="a", second="bc")
+    assert len(parse_report(report([GPU], some, [started])).pods) == 1
 
 
 def test_what_a_pod_had_is_remembered_until_it_is_gone_or_another_has_it() -> None:

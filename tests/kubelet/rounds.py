@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -24,10 +24,14 @@ from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
 from gangsched.agent.plan import Memory, NodePods, given_by_kubelet, planned_pod, pods_of_kubelet
 from gangsched.agent.plugin_settings import HandOff, PluginDocument
 from gangsched.agent.reporting import is_whole, report
+from gangsched.core.spacing import are_interchangeable
+from gangsched.core.template import PodTemplate
+from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.device_report import parse_report
 from gangsched.model.devices import ALLOCATED_KEY, Device, parse_allocation
 from gangsched.model.events import Event, KindSynced, PodAdded, PodUpdated
 from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus, ResourceRequirements
+from gangsched.model.resources import ResourceTable
 from tests.kubelet.kubelet import Crash, Refused, TestKubelet
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
@@ -35,6 +39,9 @@ WHEN = datetime(2026, 1, 2, tzinfo=UTC)
 
 Shape = tuple[tuple[str, str, int, bool], ...]
 """container, resource, count, runs."""
+
+NEAR = json.dumps({GPU: {"sameNUMA": True}})
+"""What some of a gang's members ask of their devices, as a whole."""
 
 
 class Wire:
@@ -75,9 +82,11 @@ class Round:
         aligns: bool = False,
         tell_numa: bool = False,
         trouble: bool = True,
+        by_gang: bool = False,
     ) -> None:
         self.rng = Random(seed)
         self.shows_pods = shows_pods
+        self.by_gang = by_gang
         self.trouble = trouble
         self.kubelet = TestKubelet(self.rng, aligns=aligns)
         self.tell_numa = tell_numa
@@ -89,12 +98,15 @@ class Round:
         self.pods: dict[str, Pod] = {}
         self.plans: dict[str, set[frozenset[str]]] = {}
         self.gang_of: dict[str, str] = {}
-        self.waiting: list[tuple[str, Shape]] = []
+        self.wholes: set[frozenset[str]] = set()
+        self.waiting: list[tuple[str, Shape, bool]] = []
         self.to_kubelet: deque[tuple[str, Pod]] = deque()
         self.to_agent: deque[Event] = deque()
         self.finished: list[str] = []
         self.now_s = 0.0
-        self.n_swaps = self.n_replaced = self.n_bound = self.n_gangs = 0
+        self.n_swaps = self.n_replaced = self.n_bound = self.n_gangs = self.n_near = 0
+        self.n_cut = 0
+        """Pods in the middle of whose admission kubelet died: who goes on then, it does not say."""
         self.refusals: list[Mismatch] = []
         self._hand_off: HandOff = hand_off
         self._start_agent()
@@ -198,56 +210,69 @@ class Round:
             shape = (("one", GPU, 1, True), ("two", GPU, n, True))
         else:
             shape = (("setup", GPU, self.rng.randint(1, n), False), ("main", GPU, n, True))
+        n_running = sum(count for _, resource, count, runs in shape if runs and resource == GPU)
+        n_per_node = sum(not where for where in self.inventory[GPU].values())
+        is_mixed = 1 < n_running <= n_per_node and self.rng.random() < 0.5
         for _ in range(self.rng.randint(1, 4)):
-            self.waiting.append((f"gang-{self.n_gangs}", shape))
+            near = is_mixed and self.rng.random() < 0.5
+            self.waiting.append((f"gang-{self.n_gangs}", shape, near))
 
     def bind(self) -> bool:
-        """Binds the first of those that wait, if devices are free and nobody else's like it are due."""
+        """Binds the first of those that wait, if devices are free and nobody like it is due."""
         if not self.waiting:
             return False
-        gang, shape = self.waiting[0]
-        if not self._is_spaced(gang, shape):
-            return False
-        allocation = self._planned(shape)
-        if allocation is None:
-            return False
-        self.waiting.pop(0)
-        self.n_bound += 1
-        uid = f"u-{self.n_bound}"
-        meta = ObjectMeta(
-            name=f"{gang}-{self.n_bound}",
-            namespace="default",
-            uid=uid,
-            annotations={ALLOCATED_KEY: json.dumps(allocation)},
-        )
+        gang, shape, near = self.waiting[0]
+        notes = {CONSTRAINTS_KEY: NEAR} if near else {}
         spec = PodSpec(
             node_name="n1",
             containers=[_container(name, shape) for name in _names(shape, True)],
             init_containers=[_container(name, shape) for name in _names(shape, False)],
         )
+        if not self._is_spaced(gang, shape, Pod(ObjectMeta(annotations=notes), spec)):
+            return False
+        allocation = self._planned(shape, near=near)
+        if allocation is None:
+            return False
+        self.waiting.pop(0)
+        self.n_bound += 1
+        self.n_near += near
+        uid = f"u-{self.n_bound}"
+        meta = ObjectMeta(
+            name=f"{gang}-{self.n_bound}",
+            namespace="default",
+            uid=uid,
+            annotations={**notes, ALLOCATED_KEY: json.dumps(allocation)},
+        )
         self.gang_of[uid] = gang
         self.plans[uid] = set()
         self._put(Pod(meta, spec, PodStatus(phase="Pending")))
         self._remember_plan(uid)
+        self.wholes.add(whole_of(allocation))
         return True
 
     def _remember_plan(self, uid: str) -> None:
         self.plans[uid] |= {ids for _, _, ids in _sets(self.pods[uid])}
 
-    def _is_spaced(self, gang: str, shape: Shape) -> bool:
+    def _is_spaced(self, gang: str, shape: Shape, like: Pod) -> bool:
+        """As core.spacing has it; `by_gang`: as if all members of a gang were interchangeable."""
         if self.shows_pods:
             return True
+        template_table = ResourceTable()
+        template = PodTemplate(like, template_table, 0)
         counts = {(resource, n) for _, resource, n, _ in shape}
         reported = {one.uid for one in self._report().pods}
         for uid, pod in self.pods.items():
-            if pod.is_terminal or self.gang_of[uid] == gang:
+            if pod.is_terminal or pod.status.start_time is not None or uid in reported:
                 continue
-            is_due = pod.status.start_time is None and uid not in reported
-            if is_due and counts & {(resource, len(ids)) for _, resource, ids in _sets(pod)}:
-                return False
+            is_sibling = self.gang_of[uid] == gang
+            other = PodTemplate(pod, template_table, 1)
+            for resource, _ in counts & {(resource, len(ids)) for _, resource, ids in _sets(pod)}:
+                alike = self.by_gang or are_interchangeable(template, other, resource)
+                if not (is_sibling and alike):
+                    return False
         return True
 
-    def _planned(self, shape: Shape) -> dict[str, dict[str, list[str]]] | None:
+    def _planned(self, shape: Shape, *, near: bool) -> dict[str, dict[str, list[str]]] | None:
         free = {resource: set(devices) for resource, devices in self.inventory.items()}
         for pod in self.pods.values():
             if not pod.is_terminal:
@@ -257,6 +282,12 @@ class Round:
             for sets in one.containers.values():
                 for resource, held in sets.items():
                     free[resource] -= set(held)
+        if near:
+            n_running = sum(count for _, resource, count, runs in shape if runs and resource == GPU)
+            homes = [home for where in (0, 1) if len(home := self._of_numa(free[GPU], where)) >= n_running]
+            if not homes:
+                return None
+            free[GPU] = self.rng.choice(homes)
         allocation: dict[str, dict[str, list[str]]] = {}
         for name, resource, n, runs in sorted(shape, key=lambda one: not one[3]):
             if runs:
@@ -265,7 +296,8 @@ class Round:
                 numa = self.inventory[resource]
                 pool = sorted(free[resource])
                 self.rng.shuffle(pool)
-                pool.sort(key=lambda one: numa[one])
+                if self.rng.random() < 0.5:
+                    pool.sort(key=lambda one: numa[one])
                 chosen = pool[:n]
                 free[resource] -= set(chosen)
             else:  # an init container's are its pod's
@@ -274,6 +306,9 @@ class Round:
             allocation.setdefault(name, {})[resource] = chosen
         order = list(dict.fromkeys(name for name, *_ in shape))
         return {name: allocation[name] for name in order}
+
+    def _of_numa(self, devices: set[str], where: int) -> set[str]:
+        return {device for device in devices if self.inventory[GPU][device] == where}
 
     def _report(self) -> Any:
         return parse_report(self._reported)
@@ -358,13 +393,14 @@ class Round:
         try:
             await self.kubelet.add(pod)
         except Crash:
+            self.n_cut += bool(self.kubelet.devices.held.get(uid))
             await self.restart_kubelet()
             return
         if uid in self.kubelet.failed and not self.pods[uid].is_terminal:
             # Its gang's controller makes another one.
             self._status(uid, "Failed")
             self.n_replaced += 1
-            self.waiting.append((self.gang_of[uid], _shape(pod)))
+            self.waiting.append((self.gang_of[uid], _shape(pod), is_near(pod)))
 
     def kubelet_says(self) -> None:
         """One of the pods that it has admitted gets its startTime."""
@@ -477,6 +513,15 @@ def _shape(pod: Pod) -> Shape:
         for container in containers
         for resource, n in ((container.resources and container.resources.limits) or {}).items()
     )
+
+
+def is_near(pod: Pod) -> bool:
+    return CONSTRAINTS_KEY in (pod.metadata.annotations or {})
+
+
+def whole_of(allocation: Mapping[str, Mapping[str, Iterable[str]]]) -> frozenset[str]:
+    """All devices of a pod, by names that are one node's alone."""
+    return frozenset(one for sets in allocation.values() for ids in sets.values() for one in ids)
 
 
 def allocation_of(pod: Pod) -> dict[str, dict[str, list[str]]]:

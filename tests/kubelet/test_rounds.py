@@ -1,10 +1,14 @@
 """Ten thousand rounds of gangs of mixed sizes that land on one node in random order of admission.
 
-What holds at the end of each: every planned set is whole and with one container, every annotation says what
-its containers have, no device is with two pods, and nobody had to delete a pod by hand. The same rounds with
-the matching switched off (the hand-off `count`, where Allocate gives whatever kubelet takes) must break that,
-and `test_without_the_matching_planned_sets_are_torn` keeps the checker honest: 170 of 200 rounds were torn
-when it was written ("seed 1000: default/gang-1-1 main: {gpu-14, gpu-11} was never planned").
+What holds at the end of each: every planned set is whole and with one container, every pod has the sets
+of one plan and what it asks of them as a whole, every annotation says what its containers have, no device
+is with two pods, and nobody had to delete a pod by hand. Where kubelet died between two containers of one pod
+and does not show its pods, nobody knows whose turn it is afterwards: sets are whole, if not of one plan.
+
+The same rounds with the matching switched off (the hand-off `count`, where Allocate gives whatever kubelet
+takes) must break that, and `test_without_the_matching_planned_sets_are_torn` keeps the checker honest: 170 of
+200 rounds were torn when it was written ("seed 1000: default/gang-1-1 main: {gpu-14, gpu-11} was never
+planned").
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.kubelet.rounds import Round, allocation_of
+from tests.kubelet.rounds import GPU, Round, allocation_of, is_near, whole_of
 
 N_ROUNDS = 10_000
 N_PARTS = 4
@@ -38,6 +42,14 @@ def check(made: Round) -> None:
                 for device in (*has, *ids):
                     first = owner.setdefault(f"{resource} {device}", uid)
                     assert first == uid, f"{device} is with {first} and {uid}"
+        if (made.n_cut and not made.shows_pods) or made.tell_numa:
+            continue
+        if is_near(pod):
+            gpus = {one for sets in held.values() for one in sets.get(GPU, ())}
+            numa = {made.inventory[GPU][one] for one in gpus}
+            assert len(numa) == 1, f"{pod.key} asked for one NUMA node and has {sorted(gpus)}"
+        whole = whole_of(held)
+        assert whole in made.wholes, f"{pod.key} has {sorted(whole)}, parts of several plans"
 
 
 def play(seed: int, *, turns: int = 2000, **how: Any) -> Round:
@@ -61,19 +73,24 @@ def test_planned_sets_stay_whole_and_annotations_end_true(
     part: int, record_property: Callable[[str, object], None]
 ) -> None:
     """By the API server's word in half of the rounds and by kubelet's in the others."""
-    bound, swaps = 0, {True: 0, False: 0}
+    bound, near, cut, swaps = 0, 0, 0, {True: 0, False: 0}
     for seed in range(part, N_ROUNDS, N_PARTS):
         shows_pods = seed // N_PARTS % 2 == 1
         made = play(seed, shows_pods=shows_pods, aligns=seed // N_PARTS % 4 > 1)
         assert not made.refusals, f"seed {seed}: {made.refusals}"
         assert made.n_replaced == 0, f"seed {seed}: {made.kubelet.failed}"
         bound += made.n_bound
+        near += made.n_near
+        cut += made.n_cut > 0 and not shows_pods
         swaps[shows_pods] += made.n_swaps
     assert swaps[True] == 0, "kubelet shows which pod it admits, so nothing has to be exchanged"
     assert swaps[False] > 0
+    assert near > 100, "pods with constraints among others without"
+    assert cut < N_ROUNDS // N_PARTS // 8, "rounds of which less is asked"
     record_property(
         "figure",
-        f"device plugin, part {part + 1} of {N_PARTS}: {N_ROUNDS // N_PARTS} rounds, {bound} pods admitted,"
+        f"device plugin, part {part + 1} of {N_PARTS}: {N_ROUNDS // N_PARTS} rounds, {bound} pods admitted"
+        f" ({near} of them under constraints that others of their gang do not have),"
         f" none refused, no set torn; {swaps[False]} exchanges by the API server's word, 0 by kubelet's",
     )
 
@@ -86,6 +103,17 @@ def test_without_the_matching_planned_sets_are_torn() -> None:
         except AssertionError as error:
             torn += "was never planned" in str(error)
     assert torn > N_FEWER // 2, torn
+
+
+def test_without_the_spacing_of_a_gangs_own_members_some_get_what_they_cannot_use() -> None:
+    """As if all members of a gang were interchangeable, whatever they ask of their devices."""
+    found = 0
+    for seed in range(2 * N_FEWER):
+        try:
+            play(seed, by_gang=True)
+        except AssertionError as error:
+            found += "asked for one NUMA node" in str(error)
+    assert found > 3, found
 
 
 def test_a_topology_manager_that_is_told_numa_nodes_is_refused_and_never_given_a_torn_set() -> None:
