@@ -131,12 +131,43 @@ class Filtering:
         the same view, where it is known.
         """
         room = self.ceiling(state, template, view) if ceiling is None else ceiling
+        open_to = self.open_to(state, template, view)
+        if open_to is not None:
+            room = np.where(open_to, room, 0)
+        if self.per_node:
+            rows = np.flatnonzero(room)
+            lets = self.lets(state, template, view, rows)
+            if not lets.all():
+                room = room.copy()
+                room[rows[~lets]] = 0
+        return room
+
+    def open_to(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        """bool[n_rows]: where Filters that see pods let one pod go now; None: everywhere. Their own array."""
+        mask: BoolArray | None = None
         for plugin in self.seeing:
             if plugin.name not in state.skipped:
                 own = self._mask(plugin, state, template, view)
                 if own is not None:
-                    room = np.where(own, room, 0)
-        return self._look_at_nodes(state, template, view, room) if self.per_node else room
+                    mask = own if mask is None else mask & own
+        return mask
+
+    def looks_at_nodes(self, state: CycleState) -> bool:
+        """Whether a plugin that looks at nodes one by one has a say."""
+        return any(plugin.name not in state.skipped for plugin in self.per_node)
+
+    def lets(self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray) -> BoolArray:
+        """bool[len(rows)]: which of them plugins that look at nodes one by one let one pod onto.
+
+        `rows`: those that all other Filters let by.
+        """
+        lets = np.ones(len(rows), dtype=np.bool_)
+        for plugin in self.per_node:
+            if plugin.name not in state.skipped and len(rows):
+                own = self._ask(plugin.name, "Filter", plugin.allowed, state, template, view, rows)
+                lets[lets] = own
+                rows = rows[own]
+        return lets
 
     def ceiling(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
         """capacity without the Filters that see pods: it does not grow in this cycle, whatever is placed."""
@@ -193,29 +224,15 @@ class Filtering:
     def capacity_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
         """capacity of one node on which the Trial has just placed such a pod, where is_local."""
         n = self.ceiling_on(state, template, view, row)
-        return n if n and self.lets_one_more(state, template, view, row) else 0
+        return n if n and self.lets_onto(state, template, view, row) else 0
 
-    def lets_one_more(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
-        """Whether plugins that look at nodes one by one let another such pod onto a node that took one."""
+    def lets_onto(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
+        """As lets, of one node."""
         return all(
             self._ask(plugin.name, "Filter", plugin.allows, state, template, view, row)
             for plugin in self.per_node
-            if plugin.sees_pods and plugin.name not in state.skipped
+            if plugin.name not in state.skipped
         )
-
-    def _look_at_nodes(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, room: IntArray
-    ) -> IntArray:
-        """`room`, with 0 where a plugin that looks at nodes one by one says no."""
-        for plugin in self.per_node:
-            rows = np.flatnonzero(room)
-            if plugin.name in state.skipped or not len(rows):
-                continue
-            allowed = self._ask(plugin.name, "Filter", plugin.allowed, state, template, view, rows)
-            if not allowed.all():
-                room = room.copy()
-                room[rows[~allowed]] = 0
-        return room
 
     def _mask(
         self, plugin: FilterPlugin, state: CycleState, template: PodTemplate, view: ClusterView

@@ -124,6 +124,8 @@ class _PerNode:
                 kept = state.data[key] = _Answers(n_rows, mark)
             return kept
         kept = self._kept.get(template.serial)
+        if kept is not None and kept.mark == mark and len(kept.known) == n_rows:
+            return kept
         changed = view.changed_since(kept.mark) if kept is not None else None
         if kept is None or changed is None or len(kept.known) != n_rows:
             if len(self._kept) >= _MAX_KEPT:
@@ -187,15 +189,15 @@ class PerNodeFilter(_PerNode):
         return allowed
 
     def allows(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
-        """One node, as it is on the Trial."""
+        """As allowed, of one row."""
+        if not self.sees_pods or row not in view.touched:
+            return bool(self.allowed(state, template, view, np.array([row]))[0])
         info = _info(view, row)
         return info is not None and bool(self._verdicts(state, template.pod, [info])[0])
 
     def _is_touched(self, view: ClusterView, rows: IntArray) -> BoolArray:
         if not isinstance(view, Trial) or not self.sees_pods or not view.touched:
             return np.zeros(len(rows), dtype=np.bool_)
-        if len(rows) == 1:
-            return np.array([int(rows[0]) in view.touched])
         touched = np.zeros(view.n_rows, dtype=np.bool_)
         touched[list(view.touched)] = True
         found: BoolArray = touched[rows]

@@ -15,12 +15,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gangsched.core.allotment import reserve_devices
-from gangsched.core.framework import SUCCESS, CycleState, IntArray, Status
+from gangsched.core.framework import SUCCESS, BoolArray, CycleState, IntArray, Status
 from gangsched.core.group import PodInfo
 from gangsched.core.packing import pack
 from gangsched.core.plan import Demand, Placement
 from gangsched.core.snapshot import Trial
 from gangsched.core.template import PodTemplate
+
+# Of how many nodes at once it is asked whether the member may go there, at first.
+_FIRST_LOOK = 16
 
 
 class Placing:
@@ -33,6 +36,7 @@ class Placing:
         self.trial = trial
         self.placements: list[Placement] = []
         self.used: list[int] = []
+        self._is_used: set[int] = set()
         self.refused = SUCCESS
         """PreFilter's "no" to the last template, after siblings were placed."""
         self._profile = demand.profile
@@ -51,8 +55,10 @@ class Placing:
         alike = len(members) == len(demand.members)
         siblings = [template] if alike else [info.template for info in demand.members]
         by_score = is_gang and profile.scoring.spreads(template, siblings)
-        if is_gang and (by_score or profile.filtering.sees_pods(state)):
-            return self._one_by_one(template, members, state, by_score=by_score)
+        if by_score:
+            return self._each_by_score(template, members, state)
+        if is_gang and profile.filtering.sees_pods(state):
+            return self._one_by_one(template, members, state)
         room = profile.capacity(state, template, self.trial)
         if is_gang:
             chosen = self.packed(template, state, room, len(members))
@@ -75,7 +81,8 @@ class Placing:
         for info, allocation in zip(infos, allocations, strict=True):
             self.placements.append(Placement(info, row, allocation))
         trial.place(row, template, len(infos))
-        if row not in self.used:
+        if row not in self._is_used:
+            self._is_used.add(row)
             self.used.append(row)
         if self._profile.follows:
             for state, other in self._followers():
@@ -112,34 +119,49 @@ class Placing:
         best = rows if scores is None else rows[scores == scores.max()]
         return int(best[self.demand.pick(len(best)) if lone and len(best) > 1 else 0])
 
-    def _one_by_one(
-        self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState, *, by_score: bool
-    ) -> int:
+    def _one_by_one(self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState) -> int:
+        """In the order that packing gives; Filters are asked anew after each."""
+        filtering, trial = self._profile.filtering, self.trial
+        room = self._profile.capacity(state, template, trial)
+        order = _Order(self, template, state, room, len(members))
+        left = filtering.ceiling(state, template, trial).copy()
+        has_room = left > 0
+        for n_placed, info in enumerate(members):
+            open_to = filtering.open_to(state, template, trial)
+            row = order.next(has_room if open_to is None else has_room & open_to)
+            if row is None:
+                return n_placed
+            self.put(row, template, [info])
+            self._count_down(left, template, state, row)
+            has_room[row] = left[row] > 0
+        return len(members)
+
+    def _each_by_score(self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState) -> int:
+        """Each to the highest score, as scores are by then."""
         filtering, trial = self._profile.filtering, self.trial
         room = self._profile.capacity(state, template, trial)
         is_local = filtering.is_local(state)
         # What is known of each node, and from here on counted down where a member comes.
-        known = (room if is_local else filtering.ceiling(state, template, trial)).copy()
-        order = None if by_score else _Order(self, template, state, room, len(members))
+        left = (room if is_local else filtering.ceiling(state, template, trial)).copy()
         for n_placed, info in enumerate(members):
-            if order is None:
-                row = self._best_scored(template, state, room, lone=False)
-            else:
-                row = order.next(room)
+            row = self._best_scored(template, state, room, lone=False)
             if row is None:
                 return n_placed
             self.put(row, template, [info])
-            # A capacity is how many more: it is counted down, and asked about again when none seems left,
-            # as it may have been a careful guess (devices that were hard to divide).
-            known[row] -= 1
-            if not known[row]:
-                known[row] = filtering.ceiling_on(state, template, trial, row)
+            self._count_down(left, template, state, row)
             if is_local:
-                known[row] *= filtering.lets_one_more(state, template, trial, row)
-                room = known
+                left[row] *= filtering.lets_onto(state, template, trial, row)
+                room = left
             else:
-                room = filtering.capacity(state, template, trial, ceiling=known)
+                room = filtering.capacity(state, template, trial, ceiling=left)
         return len(members)
+
+    def _count_down(self, left: IntArray, template: PodTemplate, state: CycleState, row: int) -> None:
+        """A capacity is how many more; it is asked about again when none seems left, as it may have been a
+        careful guess (devices that were hard to divide)."""
+        left[row] -= 1
+        if not left[row]:
+            left[row] = self._profile.filtering.ceiling_on(state, template, self.trial, row)
 
 
 class _Order:
@@ -147,7 +169,8 @@ class _Order:
 
     As they would be packed, as long as that is allowed. Once a node takes fewer than it has room for, what
     stands in the way is not room, and the others are ranked once for all: nodes that take as many as it did,
-    the tightest first; nodes in use before all others.
+    the tightest first; nodes in use before all others. Plugins that look at nodes one by one are asked about
+    those alone whose turn it is.
     """
 
     def __init__(
@@ -159,30 +182,54 @@ class _Order:
         self._plan = deque(placing.packed(template, state, room, n_members))
         self._on_node = 0
         self._ranked: IntArray | None = None
+        self._looks = placing.demand.profile.filtering.looks_at_nodes(state)
+        self._used: IntArray = np.zeros(len(placing.used) + n_members, dtype=np.int64)
+        self._n_used = 0
 
-    def next(self, room: IntArray) -> int | None:
-        """The node for one member more; `room` as it is now."""
+    def next(self, allowed: BoolArray) -> int | None:
+        """The node for one member more; `allowed`: where all but those plugins let it go now."""
         if self._ranked is None:
             while self._plan:
                 row, planned = self._plan[0]
                 if self._on_node == planned:
                     self._plan.popleft()
                     self._on_node = 0
-                elif room[row] > 0:
+                elif allowed[row] and self._lets_onto(row):
                     self._on_node += 1
                     return row
                 else:
                     break
-            self._ranked = self._rank(room)
-        for row in self._placing.used:
-            if room[row] > 0:
-                return row
-        at = int(np.argmax(room[self._ranked] > 0)) if len(self._ranked) else 0
-        if len(self._ranked) and room[self._ranked[at]] > 0:
-            return int(self._ranked[at])
+            self._ranked = self._rank()
+        row_in_use = self._first(self._in_use(), allowed)
+        return self._first(self._ranked, allowed) if row_in_use is None else row_in_use
+
+    def _lets_onto(self, row: int) -> bool:
+        placing = self._placing
+        filtering = placing.demand.profile.filtering
+        return not self._looks or filtering.lets_onto(self._state, self._template, placing.trial, row)
+
+    def _in_use(self) -> IntArray:
+        for row in self._placing.used[self._n_used :]:
+            self._used[self._n_used] = row
+            self._n_used += 1
+        return self._used[: self._n_used]
+
+    def _first(self, rows: IntArray, allowed: BoolArray) -> int | None:
+        """The first of `rows` that takes the member."""
+        here = allowed[rows]
+        if not self._looks:
+            at = int(here.argmax()) if len(here) else 0
+            return int(rows[at]) if len(here) and here[at] else None
+        filtering = self._placing.demand.profile.filtering
+        rows, n = rows[here], _FIRST_LOOK
+        while len(rows):
+            lets = filtering.lets(self._state, self._template, self._placing.trial, rows[:n])
+            if lets.any():
+                return int(rows[lets.argmax()])
+            rows, n = rows[n:], n * 4
         return None
 
-    def _rank(self, room: IntArray) -> IntArray:
+    def _rank(self) -> IntArray:
         """Every node that may come to be allowed."""
         placing = self._placing
         profile, trial = placing.demand.profile, placing.trial

@@ -6,9 +6,9 @@ is the undo. Sizes: one column of 5,000 nodes is 40 kB, a few microseconds to co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -35,6 +35,17 @@ _FEW = 8
 
 
 _ArrayT = TypeVar("_ArrayT", bound=np.ndarray[Any, Any])
+
+
+class Following(Protocol):
+    """What is worked out about a Trial and kept right as pods are placed on it (ClusterView.kept)."""
+
+    def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
+        """`count` pods of one template have come to `row`; `view` shows them already."""
+        ...
+
+
+_FollowingT = TypeVar("_FollowingT", bound=Following)
 
 
 def _shown(array: _ArrayT) -> _ArrayT:
@@ -204,6 +215,13 @@ class ClusterView:
         """As placed, and with negative numbers the pods that it has removed."""
         return ()
 
+    def kept(self, key: Hashable, make: Callable[[], _FollowingT]) -> _FollowingT:
+        """What `make` answers with; on a Trial the same again, told of the pods placed since then.
+
+        Made anew on a fork, and after pods were taken away. The cache's own view keeps nothing.
+        """
+        return make()
+
     def matching(self, term: PodTerm) -> IntArray:
         """int64[n_rows]: how many of the pods on each node the term means; kept up, so that asking is cheap.
 
@@ -269,6 +287,7 @@ class Trial(ClusterView):
         "_device_free",
         "_free",
         "_gone",
+        "_kept",
         "_lifted",
         "_masks",
         "_placed",
@@ -295,6 +314,7 @@ class Trial(ClusterView):
         self.repacked: dict[tuple[int, str], None] = {}
         """(row, resource) where the devices of pods placed before were chosen anew (core.allotment)."""
         self._ports: dict[int, dict[HostPort, int]] | None = None
+        self._kept: dict[Hashable, tuple[int, Following]] = {}
 
     def fork(self) -> Trial:
         """A second trial that starts from this one; neither sees what the other does from now on."""
@@ -384,6 +404,18 @@ class Trial(ClusterView):
     @property
     def moved(self) -> Sequence[tuple[int, PodTemplate, int]]:
         return self._placed
+
+    def kept(self, key: Hashable, make: Callable[[], _FollowingT]) -> _FollowingT:
+        known = self._kept.get(key)
+        since = self._placed[known[0] :] if known is not None else ()
+        if known is None or any(count < 0 for _, _, count in since):
+            mine = make()
+        else:
+            mine = cast("_FollowingT", known[1])
+            for row, template, count in since:
+                mine.add(self, row, template, count)
+        self._kept[key] = (len(self._placed), mine)
+        return mine
 
     def matching(self, term: PodTerm) -> IntArray:
         counts = super().matching(term)

@@ -77,11 +77,7 @@ class InterPodAffinity:
         return SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
-        mask: BoolArray | None = None
-        for own in (_near(template, view), _not_away(template, view), _not_against(template, view)):
-            if own is not None:
-                mask = own if mask is None else mask & own
-        return mask
+        return view.kept((self, template.serial), lambda: _Welcome(template, view)).mask()
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
@@ -90,7 +86,7 @@ class InterPodAffinity:
         said: list[tuple[str, BoolArray]] = []
         left = np.ones(view.n_rows, dtype=np.bool_)
         for reason, mask in (
-            (REASON, _near(template, view)),
+            (REASON, _Near(template, view).mask()),
             (REASON_ANTI, _not_away(template, view)),
             (REASON_EXISTING, _not_against(template, view)),
         ):
@@ -145,7 +141,7 @@ class InterPodAffinity:
         meant = _all_of(template)
         if meant is None or any(view.means(meant, other) for other in others):
             return most
-        near = _near(template, view)
+        near = _Near(template, view).mask()
         if near is not None:
             most = min(most, int(np.where(near, room, 0).sum()))
         if not view.matching(meant).any():
@@ -215,28 +211,92 @@ def _all_of(template: PodTemplate) -> PodTerm | None:
     return msgspec.structs.replace(terms[0], also=tuple(terms[1:]))
 
 
-def _near(template: PodTemplate, view: ClusterView) -> BoolArray | None:
-    """Nodes in whose domains, of every term, there is a pod that matches all terms.
+class _Near:
+    """Nodes in whose domains, of every required term, there is a pod that matches all of those terms.
 
     Where there is none anywhere, and the pod matches its own terms, all nodes that have the labels: it may be
-    the first of its kind.
+    the first of its kind. Kept up as pods come.
     """
-    meant = _all_of(template)
-    if meant is None:
-        return None
-    counts = view.matching(meant)
-    has_all = np.ones(view.n_rows, dtype=np.bool_)
-    mask = has_all.copy()
-    any_there = False
-    for key in dict.fromkeys(term.topology_key for wish, term in template.wishes if wish is Wish.REQUIRED):
-        codes, values = view.label(key)
-        totals = domain_totals(codes, len(values), counts)
-        any_there = any_there or bool(totals.any())
-        has_all &= codes >= 0
-        mask &= at_nodes(codes, totals) > 0
-    if not any_there and view.means(meant, template):
-        return has_all
-    return mask
+
+    __slots__ = ("_any_there", "_has_all", "_has_one", "_may_be_first", "_meant")
+
+    def __init__(self, template: PodTemplate, view: ClusterView) -> None:
+        self._meant = _all_of(template)
+        self._any_there = False
+        self._has_one: dict[str, BoolArray] = {}
+        """topology key -> bool[n_rows]."""
+        if self._meant is None:
+            return
+        counts = view.matching(self._meant)
+        self._has_all = np.ones(view.n_rows, dtype=np.bool_)
+        for key in dict.fromkeys(
+            term.topology_key for wish, term in template.wishes if wish is Wish.REQUIRED
+        ):
+            codes, values = view.label(key)
+            totals = domain_totals(codes, len(values), counts)
+            self._any_there = self._any_there or bool(totals.any())
+            self._has_all &= codes >= 0
+            self._has_one[key] = at_nodes(codes, totals) > 0
+        self._may_be_first = view.means(self._meant, template)
+
+    def add(self, view: ClusterView, row: int, template: PodTemplate) -> None:
+        """A pod of `template` has come to `row`."""
+        if self._meant is None or not view.means(self._meant, template):
+            return
+        for key, has_one in self._has_one.items():
+            codes, _ = view.label(key)
+            if codes[row] >= 0:
+                has_one |= codes == codes[row]
+                self._any_there = True
+
+    def mask(self) -> BoolArray | None:
+        """bool[n_rows]; None where no term is required."""
+        if self._meant is None:
+            return None
+        if not self._any_there and self._may_be_first:
+            return self._has_all
+        mask: BoolArray = np.logical_and.reduce(list(self._has_one.values()))
+        return mask
+
+
+class _Welcome:
+    """Where the Filter lets pods of one template go; kept up as others are placed (ClusterView.kept)."""
+
+    __slots__ = ("_apart", "_is_apart", "_near", "_template")
+
+    def __init__(self, template: PodTemplate, view: ClusterView) -> None:
+        self._template = template
+        self._near = _Near(template, view)
+        clear = [own for own in (_not_away(template, view), _not_against(template, view)) if own is not None]
+        self._is_apart: BoolArray | None = ~np.logical_and.reduce(clear) if clear else None
+        """bool[n_rows]: in whose domains there is a pod that one of the two must be away from."""
+        self._apart: dict[int, list[str]] = {}
+        """By template serial: the topology keys of such domains around its pods."""
+
+    def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
+        self._near.add(view, row, template)
+        keys = self._apart.get(template.serial)
+        if keys is None:
+            keys = self._apart[template.serial] = _apart_over(self._template, template, view)
+        for key in keys:
+            codes, _ = view.label(key)
+            if codes[row] >= 0:
+                if self._is_apart is None:
+                    self._is_apart = np.zeros(view.n_rows, dtype=np.bool_)
+                self._is_apart |= codes == codes[row]
+
+    def mask(self) -> BoolArray | None:
+        near = self._near.mask()
+        if self._is_apart is None:
+            return near
+        return ~self._is_apart if near is None else near & ~self._is_apart
+
+
+def _apart_over(one: PodTemplate, other: PodTemplate, view: ClusterView) -> list[str]:
+    """The topology keys over which `one` must be away from `other`, or `other` from it."""
+    said = [(term, other) for wish, term in one.wishes if wish is Wish.ANTI_REQUIRED]
+    said += [(term, one) for wish, term in other.wishes if wish is Wish.ANTI_REQUIRED]
+    return sorted({term.topology_key for term, meant in said if view.means(term.term, meant)})
 
 
 def _not_away(template: PodTemplate, view: ClusterView) -> BoolArray | None:

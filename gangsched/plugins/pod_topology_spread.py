@@ -9,7 +9,7 @@ Source: kube-scheduler 1.37 `plugins/podtopologyspread/{filtering,scoring,common
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -87,10 +87,7 @@ class PodTopologySpread:
         return SUCCESS if self._of(template, view, MUST) else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
-        mask = np.ones(view.n_rows, dtype=np.bool_)
-        for has_label, holds in self._judged(template, view):
-            mask &= has_label & holds
-        return mask
+        return view.kept((self, template.serial), lambda: _Even(self._tallies(template, view))).mask()
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
@@ -98,9 +95,10 @@ class PodTopologySpread:
         """A node is told of the first constraint that keeps the pod away."""
         said: list[tuple[str, BoolArray]] = []
         left = np.ones(view.n_rows, dtype=np.bool_)
-        for has_label, holds in self._judged(template, view):
-            said += [(REASON_LABEL, left & ~has_label), (REASON, left & has_label & ~holds)]
-            left &= has_label & holds
+        for tally in self._tallies(template, view):
+            has_label = tally.codes >= 0
+            said += [(REASON_LABEL, left & ~has_label), (REASON, left & has_label & ~tally.holds)]
+            left &= tally.holds
         return said
 
     def score(
@@ -217,19 +215,17 @@ class PodTopologySpread:
             action: compiled(template, self._defaults, action, selector=selector) for action in (MUST, MAY)
         }
 
-    def _judged(self, template: PodTemplate, view: ClusterView) -> Iterator[tuple[BoolArray, BoolArray]]:
-        """For each constraint: which nodes have its label, and where one pod more keeps it."""
-        constraints = self._of(template, view, MUST)
+    def _tallies(self, template: PodTemplate, view: ClusterView) -> list[_Tally]:
+        """One for each constraint that must hold."""
         eligible = self._eligible_of(template, view, MUST, needs_all=True)
-        for one in constraints:
+        tallies = []
+        for one in self._of(template, view, MUST):
             codes, values = view.label(one.topology_key)
             nodes = eligible[one]
             totals = domain_totals(codes, len(values), np.where(nodes, _counts(one, view), 0))
             present = self._present_of(one, nodes, codes, len(values))
-            n_domains = len(present)
-            least = int(totals[present].min()) if n_domains and n_domains >= one.min_domains else 0
-            skew = at_nodes(codes, totals) + int(one.counts_itself) - least
-            yield codes >= 0, skew <= one.max_skew
+            tallies.append(_Tally(one, nodes, codes, totals, present))
+        return tallies
 
     def _present_of(self, one: Constraint, nodes: BoolArray, codes: CodeArray, n_domains: int) -> IntArray:
         """The domains that have one of the nodes; the same array of nodes has the same ones."""
@@ -257,6 +253,79 @@ class PodTopologySpread:
             for one in constraints:
                 found[one] = _eligible(one, template, view, constraints if needs_all else ())
         return found
+
+
+class _Tally:
+    """What one constraint counts, and where one pod more keeps it; kept up as pods come.
+
+    nodes: bool[n_rows], those whose pods count; codes: int32[n_rows], the domains; totals: int64[n_domains];
+    present: the domains that have one of the nodes; holds: bool[n_rows], False where the label is missing.
+    """
+
+    __slots__ = ("_is_counted", "_least", "_n_least", "codes", "holds", "nodes", "one", "present", "totals")
+
+    def __init__(
+        self, one: Constraint, nodes: BoolArray, codes: CodeArray, totals: IntArray, present: IntArray
+    ) -> None:
+        self.one = one
+        self.nodes = nodes
+        self.codes = codes
+        self.totals = totals
+        self.present = present
+        self._is_counted: dict[int, bool] = {}
+        self._judge()
+
+    def _judge(self) -> None:
+        """The domain with the least sets the mark for all of them."""
+        of_present = self.totals[self.present]
+        is_enough = len(of_present) > 0 and len(of_present) >= self.one.min_domains
+        self._least = int(of_present.min()) if is_enough else 0
+        # How many have no more than the least; -1: with too few domains no pod raises it.
+        self._n_least = int(np.count_nonzero(of_present == self._least)) if is_enough else -1
+        # One place more than there are domains: code -1, a missing label, reads the last one.
+        self.holds: BoolArray = np.append(self.totals <= self._most, False)[self.codes]
+
+    @property
+    def _most(self) -> int:
+        """What a domain may have before one pod more comes to it."""
+        return self._least + self.one.max_skew - int(self.one.counts_itself)
+
+    def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
+        """As Following.add."""
+        is_counted = self._is_counted.get(template.serial)
+        if is_counted is None:
+            is_counted = self._is_counted[template.serial] = _is_counted(self.one, template, view)
+        if not is_counted or not self.nodes[row] or self.codes[row] < 0:
+            return
+        code = self.codes[row]
+        before = self.totals[code]
+        self.totals[code] = before + count
+        # The domain of a node that counts is present. When the last with the least has more, all take more.
+        self._n_least -= before == self._least
+        if not self._n_least:
+            self._judge()
+        elif before + count > self._most:
+            self.holds &= self.codes != code
+
+
+class _Even:
+    """Where all constraints that must hold are kept (ClusterView.kept)."""
+
+    __slots__ = ("_tallies",)
+
+    def __init__(self, tallies: Sequence[_Tally]) -> None:
+        self._tallies = tallies
+
+    def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
+        for tally in self._tallies:
+            tally.add(view, row, template, count)
+
+    def mask(self) -> BoolArray | None:
+        masks = [tally.holds for tally in self._tallies]
+        if len(masks) < 2:
+            return masks[0].copy() if masks else None
+        mask: BoolArray = np.logical_and.reduce(masks)
+        return mask
 
 
 def _eligible(one: Constraint, template: PodTemplate, view: ClusterView, all_of: _Constraints) -> BoolArray:
