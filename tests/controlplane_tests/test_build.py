@@ -143,7 +143,7 @@ def test_terminated_builder_stops_go_and_leaves_nothing(cache: Path, go: Path, t
     while not (pid_file.exists() and pid_file.read_text().strip()):
         assert builder.poll() is None
     builder.terminate()
-    _, said = builder.communicate(timeout=20)
+    _, said = builder.communicate(timeout=60)
     assert builder.returncode == 130
     assert "interrupted" in said
     assert [path.name for path in cache.iterdir()] == [".lock"]
@@ -160,7 +160,7 @@ def test_second_builder_waits_and_finds_the_work_done(cache: Path, go: Path) -> 
         for name in assets.ALL:
             script(cache / name, "exit 0")
         script(assets.cache_folder(module=assets.JAEGER) / "jaeger", "exit 0")
-    said, _ = second.communicate(timeout=20)
+    said, _ = second.communicate(timeout=60)
     assert second.returncode == 0
     assert "all there now" in said
 

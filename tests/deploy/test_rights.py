@@ -82,7 +82,7 @@ def test_requests_go_where_kube_schedulers_go(applied: Audited) -> None:
         )
         context = ssl.create_default_context(cafile=str(applied.ca_file))
         try:
-            with urllib.request.urlopen(request, context=context, timeout=10) as answer:
+            with urllib.request.urlopen(request, context=context, timeout=60) as answer:
                 headers = answer.headers
         except urllib.error.HTTPError as error:  # the lease may not be there yet
             headers = error.headers
@@ -235,7 +235,7 @@ def _get(url: str, token: str) -> tuple[int, str]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     context = ssl._create_unverified_context()  # its certificate is made for the run
     try:
-        with urllib.request.urlopen(request, context=context, timeout=10) as answer:
+        with urllib.request.urlopen(request, context=context, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

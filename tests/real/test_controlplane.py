@@ -156,7 +156,7 @@ def test_servers_end_with_a_killed_parent(control_plane: ControlPlane) -> None:
     assert [server.name() for server in servers] == ["etcd", "kube-apiserver"]
     parent.kill()
     parent.wait()
-    _, alive = psutil.wait_procs(servers, timeout=10)
+    _, alive = psutil.wait_procs(servers, timeout=60)
     assert not alive
     subprocess.run(["rm", "-rf", data_dir], check=True)
     assert os.path.basename(data_dir).startswith("gangsched-controlplane-")

@@ -154,7 +154,7 @@ def test_a_trace_file_is_what_a_collector_takes(cluster: Cluster, jaeger: Jaeger
     for line in path.read_bytes().splitlines():
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{jaeger.endpoint}/v1/traces", line, headers)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             assert answer.status == 200
     tree = trace_of(cluster, jaeger, cluster.members("a")[0])
     assert not tree.orphans()
