@@ -20,9 +20,9 @@ from gangsched.core.group import NO_ROW, PodInfo
 from gangsched.core.nodes import NodeTable
 from gangsched.core.objects import ObjectStore
 from gangsched.core.pod_index import PodIndex
-from gangsched.core.pod_terms import keys_named
 from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate, Unsigned, constraints_of, signature
+from gangsched.core.template import PodTemplate
+from gangsched.core.templates import Templates
 from gangsched.errors import InvariantError, ParseError
 from gangsched.model.devices import (
     ALLOCATED_KEY,
@@ -35,9 +35,6 @@ from gangsched.model.devices import (
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node, Pod
 from gangsched.model.resources import ResourceTable
-
-# Templates are shared by live pods; beyond this many the table is dropped and pods keep what they have.
-_MAX_TEMPLATES = 50_000
 
 
 class Nominated(msgspec.Struct, frozen=True, gc=False):
@@ -69,7 +66,6 @@ class Cache:
         """
         self._invalid_inventory = invalid_inventory
         self._counted = counted
-        self._sign = sign
         self.table = ResourceTable()
         self.nodes = NodeTable(self.table, capacity=node_capacity)
         self.ledger = DeviceLedger(node_capacity, self.nodes.note)
@@ -87,10 +83,8 @@ class Cache:
         """(UID, node, device ID) of annotations that claim what another live pod holds, to be told."""
         self.bad_reports: list[tuple[Node, str]] = []
         """(node, what an account could not read of what it reports), to be told."""
-        self._templates: dict[Hashable, PodTemplate] = {}
-        self._latest: tuple[PodTemplate, Hashable] | None = None
-        """The last one that was asked for, and what was signed: a gang's pods come one after the other."""
-        self._serial = 0
+        self.templates = Templates(self.table, self.index, sign)
+        self.template_of = self.templates.of
         self._selection = 0
 
     # -- nodes ---------------------------------------------------------------------------------------
@@ -178,7 +172,7 @@ class Cache:
 
     def _learn_names(self) -> None:
         """A node offers a resource that nobody had: pods that ask for it are counted by it from now on."""
-        for template in self._templates.values():
+        for template in self.templates.all:
             self._resolve(template)
         for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
             self._resolve(info.template)
@@ -214,36 +208,6 @@ class Cache:
 
     # -- pods ----------------------------------------------------------------------------------------
 
-    def template_of(self, pod: Pod) -> PodTemplate:
-        """The shared template of pods that no plugin can tell apart."""
-        spec = pod.spec
-        if spec.affinity is not None or spec.topology_spread_constraints:
-            self.index.select(keys_named(spec))
-        labels = self.index.project(pod.metadata.labels)
-        signed = self._sign(pod) if self._sign is not None else None
-        if self._latest is not None and self._latest[1] == signed and _is_alike(pod, labels, self._latest[0]):
-            template = self._latest[0]
-        else:
-            template = self._template(pod, labels, signed)
-            self._latest = (template, signed)
-        if template.wishes or spec.topology_spread_constraints:
-            self.index.wake(template.wishes)
-        return template
-
-    def _template(self, pod: Pod, labels: Mapping[str, str], signed: Hashable) -> PodTemplate:
-        key: Hashable = signature(pod, labels)
-        if signed is not None:
-            key = (key, signed)
-        template = self._templates.get(key)
-        if template is None:
-            if len(self._templates) >= _MAX_TEMPLATES:
-                self._templates.clear()
-            self._serial += 1
-            template = self._templates[key] = PodTemplate(pod, self.table, self._serial, labels)
-            if isinstance(signed, Unsigned):
-                template.problem = signed.problem
-        return template
-
     def settle(self) -> None:
         """Pods that go nowhere yet get templates that tell apart what selectors look at by now."""
         if self._selection == self.index.selection:
@@ -255,11 +219,8 @@ class Cache:
 
     def sign_by(self, sign: Callable[[Pod], Hashable] | None) -> None:
         """Pods that go nowhere yet get the templates that they have by this signature."""
-        if sign is None and self._sign is None:
+        if not self.templates.sign_by(sign):
             return
-        self._sign = sign
-        self._templates.clear()
-        self._latest = None
         for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
             if not info.node_name:
                 info.template = self.template_of(info.pod)
@@ -464,18 +425,6 @@ class Cache:
 
 
 _NO_DEVICES = DeviceInventory((), 0, DeviceTopology((), ()))
-
-
-def _is_alike(pod: Pod, labels: Mapping[str, str], template: PodTemplate) -> bool:
-    """Whether a glance tells that the pod's signature is the template's, if equal things are signed."""
-    other = template.pod
-    return (
-        pod.spec == other.spec
-        and not pod.spec.volumes  # a claim of its own is named after the pod
-        and pod.metadata.namespace == other.metadata.namespace
-        and labels == template.labels
-        and constraints_of(pod) == constraints_of(other)
-    )
 
 
 def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]:

@@ -47,7 +47,7 @@ class Case:
         self.profile = profile(*(() if plugin is None else (plugin,)))
         self.cluster = Cluster()
         if self.profile.signs:
-            self.cluster.cache._sign = self.profile.sign
+            self.cluster.cache.sign_by(self.profile.sign)
         self.room = [cpu for cpu, _ in nodes]
         self.labels = [labels for _, labels in nodes]
         self.settled: list[list[Rules]] = [[] for _ in nodes]
