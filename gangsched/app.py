@@ -185,11 +185,14 @@ class SchedulerApp:
         """Schedules until SIGTERM or SIGINT, then stops within `grace_s`; until `stop` without `on_signals`.
 
         Answers with the exit code: 1 when the lease was lost, as kube-scheduler does; a fresh start is the
-        one way to follow again that is exercised every day.
+        one way to follow again that is exercised every day. Raises: ConfigError (the API server is too old
+        for what is configured).
         """
         # Modules live for ever too; the collection before the first bind need not walk them (15 of 25 ms).
         gc.freeze()
         gc.set_threshold(_GC_YOUNG, *gc.get_threshold()[1:])
+        if self._acts and self.config.settings.devices.in_labels:
+            await optional.require_binding_labels(self._client, self._rng, source=self.config.source)
         async with anyio.create_task_group() as everything:
             self._everything = everything
             if on_signals:

@@ -6,12 +6,14 @@ Lives here: the imports that a plain start does without. Not here: how the parts
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from random import Random
 from typing import TYPE_CHECKING
 
 from gangsched.config import SchedulerConfig
 from gangsched.core.observer import Observer, Observers
 from gangsched.core.runtime import Profile
 from gangsched.core.scheduler import Scheduler
+from gangsched.errors import ConfigError
 from gangsched.inbox import Decider
 from gangsched.kube.client import ApiClient
 from gangsched.model.events import Event
@@ -51,6 +53,18 @@ def extenders(
 
     asking = Asking(config.extenders, client, put)
     return asking, asking.verdicts
+
+
+async def require_binding_labels(client: ApiClient, rng: Random, *, source: str) -> None:
+    """For who writes device IDs as labels. Raises: ConfigError (an API server that would drop them)."""
+    from gangsched.kube.backoff import Backoff
+    from gangsched.kube.version import require_binding_labels
+
+    try:
+        await require_binding_labels(client, Backoff(rng, first_s=0.1, max_s=5.0), source=source)
+    except ConfigError:
+        client.close()
+        raise
 
 
 def shadow(

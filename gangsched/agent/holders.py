@@ -1,7 +1,7 @@
-"""Which devices of this node live pods hold, by the annotation that came with their binding. Pure.
+"""Which devices of this node live pods hold, by what came with their binding (annotation or labels). Pure.
 
-Told the events of the node's own pods (kube.watch); asked by `reporter`. A pod whose annotation cannot be
-read holds what it was last known to hold.
+Told the events of the node's own pods (kube.watch); asked by `reporter`. A pod of which that cannot be read
+holds what it was last known to hold.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gangsched.errors import ParseError
-from gangsched.model.devices import ALLOCATED_KEY, parse_allocation
+from gangsched.model.device_labels import allocation_text
+from gangsched.model.devices import parse_allocation
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
 
@@ -40,13 +41,13 @@ class Holders:
         return any((resource, device_id) in held for held in self._held.values())
 
     def problems(self) -> tuple[str, ...]:
-        """Pods whose annotation cannot be read."""
+        """Pods of which cannot be read what they hold."""
         return tuple(self._unreadable.values())
 
     def _there(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         self._unreadable.pop(uid, None)
-        text = (pod.metadata.annotations or {}).get(ALLOCATED_KEY)
+        text = allocation_text(pod.metadata.annotations, pod.metadata.labels)
         if pod.is_terminal or text is None:
             self._set(uid, frozenset())
             return

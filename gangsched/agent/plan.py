@@ -15,12 +15,13 @@ from google.protobuf.message import DecodeError
 
 from gangsched.agent.kubelet_api import pod_pb2, podresources_pb2
 from gangsched.errors import ParseError
-from gangsched.model.devices import ALLOCATED_KEY, parse_allocation
+from gangsched.model.device_labels import allocation_text
+from gangsched.model.devices import parse_allocation
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
 
 Sets = Mapping[str, Mapping[str, frozenset[str]]]
-"""container -> resource -> device IDs, containers in the pod's order."""
+"""container -> resource -> device IDs; containers in the pod's order, by name where labels say it."""
 
 Given = Mapping[tuple[str, str], Sets]
 """(namespace, name) -> what kubelet has given; a container without devices is there, a plain init container
@@ -33,7 +34,7 @@ _TERMINAL = ("Succeeded", "Failed")
 class PlannedPod(msgspec.Struct, frozen=True, gc=False):
     """A live pod of this node.
 
-    planned: what its annotation says, nothing where it has none that can be read. has_started: kubelet has
+    planned: what its annotation or labels say, nothing where that cannot be read. has_started: kubelet has
     admitted it and told the API server so. is_going: it is being deleted.
     """
 
@@ -88,7 +89,7 @@ def planned_pod(pod: Pod) -> PlannedPod:
         meta.uid,
         meta.namespace,
         meta.name,
-        _sets((meta.annotations or {}).get(ALLOCATED_KEY, "")),
+        _sets(allocation_text(meta.annotations, meta.labels) or ""),
         pod.status.start_time is not None,
         meta.deletion_timestamp is not None,
     )
@@ -110,7 +111,7 @@ def pods_of_kubelet(raw: Iterable[bytes]) -> tuple[PlannedPod, ...]:
                 meta.uid,
                 meta.namespace,
                 meta.name,
-                _sets(meta.annotations.get(ALLOCATED_KEY, "")),
+                _sets(allocation_text(meta.annotations, meta.labels) or ""),
                 pod.status.HasField("startTime"),
                 meta.HasField("deletionTimestamp"),
             )
@@ -177,11 +178,11 @@ def _devices(sets: Sets) -> frozenset[tuple[str, str]]:
 
 
 @lru_cache(maxsize=4096)
-def _sets(annotation: str) -> Sets:
-    if not annotation:
+def _sets(text: str) -> Sets:
+    if not text:
         return NOTHING
     try:
-        allocation = parse_allocation(annotation)
+        allocation = parse_allocation(text)
     except ParseError:  # `holders` says so
         return NOTHING
     return {

@@ -19,6 +19,7 @@ _MAX_SECONDS = 86_400.0
 class DeviceSettings(msgspec.Struct, frozen=True):
     """hand_off: how a resource's IDs reach the containers; what is not named is handed off by environment.
     `count`: no IDs are given. `device-plugin`: binds of pods that kubelet could mix up are spaced.
+    allocation_in: what carries a pod's IDs in its Binding (model.device_labels); both are read.
 
     repair: where a pod's device annotations do not say what is true they are written anew, which takes the
     verb patch on pods. on_mismatch: what becomes of a pod that has other devices than it can use.
@@ -27,6 +28,7 @@ class DeviceSettings(msgspec.Struct, frozen=True):
     """
 
     hand_off: Mapping[str, str] = {}
+    allocation_in: Literal["annotations", "labels"] = "annotations"
     repair: bool = False
     on_mismatch: Literal["none", "evict"] = "none"
     on_failure: OnFailure = "none"
@@ -37,6 +39,11 @@ class DeviceSettings(msgspec.Struct, frozen=True):
     def counted(self) -> frozenset[str]:
         """Resources of which no IDs are given."""
         return frozenset(name for name, way in self.hand_off.items() if way == "count")
+
+    @property
+    def in_labels(self) -> bool:
+        """Whether a pod's IDs are written as labels."""
+        return self.allocation_in == "labels"
 
     @property
     def spaced(self) -> frozenset[str]:
@@ -59,6 +66,7 @@ def resolve_devices(written: Devices) -> DeviceSettings:
             raise ConfigError(f"{value:g} is not within {least:g}..{_MAX_SECONDS:g}", path=f"devices.{field}")
     return DeviceSettings(
         hand_off=dict(sorted(written.hand_off.items())),
+        allocation_in=written.allocation_in,
         repair=written.repair_annotations,
         on_mismatch=written.on_mismatch,
         on_failure=written.on_device_failure,

@@ -96,6 +96,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "reportingController": settings.reporting_controller,
         "devices": {
             "handOff": dict(settings.devices.hand_off),
+            "allocationIn": settings.devices.allocation_in,
             "repairAnnotations": settings.devices.repair,
             "onMismatch": settings.devices.on_mismatch,
             "onDeviceFailure": settings.devices.on_failure,

@@ -26,6 +26,7 @@ from gangsched.core.group import BindState, MemberState, PodInfo
 from gangsched.core.reporter import Reporter
 from gangsched.core.world import World
 from gangsched.errors import ParseError
+from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_text, fits_labels
 from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
 from gangsched.model.device_sets import sets_of
 from gangsched.model.devices import ALLOCATED_KEY, is_device_key
@@ -116,12 +117,16 @@ class Audit:
         if not self._world.decides or info.group is None:
             return False
         if self._is_right(info, pod):
-            info.allocated = (pod.metadata.annotations or {}).get(ALLOCATED_KEY)
+            info.allocated = allocation_text(pod.metadata.annotations, pod.metadata.labels)
             if self.drifts.get(info.uid, _NONE).kind in (EDITED, SWAPPED):
                 self._mended(info)
             return True
         allocation, problem = allocation_of(pod)
-        says = f"its annotation {problem}" if problem else f"its annotations were edited: {_told(allocation)}"
+        says = f"its annotations were edited: {_told(allocation)}"
+        if problem:
+            says = f"its annotation {problem}"
+        elif self._world.settings.devices.in_labels:
+            says = _told_by_labels(allocation)
         self._drifted(info, EDITED, f"{says}; it was given {_told(info.allocation)}")
         return True
 
@@ -293,10 +298,14 @@ class Audit:
         wanted: dict[str, str | None] = {
             key: None for key in sorted(meta.annotations or {}) if is_device_key(key)
         }
-        wanted |= annotations_of(info)
+        labels: dict[str, str | None] = dict.fromkeys(sorted(allocated_labels(meta.labels)))
+        if self._world.settings.devices.in_labels and fits_labels(info.allocation):
+            labels |= allocation_labels(info.allocation)
+        else:
+            wanted |= annotations_of(info)
         cause_id = info.group.cause_id if info.group else ""
         self._world.emit(
-            PatchPod(info.uid, meta.namespace, meta.name, meta.resource_version, wanted, cause_id)
+            PatchPod(info.uid, meta.namespace, meta.name, meta.resource_version, wanted, cause_id, labels)
         )
 
     def _evict(self, info: PodInfo) -> None:
@@ -307,12 +316,19 @@ class Audit:
             self._world.emit(EvictPod(info.uid, meta.namespace, meta.name, cause_id))
 
     def _is_right(self, info: PodInfo, pod: Pod) -> bool:
-        """Whether the pod's annotations say what the books say, in whatever words."""
+        """Whether the pod's annotations, or its labels, say what the books say, in whatever words."""
         written = {k: v for k, v in (pod.metadata.annotations or {}).items() if is_device_key(k)}
+        labels = allocated_labels(pod.metadata.labels)
         wanted = annotations_of(info)
-        if written == wanted:
+        if written == wanted and not labels:
             return True
         allocation, problem = allocation_of(pod)
+        if labels:
+            return (
+                not written
+                and set(labels) == set(allocation_labels(info.allocation))
+                and _sorted(allocation) == _sorted(info.allocation)
+            )
         return (
             not problem
             and set(written) == set(wanted)
@@ -329,6 +345,15 @@ class Audit:
 
     def _tell(self, info: PodInfo, message: str) -> None:
         self._reporter.pod_event(info.pod, "Warning", REASON, ACTION, f"{info.node_name}: {message}")
+
+
+def _told_by_labels(allocation: Allocation) -> str:
+    if allocation:
+        return f"its labels were edited: {_told(allocation)}"
+    return (
+        "its device labels are not there: somebody took them away, or the API server drops the labels of a"
+        " Binding (its feature PodTopologyLabelsAdmission is off)"
+    )
 
 
 _NONE = Drift("", "")

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
+from msgspec.structs import replace
+
 from gangsched.core.framework import BindPlugin, Code
 from gangsched.core.group import BindState, Group, GroupState, MemberState, PodInfo
 from gangsched.core.guard import PluginError
@@ -23,7 +25,8 @@ from gangsched.core.reporter import Reporter
 from gangsched.core.spacing import Spacing
 from gangsched.core.waves import Waves
 from gangsched.core.world import World
-from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations
+from gangsched.model.device_labels import allocation_labels, allocation_text
+from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations, is_device_key
 from gangsched.model.effects import BindPod, CancelBinds, EvictPod, GetPod
 from gangsched.model.events import (
     BindCancelled,
@@ -50,6 +53,7 @@ class Binder:
     def __init__(self, world: World, reporter: Reporter, spacing: Spacing) -> None:
         self._world = world
         self._reporter = reporter
+        self._in_labels = world.settings.devices.in_labels
         self.preparing = Preparing(world, spacing, prepared=self._prepared, stopped=self._give_back)
         self.waves = Waves(world, spacing, send=self._send_wave, broke=self.take_back)
 
@@ -119,6 +123,9 @@ class Binder:
         info.bind_tries += 1
         binding = _binding(info, group, key)
         info.allocated = binding.annotations.get(ALLOCATED_KEY)
+        if self._in_labels and info.ids and not binds:
+            binding = _labelled(binding, info)
+            info.allocated = allocation_text(binding.annotations, binding.labels)
         if binds:
             names = [plugin.name for plugin in binds]
             self._world.hooks.ask(BIND, names, group, info, binding.annotations)
@@ -390,6 +397,17 @@ def _binding(info: PodInfo, group: Group, key: str) -> BindPod:
     return BindPod(
         info.uid, meta.namespace, meta.name, info.node_name, annotations, key, info.attempt, group.cause_id
     )
+
+
+def _labelled(binding: BindPod, info: PodInfo) -> BindPod:
+    """The same with the devices as labels; plugins.devices has seen to it that they can say it.
+
+    A pod that was made with the annotation would be read by that: there the truth goes where the lie is.
+    """
+    if ALLOCATED_KEY in (info.pod.metadata.annotations or {}):
+        return binding
+    annotations = {key: text for key, text in binding.annotations.items() if not is_device_key(key)}
+    return replace(binding, annotations=annotations, labels=allocation_labels(info.allocation))
 
 
 def _natural_name(info: PodInfo) -> tuple[int, str]:

@@ -24,9 +24,8 @@ from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
 from gangsched.core.templates import Templates
 from gangsched.errors import InvariantError, ParseError
+from gangsched.model.device_labels import allocation_text, inventory_text, where_listed
 from gangsched.model.devices import (
-    ALLOCATED_KEY,
-    INVENTORY_KEY,
     DeviceInventory,
     DeviceTopology,
     parse_allocation,
@@ -59,16 +58,18 @@ class Cache:
         invalid_inventory: str = "nothing",
         sign: Callable[[Pod], Hashable] | None = None,
         counted: frozenset[str] = frozenset(),
+        in_labels: bool = False,
     ) -> None:
         """sign: what plugins read of a pod's metadata, part of what makes its template; None: nothing.
 
-        counted: resources of which no IDs are given, whatever nodes list.
+        counted: resources of which no IDs are given, whatever nodes list. in_labels: what is given must fit
+        labels.
         """
         self._invalid_inventory = invalid_inventory
         self._counted = counted
         self.table = ResourceTable()
         self.nodes = NodeTable(self.table, capacity=node_capacity)
-        self.ledger = DeviceLedger(node_capacity, self.nodes.note)
+        self.ledger = DeviceLedger(node_capacity, self.nodes.note, in_labels=in_labels)
         self.accounts = Accounts(self.nodes.note)
         self.pods: dict[str, PodInfo] = {}
         self.by_node: dict[str, dict[str, PodInfo]] = {}
@@ -148,8 +149,9 @@ class Cache:
         return [ClusterChange(Change.NODE_REPORT, row)] if is_news else []
 
     def _put_inventory(self, row: int, node: Node, known: Node | None, changes: list[ClusterChange]) -> str:
-        text = (node.metadata.annotations or {}).get(INVENTORY_KEY)
-        if known is not None and (known.metadata.annotations or {}).get(INVENTORY_KEY) == text:
+        meta = node.metadata
+        text = inventory_text(meta.annotations, meta.labels)
+        if known is not None and inventory_text(known.metadata.annotations, known.metadata.labels) == text:
             return ""
         problem = ""
         inventories: Mapping[str, DeviceInventory] = {}
@@ -157,7 +159,7 @@ class Cache:
             try:
                 inventories = parse_inventory(text)
             except ParseError as error:
-                problem = str(error)
+                problem = f"{where_listed(meta.annotations)}: {error.message}"
                 if self._invalid_inventory == "nothing":
                     # A node that cannot name its devices must not get gangs that rely on names. Extended
                     # resources of which it has some, or named some before, stay listed with none free.
@@ -428,8 +430,8 @@ _NO_DEVICES = DeviceInventory((), 0, DeviceTopology((), ()))
 
 
 def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]:
-    """The devices a bound pod's annotation names, and what is wrong with it ("" if nothing)."""
-    text = (pod.metadata.annotations or {}).get(ALLOCATED_KEY)
+    """The devices a bound pod's annotation or labels name, and what is wrong with it ("" if nothing)."""
+    text = allocation_text(pod.metadata.annotations, pod.metadata.labels)
     if text is None:
         return {}, ""
     try:

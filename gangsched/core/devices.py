@@ -16,6 +16,7 @@ import numpy as np
 
 from gangsched.core.arrays import IntArray
 from gangsched.errors import InvariantError
+from gangsched.model.device_labels import label_room
 from gangsched.model.devices import DeviceInventory
 
 NO_INVENTORY = -1
@@ -47,22 +48,29 @@ class _NodeDevices:
 
 
 class DeviceColumn:
-    """One resource over all nodes. Shape: free int64[capacity], a count, -1: no inventory."""
+    """One resource over all nodes. Shapes: free int64[capacity], a count, -1: no inventory; room as free, how
+    many of a node's IDs fit one label, -1: no inventory (None: nobody asks).
+    """
 
-    __slots__ = ("at", "free")
+    __slots__ = ("at", "free", "room")
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, *, in_labels: bool = False) -> None:
         self.free: IntArray = np.full(capacity, NO_INVENTORY, dtype=np.int64)
+        self.room: IntArray | None = self.free.copy() if in_labels else None
         self.at: dict[int, _NodeDevices] = {}
 
 
 class DeviceLedger:
-    """Who holds what. Rows are the cache's node rows; `note` is told of every row that changes."""
+    """Who holds what. Rows are the cache's node rows; `note` is told of every row that changes.
 
-    __slots__ = ("_claims", "_note", "capacity", "columns")
+    in_labels: what is given is written as labels, so it is known how many of a node's IDs one holds.
+    """
 
-    def __init__(self, capacity: int, note: Callable[[int], None]) -> None:
+    __slots__ = ("_claims", "_in_labels", "_note", "capacity", "columns")
+
+    def __init__(self, capacity: int, note: Callable[[int], None], *, in_labels: bool = False) -> None:
         self._note = note
+        self._in_labels = in_labels
         self.capacity = capacity
         self.columns: dict[str, DeviceColumn] = {}
         self._claims: dict[str, dict[tuple[int, str], None]] = {}
@@ -70,9 +78,9 @@ class DeviceLedger:
     def grow(self, capacity: int) -> None:
         """Makes room for more rows."""
         for column in self.columns.values():
-            bigger = np.full(capacity, NO_INVENTORY, dtype=np.int64)
-            bigger[: self.capacity] = column.free
-            column.free = bigger
+            column.free = _grown(column.free, capacity)
+            if column.room is not None:
+                column.room = _grown(column.room, capacity)
         self.capacity = capacity
 
     def inventory(self, row: int, resource: str) -> DeviceInventory | None:
@@ -97,6 +105,11 @@ class DeviceLedger:
             self._publish(column, row, node)
             if node.free.bit_count() > before or (was_listed and node.inventory is None):
                 gained.add(resource)
+            if column.room is not None:
+                room = NO_INVENTORY if node.inventory is None else label_room(node.inventory.ids)
+                if room > column.room[row]:
+                    gained.add(resource)
+                column.room[row] = room
         return frozenset(gained)
 
     def hold(self, row: int, uid: str, resource: str, ids: Iterable[str]) -> list[str]:
@@ -243,6 +256,8 @@ class DeviceLedger:
         for column in self.columns.values():
             if column.at.pop(row, None) is not None:
                 column.free[row] = NO_INVENTORY
+                if column.room is not None:
+                    column.room[row] = NO_INVENTORY
         for uid in [uid for uid, places in self._claims.items() if any(at == row for at, _ in places)]:
             left = {place: None for place in self._claims[uid] if place[0] != row}
             if left:
@@ -257,9 +272,15 @@ class DeviceLedger:
     def _column(self, resource: str) -> DeviceColumn:
         column = self.columns.get(resource)
         if column is None:
-            column = self.columns[resource] = DeviceColumn(self.capacity)
+            column = self.columns[resource] = DeviceColumn(self.capacity, in_labels=self._in_labels)
         return column
 
     def _publish(self, column: DeviceColumn, row: int, node: _NodeDevices) -> None:
         self._note(row)
         column.free[row] = NO_INVENTORY if node.inventory is None else node.free.bit_count()
+
+
+def _grown(array: IntArray, capacity: int) -> IntArray:
+    bigger = np.full(capacity, NO_INVENTORY, dtype=np.int64)
+    bigger[: len(array)] = array
+    return bigger

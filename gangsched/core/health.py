@@ -24,7 +24,7 @@ from gangsched.core.group import NEVER_S, Group, GroupState, MemberState, PodInf
 from gangsched.core.places import name_of
 from gangsched.core.reporter import Reporter
 from gangsched.core.world import World
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.device_labels import inventory_text
 from gangsched.model.effects import EvictPod
 from gangsched.model.objects import Node
 from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY
@@ -63,7 +63,7 @@ class DeviceHealth:
     def node_put(self, node: Node) -> None:
         """A node as it is now; its pods are looked at when it lists its devices otherwise than before."""
         name = node.metadata.name
-        text = (node.metadata.annotations or {}).get(INVENTORY_KEY)
+        text = inventory_text(node.metadata.annotations, node.metadata.labels)
         if name not in self._listed or self._listed[name] != text:
             self._listed[name] = text
             self._looks[name] = None

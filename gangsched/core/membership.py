@@ -19,9 +19,10 @@ from gangsched.core.reporter import Reporter
 from gangsched.core.template import constraints_of
 from gangsched.core.world import World
 from gangsched.errors import ParseError
-from gangsched.model.devices import ALLOCATED_KEY, is_device_key
+from gangsched.model.device_labels import allocated_labels, allocation_text
+from gangsched.model.devices import is_device_key
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import ATTEMPT_KEY, POD, RANK_KEY, GroupKey, group_key, needs_object
+from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, POD, RANK_KEY, GroupKey, group_key, needs_object
 
 # Nothing has left the process for these.
 _UNSENT = (BindState.NONE, BindState.PREPARING, BindState.HELD)
@@ -212,6 +213,11 @@ class Membership:
                 self._place(info, pod)
 
     def _place(self, info: PodInfo, pod: Pod) -> None:
+        in_labels = self._world.settings.devices.in_labels
+        if in_labels and _lacks_labels(info, pod) and self._audit.pod_edited(info, pod):
+            # The server dropped them from our Binding: the devices are this pod's all the same.
+            self._audit.pod_bound(info)
+            return
         allocation, problem = allocation_of(pod)
         if problem:
             self._reporter.pod_event(pod, "Warning", "DeviceMismatch", "Scheduling", problem)
@@ -268,15 +274,26 @@ def _identity(
 
 
 def _allocated(pod: Pod) -> tuple[str, str | None]:
-    return pod.spec.node_name, (pod.metadata.annotations or {}).get(ALLOCATED_KEY)
+    return pod.spec.node_name, allocation_text(pod.metadata.annotations, pod.metadata.labels)
+
+
+def _lacks_labels(info: PodInfo, pod: Pod) -> bool:
+    """Whether our own Binding, which carried IDs, has come to the pod without them."""
+    is_ours = info.node_name == pod.spec.node_name and GANG_KEY in (pod.metadata.annotations or {})
+    return is_ours and bool(info.ids) and _allocated(pod)[1] is None
 
 
 def _says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
     """Whether the pod's node or devices are told otherwise than they are known, or than they were told."""
     if (info.node_name, info.allocated) != _allocated(pod):
         return True
+    if not old.spec.node_name:
+        return False
     before, now = old.metadata.annotations or {}, pod.metadata.annotations or {}
-    return bool(old.spec.node_name) and before != now and _device_keys(before) != _device_keys(now)
+    if before != now and _device_keys(before) != _device_keys(now):
+        return True
+    then, labels = old.metadata.labels, pod.metadata.labels
+    return then != labels and allocated_labels(then) != allocated_labels(labels)
 
 
 def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:

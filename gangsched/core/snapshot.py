@@ -184,6 +184,12 @@ class ClusterView:
         column = self._ledger.columns.get(resource)
         return None if column is None else _shown(column.free[: self._nodes.n_rows])
 
+    def label_room(self, resource: str) -> IntArray | None:
+        """int64[n_rows]: how many of a node's IDs one label holds, -1 where it has no inventory; None: no
+        label has to hold them."""
+        column = self._ledger.columns.get(resource)
+        return None if column is None or column.room is None else _shown(column.room[: self._nodes.n_rows])
+
     def device_mask(self, row: int, resource: str) -> int:
         """Bit mask of free healthy devices over the inventory's indices."""
         return self._ledger.free_mask(row, resource)

@@ -51,6 +51,7 @@ class World:
             node_capacity=node_capacity,
             invalid_inventory=settings.invalid_inventory,
             counted=settings.devices.counted,
+            in_labels=settings.devices.in_labels,
             sign=self._sign if any(profile.signs for profile in profiles.values()) else None,
         )
         self.cache.keep_accounts(one for profile in profiles.values() for one in profile.accounts)

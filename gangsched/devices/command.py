@@ -92,7 +92,7 @@ async def _all(client: ApiClient, kind: Kind, item: type[ItemT]) -> list[ItemT]:
 def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool) -> None:
     """The table, and what is wrong below it."""
     if not any(one.devices for one in maps):
-        console.print("No node lists devices (annotation gangsched.io/devices): gangsched agent writes them.")
+        console.print("No node lists devices (gangsched.io/devices, or labels): gangsched agent writes them.")
     else:
         console.print(_table(maps, wide=wide))
     for one in maps:

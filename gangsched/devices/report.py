@@ -1,4 +1,4 @@
-"""The map of devices: what nodes list, what pods' annotations claim, what kubelet says; pure.
+"""The map of devices: what nodes list, what pods' annotations or labels claim, what kubelet says; pure.
 
 Made from Nodes and Pods as the API server has them, so it needs no scheduler and knows nothing of what one
 has promised and not bound yet. Called by `command`.
@@ -13,8 +13,9 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.errors import ParseError
+from gangsched.model.device_labels import allocation_text, inventory_text, where_listed
 from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, Device, parse_allocation, parse_devices
+from gangsched.model.devices import Device, parse_allocation, parse_devices
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import GANG_KEY
 from gangsched.model.resources import is_extended, pod_requests
@@ -34,8 +35,8 @@ class Holder(msgspec.Struct, rename="camel", frozen=True):
 
 
 class DeviceRow(msgspec.Struct, rename="camel", frozen=True):
-    """state: free; planned: a pod's annotation says so; confirmed: kubelet too; mismatch: they differ;
-    claimed twice: two pods' annotations name it. kubelet: the pod that has it by the node's report.
+    """state: free; planned: a pod's annotation or label says so; confirmed: kubelet too; mismatch: they
+    differ; claimed twice: two pods name it. kubelet: the pod that has it by the node's report.
     """
 
     resource: str
@@ -80,9 +81,10 @@ def _node_map(node: Node, pods: list[Pod]) -> NodeMap:
     listed: dict[str, list[Device]] = {}
     report = DeviceReport()
     try:
-        listed = parse_devices(annotations[INVENTORY_KEY]) if INVENTORY_KEY in annotations else {}
+        text = inventory_text(annotations, node.metadata.labels)
+        listed = {} if text is None else parse_devices(text)
     except ParseError as error:
-        problems.append(str(error))
+        problems.append(f"{where_listed(annotations)}: {error.message}")
     try:
         report = parse_report(annotations[DEVICE_REPORT_KEY]) if DEVICE_REPORT_KEY in annotations else report
     except ParseError as error:
@@ -148,7 +150,7 @@ def _row(
 def _claims(pod: Pod) -> Iterator[_Claim]:
     """Each device once for a pod: a plain init container's are others' of the pod too. Raises: ParseError."""
     annotations = pod.metadata.annotations or {}
-    text = annotations.get(ALLOCATED_KEY)
+    text = allocation_text(annotations, pod.metadata.labels)
     if text is None:
         return
     since = next((c.last_transition_time for c in pod.status.conditions or () if _says_bound(c)), None)
@@ -167,7 +169,7 @@ def _says_bound(condition: object) -> bool:
 
 
 def _asks_without_ids(pod: Pod, listed: dict[str, list[Device]]) -> bool:
-    if ALLOCATED_KEY in (pod.metadata.annotations or {}):
+    if allocation_text(pod.metadata.annotations, pod.metadata.labels) is not None:
         return False
     try:
         asked = pod_requests(pod.spec)

@@ -30,11 +30,12 @@ MAX_NAME_CHARS = 200
 _encode = msgspec.json.Encoder().encode
 
 
-class _Meta(msgspec.Struct, gc=False):
+class _Meta(msgspec.Struct, gc=False, omit_defaults=True):
     name: str
     namespace: str
     uid: str
     annotations: Mapping[str, str]
+    labels: Mapping[str, str] = {}
 
 
 class _Target(msgspec.Struct, gc=False):
@@ -50,8 +51,8 @@ class _Binding(msgspec.Struct, gc=False, rename="camel"):
 
 
 def binding_body(effect: BindPod) -> bytes:
-    """Node and annotations in one Binding, the UID as its precondition."""
-    metadata = _Meta(effect.name, effect.namespace, effect.uid, effect.annotations)
+    """Node, annotations and labels in one Binding, the UID as its precondition."""
+    metadata = _Meta(effect.name, effect.namespace, effect.uid, effect.annotations, effect.labels)
     return _encode(_Binding(metadata, _Target(effect.node)))
 
 
@@ -88,12 +89,14 @@ def eviction_body(effect: EvictPod) -> bytes:
 
 
 def annotations_body(effect: PatchPod) -> bytes:
-    """A merge patch of annotations, for this version of this pod and for no other."""
+    """A merge patch of annotations and labels, for this version of this pod and for no other."""
     metadata = {
         "uid": effect.uid,
         "resourceVersion": effect.resource_version,
         "annotations": effect.annotations,
     }
+    if effect.labels:
+        metadata["labels"] = effect.labels
     return _encode({"metadata": metadata})
 
 

@@ -20,7 +20,7 @@ class _Effect(msgspec.Struct, frozen=True, gc=False):
 
 
 class BindPod(_Effect, frozen=True):
-    """POST pods/{name}/binding: node and annotations in one write, `uid` as precondition.
+    """POST pods/{name}/binding: node, annotations and labels in one write, `uid` as precondition.
 
     Answered by exactly one of BindSucceeded, BindFailed, BindUnknown, BindCancelled with the same `uid` and
     `attempt`. 429 and a connection that could not be opened are nobody's answer: tried again at the edge.
@@ -34,6 +34,7 @@ class BindPod(_Effect, frozen=True):
     group: str
     attempt: int
     cause_id: str
+    labels: Mapping[str, str] = {}
 
 
 class CancelBinds(_Effect, frozen=True):
@@ -61,7 +62,8 @@ class EvictPod(_Effect, frozen=True):
 
 
 class PatchPod(_Effect, frozen=True):
-    """Merge-patch annotations of a pod, `uid` and `resource_version` as preconditions; None: taken away.
+    """Merge-patch annotations and labels of a pod, `uid` and `resource_version` as preconditions; None: taken
+    away.
 
     Answered by PodPatched or PodPatchFailed. The only write to a pod that is bound already.
     """
@@ -72,6 +74,7 @@ class PatchPod(_Effect, frozen=True):
     resource_version: str
     annotations: Mapping[str, str | None]
     cause_id: str
+    labels: Mapping[str, str | None] = {}
 
 
 class DeletePod(_Effect, frozen=True):

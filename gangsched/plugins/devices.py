@@ -1,7 +1,8 @@
 """Devices: how many pods find enough healthy, free devices on each node that lists its devices.
 
 Also which: `gangsched.io/device-constraints` on a pod asks for sets of one NUMA node, of linked devices, of
-a model, with so much memory; how many disjoint sets there are limits how many pods a node takes.
+a model, with so much memory; how many disjoint sets there are limits how many pods a node takes. And where
+IDs are written as labels: on which nodes one label holds what a container gets, whichever devices those are.
 
 Ours; kube-scheduler counts extended resources only (NodeResourcesFit does that here too, so a resource
 without an inventory is limited by its count alone). Which IDs are taken is core.allotment's.
@@ -26,6 +27,7 @@ from gangsched.core.framework import (
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
+from gangsched.model.device_labels import bad_key
 from gangsched.model.device_sets import sets_of
 
 # What a node without an inventory takes, as far as this plugin knows.
@@ -55,6 +57,9 @@ class Devices:
         for resource in template.constraints:
             own = _sets(template, resource, view, rows)
             total = own if total is None else np.minimum(total, own)
+        for unfit, _ in _unlabelled(template, view):
+            own = np.where(unfit[rows], 0, NO_LIMIT)
+            total = own if total is None else np.minimum(total, own)
         return total
 
     def reasons(
@@ -66,7 +71,7 @@ class Devices:
         ]
         for resource, constraint in template.constraints.items():
             found += _missing(template.requests[resource], resource, constraint, view)
-        return found
+        return [*found, *((reason, unfit) for unfit, reason in _unlabelled(template, view))]
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
         if template is None or change.row < 0:
@@ -82,6 +87,31 @@ def _asked(template: PodTemplate, view: ClusterView) -> Iterator[tuple[str, int,
     for resource, amount in template.requests.items():
         if view.lists(resource) and (free := view.device_free(resource)) is not None:
             yield resource, amount, free
+
+
+def _unlabelled(template: PodTemplate, view: ClusterView) -> Iterator[tuple[BoolArray, str]]:
+    """Nodes of which the pod's containers cannot be given IDs by label, by why; none where no label is asked.
+
+    Whichever devices they were: a set that fits by luck today is none to rely on.
+    """
+    for resource in template.requests:
+        room = view.label_room(resource)
+        if room is None:
+            continue
+        demand = template.demand(resource)
+        if why := next((why for container, _, _ in demand if (why := bad_key(resource, container))), ""):
+            yield room >= 0, f"which devices.allocationIn: labels cannot serve: {why}"
+            continue
+        most = max((count for _, count, _ in demand), default=0)
+        unfit = (room >= 0) & (room < most)
+        for n in np.unique(room[unfit]).tolist() if unfit.any() else ():
+            yield unfit & (room == n), _too_long(resource, most, n)
+
+
+def _too_long(resource: str, most: int, room: int) -> str:
+    if not room:
+        return f"whose IDs of {resource} do not fit a label (letters, digits, - and _ only, 63 characters)"
+    return f"where a label (63 characters) holds at most {room} IDs of {resource}, a container needs {most}"
 
 
 def _sets(template: PodTemplate, resource: str, view: ClusterView, rows: Rows) -> IntArray:

@@ -9,6 +9,7 @@ from random import Random
 
 from msgspec.structs import replace
 
+from gangsched.model.device_labels import allocated_labels
 from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
 from gangsched.model.objects import ObjectMeta, Pod, PodSpec, PodStatus
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
@@ -72,7 +73,7 @@ def reborn(pod: Pod, mark: str, now_s: float) -> Pod:
         name=meta.name,
         namespace=meta.namespace,
         uid=f"{meta.uid.partition('+')[0]}+{mark}",
-        labels=meta.labels,
+        labels={k: v for k, v in (meta.labels or {}).items() if k not in allocated_labels(meta.labels)},
         annotations=own,
         creation_timestamp=at(now_s),
     )

@@ -8,7 +8,7 @@ kubelets, controllers) call the plain methods, which take effect at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ GRACE_KEY = "sim/grace-s"
 """How long an evicted pod takes to go, where that is not what all of them take."""
 # As many binds as kube.binding_lane keeps on the way.
 PARALLEL_BINDS = 16
+_NO_LABELS: Mapping[str, str] = {}
 
 
 class SimApi:
@@ -208,7 +209,7 @@ class SimApi:
             return 409, f'pod {bind.name} is already assigned to node "{pod.spec.node_name}"'
         if pod.spec.scheduling_gates:
             return 409, f"pod {bind.name} has non-empty .spec.schedulingGates"
-        self._bind(key, pod, bind.node, dict(bind.annotations))
+        self._bind(key, pod, bind.node, bind.annotations, bind.labels)
         return 0, ""
 
     def _get(self, effect: ef.GetPod, session: int) -> None:
@@ -242,7 +243,9 @@ class SimApi:
         elif not code and fate is not BindFate.LOST_BEFORE:
             merged = {**(pod.metadata.annotations or {}), **effect.annotations}
             left = {key: value for key, value in merged.items() if value is not None}
-            self.update_pod(pod, metadata=replace(pod.metadata, annotations=left))
+            both = {**(pod.metadata.labels or {}), **effect.labels}
+            labels = {key: value for key, value in both.items() if value is not None}
+            self.update_pod(pod, metadata=replace(pod.metadata, annotations=left, labels=labels))
         answer: ev.Event = ev.PodPatched(effect.uid)
         if code or fate in (BindFate.LOST_BEFORE, BindFate.LOST_AFTER, BindFate.LATE):
             answer = ev.PodPatchFailed(effect.uid, code, message or fate.value)
@@ -292,15 +295,23 @@ class SimApi:
         if now is not None and not now.spec.node_name and now.metadata.deletion_timestamp is None:
             self._bind(key, now, node, annotations or {})
 
-    def _bind(self, key: Key, pod: Pod, node: str, annotations: dict[str, str]) -> None:
+    def _bind(
+        self,
+        key: Key,
+        pod: Pod,
+        node: str,
+        annotations: Mapping[str, str],
+        labels: Mapping[str, str] = _NO_LABELS,
+    ) -> None:
         conditions = [c for c in pod.status.conditions or () if c.type != "PodScheduled"]
         conditions.append(Condition("PodScheduled", "True", last_transition_time=at(self._timeline.now_s)))
         merged = {**(pod.metadata.annotations or {}), **annotations}
+        both = {**(pod.metadata.labels or {}), **labels}
         bound = self._put_pod(
             key,
             replace(
                 pod,
-                metadata=replace(pod.metadata, annotations=merged),
+                metadata=replace(pod.metadata, annotations=merged, labels=both),
                 spec=replace(pod.spec, node_name=node),
                 status=replace(pod.status, conditions=conditions, nominated_node_name=""),
             ),

@@ -13,7 +13,8 @@ from gangsched.core.group import GroupState, MemberState
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ParseError
 from gangsched.model import effects as ef
-from gangsched.model.devices import ALLOCATED_KEY, parse_allocation
+from gangsched.model.device_labels import allocation_text
+from gangsched.model.devices import parse_allocation
 from gangsched.model.objects import Condition, Pod
 from gangsched.model.pod_group import (
     GANG_KEY,
@@ -26,7 +27,7 @@ from gangsched.model.pod_group import (
 from gangsched.model.resources import container_requests
 from gangsched.sim.api import SimApi
 from gangsched.sim.objects import at
-from gangsched.sim.told import Told, allocatable, healthy_ids, ids_in
+from gangsched.sim.told import Told, allocatable, healthy_ids, ids_of
 
 
 def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) -> Iterator[str]:
@@ -49,7 +50,7 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
         for claim in others:
             if both := ids & claim.ids.get(resource, frozenset()):
                 yield f"1: {bind.name} is given {sorted(both)} on {bind.node}, held by {claim.uid}"
-    if is_repetition and ALLOCATED_KEY not in bind.annotations:
+    if is_repetition and allocation_text(bind.annotations, bind.labels) is None:
         return
     healthy = healthy_ids(node)
     if healthy is None:
@@ -61,7 +62,7 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
 
 def _ids_match(bind: ef.BindPod, pod: Pod, healthy: dict[str, frozenset[str]]) -> Iterator[str]:
     try:
-        allocation = parse_allocation(bind.annotations.get(ALLOCATED_KEY, "{}"))
+        allocation = parse_allocation(allocation_text(bind.annotations, bind.labels) or "{}")
     except ParseError as error:
         yield f"10: {bind.name}: {error}"
         return
@@ -93,7 +94,7 @@ def one_owner(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
 def _held(api: SimApi, scheduler: Scheduler) -> Iterator[tuple[str, str, dict[str, frozenset[str]]]]:
     for pod in api.pods.values():
         if pod.spec.node_name and not pod.is_terminal and GANG_KEY in (pod.metadata.annotations or {}):
-            yield pod.metadata.uid, pod.spec.node_name, ids_in(pod.metadata.annotations or {})
+            yield pod.metadata.uid, pod.spec.node_name, ids_of(pod)
     for info in scheduler.world.cache.pods.values():
         if info.state is MemberState.ASSUMED:
             yield info.uid, info.node_name, {r: frozenset(ids) for r, ids in info.ids.items()}
@@ -102,12 +103,14 @@ def _held(api: SimApi, scheduler: Scheduler) -> Iterator[tuple[str, str, dict[st
 def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[str]:
     """10: a pod that carries our mark is on the node, with the IDs, of a bind that was sent for its UID."""
     for pod in api.pods.values():
-        own = pod.metadata.annotations or {}
+        own, labels = pod.metadata.annotations or {}, pod.metadata.labels or {}
         if GANG_KEY not in own:
             continue
         binds = sent.get(pod.metadata.uid, [])
         if not any(
-            bind.node == pod.spec.node_name and all(own.get(k) == v for k, v in bind.annotations.items())
+            bind.node == pod.spec.node_name
+            and all(own.get(k) == v for k, v in bind.annotations.items())
+            and all(labels.get(k) == v for k, v in bind.labels.items())
             for bind in binds
         ):
             yield f"3, 10: {pod.key} ({pod.metadata.uid}) on {pod.spec.node_name} was bound for somebody else"
@@ -145,7 +148,7 @@ def cache_is_store(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
         info = cache.pods.get(uid)
         if info is not None and info.node_name:
             ids = {r: frozenset(some) for r, some in info.ids.items()}
-            if info.node_name != pod.spec.node_name or ids != ids_in(pod.metadata.annotations or {}):
+            if info.node_name != pod.spec.node_name or ids != ids_of(pod):
                 yield f"6: {pod.key} is on {info.node_name} {ids} in the cache, not so in the store"
 
 

@@ -15,7 +15,8 @@ from gangsched.core.framework import Code
 from gangsched.errors import ParseError
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, parse_allocation, parse_inventory
+from gangsched.model.device_labels import allocation_text, inventory_text
+from gangsched.model.devices import parse_allocation, parse_inventory
 from gangsched.model.objects import Node, Pod
 from gangsched.model.resources import PODS, parse_quantities, pod_requests
 
@@ -80,22 +81,29 @@ class Told:
 
     def claim_of_bind(self, bind: ef.BindPod) -> Claim:
         pod = self.pods[bind.uid]
-        return Claim(bind.uid, bind.node, _requests(pod), ids_in(bind.annotations))
+        return Claim(bind.uid, bind.node, _requests(pod), ids_in(bind.annotations, bind.labels))
 
     def claims_on(self, node: str) -> Iterator[Claim]:
         """Everybody who holds something on the node: bound and alive, or promised."""
         for uid, pod in self.pods.items():
             if pod.spec.node_name == node and not pod.is_terminal:
-                yield Claim(uid, node, _requests(pod), ids_in(pod.metadata.annotations or {}))
+                yield Claim(uid, node, _requests(pod), ids_of(pod))
         for claim in self.promised.values():
             if claim.node == node:
                 yield claim
 
 
-def ids_in(annotations: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """Resource -> device IDs of an allocation annotation; nothing where there is none or it is broken."""
+def ids_of(pod: Pod) -> dict[str, frozenset[str]]:
+    """Resource -> the device IDs that a pod says it has."""
+    return ids_in(pod.metadata.annotations, pod.metadata.labels)
+
+
+def ids_in(
+    annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None = None
+) -> dict[str, frozenset[str]]:
+    """Resource -> device IDs of an allocation; nothing where there is none or it is broken."""
     try:
-        allocation = parse_allocation(annotations.get(ALLOCATED_KEY, "{}"))
+        allocation = parse_allocation(allocation_text(annotations, labels) or "{}")
     except ParseError:
         return {}
     found: dict[str, frozenset[str]] = {}
@@ -107,7 +115,7 @@ def ids_in(annotations: Mapping[str, str]) -> dict[str, frozenset[str]]:
 
 def healthy_ids(node: Node) -> dict[str, frozenset[str]] | None:
     """Resource -> IDs that may be handed out; None where the inventory does not parse."""
-    text = (node.metadata.annotations or {}).get(INVENTORY_KEY)
+    text = inventory_text(node.metadata.annotations, node.metadata.labels)
     if text is None:
         return {}
     try:

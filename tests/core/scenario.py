@@ -22,7 +22,7 @@ from gangsched.sim import checkers
 from gangsched.sim.driver import make_scheduler
 from gangsched.sim.objects import at, make_node, make_pod
 from gangsched.sim.streams import API_VERSIONS
-from gangsched.sim.told import Told, ids_in
+from gangsched.sim.told import Told, ids_of
 
 E = TypeVar("E")
 
@@ -147,9 +147,10 @@ class Cluster:
         """The server binds; the watch has not told it yet."""
         pod = self.pods[bind.uid]
         merged = {**(pod.metadata.annotations or {}), **bind.annotations}
+        labels = {**(pod.metadata.labels or {}), **bind.labels}
         return self.store(
             pod,
-            metadata=replace(pod.metadata, annotations=merged),
+            metadata=replace(pod.metadata, annotations=merged, labels=labels),
             spec=replace(pod.spec, node_name=bind.node),
         )
 
@@ -221,7 +222,9 @@ class Cluster:
         else:
             merged = {**(pod.metadata.annotations or {}), **patch.annotations}
             own = {key: value for key, value in merged.items() if value is not None}
-            now = self.store(pod, metadata=replace(pod.metadata, annotations=own))
+            both = {**(pod.metadata.labels or {}), **patch.labels}
+            labels = {key: value for key, value in both.items() if value is not None}
+            now = self.store(pod, metadata=replace(pod.metadata, annotations=own, labels=labels))
             self.tell(ev.PodPatched(patch.uid), ev.PodUpdated(now))
 
     # -- what can be seen ------------------------------------------------------------------------------
@@ -248,7 +251,7 @@ class Cluster:
 
     def ids(self, name: str) -> set[str]:
         """All device IDs of a bound pod."""
-        found = ids_in(self.pod(name).metadata.annotations or {})
+        found = ids_of(self.pod(name))
         return {device_id for some in found.values() for device_id in some}
 
     def all(self, kind: type[E]) -> list[E]:

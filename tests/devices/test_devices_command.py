@@ -18,8 +18,9 @@ from gangsched.cli import main
 from gangsched.devices.report import make_map
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
+from gangsched.model.device_labels import allocation_labels, inventory_labels
 from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
+from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, Device
 from gangsched.model.objects import Condition, Node, Pod, PodStatus
 from gangsched.model.pod_group import GANG_KEY
 from gangsched.sim.objects import GPU, inventory, make_node, make_pod
@@ -97,6 +98,26 @@ def test_pods_that_ended_hold_nothing_and_pods_without_ids_are_named() -> None:
     [one] = make_map([make_node("n0", gpus=1)], [ended, stranger])
     assert one.devices[0].state == "free"
     assert one.without_ids == ("d/s",)
+
+
+def test_labels_are_read_where_there_are_no_annotations() -> None:
+    node = make_node("n0", listed=False)
+    listed = inventory_labels({GPU: [Device("g0"), Device("g1", "Unhealthy")]})
+    node = replace(node, metadata=replace(node.metadata, labels=listed))
+    pod = make_pod("x", labels=allocation_labels({"main": {GPU: ("g0",)}}))
+    pod = replace(pod, spec=replace(pod.spec, node_name="n0"))
+    [one] = make_map([node], [pod])
+    assert [(row.id, row.health, row.state) for row in one.devices] == [
+        ("g0", "Healthy", "planned"),
+        ("g1", "Unhealthy", "free"),
+    ]
+    assert [holder.container for holder in one.devices[0].holders] == ["main"]
+    assert one.without_ids == ()
+    spoilt = {"nvidia.com.devices.gangsched.io/gpu": "g0.g0"}
+    [one] = make_map([replace(node, metadata=replace(node.metadata, labels=spoilt))], [])
+    assert one.problems == (
+        "label ….devices.gangsched.io/…: nvidia.com/gpu lists the ID 'g0' twice; each device needs its own",
+    )
 
 
 def test_what_cannot_be_read_is_said() -> None:

@@ -14,6 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.config.devices import DeviceSettings
+from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.faults import CALM, STORM, Rates
 from gangsched.sim.workloads import Workload, random_workload
@@ -100,3 +102,13 @@ def test_history_does_not_depend_on_the_order_of_hashes() -> None:
         )
         said.add(done.stdout)
     assert len(said) == 1, said
+
+
+@pytest.mark.parametrize("seed", range(max(2, N_SEEDS // 10)))
+def test_a_storm_breaks_no_promise_where_ids_are_labels(seed: int) -> None:
+    """Crashes included: the books are made again from labels. Sets that do not fit one are never bound."""
+    settings = Settings(devices=DeviceSettings(allocation_in="labels"))
+    sim = run_or_shrink(2000 + seed, ROUGH, settings)
+    binds = [bind for binds in sim.sent.values() for bind in binds]
+    assert any(bind.labels for bind in binds)
+    assert not any(ALLOCATED_KEY in bind.annotations for bind in binds)

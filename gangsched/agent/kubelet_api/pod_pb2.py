@@ -24,23 +24,27 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%gangsched/agent/kubelet_api/pod.proto\x12\x0egangsched.node\"^\n\x03Pod\x12,\n\x08metadata\x18\x01 \x01(\x0b\x32\x1a.gangsched.node.ObjectMeta\x12)\n\x06status\x18\x03 \x01(\x0b\x32\x19.gangsched.node.PodStatus\"\xe1\x01\n\nObjectMeta\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x05 \x01(\t\x12/\n\x11\x64\x65letionTimestamp\x18\t \x01(\x0b\x32\x14.gangsched.node.Time\x12@\n\x0b\x61nnotations\x18\x0c \x03(\x0b\x32+.gangsched.node.ObjectMeta.AnnotationsEntry\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"C\n\tPodStatus\x12\r\n\x05phase\x18\x01 \x01(\t\x12\'\n\tstartTime\x18\x07 \x01(\x0b\x32\x14.gangsched.node.Time\"\x17\n\x04Time\x12\x0f\n\x07seconds\x18\x01 \x01(\x03')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%gangsched/agent/kubelet_api/pod.proto\x12\x0egangsched.node\"^\n\x03Pod\x12,\n\x08metadata\x18\x01 \x01(\x0b\x32\x1a.gangsched.node.ObjectMeta\x12)\n\x06status\x18\x03 \x01(\x0b\x32\x19.gangsched.node.PodStatus\"\xc8\x02\n\nObjectMeta\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x05 \x01(\t\x12/\n\x11\x64\x65letionTimestamp\x18\t \x01(\x0b\x32\x14.gangsched.node.Time\x12\x36\n\x06labels\x18\x0b \x03(\x0b\x32&.gangsched.node.ObjectMeta.LabelsEntry\x12@\n\x0b\x61nnotations\x18\x0c \x03(\x0b\x32+.gangsched.node.ObjectMeta.AnnotationsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"C\n\tPodStatus\x12\r\n\x05phase\x18\x01 \x01(\t\x12\'\n\tstartTime\x18\x07 \x01(\x0b\x32\x14.gangsched.node.Time\"\x17\n\x04Time\x12\x0f\n\x07seconds\x18\x01 \x01(\x03')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'gangsched.agent.kubelet_api.pod_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_OBJECTMETA_LABELSENTRY']._loaded_options = None
+  _globals['_OBJECTMETA_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_OBJECTMETA_ANNOTATIONSENTRY']._loaded_options = None
   _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_options = b'8\001'
   _globals['_POD']._serialized_start=57
   _globals['_POD']._serialized_end=151
   _globals['_OBJECTMETA']._serialized_start=154
-  _globals['_OBJECTMETA']._serialized_end=379
-  _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_start=329
-  _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_end=379
-  _globals['_PODSTATUS']._serialized_start=381
-  _globals['_PODSTATUS']._serialized_end=448
-  _globals['_TIME']._serialized_start=450
-  _globals['_TIME']._serialized_end=473
+  _globals['_OBJECTMETA']._serialized_end=482
+  _globals['_OBJECTMETA_LABELSENTRY']._serialized_start=385
+  _globals['_OBJECTMETA_LABELSENTRY']._serialized_end=430
+  _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_start=432
+  _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_end=482
+  _globals['_PODSTATUS']._serialized_start=484
+  _globals['_PODSTATUS']._serialized_end=551
+  _globals['_TIME']._serialized_start=553
+  _globals['_TIME']._serialized_end=576
 # @@protoc_insertion_point(module_scope)

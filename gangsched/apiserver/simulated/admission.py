@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from gangsched.model.device_labels import allocation_text
 from gangsched.model.devices import ALLOCATED_KEY, device_demand, parse_allocation
 from gangsched.model.objects import (
     NodeSelectorTerm,
@@ -97,7 +98,7 @@ class Room:
         )
 
     def _allocate(self, uid: str, pod: Pod) -> Devices | Refusal:
-        text = (pod.metadata.annotations or {}).get(ALLOCATED_KEY)
+        text = allocation_text(pod.metadata.annotations, pod.metadata.labels)
         planned = parse_allocation(text) if text else {}
         taken: dict[tuple[str, str], None] = {}
         for resource, known in self.devices.items():

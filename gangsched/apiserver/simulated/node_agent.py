@@ -25,7 +25,8 @@ from gangsched.apiserver.simulated.view import NodeView, PodView, View, node_of
 from gangsched.apiserver.status import StatusError
 from gangsched.apiserver.strategy import Object
 from gangsched.errors import ParseError
-from gangsched.model.devices import INVENTORY_KEY, parse_inventory
+from gangsched.model.device_labels import inventory_keys, inventory_labels, inventory_text
+from gangsched.model.devices import INVENTORY_KEY, parse_devices, parse_inventory
 from gangsched.model.resources import parse_quantities
 
 _log = structlog.get_logger(__name__)
@@ -128,7 +129,7 @@ class NodeAgents:
             room.allocatable = parse_quantities(node.status.allocatable)
         except ParseError as error:
             self._event(node, "Node", "InvalidAllocatable", str(error), machine)
-        text = node.annotations.get(INVENTORY_KEY, "")
+        text = inventory_text(node.annotations, node.metadata.labels) or ""
         if text != machine.written:
             try:
                 parse_inventory(text or "{}")
@@ -294,7 +295,15 @@ class NodeAgents:
 
 
 def _report_devices(reported: Inventory, obj: Object) -> None:
-    obj["metadata"].setdefault("annotations", {})[INVENTORY_KEY] = encoded(reported)
+    """Where the node lists them: in labels, where it has these and no annotation."""
+    metadata = obj["metadata"]
+    in_labels = inventory_keys(metadata.get("labels") or {})
+    if in_labels and INVENTORY_KEY not in (metadata.get("annotations") or {}):
+        for key in in_labels:
+            del metadata["labels"][key]
+        metadata["labels"] |= inventory_labels(parse_devices(encoded(reported)))
+    else:
+        metadata.setdefault("annotations", {})[INVENTORY_KEY] = encoded(reported)
     status = obj.setdefault("status", {})
     for resource, devices in reported.items():
         fit = sum(each.get("health", "Healthy") == "Healthy" for each in devices)

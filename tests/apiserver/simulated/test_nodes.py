@@ -265,3 +265,31 @@ def test_what_is_set_again_or_cancelled_does_not_happen() -> None:
     while (action := timetable.pop_due(10)) is not None:
         action(10)
     assert (done, timetable.next_s(), len(timetable)) == (["c", "a again"], None, 0)
+
+
+def test_a_node_that_lists_its_devices_in_labels_is_read_and_its_faults_are_written_there() -> None:
+    key = "nvidia.com.devices.gangsched.io/gpu"
+
+    def in_labels(node: Object) -> None:
+        del node["metadata"]["annotations"]["gangsched.io/devices"]
+        node["metadata"]["labels"][key] = "g0.g1"
+
+    world = World(1).change("nodes", NODE, in_labels).run(2)
+    told = {"labels": {"main.nvidia.com.allocated-devices.gangsched.io/gpu": "g1"}}
+    held, again = pod("a", gpus=1), pod("b", gpus=1)
+    held["metadata"] |= told
+    again["metadata"] |= told
+    world.submit(held, on=NODE).run(5)
+    assert world.get("pods", "a")["status"]["phase"] == "Running"
+    world.submit(again, on=NODE).run(5)
+    assert "g1 is held by another live pod" in world.get("pods", "b")["status"]["message"]
+
+    world.annotate(NODE, unhealthy_devices="g0").run(5)
+    labels = world.get("nodes", NODE)["metadata"]["labels"]
+    assert labels[key] == "g0.g1"
+    assert labels["nvidia.com.unhealthy-devices.gangsched.io/gpu"] == "g0"
+
+    world.annotate(NODE, unhealthy_devices=None).run(5)
+    labels = world.get("nodes", NODE)["metadata"]["labels"]
+    assert labels[key] == "g0.g1"
+    assert "nvidia.com.unhealthy-devices.gangsched.io/gpu" not in labels

@@ -1,0 +1,86 @@
+"""Which Kubernetes the API server is, for what an older one drops without a word. Called by app, at start.
+
+A Binding's labels are merged into the pod from 1.35 on (feature PodTopologyLabelsAdmission, on by default).
+An older server answers 201 and drops them, and a pod would be bound without its device IDs.
+"""
+
+from __future__ import annotations
+
+import re
+
+import anyio
+import msgspec
+import structlog
+
+from gangsched.errors import ApiError, ConfigError
+from gangsched.kube.backoff import Backoff
+from gangsched.kube.client import ApiClient
+
+_log = structlog.get_logger(__name__)
+
+BINDING_LABELS_SINCE = (1, 35)
+_REQUEST_S = 10.0
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    """The emulated one decides what is on (`kube-apiserver --emulated-version`); older servers name none."""
+
+    major: str
+    minor: str
+    git_version: str = ""
+    emulation_major: str = ""
+    emulation_minor: str = ""
+
+
+async def require_binding_labels(client: ApiClient, backoff: Backoff, *, source: str = "") -> None:
+    """Returns when the server has said that it merges a Binding's labels; waits for one that does not answer.
+
+    Raises: ConfigError (it is too old, or does not say how old).
+    """
+    found, name = await _ask(client, backoff)
+    if found < BINDING_LABELS_SINCE:
+        raise ConfigError(
+            f"labels needs an API server of Kubernetes {_dotted(BINDING_LABELS_SINCE)} or later: this one is"
+            f" {name} and drops the labels of a Binding, so pods would be bound without their device IDs;"
+            " annotations works with every version",
+            path="devices.allocationIn",
+            source=source,
+        )
+
+
+async def _ask(client: ApiClient, backoff: Backoff) -> tuple[tuple[int, int], str]:
+    said = ""
+    while True:
+        try:
+            return _read(await client.get("/version", timeout_s=_REQUEST_S))
+        except ApiError as error:
+            if error.code and error.code not in (429, 500, 503, 504):
+                raise ConfigError(
+                    f"labels: the API server does not say which version it is: {error}",
+                    path="devices.allocationIn",
+                ) from None
+            if str(error) != said:
+                said = str(error)
+                _log.warning("waiting for the API server to say which version it is", err=said)
+            await anyio.sleep(backoff.next_s(error.retry_after_s))
+
+
+def _read(body: bytes) -> tuple[tuple[int, int], str]:
+    """((major, minor), what it calls itself). Raises: ApiError."""
+    try:
+        told = msgspec.json.decode(body, type=_Version)
+    except msgspec.MsgspecError as error:
+        raise ApiError(f"/version is not readable: {error}", code=400) from None
+    # Some providers add a plus to the minor version.
+    numbers = [
+        int(match[0]) if (match := re.match(r"\d{1,6}", text)) else 0
+        for text in (told.emulation_major or told.major, told.emulation_minor or told.minor)
+    ]
+    name = told.git_version or f"{told.major}.{told.minor}"
+    if told.emulation_minor and told.emulation_minor != told.minor:
+        name += f", emulating {told.emulation_major}.{told.emulation_minor}"
+    return (numbers[0], numbers[1]), name
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))

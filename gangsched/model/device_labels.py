@@ -1,0 +1,207 @@
+"""The two reserved device fields as labels, for sets of IDs that are short enough for a label's value.
+
+| on | key | value |
+|---|---|---|
+| Node | `nvidia.com.devices.gangsched.io/gpu` | `g0.g1.g2`: what the node lists of nvidia.com/gpu, in order |
+| Node | `nvidia.com.unhealthy-devices.gangsched.io/gpu` | `g2`: those of them that are not given to anybody |
+| Pod | `main.nvidia.com.allocated-devices.gangsched.io/gpu` | `g0.g1`: what the container main has |
+
+The key's prefix has the resource's domain (and the container, which has no dot in it), the key's name is the
+resource's own; IDs are joined by a dot, so an ID has none. Both directions are exact. NUMA nodes, models,
+memory and links have no room. Where an object has the annotation too, the annotation counts: it says more.
+
+What labels say is read as the text of the annotation that would say the same, so everybody who compares or
+parses that text need not know which of the two an object has. Called by whoever reads or writes the fields.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from gangsched.model.devices import (
+    ALLOCATED_KEY,
+    INVENTORY_KEY,
+    Allocation,
+    Device,
+    inventory_annotation,
+)
+from gangsched.model.names import is_qualified_name
+
+INVENTORY_SUFFIX = "devices.gangsched.io"
+UNHEALTHY_SUFFIX = "unhealthy-devices.gangsched.io"
+ALLOCATED_SUFFIX = "allocated-devices.gangsched.io"
+"""What ends a key's prefix."""
+SEPARATOR = "."
+# apimachinery `pkg/api/validate/content` (label values) and `pkg/util/validation` (DNS-1123 subdomain).
+MAX_VALUE_CHARS = 63
+MAX_PREFIX_CHARS = 253
+
+_ID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_]*[A-Za-z0-9])?")
+_INVENTORY = f".{INVENTORY_SUFFIX}/"
+_UNHEALTHY = f".{UNHEALTHY_SUFFIX}/"
+_ALLOCATED = f".{ALLOCATED_SUFFIX}/"
+_encode = msgspec.json.Encoder().encode
+_NONE: Mapping[str, str] = {}
+
+
+def inventory_text(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> str | None:
+    """What a Node lists, as `gangsched.io/devices` has it; None where it has neither it nor labels."""
+    text = annotations.get(INVENTORY_KEY) if annotations else None
+    if text is not None or not labels:
+        return text
+    said = [(key, value) for key, value in labels.items() if _INVENTORY in key or _UNHEALTHY in key]
+    return _inventory_text(tuple(sorted(said))) if said else None
+
+
+def allocation_text(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> str | None:
+    """What a Pod has been given, as `gangsched.io/allocated-devices` has it; None where nothing says it."""
+    text = annotations.get(ALLOCATED_KEY) if annotations else None
+    if text is not None or not labels:
+        return text
+    for key in labels:
+        if _ALLOCATED in key:
+            return _allocation_text(labels)
+    return None
+
+
+def inventory_labels(listed: Mapping[str, Iterable[Device]]) -> dict[str, str]:
+    """The labels that say which devices there are and which are unhealthy; `inventory_problem` was asked."""
+    labels: dict[str, str] = {}
+    for resource, devices in listed.items():
+        there = tuple(devices)
+        labels[_key(resource, INVENTORY_SUFFIX)] = SEPARATOR.join([device.id for device in there])
+        unhealthy = [device.id for device in there if device.health != "Healthy"]
+        if unhealthy:
+            labels[_key(resource, UNHEALTHY_SUFFIX)] = SEPARATOR.join(unhealthy)
+    return labels
+
+
+def allocation_labels(allocation: Allocation) -> dict[str, str]:
+    """The labels that carry an allocation in the Binding; `label_room` and `bad_key` were asked."""
+    return {
+        allocated_key(resource, container): SEPARATOR.join(ids)
+        for container, sets in allocation.items()
+        for resource, ids in sets.items()
+        if ids
+    }
+
+
+def fits_labels(allocation: Allocation) -> bool:
+    """Whether labels can say it."""
+    return all(
+        not bad_key(resource, container) and label_room(ids) >= len(ids)
+        for container, sets in allocation.items()
+        for resource, ids in sets.items()
+    )
+
+
+def allocated_key(resource: str, container: str) -> str:
+    """The label that says what a container has of a resource, for selectors and an env `fieldRef`."""
+    domain, _, name = resource.partition("/")
+    return f"{container}.{domain}{_ALLOCATED}{name}"
+
+
+def bad_key(resource: str, container: str = "") -> str:
+    """Why there is no label key for this resource (in this container); "" where there is one."""
+    key = allocated_key(resource, container) if container else _key(resource, UNHEALTHY_SUFFIX)
+    if is_qualified_name(key):
+        return ""
+    n_chars = len(key.partition("/")[0])
+    if n_chars > MAX_PREFIX_CHARS:
+        return f"{resource[:80]}: its label's prefix has {n_chars} characters, at most {MAX_PREFIX_CHARS}"
+    return f"{resource[:80]!r} makes no key of a label: a domain in lower case, a slash and a name do"
+
+
+def label_room(ids: Iterable[str]) -> int:
+    """How many of these IDs one label holds, whichever are taken; 0: one of them is nothing for a label."""
+    n_chars = -len(SEPARATOR)
+    room = 0
+    for n in sorted([len(each) if _ID.fullmatch(each) else MAX_VALUE_CHARS + 1 for each in ids])[::-1]:
+        n_chars += n + len(SEPARATOR)
+        if n_chars > MAX_VALUE_CHARS:
+            break
+        room += 1
+    return room
+
+
+def inventory_problem(resource: str, ids: Sequence[str]) -> str:
+    """Why a node's list of one resource is nothing for a label, with what would be right; "" where it is."""
+    if problem := bad_key(resource):
+        return problem
+    for each in ids:
+        if not _ID.fullmatch(each):
+            return (
+                f"{resource}: the ID {each[:80]!r} is nothing for a label: letters, digits, - and _ only, the"
+                " first and the last a letter or a digit"
+            )
+    n_chars = len(SEPARATOR.join(ids))
+    if n_chars > MAX_VALUE_CHARS:
+        return (
+            f"{resource}: {len(ids)} IDs joined by {SEPARATOR!r} have {n_chars} characters, a label at most"
+            f" {MAX_VALUE_CHARS}: for {len(ids)} devices {_fitting(len(ids))}"
+        )
+    return ""
+
+
+def _fitting(n: int) -> str:
+    longest = (MAX_VALUE_CHARS + 1) // n - 1
+    if longest < 1:
+        return f"no label is long enough, it holds {(MAX_VALUE_CHARS + 1) // 2} at most"
+    return f"IDs of at most {longest} character{'s' if longest > 1 else ''} fit"
+
+
+def inventory_keys(labels: Mapping[str, str]) -> list[str]:
+    """Those of a Node's labels that list devices."""
+    return sorted(key for key in labels if _INVENTORY in key or _UNHEALTHY in key)
+
+
+def allocated_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    """Those of a Pod's labels that say which devices it has."""
+    return {key: value for key, value in (labels or _NONE).items() if _ALLOCATED in key}
+
+
+def where_listed(annotations: Mapping[str, str] | None) -> str:
+    """Which of the two says what a Node lists, for a message about what is wrong with it."""
+    return INVENTORY_KEY if INVENTORY_KEY in (annotations or _NONE) else f"label …{_INVENTORY}…"
+
+
+def _key(resource: str, suffix: str) -> str:
+    domain, _, name = resource.partition("/")
+    return f"{domain}.{suffix}/{name}"
+
+
+def _ids(value: str) -> list[str]:
+    return value.split(SEPARATOR) if value else []
+
+
+@lru_cache(maxsize=8192)
+def _inventory_text(said: tuple[tuple[str, str], ...]) -> str:
+    listed: dict[str, list[str]] = {}
+    unhealthy: dict[str, list[str]] = {}
+    for key, value in said:
+        prefix, _, name = key.partition("/")
+        for suffix, found in ((INVENTORY_SUFFIX, listed), (UNHEALTHY_SUFFIX, unhealthy)):
+            if prefix.endswith(f".{suffix}"):
+                found[f"{prefix.removesuffix(f'.{suffix}')}/{name}"] = _ids(value)
+    made: dict[str, list[Device]] = {}
+    for resource in sorted({*listed, *unhealthy}):
+        ids, sick = listed.get(resource, []), unhealthy.get(resource, [])
+        made[resource] = [
+            Device(each, "Unhealthy" if each in sick else "Healthy")
+            for each in (*ids, *(i for i in sick if i not in ids))
+        ]
+    return inventory_annotation(made)
+
+
+def _allocation_text(labels: Mapping[str, str]) -> str:
+    allocation: dict[str, dict[str, list[str]]] = {}
+    for key, value in sorted(labels.items()):
+        prefix, _, name = key.partition("/")
+        if prefix.endswith(f".{ALLOCATED_SUFFIX}"):
+            container, _, domain = prefix.removesuffix(f".{ALLOCATED_SUFFIX}").partition(".")
+            allocation.setdefault(container, {})[f"{domain}/{name}"] = _ids(value)
+    return _encode(allocation).decode()
