@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from gangsched.core.framework import BindPlugin, Code
 from gangsched.core.group import BindState, Group, GroupState, MemberState, PodInfo
 from gangsched.core.guard import PluginError
+from gangsched.core.holding import promise_broken
 from gangsched.core.hooks import BIND, HookCall
 from gangsched.core.preparing import Preparing
 from gangsched.core.reporter import Reporter
@@ -184,7 +185,7 @@ class Binder:
 
     def _bind_by_next(self, info: PodInfo, group: Group, plugins: Sequence[str]) -> None:
         key = str(group.key)
-        broken = self._world.cache.promise_broken(info) or next(iter(group.failed_binds.values()), "")
+        broken = promise_broken(self._world.cache, info) or next(iter(group.failed_binds.values()), "")
         if broken:
             self._lost(info, broken, MemberState.PENDING)
         elif plugins:
@@ -221,7 +222,7 @@ class Binder:
         info = self._expected(uid, attempt, BindState.SENT)
         if info is None or info.group is None:
             return
-        broken = self._world.cache.promise_broken(info) or next(iter(info.group.failed_binds.values()), "")
+        broken = promise_broken(self._world.cache, info) or next(iter(info.group.failed_binds.values()), "")
         if broken:
             self._lost(info, broken, MemberState.PENDING)
         else:

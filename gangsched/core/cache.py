@@ -331,38 +331,6 @@ class Cache:
         template = known.template
         return ClusterChange(Change.ROOM_FREED, row, frozenset(template.requests), bool(template.host_ports))
 
-    def promise_broken(self, info: PodInfo) -> str:
-        """Why the node or a device promised to the pod will not do any more; "" when all is well."""
-        row = self.nodes.row_of.get(info.node_name)
-        if row is None:
-            return f"node {info.node_name} is gone"
-        for resource, ids in info.ids.items():
-            missing = self.ledger.promised_unusable(row, resource, ids)
-            if missing:
-                return f"device {missing} of {resource} on {info.node_name} is gone or unhealthy"
-        for column, amount in zip(info.template.columns, info.template.amounts, strict=True):
-            if amount and self.nodes.free[column, row] < 0:
-                return f"node {info.node_name} has too little {self.table.names[column]} by now"
-        return ""
-
-    def promise_overtaken(self, info: PodInfo) -> bool:
-        """Whether a promise of which nothing was sent is worth less by now than a new one.
-
-        Broken; or another live pod has come to hold one of its devices; or the node has come to list
-        devices and the promise names none. Not asked for a bind that may be on its way: that is repeated
-        as it is.
-        """
-        if self.promise_broken(info):
-            return True
-        for resource, ids in info.ids.items():
-            holders = self.ledger.holders(info.row, resource)
-            if any(len(holders.get(device_id, ())) > 1 for device_id in ids):
-                return True
-        return any(
-            resource not in info.ids and self.ledger.inventory(info.row, resource) is not None
-            for resource in info.template.requests
-        )
-
     def _enter(self, info: PodInfo, node_name: str) -> None:
         info.node_name = node_name
         priority = info.pod.spec.priority or 0

@@ -21,6 +21,7 @@ import msgspec
 from gangsched.config.devices import OnFailure
 from gangsched.core.binding import Binder
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState, PodInfo
+from gangsched.core.holding import promise_broken
 from gangsched.core.places import name_of
 from gangsched.core.reporter import Reporter
 from gangsched.core.world import World
@@ -87,7 +88,7 @@ class DeviceHealth:
                     continue
                 if info.state is MemberState.BOUND:
                     self._examine(info)
-                elif self._world.cache.promise_broken(info):
+                elif promise_broken(self._world.cache, info):
                     again[name] = None  # its bind may be on the way
         self._looks = again
         for uid in [uid for uid, ail in self.ailing.items() if ail.info.state is not MemberState.BOUND]:

@@ -2,7 +2,8 @@
 
 Synchronous and deterministic: the same calls with the same arguments give the same effects. Called by
 app.py live and by sim/ in virtual time. Rooms behind it: membership (who), numbers (how many), gang (the
-table), attempts (a turn), binding (after the plan), reporter (words); they share one World.
+table), attempts (a turn), binding (after the plan), promises (do they hold), reporter (words); they share
+one World.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.extension import ExtenderVerdicts, Extension
 from gangsched.core.gang import GangTable
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
-from gangsched.core.guard import PluginError
 from gangsched.core.health import DeviceHealth
 from gangsched.core.hooks import BIND, PERMIT, PRE_BIND
 from gangsched.core.membership import Membership
@@ -26,6 +26,7 @@ from gangsched.core.numbers import Numbers
 from gangsched.core.observer import ObservedProfile, Observer
 from gangsched.core.permits import Permits
 from gangsched.core.plan import first_of
+from gangsched.core.promises import Promises
 from gangsched.core.reconfigure import reconfigure, unfinished
 from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import Profile
@@ -77,6 +78,7 @@ class Scheduler:
         self.health = DeviceHealth(self.world, self.reporter, self.binder)
         self.permits = Permits(self.world)
         self.attempts = Attempts(self.world, self.reporter, self.binder, self.permits, pick)
+        self.promises = Promises(self.world, self.attempts, self.binder)
         self.table = GangTable(self.world, self.reporter, self.binder, self.attempts)
         self.watches = _watched(profiles.values())
         self.kinds = (*KINDS, *self.watches)
@@ -271,7 +273,7 @@ class Scheduler:
             self.reporter.node_problem(node, problem)
         self.audit.node_put(node)
         self.health.node_put(node)
-        self._recheck_promises(node)
+        self.promises.recheck(node)
 
     def _put_usage(self, usage: ReportedUsage) -> None:
         self.world.changes += self.world.cache.put_usage(usage)
@@ -286,49 +288,7 @@ class Scheduler:
         self.audit.node_gone(name)
         self.health.node_gone(name)
         self.world.changes.append(ClusterChange(Change.NODE_REMOVED))
-        self._recheck_promises(node)
-
-    def _recheck_promises(self, node: Node) -> None:
-        """A promise on this node that no longer holds takes its group back, as far as nothing was sent."""
-        on_node = self.world.cache.by_node.get(node.metadata.name) or {}
-        if not on_node and not self.world.victims:
-            return
-        broken = self.world.broken_promises
-        for info in on_node.values():
-            group = info.group
-            if info.state is not MemberState.ASSUMED or group is None or group.key in broken:
-                continue
-            why = self.world.cache.promise_broken(info) or self._turned_away(
-                info.template.serial, group, info.row
-            )
-            if why:
-                broken[group.key] = (group, why)
-        for preemption in [p for found in self.world.victims.values() for p in found]:
-            if node.metadata.name in preemption.nodes:
-                self.world.queue.activate(preemption.unit[0])
-        self._give_back_broken()
-
-    def _give_back_broken(self) -> None:
-        broken, self.world.broken_promises = self.world.broken_promises, {}
-        for group, why in broken.values():
-            if group.state is GroupState.WAITING:
-                self.attempts.give_back(group, why)
-            elif group.state is GroupState.BINDING:
-                self.binder.take_back(group, why)
-
-    def _turned_away(self, serial: int, group: Group, row: int) -> str:
-        """Whether the node's labels, taints or cordon would turn a promised pod away by now."""
-        info = next(info for info in group.members.values() if info.template.serial == serial)
-        profile = self.world.profile_of(group)
-        try:
-            if profile.admits(info.template, self.world.cache.view, row):
-                return ""
-        except PluginError as error:
-            self.world.hooks.blame(error, group)
-            return ""  # nobody has said no
-        return (
-            f"node {self.world.cache.view.name(row)} does not take the pod any more (cordon, taint or label)"
-        )
+        self.promises.recheck(node)
 
     def _put_object(self, event: ev.ObjectPut) -> None:
         cache = self.world.cache
@@ -412,7 +372,7 @@ class Scheduler:
         if self.is_synced:
             self.audit.look()
             self.health.look()
-            self._give_back_broken()
+            self.promises.give_back_broken()
             self.binder.preparing.look_again()
             self.binder.waves.look_again()
             world.cache.settle()

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from gangsched.core.group import BindState, Group, MemberState, PodInfo
+from gangsched.core.holding import promise_broken, promise_overtaken
 from gangsched.core.spacing import Spacing
 from gangsched.core.world import World
 from gangsched.model.pod_group import GroupKey
@@ -103,9 +104,9 @@ class Waves:
     def _broken(self, held: Sequence[PodInfo]) -> str:
         cache = self._world.cache
         for info in held:
-            if why := cache.promise_broken(info):
+            if why := promise_broken(cache, info):
                 return why
-            if cache.promise_overtaken(info):
+            if promise_overtaken(cache, info):
                 return "another scheduler's pod has landed on what was held"
         return ""
 
