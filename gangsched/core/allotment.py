@@ -39,12 +39,12 @@ def reserve_devices(
             masks = _take_constrained(trial, row, inventory, template, resource, n_pods)
         else:
             best_set = inventory.topology.best_set
-            free = before = trial.device_mask(row, resource)
+            free = trial.device_mask(row, resource)
             masks = []
             for _ in range(n_pods):
                 masks.append(best_set(free, count))
                 free &= ~masks[-1]
-            trial.take_devices(row, resource, before & ~free, template, n_pods)
+            trial.take_devices(row, resource, template, masks)
         demand = template.demand(resource)
         if len(demand) == 1:  # the usual pod: one container has them all
             container, ids_of = demand[0][0], inventory.ids_of
@@ -64,19 +64,26 @@ def annotations_of(info: PodInfo) -> dict[str, str]:
 def n_sets(view: ClusterView, row: int, template: PodTemplate, resource: str) -> int:
     """How many more pods find a set that their constraint allows, with those placed before moved if need be.
 
-    Where a search gave up: as many as it has found.
+    Where a search gave up: as many as it has found, and the view is told.
     """
     inventory = view.inventory(row, resource)
     if inventory is None:
         return 0
     sets, amount = sets_of(inventory.topology, template.constraints[resource]), template.requests[resource]
     free = view.device_mask(row, resource)
-    n = sets.most(free, amount).n
+    n, exact = sets.most(free, amount)
     mine, wishes = view.device_wishes(row, resource)
     if wishes:
-        most = sets.most(free | mine, amount).n
-        while n < most and _packed(inventory, free | mine, (*wishes, (template, n + 1)), resource):
+        most = sets.most(free | mine, amount)
+        exact = most.exact
+        while n < most.n:
+            packed, is_sure = _packed(inventory, free | mine, wishes, template, n + 1, resource)
+            if packed is None:
+                exact = is_sure
+                break
             n += 1
+    if not exact:
+        view.note_given_up(row, resource)
     return n
 
 
@@ -86,12 +93,9 @@ def settle(trial: Trial, placements: Iterable[Placement]) -> None:
         inventory = trial.inventory(row, resource)
         if inventory is None:
             continue
-        mine, wishes = trial.device_wishes(row, resource)
-        packed = _packed(inventory, trial.device_mask(row, resource) | mine, wishes, resource)
-        if packed is None:
-            raise InvariantError(f"the sets of {resource} found on row {row} are not found again")
+        _, wishes = trial.device_wishes(row, resource)
         there: dict[int, list[int]] = {}
-        for (template, _), masks in zip(wishes, packed, strict=True):
+        for template, masks in wishes:
             there.setdefault(template.serial, []).extend(masks)
         for placement in placements:
             template = placement.info.template
@@ -107,26 +111,30 @@ def _take_constrained(
     free = trial.device_mask(row, resource)
     masks = sets.choose(free, amount, n_pods)
     if len(masks) == n_pods:
-        trial.take_devices(row, resource, sum(masks), template, n_pods)
+        trial.take_devices(row, resource, template, masks)
         return masks
     mine, wishes = trial.device_wishes(row, resource)
-    packed = _packed(inventory, free | mine, (*wishes, (template, n_pods)), resource) if wishes else None
-    if packed is None:
-        raise InvariantError(f"{n_pods} pods were counted on row {row}, {len(masks)} find {resource}")
-    trial.retake_devices(row, resource, sum(sum(some) for some in packed), template, n_pods)
-    return packed[-1]
+    n_most = n_sets(trial, row, template, resource) if wishes else 0
+    # A search that gives up on few pods may have found sets for more of them when they were counted.
+    for n in range(n_pods, n_most + 1):
+        packed, _ = _packed(inventory, free | mine, wishes, template, n, resource)
+        if packed is not None:
+            masks = packed[-1][:n_pods]
+            before = [(of, tuple(some)) for (of, _), some in zip(wishes, packed, strict=False)]
+            trial.retake_devices(row, resource, (*before, (template, tuple(masks))))
+            return masks
+    raise InvariantError(f"{n_pods} pods were counted on row {row}, {len(masks)} find {resource}")
 
 
-def _packed(inventory: DeviceInventory, free: int, wishes: Wishes, resource: str) -> list[list[int]] | None:
+def _packed(
+    inventory: DeviceInventory, free: int, before: Wishes, template: PodTemplate, n_pods: int, resource: str
+) -> tuple[list[list[int]] | None, bool]:
+    """(the sets of each wish of before, then of `n_pods` of this template, None: none found; it is sure)."""
     asked = [
-        Wish(
-            sets_of(inventory.topology, template.constraints.get(resource, ANY)),
-            template.requests[resource],
-            n_pods,
-        )
-        for template, n_pods in wishes
+        Wish(sets_of(inventory.topology, of.constraints.get(resource, ANY)), of.requests[resource], n)
+        for of, n in (*((of, len(masks)) for of, masks in before), (template, n_pods))
     ]
-    return pack_together(free, asked)[0]
+    return pack_together(free, asked)
 
 
 def _give(

@@ -16,7 +16,7 @@ from itertools import permutations
 import msgspec
 import numpy as np
 
-from gangsched.core.allotment import settle
+from gangsched.core.allotment import n_sets, settle
 from gangsched.core.cache import Nominated
 from gangsched.core.framework import CycleState, Status
 from gangsched.core.group import PodInfo
@@ -31,6 +31,8 @@ from gangsched.model.device_constraints import CONSTRAINTS_KEY
 _MAX_ORDERS = 6
 # Of groups that start together: a set of 64 that does not fit must not cost 64 times as much.
 _MAX_ROTATIONS = 12
+# So many nodes are named in a reason.
+_MAX_NAMED = 3
 GANG = "GangScheduling"
 _NOT_NAMED = f"metadata.annotations: {CONSTRAINTS_KEY}: the plugin Devices is off in this pod's profile"
 
@@ -67,8 +69,11 @@ def run_cycle(
     reason is that of the order given.
     """
     refused: FitError | _Shortage | None = None
+    given_up: dict[tuple[int, str], None] = {}
     for order in _orders(demands):
-        answer = _place_all(order, _start(demands, view, nominated), topology_key)
+        trial = _start(demands, view, nominated)
+        trial.given_up = given_up
+        answer = _place_all(order, trial, topology_key)
         if isinstance(answer, Plan):
             return answer
         refused = refused or answer
@@ -78,18 +83,43 @@ def run_cycle(
         return refused
     error = _explain(refused)
     if search_budget and _order_matters(demands, refused):
-        found = search(demands, _start(demands, view, nominated), topology_key, search_budget)
+        trial = _start(demands, view, nominated)
+        found = search(demands, trial, topology_key, search_budget)
         if isinstance(found, Plan):
             return found
-        error.search = found
-        error.message += f" {_SAID[found]}"
+        error.search, given_up = found, trial.given_up
+    if error.search is not Search.GAVE_UP and _gave_up(demands, _start(demands, view, nominated), given_up):
+        error.search = Search.GAVE_UP
+        names = sorted({view.name(row) for row, _ in given_up})
+        some = ", ".join(names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
+        error.message += f" A placement may exist: the search for sets of devices was given up on {some}."
+    else:
+        error.message += _SAID[error.search]
     return error
 
 
 _SAID = {
-    Search.PROVED: "No placement exists: every order of placing them ends like this.",
-    Search.GAVE_UP: "A placement may exist: the search for one ended at searchPlacements.",
+    Search.NONE: "",
+    Search.PROVED: " No placement exists: every order of placing them ends like this.",
+    Search.GAVE_UP: " A placement may exist: the search for one ended at searchPlacements.",
 }
+
+
+def _gave_up(demands: Sequence[Demand], trial: Trial, given_up: dict[tuple[int, str], None]) -> bool:
+    """Whether a search for sets of devices ended at its budget, on the way (`given_up`) or on a node as it is:
+    that was counted in an earlier cycle, mostly, and is kept."""
+    trial.given_up = given_up
+    for demand in demands:
+        templates = {
+            info.template.serial: info.template for info in demand.members if info.template.constraints
+        }
+        for template in templates.values():
+            state = CycleState(demand.group)
+            demand.profile.run_pre_filter(state, template, trial)
+            for row in np.flatnonzero(demand.profile.filtering.feasible(state, template, trial)).tolist():
+                for resource in template.constraints:
+                    n_sets(trial, row, template, resource)
+    return bool(given_up)
 
 
 def _order_matters(demands: Sequence[Demand], shortage: _Shortage) -> bool:

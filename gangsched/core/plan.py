@@ -61,7 +61,7 @@ class Search(enum.Enum):
     PROVED = "proved"
     """No order does: equal members and equal nodes taken together, all were tried."""
     GAVE_UP = "gave up"
-    """The budget ran out before all were tried."""
+    """The budget ran out before all were tried: its own, or that of a search for sets of devices."""
 
 
 class FitError(msgspec.Struct, gc=False):

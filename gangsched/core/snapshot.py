@@ -27,8 +27,8 @@ from gangsched.model.objects import Node, Pod, Taint
 from gangsched.model.resources import ResourceTable
 from gangsched.model.selectors import PodTerm
 
-Wishes = tuple[tuple[PodTemplate, int], ...]
-"""(template, number of pods) in the order in which they were placed."""
+Wishes = tuple[tuple[PodTemplate, tuple[int, ...]], ...]
+"""(template, the devices of each of its pods as a mask) in the order in which they were placed."""
 
 # Changes that are added up anew sooner than a column is copied.
 _FEW = 8
@@ -195,8 +195,11 @@ class ClusterView:
         return self._ledger.free_mask(row, resource)
 
     def device_wishes(self, row: int, resource: str) -> tuple[int, Wishes]:
-        """(devices that pods placed on this view have, as a mask; what each of them asked for)."""
+        """(devices that pods placed on this view have, as a mask; who of them has which)."""
         return 0, ()
+
+    def note_given_up(self, row: int, resource: str) -> None:
+        """A search for sets of devices there ended at its budget; who asks this view need not know."""
 
     def inventory(self, row: int, resource: str) -> DeviceInventory | None:
         return self._ledger.inventory(row, resource)
@@ -300,6 +303,7 @@ class Trial(ClusterView):
         "_ports",
         "_taken",
         "_wishes",
+        "given_up",
         "repacked",
         "touched",
     )
@@ -319,6 +323,8 @@ class Trial(ClusterView):
         self._wishes: dict[tuple[int, str], tuple[int, Wishes]] = {}
         self.repacked: dict[tuple[int, str], None] = {}
         """(row, resource) where the devices of pods placed before were chosen anew (core.allotment)."""
+        self.given_up: dict[tuple[int, str], None] = {}
+        """(row, resource) where a search for sets of devices ended at its budget, in this trial or a fork."""
         self._ports: dict[int, dict[HostPort, int]] | None = None
         self._kept: dict[Hashable, tuple[int, Following]] = {}
 
@@ -336,6 +342,7 @@ class Trial(ClusterView):
         other._device_free = {r: (n, own.copy()) for r, (n, own) in self._device_free.items() if n > _FEW}
         other._wishes = dict(self._wishes)
         other.repacked = dict(self.repacked)
+        other.given_up = self.given_up
         if self._ports is not None:
             other._ports = {row: dict(taken) for row, taken in self._ports.items()}
         return other
@@ -534,21 +541,25 @@ class Trial(ClusterView):
     def device_wishes(self, row: int, resource: str) -> tuple[int, Wishes]:
         return self._wishes.get((row, resource), _NO_WISHES)
 
-    def take_devices(self, row: int, resource: str, mask: int, template: PodTemplate, n_pods: int) -> None:
-        """Marks devices as taken by `n_pods`; the caller has checked that they are free."""
-        at = (row, resource)
+    def note_given_up(self, row: int, resource: str) -> None:
+        self.given_up[row, resource] = None
+
+    def take_devices(self, row: int, resource: str, template: PodTemplate, masks: Sequence[int]) -> None:
+        """Marks devices as taken by so many pods; the caller has checked that they are free."""
+        at, mask = (row, resource), sum(masks)
         self._masks[at] = self.device_mask(row, resource) & ~mask
         self._taken.append((row, resource, mask.bit_count()))
         mine, wishes = self._wishes.get(at, _NO_WISHES)
-        self._wishes[at] = (mine | mask, (*wishes, (template, n_pods)))
+        self._wishes[at] = (mine | mask, (*wishes, (template, tuple(masks))))
 
-    def retake_devices(self, row: int, resource: str, mask: int, template: PodTemplate, n_pods: int) -> None:
-        """As take_devices, where `mask` is what all pods placed there have now, those from before too."""
+    def retake_devices(self, row: int, resource: str, wishes: Wishes) -> None:
+        """As take_devices, where `wishes` are of all pods placed there now, those from before too."""
         at = (row, resource)
-        before, wishes = self._wishes[at]
+        mask = sum(one for _, masks in wishes for one in masks)
+        before, _ = self._wishes[at]
         self._masks[at] = (self.device_mask(row, resource) | before) & ~mask
         self._taken.append((row, resource, mask.bit_count() - before.bit_count()))
-        self._wishes[at] = (mask, (*wishes, (template, n_pods)))
+        self._wishes[at] = (mask, wishes)
         self.repacked[at] = None
 
 

@@ -41,7 +41,7 @@ class Budget:
 
     __slots__ = ("left",)
 
-    def __init__(self, steps: int = _BUDGET) -> None:
+    def __init__(self, steps: int) -> None:
         self.left = steps
 
     @property
@@ -97,15 +97,18 @@ class DeviceSets:
     def packed(self, free: int, count: int) -> Packing:
         """As many disjoint sets as there are, whichever; `best` is for the good ones."""
         free &= self.eligible
+        if count <= 1:
+            return Packing(tuple(1 << i for i in _bits(free)))
         found = self._packed.get((free, count))
         if found is None:
-            budget = Budget()
+            budget = Budget(_BUDGET)
             sets = self._pack(free, count, budget, {})
             if budget.is_spent:
                 sets = max(sets, self._greedily(free, count), key=len)
             if len(self._packed) > _MAX_KEPT:
                 self._packed.clear()
-            found = self._packed[free, count] = Packing(sets, not budget.is_spent)
+            exact = not budget.is_spent or len(sets) == free.bit_count() // count
+            found = self._packed[free, count] = Packing(sets, exact)
         return found
 
     def best(self, free: int, count: int, *, leaving: int = 0) -> int:
@@ -136,7 +139,7 @@ class DeviceSets:
     def sets(self, free: int, count: int) -> tuple[list[int], bool]:
         """(sets of `count` among `free`, the best first; whether these are all)."""
         indices = list(_bits(free))
-        budget = Budget()
+        budget = Budget(_BUDGET)
         found = list(islice(self._cliques(free & self.eligible, count, budget), _MAX_COMPARED))
         found.sort(key=lambda one: self.topology.quality(_bits(one), indices), reverse=True)
         return found, len(found) < _MAX_COMPARED and not budget.is_spent
@@ -219,7 +222,7 @@ class DeviceSets:
 
     def _greedily(self, free: int, count: int) -> tuple[int, ...]:
         found: list[int] = []
-        while one := next(self._cliques(free, count, Budget()), 0):
+        while one := next(self._cliques(free, count, Budget(_BUDGET)), 0):
             found.append(one)
             free &= ~one
         return tuple(found)
@@ -261,14 +264,12 @@ class Wish(NamedTuple):
     n_pods: int
 
 
-def pack_together(
-    free: int, wishes: Sequence[Wish], *, steps: int = _BUDGET
-) -> tuple[list[list[int]] | None, bool]:
+def pack_together(free: int, wishes: Sequence[Wish]) -> tuple[list[list[int]] | None, bool]:
     """Disjoint sets for all pods of all wishes: (masks by wish, or None, exact).
 
-    None and exact: there is no such assignment; None and not exact: none was found within `steps`.
+    None and exact: there is no such assignment; None and not exact: none was found within the budget.
     """
-    budget = Budget(steps)
+    budget = Budget(_BUDGET)
     taken: list[list[int]] = [[] for _ in wishes]
     # Who has the fewest sets chooses first.
     order = sorted(

@@ -12,7 +12,8 @@ import pytest
 from gangsched.config import Settings, default_config
 from gangsched.config.profiles import ProfileConfig
 from gangsched.core.scheduler import Scheduler
-from gangsched.model.device_constraints import CONSTRAINTS_KEY
+from gangsched.model import device_sets, devices
+from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
 from gangsched.model.devices import INVENTORY_KEY, Device, inventory_annotation
 from gangsched.model.objects import Node, Pod
 from gangsched.plugins import IN_TREE, build_profiles
@@ -173,43 +174,88 @@ def test_a_member_with_a_wish_finds_its_devices_after_its_siblings_have_chosen()
     assert numbers(c, "a-leader") == [2, 3]
 
 
-@pytest.mark.parametrize("seed", range(120))
-def test_a_gang_is_refused_only_when_no_assignment_exists(seed: int) -> None:
-    """One node, up to three kinds of members, against every choice of devices there is."""
-    rng = Random(f"gang-{seed}")
-    of = drawn(rng, rng.randint(3, 8))
-    n = len(of.numa)
-    devices = []
-    for i in range(n):
-        links = {str(j): kind for j in range(n) if (kind := _kind(of.weight[i][j]))}
-        devices.append(
-            Device(str(i), numa=of.numa[i], model=of.models[i], memory_mib=of.memory_mib[i], links=links)
-        )
-    kinds = [(drawn_constraint(rng), rng.randint(1, 3), rng.randint(1, 2)) for _ in range(rng.randint(1, 3))]
-    members = []
-    for k, (asked, count, n_pods) in enumerate(kinds):
-        written: dict[str, Any] = {
-            "sameNUMA": asked.same_numa,
-            "linked": _kind(asked.link_weight) or False,
-            "model": list(asked.models) or "",
-            "minMemory": f"{asked.min_memory_mib}Mi" if asked.min_memory_mib else 0,
-        }
-        members += [
-            asking(f"a-{k}-{i}", count, group="a", n=sum(n for _, _, n in kinds), **written)
+Kinds = list[tuple[DeviceConstraint, int, int]]
+"""(what is asked, how many devices, how many pods)."""
+
+
+class OneNode:
+    """A node drawn from a seed, and a gang of up to three kinds of members that wants to go there."""
+
+    def __init__(self, seed: int, *, most: int = 8) -> None:
+        rng = Random(f"gang-{seed}")
+        self.of = of = drawn(rng, rng.randint(3, most))
+        n = len(of.numa)
+        made = []
+        for i in range(n):
+            links = {str(j): kind for j in range(n) if (kind := _kind(of.weight[i][j]))}
+            made.append(
+                Device(str(i), numa=of.numa[i], model=of.models[i], memory_mib=of.memory_mib[i], links=links)
+            )
+        self.node = listed("n", *made)
+        self.kinds: Kinds = [
+            (drawn_constraint(rng), rng.randint(1, 3), rng.randint(1, 2)) for _ in range(rng.randint(1, 3))
+        ]
+        n_all = sum(n for _, _, n in self.kinds)
+        self.members = [
+            asking(f"a-{k}-{i}", count, group="a", n=n_all, **_written(asked))
+            for k, (asked, count, n_pods) in enumerate(self.kinds)
             for i in range(n_pods)
         ]
-    c = Cluster().node(listed("n", *devices)).submit(*members).run()
-    exists = fits(of, (1 << n) - 1, [(asked, count) for asked, count, n in kinds for _ in range(n)])
-    bound = [pod.metadata.name for pod in members if c.pod(pod.metadata.name).spec.node_name]
-    assert bool(bound) == exists, f"seed {seed}: {c.said(members[0].metadata.name)}"
-    if exists:
-        assert len(bound) == len(members)
-        for k, (asked, count, _) in enumerate(kinds):
-            for pod in members:
+        self.exists = fits(of, (1 << n) - 1, [(a, count) for a, count, n in self.kinds for _ in range(n)])
+
+    def check_bound(self, c: Cluster) -> None:
+        """Every member has what it asked for."""
+        for k, (asked, count, _) in enumerate(self.kinds):
+            for pod in self.members:
                 if pod.metadata.name.startswith(f"a-{k}-"):
                     mask = sum(1 << i for i in (int(d) for d in c.ids(pod.metadata.name)))
                     assert mask.bit_count() == count
-                    assert fits(of, mask, [(asked, count)]), f"seed {seed}"
+                    assert fits(self.of, mask, [(asked, count)])
+
+
+def _written(asked: DeviceConstraint) -> dict[str, Any]:
+    return {
+        "sameNUMA": asked.same_numa,
+        "linked": _kind(asked.link_weight) or False,
+        "model": list(asked.models) or "",
+        "minMemory": f"{asked.min_memory_mib}Mi" if asked.min_memory_mib else 0,
+    }
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_a_gang_is_refused_only_when_no_assignment_exists(seed: int) -> None:
+    """One node, up to three kinds of members, against every choice of devices there is."""
+    case = OneNode(seed)
+    c = Cluster().node(case.node).submit(*case.members).run()
+    said = "" if case.exists else c.said(case.members[0].metadata.name)
+    assert c.placed("a") == case.exists, f"seed {seed}: {said}"
+    assert "A placement may exist" not in said
+    if case.exists:
+        case.check_bound(c)
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_where_a_search_for_sets_gives_up_it_is_said_and_nothing_is_called_proved(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its budget: what is bound is right, and what is refused without a "may" does not fit."""
+    n_given_up = 0
+    for seed in range(block * 100, block * 100 + 100):
+        case = OneNode(seed)
+        monkeypatch.setattr(devices, "_topologies", {})  # what was found with a larger budget
+        monkeypatch.setattr(device_sets, "_BUDGET", Random(f"budget-{seed}").choice((0, 1, 3, 8, 20, 50)))
+        c = Cluster().node(case.node).submit(*case.members).run()
+        if c.placed("a"):
+            assert case.exists, f"seed {seed}"
+            case.check_bound(c)
+            continue
+        said = c.said(case.members[0].metadata.name)
+        if "A placement may exist" in said:
+            n_given_up += 1
+            assert "the search for sets of devices was given up on n." in said, f"seed {seed}: {said}"
+        else:
+            assert not case.exists, f"seed {seed}: {said}"
+    assert n_given_up
 
 
 def _kind(weight: int) -> str:
@@ -246,13 +292,7 @@ def test_over_several_nodes_too_it_is_refused_only_when_no_assignment_exists(see
     pods = [kinds[rng.randrange(2)] for _ in range(rng.randint(2, 4))]
     members = []
     for k, (asked, count) in enumerate(pods):
-        written: dict[str, Any] = {
-            "sameNUMA": asked.same_numa,
-            "linked": _kind(asked.link_weight) or False,
-            "model": list(asked.models) or "",
-            "minMemory": f"{asked.min_memory_mib}Mi" if asked.min_memory_mib else 0,
-        }
-        members.append(asking(f"a-{k}", count, group="a", n=len(pods), **written))
+        members.append(asking(f"a-{k}", count, group="a", n=len(pods), **_written(asked)))
     c.submit(*members).run()
     exists = any(
         all(
