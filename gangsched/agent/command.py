@@ -11,7 +11,7 @@ from typing import Literal
 
 import anyio
 
-from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings, parse_settings
+from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings, parse_parts
 from gangsched.errors import ConfigError
 
 
@@ -22,7 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " (annotation gangsched.io/devices), until SIGTERM."
     )
     parser.add_argument(
-        "--config", metavar="FILE", default="", help="AgentConfiguration; see config/agent.yaml"
+        "--config",
+        metavar="PATH",
+        default="",
+        help="AgentConfiguration, a file or a directory of *.yaml that make one; see config/agent.yaml",
     )
     parser.add_argument("--node-name", metavar="NAME", default="", help="this node (default: NODE_NAME)")
     parser.add_argument(
@@ -111,10 +114,20 @@ def _settings(args: argparse.Namespace) -> AgentSettings:
     )
     if not args.config:
         return default_settings(flags, os.environ)
-    try:
-        text = Path(args.config).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"cannot be read: {getattr(error, 'strerror', None) or error}", source=args.config
-        ) from None
-    return parse_settings(text, source=args.config, flags=flags, environ=os.environ)
+    return parse_parts(_parts(Path(args.config)), flags=flags, environ=os.environ)
+
+
+def _parts(path: Path) -> list[tuple[str, str]]:
+    """(name, text) of the file, or of each *.yaml of a directory. Raises: ConfigError."""
+    files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+    if not files:
+        raise ConfigError("is a directory without *.yaml files", source=str(path))
+    parts = []
+    for file in files:
+        try:
+            parts.append((str(file), file.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"cannot be read: {getattr(error, 'strerror', None) or error}", source=str(file)
+            ) from None
+    return parts

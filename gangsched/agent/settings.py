@@ -1,4 +1,5 @@
-"""What the agent is told: one strict YAML document, flags over it, the environment for the node's name.
+"""What the agent is told: one strict YAML document, in a file or several, flags over it, the environment for
+the node's name.
 
 Lives here: the document as it is written, what it comes to, every mistake with its place. Not here: reading
 the file and the flags themselves (`command`). Sections for what else an agent does come beside `nvml`.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -29,6 +30,8 @@ from gangsched.model.resources import is_extended
 API_VERSION = "gangsched.io/v1"
 KIND = "AgentConfiguration"
 NODE_NAME_VARIABLE = "NODE_NAME"
+# What says which kind of document it is stands in each file.
+_MARKS = ("apiVersion", "kind")
 
 _REGISTERS = {"hami": HAMI, "volcano": VOLCANO}
 # How soon what another program's agent wrote on the Node is seen.
@@ -96,12 +99,39 @@ class AgentFlags(msgspec.Struct, frozen=True):
 
 def parse_settings(text: str, *, source: str, flags: AgentFlags, environ: Mapping[str, str]) -> AgentSettings:
     """Reads a configuration file's text. Raises: ConfigError, carrying `source`."""
+    return parse_parts([(source, text)], flags=flags, environ=environ)
+
+
+def parse_parts(
+    parts: Sequence[tuple[str, str]], *, flags: AgentFlags, environ: Mapping[str, str]
+) -> AgentSettings:
+    """Reads files that make one configuration, (name, text) each: a section stands in one of them alone.
+
+    Raises: ConfigError, carrying the file's name.
+    """
+    whole: dict[str, Any] = {}
+    home: dict[str, str] = {}
+    for source, text in parts:
+        try:
+            written = _written(text)
+            decode(AgentDocument, written, "")
+        except ConfigError as error:
+            raise ConfigError(error.message, path=error.path, source=source) from None
+        for section, value in written.items():
+            if section in _MARKS:
+                continue
+            if section in home:
+                raise ConfigError(
+                    f"is in {home[section]} too; a section stands in one file", path=section, source=source
+                )
+            home[section], whole[section] = source, value
     try:
-        return _resolved(_document(text), flags, environ)
+        return _resolved(decode(AgentDocument, whole, ""), flags, environ)
     except ConfigError as error:
-        if error.path.startswith("--"):
-            raise  # not the file's mistake
-        raise ConfigError(error.message, path=error.path, source=source) from None
+        section = re.split(r"[.\[]", error.path, maxsplit=1)[0]
+        if section not in home:
+            raise  # a flag's mistake, or the environment's
+        raise ConfigError(error.message, path=error.path, source=home[section]) from None
 
 
 def default_settings(flags: AgentFlags, environ: Mapping[str, str]) -> AgentSettings:
@@ -109,7 +139,7 @@ def default_settings(flags: AgentFlags, environ: Mapping[str, str]) -> AgentSett
     return _resolved(AgentDocument(), flags, environ)
 
 
-def _document(text: str) -> AgentDocument:
+def _written(text: str) -> dict[str, Any]:
     documents = read_documents(text)
     if len(documents) != 1:
         raise ConfigError(f"has {len(documents)} documents, expected one of kind {KIND}")
@@ -124,7 +154,7 @@ def _document(text: str) -> AgentDocument:
     if isinstance(nvml, dict) and isinstance(nvml.get("mode"), bool):
         # YAML reads a bare on and off as true and false.
         document = {**document, "nvml": {**nvml, "mode": "on" if nvml["mode"] else "off"}}
-    return decode(AgentDocument, document, "")
+    return document
 
 
 def _resolved(document: AgentDocument, flags: AgentFlags, environ: Mapping[str, str]) -> AgentSettings:

@@ -106,8 +106,8 @@ _SAID = {
 
 
 def _gave_up(demands: Sequence[Demand], trial: Trial, given_up: dict[tuple[int, str], None]) -> bool:
-    """Whether a search for sets of devices ended at its budget, on the way (`given_up`) or on a node as it is:
-    that was counted in an earlier cycle, mostly, and is kept."""
+    """Whether a search for sets of devices ended at its budget: on the way (`given_up`), or where a node was
+    counted as it is, which is kept from earlier cycles."""
     trial.given_up = given_up
     for demand in demands:
         templates = {

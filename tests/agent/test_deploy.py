@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import ssl
 import time
 import urllib.error
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.agent.settings import AgentFlags, parse_settings
+from gangsched.agent.settings import AgentFlags, AgentSettings, parse_parts
 from gangsched.cli import _parser
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
@@ -172,49 +173,88 @@ def test_an_agent_works_under_them(plane: ControlPlane, tmp_path: Path) -> None:
         site.close()
 
 
-def test_the_daemonset_starts_what_there_is() -> None:
-    """Its arguments are the command line's, its configuration file is one."""
-    [daemonset] = yaml.safe_load_all((DEPLOY / "daemonset.yaml").read_text())
-    [container] = daemonset["spec"]["template"]["spec"]["containers"]
-    args = _parser(container["args"]).parse_args(container["args"])
-    assert args.config == "/etc/gangsched/agent/agent.yaml"
-    text = (DEPLOY / "config" / "agent.yaml").read_text()
-    settings = parse_settings(text, source="agent.yaml", flags=AgentFlags(), environ={"NODE_NAME": "n"})
-    assert set(settings.devices) <= {mount["mountPath"] for mount in container["volumeMounts"]}
+OVERLAYS = ("agent", "agent-nvidia", "agent-load", "agent-device-plugin")
+COMPONENTS = OVERLAYS[1:]
 
 
-@pytest.mark.parametrize("overlay", ["agent-nvidia", "agent-device-plugin"])
-def test_the_overlays_are_accepted(plane: ControlPlane, overlay: str) -> None:
-    folder = str(DEPLOY.with_name(overlay))
-    said = plane.kubectl("apply", "-k", folder, "--dry-run=server", "--validate=strict")
-    assert "daemonset.apps/gangsched-agent configured" in said
+def built(plane: ControlPlane, folder: Path) -> tuple[dict[str, Any], AgentSettings]:
+    """The pod of the DaemonSet that kustomize makes of a folder, and what its agent reads of its files.
 
-
-def test_the_load_overlay_is_accepted_and_its_configuration_is_one(plane: ControlPlane) -> None:
-    overlay = DEPLOY.with_name("agent-load")
-    said = plane.kubectl("apply", "-k", str(overlay), "--dry-run=server", "--validate=strict")
-    assert "daemonset.apps/gangsched-agent configured" in said
-    text = (overlay / "config" / "agent.yaml").read_text()
-    settings = parse_settings(text, source="agent.yaml", flags=AgentFlags(), environ={"NODE_NAME": "n"})
-    assert settings.probes.bandwidth.enabled
-    assert settings.probes.load.enabled
-
-
-def test_the_device_plugins_overlay_mounts_what_its_configuration_needs(plane: ControlPlane) -> None:
-    overlay = DEPLOY.with_name("agent-device-plugin")
-    text = (overlay / "config" / "agent.yaml").read_text()
-    settings = parse_settings(text, source="agent.yaml", flags=AgentFlags(), environ={"NODE_NAME": "n"})
-    objects = list(yaml.safe_load_all(plane.kubectl("kustomize", str(overlay))))
+    Its arguments are the command line's; the ConfigMap's files are where they say.
+    """
+    objects = list(yaml.safe_load_all(plane.kubectl("kustomize", str(folder))))
     [daemonset] = [one for one in objects if one["kind"] == "DaemonSet"]
-    pod = daemonset["spec"]["template"]["spec"]
-    mounted = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    [files] = [one for one in objects if one["kind"] == "ConfigMap"]
+    pod: dict[str, Any] = daemonset["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    [volume] = [one for one in pod["volumes"] if one["name"] == "config"]
+    assert volume["configMap"]["name"] == files["metadata"]["name"]
+    args = _parser(container["args"]).parse_args(container["args"])
+    assert {"name": "config", "mountPath": args.config, "readOnly": True} in container["volumeMounts"]
+    parts = sorted(files["data"].items())
+    settings = parse_parts(parts, flags=AgentFlags(), environ={"NODE_NAME": "n"})
+    assert set(settings.devices) <= {mount["mountPath"] for mount in container["volumeMounts"]}
+    return pod, settings
+
+
+def composed(tmp_path: Path, *components: str) -> Path:
+    """A user's own kustomization of the agent with these components."""
+    tmp_path.mkdir(exist_ok=True)
+
+    def path(*names: str) -> str:
+        return os.path.relpath(DEPLOY.parent.joinpath(*names), tmp_path.resolve())
+
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [path("agent")],
+        "components": [path(name, "component") for name in components],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return tmp_path
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_overlays_are_accepted_and_their_agents_can_read_their_files(
+    plane: ControlPlane, overlay: str
+) -> None:
+    folder = DEPLOY.with_name(overlay)
+    said = plane.kubectl("apply", "-k", str(folder), "--dry-run=server", "--validate=strict")
+    assert "daemonset.apps/gangsched-agent" in said
+    _, settings = built(plane, folder)
+    assert settings.probes.is_on is (overlay == "agent-load")
+    assert bool(settings.plugins) is (overlay == "agent-device-plugin")
+
+
+def needs_kubelets_sockets(pod: dict[str, Any], settings: AgentSettings) -> None:
     kubelet = settings.kubelet
     folders = {
         kubelet.device_plugins,
         str(Path(kubelet.pod_resources).parent),
         str(Path(kubelet.pods_api).parent),
     }
-    assert folders <= mounted
-    assert {mount["hostPath"]["path"] for mount in pod["volumes"] if "hostPath" in mount} >= folders
+    assert folders <= {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume} >= folders
     assert pod["securityContext"]["runAsUser"] == 0
     assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_device_plugins_overlay_mounts_what_its_configuration_needs(plane: ControlPlane) -> None:
+    needs_kubelets_sockets(*built(plane, DEPLOY.with_name("agent-device-plugin")))
+
+
+@pytest.mark.parametrize("order", [COMPONENTS, COMPONENTS[::-1]], ids=["there", "back"])
+def test_components_go_together_in_any_order(
+    plane: ControlPlane, order: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = composed(tmp_path / "own", *order)
+    said = plane.kubectl("apply", "-k", str(folder), "--dry-run=server", "--validate=strict")
+    assert "daemonset.apps/gangsched-agent" in said
+    pod, settings = built(plane, folder)
+    assert settings.probes.bandwidth.enabled
+    assert settings.probes.load.enabled
+    assert settings.plugins
+    assert settings.devices, "the base's own file is there still"
+    assert pod["hostNetwork"] is True
+    assert pod["runtimeClassName"] == "nvidia"
+    needs_kubelets_sockets(pod, settings)

@@ -12,6 +12,7 @@ from gangsched.agent.settings import (
     AgentSettings,
     NvmlDocument,
     default_settings,
+    parse_parts,
     parse_settings,
 )
 from gangsched.agent.sources.registers import HAMI, VOLCANO
@@ -86,6 +87,35 @@ def test_a_flag_goes_before_the_file_and_the_file_before_the_environment() -> No
 def test_mistakes_in_the_file_are_named_with_their_place(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(text)
+    assert said in str(caught.value)
+
+
+def parts(*texts: str) -> AgentSettings:
+    files = [(f"{i}.yaml", HEAD + text) for i, text in enumerate(texts)]
+    return parse_parts(files, flags=AgentFlags(), environ=ENV)
+
+
+def test_several_files_are_one_configuration() -> None:
+    whole = "devices: [/a]\nload: {enabled: true}\nplugins: [{resource: a/b}]\n"
+    assert parts(*whole.splitlines()) == read(whole)
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (
+            ("load: {enabled: true}\n", "load: {}\n"),
+            "1.yaml: load: is in 0.yaml too; a section",
+        ),
+        (("devices: [/a]\n", "nodename: x\n"), "1.yaml: nodename: unknown field"),
+        (("devices: [/a]\n", "plugins: [{resource: fpga}]\n"), "1.yaml: plugins[0].resource: 'fpga' is not"),
+        (("plugins: [{resource: a/b}]\n", "kubelet: {resources: [a/b]}\n"), "is offered by the agent itself"),
+        (("devices: [/a]\n", "nodeName: UP\n"), "1.yaml: nodeName: 'UP' is no name of a node"),
+    ],
+)
+def test_a_mistake_in_one_of_several_files_names_it(texts: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parts(*texts)
     assert said in str(caught.value)
 
 
