@@ -1,6 +1,6 @@
 """Lists, discovery and other plain requests to the API server: bytes out, bytes in, failures as ApiErrors.
 
-Lives here: queries, the verbs, connections that read megabytes at a time. Not here: how a request is sent
+Lives here: queries, the verbs, answers of many megabytes. Not here: how a request is sent
 (kube.pool), what happens for each pod (kube.binding_lane, kube.stream, kube.lanes), and what to do about an
 error (the callers). aiohttp would do the same for 75 ms of CPU to import it and as much again to read the
 first lists: a tenth of what a scheduler's start costs.
@@ -14,10 +14,10 @@ from urllib.parse import urlencode
 import msgspec
 
 from gangsched.errors import ApiError
+from gangsched.kube.connection import Connection
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.pool import JSON, MERGE_PATCH, REQUEST_TIMEOUT_S, RequestPool
 
-READ_BYTES = 256 * 1024
 # Pages of a list are megabytes, and more where objects are large (1.5 MiB is the most one may have).
 MAX_LIST_BYTES = 2**30
 
@@ -38,7 +38,7 @@ class ApiClient:
 
     def __init__(self, credentials: Credentials) -> None:
         self.credentials = credentials
-        self._pool = RequestPool(credentials, read_bytes=READ_BYTES, max_body_bytes=MAX_LIST_BYTES)
+        self._pool = RequestPool(credentials, max_body_bytes=MAX_LIST_BYTES)
 
     def another(self) -> ApiClient:
         """One with the same credentials and connections of its own; the caller closes it."""
@@ -53,6 +53,10 @@ class ApiClient:
     def close(self) -> None:
         """Close the connections that are not in use; the others when their answer is there."""
         self._pool.close()
+
+    def take_idle(self) -> Connection | None:
+        """An open connection that is not in use; it is the caller's now."""
+        return self._pool.take_idle()
 
     async def get(
         self, path: str, params: Mapping[str, str] | None = None, *, timeout_s: float = REQUEST_TIMEOUT_S

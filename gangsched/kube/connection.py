@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -24,6 +25,8 @@ from gangsched.kube.readers import Readers
 # One TLS record holds at most this much.
 _RECORD_BYTES = 16384
 _HANDSHAKE_BYTES = 65536
+# Taken from the kernel in one piece.
+_READ_BYTES = 256 * 1024
 # When a name has several addresses, one that does not answer must not use up the time of the others.
 ADDRESS_TIMEOUT_S = 3.0
 
@@ -55,6 +58,31 @@ def keep_alive(sock: socket.socket | None) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
+class _Buffers:
+    """Where bytes are on their way through: as they came, and decrypted. One pair for a loop's connections.
+
+    Nothing stays in them when a turn of the loop is over. A pair for each connection would be 16 MiB in a
+    scheduler's start, and each page of it costs a fault when it is first touched.
+    """
+
+    __slots__ = ("came", "plain")
+
+    def __init__(self) -> None:
+        self.came = memoryview(bytearray(_READ_BYTES))
+        # With what was an incomplete record before.
+        self.plain = memoryview(bytearray(_READ_BYTES + 2 * _RECORD_BYTES))
+
+
+_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Buffers] = WeakKeyDictionary()
+
+
+def _buffers_of(loop: asyncio.AbstractEventLoop) -> _Buffers:
+    found = _buffers.get(loop)
+    if found is None:
+        found = _buffers[loop] = _Buffers()
+    return found
+
+
 class Connection:
     """Subclasses say in `received` and `lost` what they do with bytes and with the end.
 
@@ -62,7 +90,7 @@ class Connection:
     """
 
     __slots__ = (
-        "_buffer",
+        "_buffers",
         "_incoming",
         "_is_reading",
         "_loop",
@@ -74,10 +102,9 @@ class Connection:
         "is_open",
     )
 
-    def __init__(self, *, read_bytes: int = _RECORD_BYTES, readers: Readers | None = None) -> None:
+    def __init__(self, *, readers: Readers | None = None) -> None:
         self.is_open = False
         self._readers = readers
-        self._buffer = memoryview(bytearray(read_bytes))
         self._is_reading = False
         self._unsent = b""
         self._incoming = ssl.MemoryBIO()
@@ -85,6 +112,7 @@ class Connection:
         self._tls: ssl.SSLObject | None = None
         self._sock: socket.socket
         self._loop: asyncio.AbstractEventLoop
+        self._buffers: _Buffers
 
     def received(self, data: bytes) -> None:
         """Bytes have come, never none."""
@@ -97,6 +125,7 @@ class Connection:
     async def open(self, address: Address) -> None:
         """Connect and shake hands. Raises: OSError, which TimeoutError and ssl.SSLError are."""
         self._loop = asyncio.get_running_loop()
+        self._buffers = _buffers_of(self._loop)
         self._sock = sock = await _connected(self._loop, address)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -112,6 +141,15 @@ class Connection:
             self.is_open = False
             sock.close()
             raise
+
+    def take_over(self, other: Connection) -> None:
+        """Go on where another one is, which is idle and gives it up: a handshake is 2 ms of CPU."""
+        other.pause()
+        other.is_open = False
+        self._loop, self._buffers, self._sock = other._loop, other._buffers, other._sock
+        self._tls, self._incoming, self._outgoing = other._tls, other._incoming, other._outgoing
+        self.is_open = True
+        self.resume()
 
     async def _shake_hands(self, tls: ssl.SSLObject) -> None:
         while True:
@@ -172,20 +210,21 @@ class Connection:
 
     def _receive_plain(self, parts: list[bytes]) -> bool:
         """Read a plain socket until it has no more; true at its end."""
+        buffer = self._buffers.came
         while True:
             try:
-                n_bytes = self._sock.recv_into(self._buffer)
+                n_bytes = self._sock.recv_into(buffer)
             except (BlockingIOError, InterruptedError):
                 return False
             if not n_bytes:
                 return True
-            parts.append(bytes(self._buffer[:n_bytes]))
-            if n_bytes < len(self._buffer):
+            parts.append(bytes(buffer[:n_bytes]))
+            if n_bytes < len(buffer):
                 return False
 
     def _receive_tls(self, tls: ssl.SSLObject, parts: list[bytes]) -> bool:
         """The same through TLS; what is an incomplete record yet stays in OpenSSL's memory."""
-        incoming, buffer = self._incoming, self._buffer
+        incoming, buffer = self._incoming, self._buffers.came
         while True:
             try:
                 n_bytes = self._sock.recv_into(buffer)
@@ -194,19 +233,30 @@ class Connection:
             if not n_bytes:
                 return True
             incoming.write(buffer[:n_bytes])
-            # A record leaves OpenSSL in one piece, so with nothing left to decrypt there is nothing to ask.
-            while incoming.pending or tls.pending():
-                try:
-                    data = tls.read(_RECORD_BYTES)
-                except ssl.SSLWantReadError:
-                    break
-                if not data:
-                    return True
-                parts.append(data)
+            if self._decrypt(tls, parts):
+                return True
             if self._outgoing.pending:
                 self._send(self._outgoing.read())  # an answer of TLS itself, to a key update
             if n_bytes < len(buffer):
                 return False
+
+    def _decrypt(self, tls: ssl.SSLObject, parts: list[bytes]) -> bool:
+        """All records that have come whole, in one piece; true at the end of the stream."""
+        incoming, plain = self._incoming, self._buffers.plain
+        n_plain = 0
+        ended = False
+        # A record leaves OpenSSL in one piece, so with nothing left to decrypt there is nothing to ask.
+        while not ended and (incoming.pending or tls.pending()):
+            try:
+                # With a buffer the answer is a number, of which the type's stub does not know.
+                n_bytes = cast("int", tls.read(_RECORD_BYTES, plain[n_plain:]))
+            except ssl.SSLWantReadError:
+                break
+            n_plain += n_bytes
+            ended = not n_bytes
+        if n_plain:
+            parts.append(bytes(plain[:n_plain]))
+        return ended
 
     # Writing
 

@@ -20,7 +20,6 @@ from gangsched.kube.tally import SILENCE
 
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 30.0
-READ_BYTES = 16 * 1024
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -32,8 +31,8 @@ class _Exchange(Connection):
 
     __slots__ = ("_answer", "_done", "_max_body_bytes")
 
-    def __init__(self, *, read_bytes: int, max_body_bytes: int) -> None:
-        super().__init__(read_bytes=read_bytes)
+    def __init__(self, *, max_body_bytes: int) -> None:
+        super().__init__()
         self._max_body_bytes = max_body_bytes
         self._answer = Answer()
         self._done: asyncio.Future[Answer] | None = None
@@ -89,12 +88,9 @@ class RequestPool:
     Use as an async context manager, or call `close`.
     """
 
-    def __init__(
-        self, credentials: Credentials, *, read_bytes: int = READ_BYTES, max_body_bytes: int = MAX_BODY_BYTES
-    ) -> None:
-        """`read_bytes` are taken from the kernel at a time; a longer answer is an error."""
+    def __init__(self, credentials: Credentials, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        """A longer answer is an error."""
         self._credentials = credentials
-        self._read_bytes = read_bytes
         self._max_body_bytes = max_body_bytes
         self._address = address_of(credentials)
         self._idle: list[_Exchange] = []
@@ -109,6 +105,14 @@ class RequestPool:
         """Close the connections that are not in use."""
         while self._idle:
             self._idle.pop().close()
+
+    def take_idle(self) -> _Exchange | None:
+        """An open connection that is not in use; it is the caller's now."""
+        while self._idle:
+            exchange = self._idle.pop()
+            if exchange.is_open:
+                return exchange
+        return None
 
     async def request(
         self,
@@ -150,16 +154,13 @@ class RequestPool:
 
     async def _answer(self, data: bytes, timeout_s: float, *, twice: bool) -> Answer:
         """Ask over a warm connection, or a new one; a read that met a closed one is asked `twice`."""
-        while self._idle:
-            exchange = self._idle.pop()
-            if not exchange.is_open:
-                continue
+        exchange = self.take_idle()
+        if exchange is not None:
             try:
                 return await self._ask(exchange, data, timeout_s)
             except ApiError:
                 if not twice or not exchange.is_untouched:
                     raise
-                break
         return await self._ask(await self._connected(), data, timeout_s)
 
     async def _ask(self, exchange: _Exchange, data: bytes, timeout_s: float) -> Answer:
@@ -169,7 +170,7 @@ class RequestPool:
         return answer
 
     async def _connected(self) -> _Exchange:
-        exchange = _Exchange(read_bytes=self._read_bytes, max_body_bytes=self._max_body_bytes)
+        exchange = _Exchange(max_body_bytes=self._max_body_bytes)
         try:
             with anyio.fail_after(CONNECT_TIMEOUT_S):
                 await exchange.open(self._address)

@@ -14,14 +14,12 @@ from urllib.parse import urlencode
 import anyio
 
 from gangsched.errors import ApiError
-from gangsched.kube.connection import Connection, address_of
+from gangsched.kube.connection import Address, Connection, address_of
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import Answer, ProtocolError, request_bytes
 from gangsched.kube.status import api_error
 from gangsched.kube.tally import SILENCE
 
-# Taken from the kernel in one piece.
-READ_BYTES = 256 * 1024
 # What waits for a slow reader here; beyond it the kernel, and then the server, keep the rest.
 MAX_WAITING_BYTES = 4 * 2**20
 
@@ -32,7 +30,7 @@ class Stream(Connection):
     __slots__ = ("_answer", "_ended", "_n_waiting", "_waiter", "_why")
 
     def __init__(self) -> None:
-        super().__init__(read_bytes=READ_BYTES)
+        super().__init__()
         self._answer = Answer(stream=True)
         self._n_waiting = 0
         self._ended = False
@@ -104,34 +102,37 @@ class Stream(Connection):
 
 @asynccontextmanager
 async def open_stream(
-    credentials: Credentials, path: str, params: Mapping[str, str], *, timeout_s: float
+    credentials: Credentials,
+    path: str,
+    params: Mapping[str, str],
+    *,
+    timeout_s: float,
+    warm: Connection | None = None,
 ) -> AsyncIterator[Stream]:
-    """GET an answer without end; only opening it has a deadline. Raises: ApiError."""
-    stream = await _opened(credentials, f"{path}?{urlencode(params)}", timeout_s)
+    """GET an answer without end; only opening it has a deadline. Raises: ApiError.
+
+    `warm`: an idle connection to the same place, given up to the stream; one that has died meanwhile is
+    replaced.
+    """
+    stream = await _opened(credentials, f"{path}?{urlencode(params)}", timeout_s, warm)
     try:
         yield stream
     finally:
         stream.close()
 
 
-async def _opened(credentials: Credentials, target: str, timeout_s: float) -> Stream:
+async def _opened(credentials: Credentials, target: str, timeout_s: float, warm: Connection | None) -> Stream:
     for last in (False, True):
         await credentials.headers()
         authorization = credentials.authorization
         request = request_bytes("GET", credentials.server, target, authorization=authorization)
-        stream = Stream()
         status = SILENCE
         try:
             with anyio.fail_after(timeout_s):
-                await stream.open(address_of(credentials))
-                answer = await stream.ask(request)
+                stream, answer = await _asked(address_of(credentials), request, warm)
             status = answer.status
         except OSError as error:  # TimeoutError and SSLError are OSErrors
-            stream.close()
             raise ApiError(str(error) or "no answer in time") from error
-        except BaseException:
-            stream.close()
-            raise
         finally:
             credentials.answers.count("GET", status)
         if answer.status < 300:
@@ -139,4 +140,25 @@ async def _opened(credentials: Credentials, target: str, timeout_s: float) -> St
         stream.close()
         if answer.status != 401 or last or not await credentials.refresh(refused=authorization):
             break
+        warm = None
     raise api_error(answer.status, answer.retry_after, answer.body)
+
+
+async def _asked(address: Address, request: bytes, warm: Connection | None) -> tuple[Stream, Answer]:
+    """Over the warm connection; over a new one if there is none, or it turns out to be closed."""
+    while True:
+        stream = Stream()
+        try:
+            if warm is not None:
+                stream.take_over(warm)
+            else:
+                await stream.open(address)
+            return stream, await stream.ask(request)
+        except OSError:
+            stream.close()
+            if warm is None:
+                raise
+            warm = None
+        except BaseException:
+            stream.close()
+            raise

@@ -21,6 +21,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from gangsched.errors import ApiError
 from gangsched.kube.backoff import Backoff
 from gangsched.kube.client import ApiClient, offers
+from gangsched.kube.connection import Connection
 from gangsched.kube.decode import Kind
 from gangsched.kube.pace import Pace
 from gangsched.kube.stream import Stream, open_stream
@@ -212,7 +213,9 @@ class Reflector:
         }
         failure: ApiError | None = None
         try:
-            async with self._stream(params, timeout_s=self._timing.open_timeout_s) as stream:
+            # The list has just come over it; without it the server would keep two connections for a kind.
+            warm = self._client.take_idle()
+            async with self._stream(params, timeout_s=self._timing.open_timeout_s, warm=warm) as stream:
                 self.watching = True
                 failure = await self._read(stream)
         finally:
@@ -229,9 +232,11 @@ class Reflector:
         else:
             await anyio.sleep(self._backoff.next_s())  # a server that hangs up at once is not asked at once
 
-    def _stream(self, params: Mapping[str, str], *, timeout_s: float) -> AbstractAsyncContextManager[Stream]:
+    def _stream(
+        self, params: Mapping[str, str], *, timeout_s: float, warm: Connection | None = None
+    ) -> AbstractAsyncContextManager[Stream]:
         path = self.kind.path(self._version)
-        return open_stream(self._client.credentials, path, params, timeout_s=timeout_s)
+        return open_stream(self._client.credentials, path, params, timeout_s=timeout_s, warm=warm)
 
     async def _read(self, stream: Stream) -> ApiError | None:
         """Read to the end or until the connection is found dead; the server's ERROR line, if it sent one."""

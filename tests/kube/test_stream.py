@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from gangsched.errors import ApiError
+from gangsched.kube.client import ApiClient
 from gangsched.kube.connection import Address, Connection
 from gangsched.kube.http1 import Answer, Chunks, ProtocolError
 from gangsched.kube.pace import Pace
 from gangsched.kube.stream import Stream, open_stream
-from tests.kube.scripted import ScriptedServer, credentials, status, until, within
+from tests.kube.scripted import CUT, ScriptedServer, created, credentials, status, until, within
 from tests.proxy import self_signed
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -113,11 +114,27 @@ async def test_stream_renews_refused_credentials_once() -> None:
         assert [r.headers["authorization"] for r in server.requests] == ["Bearer old", "Bearer new"]
 
 
+@pytest.mark.parametrize("is_stale", [False, True])
+async def test_a_stream_goes_on_over_a_warm_connection_unless_it_is_stale(is_stale: bool) -> None:
+    async with ScriptedServer(script=[created(), *([CUT] if is_stale else [])], default=HEAD) as server:
+        client = ApiClient(credentials(server.port))
+        await client.get("/list")
+        warm = client.take_idle()
+        assert warm is not None
+        assert client.take_idle() is None, "it has been given up"
+        with within():
+            async with open_stream(client.credentials, "/x", {}, timeout_s=5, warm=warm) as stream:
+                next(iter(server._writers)).write(chunk(b"news"))
+                assert await stream.read() == b"news"
+                assert not warm.is_open
+        assert server.n_connections == 1 + is_stale
+
+
 class Echo(Connection):
     """Remembers what comes."""
 
     def __init__(self) -> None:
-        super().__init__(read_bytes=4096)
+        super().__init__()
         self.data = b""
         self.why = ""
 
