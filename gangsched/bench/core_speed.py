@@ -23,7 +23,7 @@ from gangsched.bench import early_stop_speed, load_speed, member_speed, meters
 from gangsched.bench.early_stop_speed import EarlyStopSpeed
 from gangsched.bench.figures import Spread, spread
 from gangsched.bench.load_speed import LoadSpeed
-from gangsched.bench.member_speed import MemberCost
+from gangsched.bench.member_speed import MemberSpeed
 from gangsched.bench.progress import Progress
 from gangsched.bench.tables import of_spread, print_conditions, print_targets, text
 from gangsched.bench.targets import Target, at_least, at_most
@@ -85,7 +85,7 @@ class CoreReport(msgspec.Struct):
     conditions: dict[str, str | int | float]
     sizes: dict[str, CoreSize]
     gangs_per_s: dict[str, Spread]
-    members: dict[str, MemberCost]
+    members: MemberSpeed
     ten_times_the_nodes: float
     loads: LoadSpeed
     lone_pods: EarlyStopSpeed
@@ -101,7 +101,7 @@ def run(n_rounds: int, progress: Progress) -> CoreReport:
             sizes[name] = msgspec.json.decode(_in_own_process("core_speed", arguments), type=CoreSize)
     asked = (member_speed.N_NODES, member_speed.GROUP_SIZE, _MEMBER_ROUNDS)
     with progress.phase(f"groups of {member_speed.GROUP_SIZE} with all plugins on: {_MEMBER_ROUNDS} rounds"):
-        members = msgspec.json.decode(_in_own_process("member_speed", asked), type=dict[str, MemberCost])
+        members = msgspec.json.decode(_in_own_process("member_speed", asked), type=MemberSpeed)
     with progress.phase(f"bandwidth and load, {load_speed.N_NODES:,} nodes"):
         loads = load_speed.measure()
     with progress.phase(f"lone pods with and without an early stop, {early_stop_speed.N_NODES:,} nodes"):
@@ -110,7 +110,7 @@ def run(n_rounds: int, progress: Progress) -> CoreReport:
 
 
 def assemble(
-    sizes: dict[str, CoreSize], members: dict[str, MemberCost], loads: LoadSpeed, lone_pods: EarlyStopSpeed
+    sizes: dict[str, CoreSize], members: MemberSpeed, loads: LoadSpeed, lone_pods: EarlyStopSpeed
 ) -> CoreReport:
     """Everything that is computed from the sizes, and from what members cost."""
     speeds = {name: spread([1e6 / r.total_us for r in size.rounds]) for name, size in sizes.items()}
@@ -127,8 +127,8 @@ def assemble(
         at_most("decision on one gang of 1,000 on 5,000 nodes", 10, decide, "ms"),
         at_most("RemainingBandwidth and LoadAware, filter and score, 5,000 nodes", 200, loads.total_us, "us"),
     ]
-    for name in (member_speed.PLAIN, member_speed.BY_NODE):
-        cost = members[name]
+    for name in (member_speed.PLAIN, member_speed.CONSTRAINED, member_speed.BY_NODE):
+        cost = members.costs[name]
         targets += [
             at_most(f"first member of a group of 100, {name}", 2, spread(cost.first_ms), "ms"),
             at_most("each next one", 50, spread(cost.next_us), "us"),
@@ -248,6 +248,11 @@ def print_report(done: CoreReport, console: Console) -> None:
         table.add_row(name, of, *(of_spread(part) for part in parts), *ends)
     console.print(table)
     console.print(_members_table(done.members))
+    floor = spread(done.members.floor_ms)
+    console.print(
+        f"of which a plugin's own code, asked to filter and to score {member_speed.N_NODES:,} nodes and"
+        f" nothing else: {of_spread(floor)} ms; where one node takes the group it is asked about few of them"
+    )
     loads = done.loads
     console.print(
         f"bandwidth and load on {load_speed.N_NODES:,} nodes: RemainingBandwidth filter"
@@ -262,12 +267,12 @@ def print_report(done: CoreReport, console: Console) -> None:
     print_targets(done.targets, console)
 
 
-def _members_table(members: dict[str, MemberCost]) -> Table:
+def _members_table(members: MemberSpeed) -> Table:
     title = f"groups of {member_speed.GROUP_SIZE} on {member_speed.N_NODES:,} nodes, all plugins on"
     table = Table(title=title, title_justify="left")
     for column in ("", "first member, ms", "each next, us"):
         table.add_column(column, justify="right" if column else "left")
-    for name, cost in members.items():
+    for name, cost in members.costs.items():
         table.add_row(name, of_spread(spread(cost.first_ms)), of_spread(spread(cost.next_us)))
     return table
 

@@ -1,10 +1,12 @@
 """What one member of a group costs to decide, all plugins on: the first, and each next that is equal to it.
 
-For groups of 100 on 5,000 nodes, every second rack with a pod that the constraints speak of. Three ways: pods
+For groups of 100 on 5,000 nodes, every second rack with a pod that the constraints speak of. Four ways: pods
 without constraints; pods that must be one on each node and even over the racks; and a profile that has a
-Filter and a Score in Python for single nodes too. Each group is a template that was never seen, so nothing
-that is kept between decisions helps its first member. A process of its own, run by core_speed:
-`python -m gangsched.bench.member_speed NODES SIZE ROUNDS`, which prints its figures as JSON.
+Filter and a Score in Python for single nodes too, watched as plugins of outside are: one that gives its best
+nodes all there is to give, and one that finds no node perfect, so that it is asked about each. Beside them
+the floor: what its own code costs here, called once for each node to filter and once to score. Each group is
+a template that was never seen, so nothing that is kept between decisions helps its first member. A process of
+its own, run by core_speed: `python -m gangsched.bench.member_speed NODES SIZE ROUNDS`, which prints JSON.
 """
 
 from __future__ import annotations
@@ -16,14 +18,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from gangsched.bench.workload import NAMESPACE, node_document, node_name
 from gangsched.config import default_config
 from gangsched.core.framework import SUCCESS, CycleState, Status
 from gangsched.core.node_info import NodeInfo
+from gangsched.core.per_node import NodeInfos
 from gangsched.core.runtime import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
+from gangsched.extension.budget import Budget, budgeted
+from gangsched.extension.signatures import check_hooks
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, Pod
@@ -33,9 +39,18 @@ from gangsched.plugins import IN_TREE, build_profiles
 PLAIN = "pods without constraints"
 CONSTRAINED = "one a node, even over racks"
 BY_NODE = "a plugin that looks at single nodes"
+BY_EVERY_NODE = "the same, no node being perfect to it"
 N_NODES = 5000
 GROUP_SIZE = 100
 _LABELS = {"app": "w"}
+_BUDGET_S = 1.0
+
+
+class MemberSpeed(msgspec.Struct):
+    """All of it; floor_ms: one value a round."""
+
+    costs: dict[str, MemberCost]
+    floor_ms: list[float]
 
 
 class MemberCost(msgspec.Struct):
@@ -63,31 +78,61 @@ class Cordial:
         return 100.0 / (1 + len(node_info.pods))
 
 
+class Demanding(Cordial):
+    """The same with no perfect node: any may still be better than those that were asked about."""
+
+    name = "Demanding"
+
+    def score_node(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> float:
+        return 50.0 / (1 + len(node_info.pods))
+
+
 def measure(n_nodes: int, size: int, n_rounds: int) -> dict[str, MemberCost]:
-    """All three ways, in this process."""
+    """All ways, in this process."""
     costs = {}
-    for name, spec, plugins in (
-        (PLAIN, {}, ()),
-        (CONSTRAINED, _constraints(), ()),
-        (BY_NODE, {}, (Cordial(),)),
+    for name, spec, kind in (
+        (PLAIN, {}, None),
+        (CONSTRAINED, _constraints(), None),
+        (BY_NODE, {}, Cordial),
+        (BY_EVERY_NODE, {}, Demanding),
     ):
-        costs[name] = _measure(_loaded(n_nodes, plugins), spec, size, n_rounds)
+        budget = Budget(_BUDGET_S)
+        plugins = [budgeted(kind, kind.name, check_hooks(kind, kind.name), budget)()] if kind else []
+        costs[name] = _measure(_loaded(n_nodes, plugins), budget, spec, size, n_rounds)
     return costs
 
 
-def _measure(scheduler: Scheduler, spec: Mapping[str, Any], size: int, n_rounds: int) -> MemberCost:
+def floor_ms(n_nodes: int, n_rounds: int) -> list[float]:
+    """What the plugin's own code costs, asked once about each node to filter and once to score it."""
+    view, plugin, pod = _loaded(n_nodes, ()).world.cache.view, Cordial(), _pod("p", "", 0, {}, 1000)
+    infos, state = NodeInfos().at(view, np.arange(view.n_rows)), CycleState()
+    costs = []
+    for _ in range(n_rounds + 1):
+        gc.collect()
+        at_s = time.perf_counter()
+        for ask in (plugin.filter_node, plugin.score_node):
+            [ask(state, pod, info) for info in infos]
+        costs.append((time.perf_counter() - at_s) * 1e3)
+    return costs[1:]
+
+
+def _measure(
+    scheduler: Scheduler, budget: Budget, spec: Mapping[str, Any], size: int, n_rounds: int
+) -> MemberCost:
     gc.set_threshold(200_000)  # as the scheduler's own process has it
     cost = MemberCost([], [])
     for number in range(n_rounds + 1):
-        alone_s = _decide(scheduler, spec, 1, cpu_milli=1000 + 2 * number)
-        group_s = _decide(scheduler, spec, size, cpu_milli=1001 + 2 * number)
+        alone_s = _decide(scheduler, budget, spec, 1, cpu_milli=1000 + 2 * number)
+        group_s = _decide(scheduler, budget, spec, size, cpu_milli=1001 + 2 * number)
         if number:  # the first one warms up
             cost.first_ms.append(alone_s * 1e3)
             cost.next_us.append((group_s - alone_s) / (size - 1) * 1e6)
     return cost
 
 
-def _decide(scheduler: Scheduler, spec: Mapping[str, Any], size: int, *, cpu_milli: int) -> float:
+def _decide(
+    scheduler: Scheduler, budget: Budget, spec: Mapping[str, Any], size: int, *, cpu_milli: int
+) -> float:
     """Seconds from the group's turn to its binds; then its pods are gone again."""
     name, now_s = f"g{cpu_milli}", cpu_milli * 10.0
     pods = [_pod(f"{name}-{i}", name, size, spec, cpu_milli) for i in range(size)]
@@ -95,6 +140,7 @@ def _decide(scheduler: Scheduler, spec: Mapping[str, Any], size: int, *, cpu_mil
     gc.collect()
     at_s = time.perf_counter()
     effects = scheduler.schedule_next(now_s + 1) or []
+    budget.turn_ended()
     lasted_s = time.perf_counter() - at_s
     binds = [effect for effect in effects if isinstance(effect, ef.BindPod)]
     if len(binds) != size:
@@ -164,7 +210,8 @@ def _pod(name: str, group: str, size: int, spec: Mapping[str, Any], cpu_milli: i
 def main(arguments: Sequence[str]) -> int:
     """The process."""
     n_nodes, size, n_rounds = (int(value) for value in arguments)
-    sys.stdout.buffer.write(msgspec.json.encode(measure(n_nodes, size, n_rounds)))
+    done = MemberSpeed(measure(n_nodes, size, n_rounds), floor_ms(n_nodes, n_rounds))
+    sys.stdout.buffer.write(msgspec.json.encode(done))
     return 0
 
 

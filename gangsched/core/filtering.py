@@ -123,18 +123,19 @@ class Filtering:
         view: ClusterView,
         *,
         ceiling: IntArray | None = None,
+        looks: bool = True,
     ) -> IntArray:
         """How many more pods of this template each node takes, infeasible nodes 0. Shape: int64[n_rows].
 
         Not to be written to: the cache's own answer is kept, and only rows that changed are asked again.
         Where sees_pods, it is how many by room alone on the nodes where one pod may go now. ceiling: that of
-        the same view, where it is known.
+        the same view, where it is known. Without `looks` plugins that look at nodes one by one are not asked.
         """
         room = self.ceiling(state, template, view) if ceiling is None else ceiling
         open_to = self.open_to(state, template, view)
         if open_to is not None:
             room = np.where(open_to, room, 0)
-        if self.per_node:
+        if looks and self.per_node:
             rows = np.flatnonzero(room)
             lets = self.lets(state, template, view, rows)
             if not lets.all():

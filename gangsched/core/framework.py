@@ -204,8 +204,9 @@ class NodeFilterPlugin(Protocol):
     """Filter for the person who wants ten lines: about one node, and only if all else lets the pod by.
 
     The answer must depend on its arguments alone. Of a plugin without PreFilter it is kept per template and
-    node until the node or its pods change. Optional: `sees_pods: ClassVar[bool] = False` where it reads
-    nothing of a node's pods and room: then it need not be asked again while a gang is placed.
+    node until the node or its pods change; and it is asked about no more nodes than it takes to choose.
+    Optional: `sees_pods: ClassVar[bool] = False` where it reads nothing of a node's pods and room: then it
+    need not be asked again while a gang is placed.
     """
 
     name: str
@@ -276,7 +277,8 @@ class ScorePlugin(Protocol):
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """float64[len(rows)] in 0..100 for the feasible `rows`; None: nothing to say, costs nothing."""
+        """float64[len(rows)] in 0..100 for the feasible `rows`; None: nothing to say of these, nor of some of
+        them alone; costs nothing."""
         ...
 
 
@@ -285,7 +287,8 @@ class NodeScorePlugin(Protocol):
     """Score for the person who wants ten lines; normalize(state, template, scores) may stand beside it.
 
     The answer must depend on its arguments alone. Of a plugin without PreFilter and PreScore it is kept per
-    template and node until the node or its pods change.
+    template and node until the node or its pods change. Nodes that even 100 would not make the best one are
+    not asked about, where one is wanted and the plugin has no normalize.
     """
 
     name: str

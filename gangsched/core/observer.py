@@ -113,8 +113,10 @@ class ObservedProfile(Profile):
     def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         return self._told("PreFilter", super().run_pre_filter, state, template, view)
 
-    def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
-        return self._told("Filter", super().capacity, state, template, view)
+    def capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, *, looks: bool = True
+    ) -> IntArray:
+        return self._told("Filter", super().capacity, state, template, view, looks=looks)
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
@@ -126,6 +128,16 @@ class ObservedProfile(Profile):
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
         return self._told("Score", super().score, state, template, view, rows)
+
+    def best(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        lets: Callable[[IntArray], BoolArray] | None,
+    ) -> int | None:
+        return self._told("Score", super().best, state, template, view, rows, lets)
 
     def _told(self, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._observer.point_began(point)

@@ -6,13 +6,17 @@ the highest score, then the lowest row; nodes that the gang has opened come firs
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from gangsched.core.framework import CycleState, FloatArray, IntArray
+from gangsched.core.framework import BoolArray, CycleState, FloatArray, IntArray
 from gangsched.core.nodes import CodeArray
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
+
+Lets = Callable[[IntArray], BoolArray]
 
 
 def pack(
@@ -24,10 +28,17 @@ def pack(
     n_members: int,
     used: list[int],
     topology_key: str,
+    lets: Lets | None = None,
 ) -> list[tuple[int, int]]:
-    """(row, count) for up to n_members of one template, nodes the gang has already opened first."""
+    """(row, count) for up to n_members of one template, nodes the gang has already opened first.
+
+    lets: which of some rows plugins that look at nodes one by one let a member onto, bool[len(rows)]; they
+    are asked about all nodes only where more than one is needed.
+    """
     chosen: list[tuple[int, int]] = []
     left = n_members
+    if used and lets is not None:
+        capacity = _let_by(capacity, np.array(used), lets)
     for row in used:
         here = min(int(capacity[row]), left)
         if here:
@@ -40,13 +51,26 @@ def pack(
     if not left or not largest:
         return chosen
     if largest >= left:
-        pick = _tightest(profile, state, template, view, capacity, left, used, topology_key)
-        return [*chosen, (pick, left)]
+        pick = _tightest(profile, state, template, view, capacity, left, used, topology_key, lets)
+        if pick is not None:
+            return [*chosen, (pick, left)]
+    if lets is not None:
+        capacity = _let_by(capacity, np.arange(len(capacity)), lets)
     racks, _ = view.label(topology_key)
     rows = np.flatnonzero(capacity > 0)
+    if not len(rows):
+        return chosen
     room = np.minimum(capacity[rows], left)
     # A node without the label is a rack of its own to nobody: all such nodes count as one.
     return chosen + _pack_many(profile, state, template, view, rows, room, racks[rows], left)
+
+
+def _let_by(capacity: IntArray, rows: IntArray, lets: Lets) -> IntArray:
+    """`capacity`, 0 for those of `rows` that are not let by."""
+    rows = rows[capacity[rows] > 0]
+    capacity = capacity.copy()
+    capacity[rows[~lets(rows)]] = 0
+    return capacity
 
 
 def _tightest(
@@ -58,19 +82,39 @@ def _tightest(
     n_members: int,
     used: list[int],
     topology_key: str,
-) -> int:
+    lets: Lets | None,
+) -> int | None:
     """One node that takes all: in a rack the gang is in, then least room left over, then score, then row."""
     rows = (capacity >= n_members).nonzero()[0]
     if used:
         racks, _ = view.label(topology_key)
         near = rows[np.isin(racks[rows], racks[used])]
-        rows = near if len(near) else rows
+        pick = _least_left_over(profile, state, template, view, capacity, near, lets)
+        if pick is not None:
+            return pick
+    return _least_left_over(profile, state, template, view, capacity, rows, lets)
+
+
+def _least_left_over(
+    profile: Profile,
+    state: CycleState,
+    template: PodTemplate,
+    view: ClusterView,
+    capacity: IntArray,
+    rows: IntArray,
+    lets: Lets | None,
+) -> int | None:
+    if not len(rows):
+        return None
     room = capacity[rows]
-    best = rows[room == np.minimum.reduce(room)]
-    if len(best) > 1:
-        scores = profile.score(state, template, view, best)
-        if scores is not None:
-            return int(best[scores.argmax()])
+    is_least = room == np.minimum.reduce(room)
+    best = rows[is_least]
+    if len(best) > 1 or lets is not None:
+        pick = profile.best(state, template, view, best, lets)
+        if pick is not None or lets is None:
+            return pick
+        others = rows[~is_least]
+        return _least_left_over(profile, state, template, view, capacity, others[lets(others)], None)
     return int(best[0])
 
 

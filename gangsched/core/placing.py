@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -59,10 +60,11 @@ class Placing:
             return self._each_by_score(template, members, state)
         if is_gang and profile.filtering.sees_pods(state):
             return self._one_by_one(template, members, state)
-        room = profile.capacity(state, template, self.trial)
         if is_gang:
+            room = profile.capacity(state, template, self.trial, looks=False)
             chosen = self.packed(template, state, room, len(members))
         else:
+            room = profile.capacity(state, template, self.trial)
             best = self._best_scored(template, state, room, lone=True)
             chosen = [] if best is None else [(best, 1)]
         n_placed = 0
@@ -103,9 +105,13 @@ class Placing:
     def packed(
         self, template: PodTemplate, state: CycleState, room: IntArray, n_members: int
     ) -> list[tuple[int, int]]:
-        """(node, how many) for members that may share nodes as room allows."""
-        profile = self._profile
-        return pack(profile, state, template, self.trial, room, n_members, self.used, self._topology_key)
+        """(node, how many) for members that may share nodes as room allows; `room`: capacity that nobody
+        has looked at nodes one by one for."""
+        profile, trial, key = self._profile, self.trial, self._topology_key
+        lets = None
+        if profile.filtering.looks_at_nodes(state):
+            lets = partial(profile.filtering.lets, state, template, trial)
+        return pack(profile, state, template, trial, room, n_members, self.used, key, lets)
 
     def _best_scored(
         self, template: PodTemplate, state: CycleState, room: IntArray, *, lone: bool
@@ -122,7 +128,7 @@ class Placing:
     def _one_by_one(self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState) -> int:
         """In the order that packing gives; Filters are asked anew after each."""
         filtering, trial = self._profile.filtering, self.trial
-        room = self._profile.capacity(state, template, trial)
+        room = self._profile.capacity(state, template, trial, looks=False)
         order = _Order(self, template, state, room, len(members))
         left = filtering.ceiling(state, template, trial).copy()
         has_room = left > 0

@@ -309,9 +309,11 @@ class Profile:
         """Whether a node's own properties (not its room) still let the template in."""
         return bool(self.filtering.feasible(CycleState(), template, view)[row])
 
-    def capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
+    def capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, *, looks: bool = True
+    ) -> IntArray:
         """How many more pods of this template each node takes (Filtering.capacity)."""
-        return self.filtering.capacity(state, template, view)
+        return self.filtering.capacity(state, template, view, looks=looks)
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
@@ -324,6 +326,17 @@ class Profile:
     ) -> FloatArray | None:
         """Weighted sum of all Score plugins for `rows` (Scoring.score)."""
         return self.scoring.score(state, template, view, rows)
+
+    def best(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        lets: Callable[[IntArray], BoolArray] | None,
+    ) -> int | None:
+        """The row with the highest score (Scoring.best)."""
+        return self.scoring.best(state, template, view, rows, lets)
 
     @property
     def quiet(self) -> Profile:

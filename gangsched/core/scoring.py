@@ -1,7 +1,8 @@
 """Scoring: PreScore, Score, NormalizeScore and weights of one profile, summed up for the feasible nodes.
 
-What plugins that score by row say is kept per template, and only rows that changed are asked again. Made and
-called by core.runtime.
+What plugins that score by row say is kept per template, and only rows that changed are asked again. Where one
+node is wanted and not everybody's score, plugins that look at nodes one by one are asked about no more nodes
+than it takes to know it. Made and called by core.runtime.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from gangsched.core.template import PodTemplate
 # Asking for a few rows is cheaper than keeping scores of all up to date.
 _FEW_ROWS = 16
 _MAX_REMEMBERED = 2000
+# Of how many nodes plugins that look at them one by one are asked at first, and how much wider each time.
+_FIRST_LOOK = 16
+_WIDER = 4
 _GO_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
 
 
@@ -77,6 +81,11 @@ class Scoring:
             and one[0].name not in self._normalizers
         )
         self._not_by_row = tuple(one for one in self.scores if one not in self._by_row)
+        self._one_by_one = tuple(
+            one
+            for one in self._not_by_row
+            if isinstance(one[0], PerNodeScore) and one[0].name not in self._normalizers
+        )
         self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
         self._kept: dict[int, _KeptScores] = {}
         self._spreads_alone: dict[int, bool] = {}
@@ -111,6 +120,78 @@ class Scoring:
         kept = self._kept_scores(state, template, view, rows)
         others = self._ask_scores(self._not_by_row, state, template, view, rows, skipped)
         return kept if others is None else kept + others
+
+    def best(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        lets: Callable[[IntArray], BoolArray] | None = None,
+    ) -> int | None:
+        """Of the ascending `rows` that `lets` lets by the one with the highest score, the lowest of equals.
+
+        lets: what Filters that look at nodes one by one say of rows, bool[len(rows)]; without it all will do.
+        """
+        if len(rows) > _FEW_ROWS and (lets is not None or self._one_by_one):
+            sums = self._said_at_once(state, template, view, rows)
+            if sums is not None:
+                return self._best_first(state, template, view, rows, sums, lets)
+        if lets is not None:
+            rows = rows[lets(rows)]
+        if len(rows) < 2:
+            return int(rows[0]) if len(rows) else None
+        scores = self.score(state, template, view, rows)
+        return int(rows[0 if scores is None else scores.argmax()])
+
+    def _said_at_once(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """Sums of what all but `_one_by_one` say; None where that may change with the rows asked about."""
+        if self.pre_scores:
+            return None
+        rows.flags.writeable = False
+        others = [one for one in self._not_by_row if one not in self._one_by_one]
+        # Who says nothing of these rows says nothing of some of them either.
+        if self._ask_scores(others, state, template, view, rows) is not None:
+            return None
+        return self._kept_scores(state, template, view, rows) if self._by_row else np.zeros(len(rows))
+
+    def _best_first(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        sums: FloatArray,
+        lets: Callable[[IntArray], BoolArray] | None,
+    ) -> int | None:
+        """best, by asking first about those of which others say the best, until no other can be better.
+
+        Sums are added up in the order of `score`: rounding is the same, and never makes less out of more.
+        """
+        lift = 0.0
+        for plugin, weight in self._one_by_one:
+            if plugin.name not in state.unconcerned:
+                lift += MAX_SCORE * weight
+        ahead = np.argsort(-sums, kind="stable")
+        best, best_at, n = -np.inf, -1, _FIRST_LOOK
+        while len(ahead):
+            some, ahead = ahead[:n], ahead[n:]
+            if lets is not None:
+                some = some[lets(rows[some])]
+            if len(some):
+                own = self._ask_scores(self._one_by_one, state, template, view, rows[some])
+                totals = sums[some] if own is None else sums[some] + own
+                most = totals.max()
+                at = int(some[totals == most].min())
+                if most > best or (most == best and at < best_at):
+                    best, best_at = most, at
+            if best_at >= 0:
+                could_be = sums[ahead] + lift
+                ahead = ahead[(could_be > best) | ((could_be == best) & (ahead < best_at))]
+            n *= _WIDER
+        return int(rows[best_at]) if best_at >= 0 else None
 
     def _run_pre_score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray

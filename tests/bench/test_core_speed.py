@@ -19,13 +19,19 @@ def test_rounds_place_every_pod_and_leave_the_core_as_it_was() -> None:
     assert size.peak_memory_mib > 1
 
 
-MEMBERS = (member_speed.PLAIN, member_speed.CONSTRAINED, member_speed.BY_NODE)
+MEMBERS = (
+    member_speed.PLAIN,
+    member_speed.CONSTRAINED,
+    member_speed.BY_NODE,
+    member_speed.BY_EVERY_NODE,
+)
 
 
 def test_groups_with_all_plugins_on_are_placed_in_each_way() -> None:
     costs = member_speed.measure(40, 5, 2)
     assert tuple(costs) == MEMBERS
     assert all(len(cost.first_ms) == len(cost.next_us) == 2 for cost in costs.values())
+    assert len(member_speed.floor_ms(40, 2)) == 2
 
 
 def test_the_report_is_computed_from_the_sizes() -> None:
@@ -38,14 +44,15 @@ def test_the_report_is_computed_from_the_sizes() -> None:
     )
     costs = {name: member_speed.MemberCost([1.0, 3.0, 1.5], [20.0, 60.0, 70.0]) for name in MEMBERS}
     loads, lone = LoadSpeed(20.0, 50.0, 100.0), EarlyStopSpeed(210.0, 205.0)
-    done = core_speed.assemble(sizes, costs, loads, lone)
+    done = core_speed.assemble(sizes, member_speed.MemberSpeed(costs, [0.8, 0.9]), loads, lone)
     assert done.ten_times_the_nodes == 2.0
     assert [target.met for target in done.targets[:5]] == [True, True, False, True, True]
     assert [target.measured for target in done.targets[:5]] == [5000.0, 2.0, 5000.0, 4.0, 170.0]
-    assert [(target.measured, target.met) for target in done.targets[5:]] == [(1.5, True), (60.0, False)] * 2
+    assert [(target.measured, target.met) for target in done.targets[5:]] == [(1.5, True), (60.0, False)] * 3
     out = io.StringIO()
     core_speed.print_report(done, Console(file=out, width=150))
     assert "100,000 nodes" in out.getvalue()
     assert "210 us with all scored, 205 us with the early stop" in out.getvalue()
     assert "one a node, even over racks" in out.getvalue()
+    assert "nothing else: 0.85" in " ".join(out.getvalue().split())
     assert "RemainingBandwidth filter 20 us, score 50 us; LoadAware score 100 us" in out.getvalue()
