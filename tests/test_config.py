@@ -387,6 +387,7 @@ def test_mistakes_in_kube_schedulers_document(body: str, path: str, message: str
         ("settleSeconds: 30s", "settleSeconds", "expected float, got str"),
         ("permitWaitSeconds: 901", "permitWaitSeconds", "901 is not greater than 0 and at most 900"),
         ("searchPlacements: -1", "searchPlacements", "-1 is not within 0..1000000"),
+        ("searchVictims: 0", "searchVictims", "0 is not within 1..1000000"),
         ("unschedulableFlushSeconds: -1", "unschedulableFlushSeconds",
          "-1 is not greater than 0 and at most 86400"),
         ("onPartialBind: complet", "onPartialBind",

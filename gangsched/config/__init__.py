@@ -56,7 +56,8 @@ class Settings(msgspec.Struct, frozen=True):
     topology_key: the node label that names a rack. invalid_inventory: what a node with an unreadable
     inventory offers. allow_eviction: half-bound gangs may be given back by evicting what is bound.
     parallelism: binds under way at once. search_placements: how many placements beyond one for each member
-    may be tried before a gang is told that it does not fit. devices: config.devices. nodes_to_score: how many
+    may be tried before a gang is told that it does not fit. search_victims: how often one search for victims
+    may ask a node how many pods it would take. devices: config.devices. nodes_to_score: how many
     percent of the nodes are looked at for a lone pod, by profile (0: by the cluster's size); without any, all
     of them.
     """
@@ -73,6 +74,7 @@ class Settings(msgspec.Struct, frozen=True):
     pod_max_backoff_s: float = 10.0
     parallelism: int = 16
     search_placements: int = 2000
+    search_victims: int = 20_000
     nodes_to_score: Mapping[str, int] = {}
     hook_timeout_s: float = 30.0
     plugin_budget_s: float = 1.0
@@ -177,6 +179,7 @@ def _assemble(
         unschedulable_flush_s=ours.unschedulable_flush_seconds,
         topology_key=ours.topology_key,
         search_placements=ours.search_placements,
+        search_victims=ours.search_victims,
         invalid_inventory=ours.invalid_inventory,
         allow_eviction=ours.allow_eviction,
         reporting_controller=ours.reporting_controller,
@@ -303,6 +306,8 @@ def _check_ours(ours: OurDocument) -> None:
         raise ConfigError(f"{ours.topology_key!r} is not a label key", path="topologyKey")
     if not 0 <= ours.search_placements <= _MAX_SEARCH:
         raise ConfigError(f"{ours.search_placements} is not within 0..{_MAX_SEARCH}", path="searchPlacements")
+    if not 1 <= ours.search_victims <= _MAX_SEARCH:
+        raise ConfigError(f"{ours.search_victims} is not within 1..{_MAX_SEARCH}", path="searchVictims")
     if not 0 < len(ours.reporting_controller) <= 128:
         raise ConfigError("needs 1 to 128 characters", path="reportingController")
 

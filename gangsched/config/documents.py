@@ -141,6 +141,7 @@ class OurDocument(_Document, frozen=True):
     unschedulable_flush_seconds: float = 300.0
     topology_key: str = "topology.kubernetes.io/rack"
     search_placements: int = 2000
+    search_victims: int = 20_000
     early_stop: bool = False
     invalid_inventory: Literal["nothing", "counts"] = "nothing"
     allow_eviction: bool = True

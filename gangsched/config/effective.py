@@ -90,6 +90,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "unschedulableFlushSeconds": settings.unschedulable_flush_s,
         "topologyKey": settings.topology_key,
         "searchPlacements": settings.search_placements,
+        "searchVictims": settings.search_victims,
         "earlyStop": bool(settings.nodes_to_score),
         "invalidInventory": settings.invalid_inventory,
         "allowEviction": settings.allow_eviction,

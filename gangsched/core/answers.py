@@ -6,7 +6,7 @@ Named to plugin authors by core.framework, from which all of this is imported.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from gangsched.core.arrays import BoolArray, IntArray
 
 if TYPE_CHECKING:
+    from gangsched.core.cache import Nominated
     from gangsched.core.group import Group, PodInfo
     from gangsched.core.plan import FitError, Plan
     from gangsched.core.snapshot import Trial
@@ -115,13 +116,19 @@ class CycleState:
 
 
 class DryRun(msgspec.Struct, gc=False):
-    """What a PostFilter plugin may try. place: the unit's cycle on a Trial of the plugin's making; siblings:
-    groups that start with a group; lowest_priority: no pod has a lower one; spared: UIDs of pods that did not
-    go when they were asked to."""
+    """What a PostFilter plugin may try. place: the unit's cycle on a Trial of the plugin's making; search:
+    the same, and other orders of placing for so many placements, of which search_budget is what the unit may
+    spend at a time; siblings: groups that start with a group; lowest_priority: no pod has a lower one;
+    nominated: promises that `place` keeps room for; n_looks: how often it may ask what a node takes; spared:
+    UIDs of pods that did not go when they were asked to."""
 
     place: Callable[[Trial], Plan | FitError]
+    search: Callable[[Trial, int], Plan | FitError]
     siblings: Callable[[Group], Mapping[str, Group]]
     lowest_priority: int
+    nominated: Sequence[Nominated] = ()
+    n_looks: int = 20_000
+    search_budget: int = 0
     spared: Collection[str] = ()
 
 

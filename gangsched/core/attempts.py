@@ -133,7 +133,9 @@ class Attempts:
                 demands.append(Demand(group, asked, members, n_needed, self._pick, early_stop))
         return demands
 
-    def _cycle(self, demands: list[Demand], view: ClusterView, *, searching: bool = True) -> Plan | FitError:
+    def _cycle(
+        self, demands: list[Demand], view: ClusterView, *, search_budget: int | None = None
+    ) -> Plan | FitError:
         world = self._world
         nominated = list(world.cache.nominated.values())
         return run_cycle(
@@ -141,7 +143,7 @@ class Attempts:
             view,
             topology_key=world.settings.topology_key,
             nominated=nominated,
-            search_budget=world.settings.search_placements if searching else 0,
+            search_budget=world.settings.search_placements if search_budget is None else search_budget,
         )
 
     # -- preemption ------------------------------------------------------------------------------------
@@ -153,16 +155,21 @@ class Attempts:
         if not profile.post_filters or error.code is Code.UNRESOLVABLE or not world.settings.allow_eviction:
             return error
         demands = self._demands(unit, quiet=True)
-        yielding = self._yielding(min(group.priority for group in unit))
+        priority = min(group.priority for group in unit)
+        yielding = self._yielding(priority)
         trial = Trial(world.cache.view)
         for info in (info for group in yielding for info in group.members.values()):
             trial.lift(info.uid)
         # Hundreds of cycles: none of them may cost what one may that decides.
         dry_run = DryRun(
-            lambda made: self._cycle(demands, made, searching=False),
+            lambda made: self._cycle(demands, made, search_budget=0),
+            lambda made, budget: self._cycle(demands, made, search_budget=budget),
             world.siblings,
             world.lowest_priority(),
-            world.stuck,
+            nominated=[one for one in world.cache.nominated.values() if one.priority >= priority],
+            n_looks=world.settings.search_victims,
+            search_budget=world.settings.search_placements,
+            spared=world.stuck,
         )
         world.count("preemption_attempts")
         answer = profile.run_post_filter(demands, trial, error, dry_run)

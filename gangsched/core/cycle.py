@@ -21,7 +21,7 @@ from gangsched.core.cache import Nominated
 from gangsched.core.framework import CycleState, Status
 from gangsched.core.group import PodInfo
 from gangsched.core.placing import Placing, pre_filtered
-from gangsched.core.plan import Demand, FitError, Plan, Search
+from gangsched.core.plan import GAVE_UP, Demand, FitError, Plan, Search
 from gangsched.core.search import search
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
@@ -101,7 +101,7 @@ def run_cycle(
 _SAID = {
     Search.NONE: "",
     Search.PROVED: " No placement exists: every order of placing them ends like this.",
-    Search.GAVE_UP: " A placement may exist: the search for one ended at searchPlacements.",
+    Search.GAVE_UP: f" {GAVE_UP}",
 }
 
 

@@ -110,6 +110,12 @@ class Filtering:
             one.sees_pods and one.name not in state.skipped for one in self.per_node
         )
 
+    def names_seeing(self, state: CycleState) -> list[str]:
+        """The plugins by which sees_pods."""
+        names = [one.name for one in self.seeing]
+        names += [one.name for one in self.per_node if one.sees_pods]
+        return [name for name in names if name not in state.skipped]
+
     def is_local(self, state: CycleState) -> bool:
         """Whether placing a pod changes what Filter says of that node alone: only it is asked anew."""
         return all(one.name in state.skipped for one in self.seeing) and all(

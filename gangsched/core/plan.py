@@ -64,6 +64,10 @@ class Search(enum.Enum):
     """The budget ran out before all were tried: its own, or that of a search for sets of devices."""
 
 
+GAVE_UP = "A placement may exist: the search for one ended at searchPlacements."
+"""What people are told of GAVE_UP."""
+
+
 class FitError(msgspec.Struct, gc=False):
     """Nobody goes anywhere, and why: for people, and (plugin, template) for what can cure it."""
 

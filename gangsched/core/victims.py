@@ -26,7 +26,7 @@ from gangsched.core.snapshot import ClusterView
 from gangsched.model.pod_group import ALL, SINGLE
 
 # Makes every priority positive, so that two pods never cost less than one of them.
-_OFFSET = 2**31
+OFFSET = 2**31
 
 Chosen = Mapping[str, PodInfo]
 """A set of pods by UID."""
@@ -48,7 +48,7 @@ class Cost(msgspec.Struct, frozen=True, gc=False, order=True):
     """
 
     n_violations: int = 0
-    highest: int = -_OFFSET
+    highest: int = -OFFSET
     total: int = 0
     n_pods: int = 0
     latest: float = -math.inf
@@ -57,6 +57,11 @@ class Cost(msgspec.Struct, frozen=True, gc=False, order=True):
     def level(self) -> tuple[bool, int]:
         """Whether a budget is broken, and the highest priority."""
         return self.n_violations > 0, self.highest
+
+    @property
+    def key(self) -> tuple[float, ...]:
+        """As core.reprieve tells it."""
+        return self.n_violations, self.highest, self.total, self.n_pods, self.latest
 
 
 class _Bond:
@@ -89,7 +94,8 @@ class Victims:
         self._bonds: dict[int, _Bond | None] = {}
         self._bond_of: dict[str, _Bond] = {}
         self._budgets: Sequence[Budget] = ()
-        self._guarded: Collection[str] = ()
+        self.guarded: Collection[str] = ()
+        """UIDs of those who go against a budget whoever else goes."""
         self.n_binding = 0
         self.on_row: dict[int, list[PodInfo]] = {}
         for row in rows:
@@ -100,11 +106,22 @@ class Victims:
     def respect(self, budgets: Sequence[Budget]) -> None:
         """The disruption budgets that costs are measured by from now on."""
         self._budgets = budgets
-        self._guarded = {uid for budget in budgets if budget.allowed < 1 for uid in budget.uids}
+        self.guarded = {uid for budget in budgets if budget.allowed < 1 for uid in budget.uids}
+
+    @property
+    def are_single(self) -> bool:
+        """Whether what one of them costs does not depend on who else goes."""
+        return not self._bond_of and all(budget.allowed < 1 for budget in self._budgets)
 
     def everybody(self) -> Iterator[PodInfo]:
         """All of them, on the rows that were asked about."""
         return (info for here in self.on_row.values() for info in here)
+
+    def with_their_gangs(self) -> Iterator[PodInfo]:
+        """As everybody, then those who would have to go with one of them, wherever they are; some twice."""
+        yield from self.everybody()
+        for bond in {id(bond): bond for bond in self._bond_of.values()}.values():
+            yield from bond.pods.values()
 
     # -- who ---------------------------------------------------------------------------------------------
 
@@ -174,7 +191,7 @@ class Victims:
         """What its going costs at least: whether it goes against a budget, and the highest priority."""
         bond = self._bond_of.get(info.uid)
         if bond is None:
-            return info.uid in self._guarded, priority_of(info)
+            return info.uid in self.guarded, priority_of(info)
         if bond.level is None:
             cost = self.cost(bond.pods)
             bond.level = cost.n_violations > 0, cost.highest
@@ -208,16 +225,19 @@ class Victims:
                         found.add(info.uid)
         return found
 
-    def cost(self, chosen: Chosen) -> Cost:
-        """What a closed set costs. Source of the order: pickOneNodeForPreemption."""
+    def cost(self, chosen: Chosen, *, n_violations: int | None = None) -> Cost:
+        """What a closed set costs; n_violations: where it is known already. Source of the order:
+        pickOneNodeForPreemption."""
         costly = [info for info in chosen.values() if not is_free(info)]
         if not costly:
             return Cost()
         priorities = [priority_of(info) for info in costly]
         highest = max(priorities)
         first_s = min(started_s(i) for i, own in zip(costly, priorities, strict=True) if own == highest)
-        total = sum(priorities) + _OFFSET * len(costly)
-        return Cost(len(self.violating(chosen)), highest, total, len(costly), -first_s)
+        total = sum(priorities) + OFFSET * len(costly)
+        if n_violations is None:
+            n_violations = len(self.violating(chosen))
+        return Cost(n_violations, highest, total, len(costly), -first_s)
 
 
 def priority_of(info: PodInfo) -> int:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tests.differential.draw import Json
 from tests.differential.kube import Attempt
 from tests.differential.ours import Decision
+from tests.differential.taking import Choice, Known
 
 
 class Difference(NamedTuple):
@@ -35,6 +36,29 @@ def _names_nodes(pod: Json) -> bool:
     terms = required.get("nodeSelectorTerms", [])
     return any("matchFields" in term for term in terms)
 
+
+class Spared(NamedTuple):
+    """As Difference, of whom a pod takes the room of: of the case, kube-scheduler's choice and ours."""
+
+    name: str
+    why: str
+    excuses: Callable[[Known, Choice, Choice], bool]
+
+
+MEANT_OF_VICTIMS = (
+    Spared(
+        "pods on their way out",
+        "kube-scheduler counts a pod that is being deleted as one that it would have to take; to us waiting "
+        "for it costs nobody anything, so its node comes first.",
+        lambda known, theirs, ours: any("deletionTimestamp" in one["metadata"] for one in known.settled),
+    ),
+    Spared(
+        "budgets for everybody",
+        "To kube-scheduler a disruption budget with an empty selector is about no pod; to us, as to the API "
+        "server that is asked for the eviction, about all of its namespace.",
+        lambda known, theirs, ours: False,
+    ),
+)
 
 MEANT = (
     Difference(

@@ -1,0 +1,128 @@
+"""What if some pods were gone: Trials without them, how much room they have, and what asking costs.
+
+A search for victims asks this many thousand times, so every question is counted against its budget, in looks:
+one look is asking one node how many of a pod it takes. There is no clock here: the same input ends at the
+same place. Pods that hold a promise on a node (nominated) have their room; core.cycle sees to that where a
+whole unit is placed. Called by core.preemption and core.lone_victims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gangsched.core.arrays import IntArray
+from gangsched.core.framework import CycleState, DryRun
+from gangsched.core.group import PodInfo
+from gangsched.core.plan import Demand, FitError, Plan, Search
+from gangsched.core.snapshot import Trial
+from gangsched.core.template import PodTemplate
+from gangsched.core.victims import Chosen
+
+# What a question costs beyond a look, by measurement: so many nodes in arrays, or so many pods taken out of a
+# Trial, come to one; a cycle for each member.
+_NODES_A_LOOK = 200
+_PODS_A_LOOK = 8
+_LOOKS_A_CYCLE = 10
+# Searches for an order of placing after the first, each with a share of the first one's budget, so that what
+# one of them has found is found again when the victims are gone.
+_MAX_SEARCHES = 16
+_SHARE = 4
+
+
+class WhatIf:
+    """Questions about one unit on one Trial. gave_up: a search for an order ended before all were tried."""
+
+    def __init__(self, trial: Trial, dry_run: DryRun) -> None:
+        self.trial = trial
+        self.room = trial.fork()
+        for nominated in dry_run.nominated:
+            row = trial.row_of(nominated.node_name)
+            if row is not None:
+                self.room.place(row, nominated.template)
+        self.gave_up = False
+        self._dry_run = dry_run
+        self._looks_left = dry_run.n_looks
+        self._searches_left = 0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the budget of looks is used up."""
+        return self._looks_left <= 0
+
+    def without(self, chosen: Chosen, trial: Trial | None = None) -> Trial:
+        """A fork of `trial`, else of the cluster with the room of promises taken, without these pods."""
+        made = (trial or self.room).fork()
+        made.remove(*chosen.values())
+        self._looks_left -= len(chosen) // _PODS_A_LOOK
+        return made
+
+    # -- whole units -------------------------------------------------------------------------------------
+
+    def place(self, chosen: Chosen) -> Plan | FitError:
+        """The unit's cycle without these pods."""
+        trial = self.without(chosen, self.trial)
+        self._looks_left -= _LOOKS_A_CYCLE + trial.n_rows // _NODES_A_LOOK
+        answer = self._dry_run.place(trial)
+        if isinstance(answer, Plan) or not self._searches_left:
+            return answer
+        self._searches_left -= 1
+        return self._search(chosen, self._dry_run.search_budget // _SHARE, answer)
+
+    def search(self, chosen: Chosen, refused: FitError) -> Plan | FitError:
+        """Other orders of placing without these pods, as the usual ones are `refused`; from here on `place`
+        looks for them too."""
+        self._searches_left = _MAX_SEARCHES
+        return self._search(chosen, self._dry_run.search_budget, refused)
+
+    def _search(self, chosen: Chosen, budget: int, refused: FitError) -> Plan | FitError:
+        if not budget:
+            return refused
+        answer = self._dry_run.search(self.without(chosen, self.trial), budget)
+        if isinstance(answer, FitError) and answer.search is Search.GAVE_UP:
+            self.gave_up = True
+        return answer
+
+    def fits(self, chosen: Chosen) -> bool:
+        """Whether the whole unit fits without these pods."""
+        return isinstance(self.place(chosen), Plan)
+
+    # -- nodes -------------------------------------------------------------------------------------------
+
+    def state(self, demand: Demand, template: PodTemplate, trial: Trial) -> CycleState | None:
+        """What PreFilter leaves; None: it refuses the pod."""
+        state = CycleState(demand.group)
+        return state if demand.profile.run_pre_filter(state, template, trial).is_success else None
+
+    def capacity(self, demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
+        """How many of the template each node takes: int64[n_rows]."""
+        self._looks_left -= 1 + trial.n_rows // _NODES_A_LOOK
+        state = self.state(demand, template, trial)
+        if state is None:
+            return np.zeros(trial.n_rows, dtype=np.int64)
+        return demand.profile.capacity(state, template, trial)
+
+    def capacity_on(self, demand: Demand, template: PodTemplate, trial: Trial, row: int) -> int:
+        """As capacity, for a node that takes the template by what it is."""
+        state = self.state(demand, template, trial)
+        if state is None:
+            return 0
+        if demand.profile.filtering.is_local(state):
+            self._looks_left -= 1
+            return demand.profile.filtering.capacity_on(state, template, trial, row)
+        self._looks_left -= 1 + trial.n_rows // _NODES_A_LOOK
+        return int(demand.profile.capacity(state, template, trial)[row])
+
+    def is_local(self, demand: Demand, template: PodTemplate) -> bool:
+        """Whether a pod that goes changes what Filter says of its own node alone."""
+        state = self.state(demand, template, self.room)
+        return state is not None and demand.profile.filtering.is_local(state)
+
+
+def templates_of(demand: Demand) -> Mapping[int, tuple[PodTemplate, list[PodInfo]]]:
+    """The members that are to be placed, by template."""
+    found: dict[int, tuple[PodTemplate, list[PodInfo]]] = {}
+    for info in demand.members:
+        found.setdefault(info.template.serial, (info.template, []))[1].append(info)
+    return found

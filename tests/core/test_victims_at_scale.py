@@ -1,0 +1,71 @@
+"""Who goes in large clusters, where only the nodes that give room away the cheapest are looked at closely.
+
+The second notion of it all is that of test_least_victims.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.core.test_least_victims import Case, Held, as_kube_scheduler, closed, cluster_of, cost, taken_by
+
+
+def large(seed: int, *, n_nodes: int, asks: list[int], is_lone: bool, guarded: bool = False) -> Case:
+    """More nodes than are weighed (a hundred), all of them full."""
+    rng = Random(f"large-{seed}")
+    room = {f"n{i:03}": rng.choice((4, 8)) for i in range(n_nodes)}
+    held = []
+    for node, left in room.items():
+        k = 0
+        while left:
+            gpus = min(rng.choice((1, 2, 2, 4)), left)
+            priority = rng.choice((0, 1, 2, 3, 5, 20))
+            held.append(Held(f"{node}-{k}", node, gpus, priority, guarded=guarded and rng.random() < 0.8))
+            left, k = left - gpus, k + 1
+    return Case(room, held, rng.choice((0, 3)) if guarded else 0, asks, is_lone)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_lone_pod_takes_the_cheapest_node_of_all(seed: int) -> None:
+    asks = [(1, 2, 4, 8)[seed % 4]]
+    case = large(seed, n_nodes=150, asks=asks, is_lone=True)
+    taken = taken_by(cluster_of(case, listed=False), case)
+    assert taken in as_kube_scheduler(case), f"seed {seed}: {taken}"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_budgets_are_kept_if_there_is_a_node_without(seed: int) -> None:
+    case = large(seed, n_nodes=150, asks=[4], is_lone=True, guarded=True)
+    taken = taken_by(cluster_of(case, listed=False), case)
+    assert taken in as_kube_scheduler(case), f"seed {seed}: {taken}"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_gang_takes_nodes_of_the_lowest_level(seed: int) -> None:
+    """Members that fill a node each take the cheapest nodes there are."""
+    case = large(seed, n_nodes=400, asks=[8] * 3, is_lone=False)
+    taken = taken_by(cluster_of(case, listed=False), case)
+    assert taken is not None, f"seed {seed}"
+    whole = []
+    for node, gpus in case.room.items():
+        here = frozenset(one for one in case.held if one.node == node)
+        if gpus == 8 and all(one.priority < 10 for one in here):
+            whole.append((cost(case, closed(case, here)), here))
+    whole.sort(key=lambda one: one[0])
+    best = frozenset(one for _, here in whole[:3] for one in here)
+    assert cost(case, taken) == cost(case, best), f"seed {seed}: {sorted(taken)}"
+
+
+def test_what_cannot_fit_even_then_says_for_how_many_there_would_be_room() -> None:
+    case = large(0, n_nodes=150, asks=[8] * 140, is_lone=False)
+    c = cluster_of(case, listed=False)
+    assert taken_by(c, case) is None
+    assert "without all pods of lower priority too, gang d/new: " in c.group("new").message
+
+
+def test_nobody_goes_where_all_are_of_higher_priority() -> None:
+    case = large(1, n_nodes=150, asks=[4], is_lone=True)
+    case = case._replace(held=[one._replace(priority=20) for one in case.held])
+    assert taken_by(cluster_of(case, listed=False), case) is None
