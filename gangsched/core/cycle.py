@@ -84,10 +84,11 @@ def run_cycle(
     error = _explain(refused)
     if search_budget and _order_matters(demands, refused):
         trial = _start(demands, view, nominated)
-        found = search(demands, trial, topology_key, search_budget)
+        found, n_tried = search(demands, trial, topology_key, search_budget)
         if isinstance(found, Plan):
+            found.n_tried = n_tried
             return found
-        error.search, given_up = found, trial.given_up
+        error.search, error.n_tried, given_up = found, n_tried, trial.given_up
     if error.search is not Search.GAVE_UP and _gave_up(demands, _start(demands, view, nominated), given_up):
         error.search = Search.GAVE_UP
         names = sorted({view.name(row) for row, _ in given_up})

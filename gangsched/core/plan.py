@@ -47,10 +47,12 @@ class Demand(msgspec.Struct, gc=False):
 
 
 class Plan(msgspec.Struct, gc=False):
-    """Where everybody goes. states: what the cycle of each template left, for Reserve, by (group, serial)."""
+    """Where everybody goes. states: what the cycle of each template left, for Reserve, by (group, serial);
+    n_tried: placements that core.search tried for it."""
 
     placements: list[Placement]
     states: dict[tuple[GroupKey, int], CycleState] = {}
+    n_tried: int = 0
 
 
 class Search(enum.Enum):
@@ -76,3 +78,4 @@ class FitError(msgspec.Struct, gc=False):
     rejected_by: tuple[tuple[str, PodTemplate | None], ...]
     code: Code = Code.UNSCHEDULABLE
     search: Search = Search.NONE
+    n_tried: int = 0

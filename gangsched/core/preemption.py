@@ -31,7 +31,7 @@ from gangsched.core.framework import Code, DryRun, PostFilterResult, Status
 from gangsched.core.group import PodInfo
 from gangsched.core.lone_victims import LoneVictims
 from gangsched.core.node_by_node import NodeByNode
-from gangsched.core.plan import GAVE_UP, Demand, FitError, Plan
+from gangsched.core.plan import Demand, FitError, Plan
 from gangsched.core.reprieve import rank
 from gangsched.core.snapshot import Trial
 from gangsched.core.victims import Budget, Chosen, Cost, Victims, is_free
@@ -156,9 +156,8 @@ class Search:
             everybody = self.victims.close({info.uid: info for info in self.victims.everybody()})
             self._everybody = everybody
             self._free = {uid: info for uid, info in everybody.items() if is_free(info)}
-            placed = self._what_if.place(everybody)
-            if isinstance(placed, FitError) and len(everybody) <= _MAX_SEARCHED:
-                placed = self._what_if.search(everybody, placed)
+            search = self._order_matters() and len(everybody) <= _MAX_SEARCHED
+            placed = self._what_if.search(everybody) if search else self._what_if.place(everybody)
             if isinstance(placed, Plan):
                 return everybody
             answer = placed
@@ -189,17 +188,24 @@ class Search:
             found |= dict.fromkeys(row for row in some if row is not None)
         return list(found)
 
+    def _order_matters(self) -> bool:
+        """Whether the unit may fit in one order of placing it and not in another."""
+        kinds = [kind for demand in self._unit for kind in templates_of(demand).values()]
+        return len(kinds) > 1 or any(self._seeing())
+
     def _may_need_somebody(self) -> bool:
         """Whether a member that does not fit without somebody may fit beside him."""
+        return any(name != _AFFINITY or near for name, near in self._seeing())
+
+    def _seeing(self) -> Iterator[tuple[str, bool]]:
+        """Plugins whose Filter sees pods, and whether the template wants some near it."""
         for demand in self._unit:
             for template, _ in templates_of(demand).values():
                 state = self._what_if.state(demand, template, self._what_if.room)
-                seeing = demand.profile.filtering.names_seeing(state) if state is not None else ()
                 affinity = template.spec.affinity
                 near = affinity is not None and affinity.pod_affinity is not None
-                if any(name != _AFFINITY or near for name in seeing):
-                    return True
-        return False
+                if state is not None:
+                    yield from ((name, near) for name in demand.profile.filtering.names_seeing(state))
 
     def _where_some_stay(self) -> Chosen | None:
         """Sets smaller than everybody, the cheapest first."""
@@ -316,7 +322,8 @@ class Search:
         if self.victims.n_binding:
             return Status(Code.PENDING, "pods of lower priority are being bound, who may go once they are")
         if error is not None:
-            more = f" {GAVE_UP}" if self._what_if.gave_up and GAVE_UP not in error.message else ""
+            is_told = not self._what_if.gave_up or "A placement may exist" in error.message
+            more = "" if is_told else " One may exist beside some of them: the search ended first."
             return Status.unschedulable(f"without all pods of lower priority too, {error.message}{more}")
         counts = [
             (self._n_helpful, "No preemption victims found for incoming pod"),

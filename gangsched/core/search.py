@@ -78,13 +78,15 @@ class _Way:
         return found[::-1]
 
 
-def search(demands: Sequence[Demand], trial: Trial, topology_key: str, budget: int) -> Plan | Search:
-    """Places all demands on `trial`, or says what is known (PROVED or GAVE_UP)."""
+def search(
+    demands: Sequence[Demand], trial: Trial, topology_key: str, budget: int
+) -> tuple[Plan | Search, int]:
+    """Places all demands on `trial`, or says what is known (PROVED or GAVE_UP); and how many were tried."""
     tree = _Tree(demands, trial, topology_key)
     found = tree.search(budget)
     if isinstance(found, Search):
-        return found
-    return _plan(tree, found, trial, topology_key)
+        return found, tree.n_tried
+    return _plan(tree, found, trial, topology_key), tree.n_tried
 
 
 def _plan(tree: _Tree, way: _Way, trial: Trial, topology_key: str) -> Plan:
@@ -117,6 +119,8 @@ class _Tree:
 
     def __init__(self, demands: Sequence[Demand], trial: Trial, topology_key: str) -> None:
         self.demands = demands
+        self.n_tried = 0
+        """Placements tried so far."""
         self.kinds = _kinds(demands)
         self._racks = trial.label(topology_key)[0]
         states = [self._state(kind, trial) for kind in self.kinds]
@@ -154,32 +158,29 @@ class _Tree:
     def search(self, budget: int) -> _Way | Search:
         n_members = sum(kind.n for kind in self.kinds)
         limit = budget + n_members
-        n_tried = 0
         seen: set[Hashable] = set()
         done: set[Hashable] = set()
         for step in self._steps(self._root) if self._sees_pods else ():
-            if n_tried >= limit * _PROBES_SHARE:
+            if self.n_tried >= limit * _PROBES_SHARE:
                 break
             placed, key = self._after(self._root, step)
-            n_tried += 1
+            self.n_tried += 1
             if key in seen:
                 continue
             seen.add(key)
             further = self._go(self._root, step, placed)
             if not any(further.needed):
                 return further
-            found, n = self._walk(further, set(), n_members + _PROBE)
-            n_tried += n
+            found = self._walk(further, set(), n_members + _PROBE)
             if isinstance(found, _Way):
                 return found
             if found is Search.PROVED:
                 done.add(key)
-        found, _ = self._walk(self._root, done, limit - n_tried)
-        return found
+        return self._walk(self._root, done, limit - self.n_tried)
 
-    def _walk(self, root: _Way, seen: set[Hashable], limit: int) -> tuple[_Way | Search, int]:
+    def _walk(self, root: _Way, seen: set[Hashable], limit: int) -> _Way | Search:
         """Depth first from `root`. A stack of its own: gangs are deeper than Python's."""
-        n_tried = 0
+        limit += self.n_tried
         stack = [(root, self._steps(root))]
         while stack:
             way, steps = stack[-1]
@@ -187,18 +188,18 @@ class _Tree:
             if step is None:
                 stack.pop()
                 continue
-            if n_tried >= limit:
-                return Search.GAVE_UP, n_tried
-            n_tried += 1
+            if self.n_tried >= limit:
+                return Search.GAVE_UP
+            self.n_tried += 1
             placed, key = self._after(way, step)
             if key in seen:
                 continue
             seen.add(key)
             further = self._go(way, step, placed)
             if not any(further.needed):
-                return further, n_tried
+                return further
             stack.append((further, self._steps(further)))
-        return Search.PROVED, n_tried
+        return Search.PROVED
 
     def _after(self, way: _Way, step: tuple[int, int]) -> tuple[dict[int, Counts], Hashable]:
         at, row = step

@@ -25,9 +25,8 @@ from gangsched.core.victims import Chosen
 _NODES_A_LOOK = 200
 _PODS_A_LOOK = 8
 _LOOKS_A_CYCLE = 10
-# Searches for an order of placing after the first, each with a share of the first one's budget, so that what
-# one of them has found is found again when the victims are gone.
-_MAX_SEARCHES = 16
+# Searches for an order of placing after the first have together as much as it has, and each a share of that,
+# so that what one of them has found is found again when the victims are gone.
 _SHARE = 4
 
 
@@ -44,7 +43,9 @@ class WhatIf:
         self.gave_up = False
         self._dry_run = dry_run
         self._looks_left = dry_run.n_looks
-        self._searches_left = 0
+        self._placements_left = 0
+        self._is_searching = False
+        self._answers: dict[frozenset[str], Plan | FitError] = {}
 
     @property
     def is_spent(self) -> bool:
@@ -62,22 +63,34 @@ class WhatIf:
 
     def place(self, chosen: Chosen) -> Plan | FitError:
         """The unit's cycle without these pods."""
+        key = frozenset(chosen)
+        known = self._answers.get(key)
+        if known is not None:
+            return known
         trial = self.without(chosen, self.trial)
         self._looks_left -= _LOOKS_A_CYCLE + trial.n_rows // _NODES_A_LOOK
         answer = self._dry_run.place(trial)
-        if isinstance(answer, Plan) or not self._searches_left:
-            return answer
-        self._searches_left -= 1
-        return self._search(chosen, self._dry_run.search_budget // _SHARE, answer)
+        if self._is_searching and isinstance(answer, FitError):
+            budget = min(self._dry_run.search_budget // _SHARE, self._placements_left)
+            answer = self._search(chosen, budget, answer)
+            self._placements_left -= answer.n_tried
+        self._answers[key] = answer
+        return answer
 
-    def search(self, chosen: Chosen, refused: FitError) -> Plan | FitError:
-        """Other orders of placing without these pods, as the usual ones are `refused`; from here on `place`
-        looks for them too."""
-        self._searches_left = _MAX_SEARCHES
-        return self._search(chosen, self._dry_run.search_budget, refused)
+    def search(self, chosen: Chosen) -> Plan | FitError:
+        """As place, and where it says no with other orders of placing; from here on `place` looks for them
+        too, as far as the budget goes."""
+        answer = self.place(chosen)
+        self._is_searching = True
+        self._placements_left = self._dry_run.search_budget
+        if isinstance(answer, FitError):
+            answer = self._search(chosen, self._dry_run.search_budget, answer)
+            self._answers[frozenset(chosen)] = answer
+        return answer
 
     def _search(self, chosen: Chosen, budget: int, refused: FitError) -> Plan | FitError:
-        if not budget:
+        if budget <= 0:
+            self.gave_up |= self._dry_run.search_budget > 0
             return refused
         answer = self._dry_run.search(self.without(chosen, self.trial), budget)
         if isinstance(answer, FitError) and answer.search is Search.GAVE_UP:
