@@ -96,3 +96,23 @@ def test_a_mistake(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         f"gangsched: {file}: profiles[1].plugins.score.enabled[1].name: "
         "unknown plugin 'NodeAfinity'; did you mean NodeAffinity?\n"
     )
+
+
+def test_where_ids_go_is_shown_and_a_wrong_word_is_told(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample = Path(__file__).parents[1] / "config" / "device-labels.yaml"
+    assert main(["check-config", str(sample)]) == 0
+    assert "note: devices.allocationIn: labels: needs Kubernetes 1.35" in capsys.readouterr().out
+    assert main(["check-config", str(sample), "-o", "yaml"]) == 0
+    effective = yaml.safe_load(capsys.readouterr().out)["effective"]
+    assert effective[1]["devices"]["allocationIn"] == "labels"
+    ours = "---\napiVersion: gangsched.io/v1\nkind: GangschedConfiguration\ndevices: {%s}\n"
+    file.write_text(FILE + ours % "allocationIn: label")
+    assert main(["check-config", str(file)]) != 0
+    said = capsys.readouterr().err
+    assert "devices.allocationIn: " in said
+    assert "labels" in said
+    file.write_text(FILE + ours % "alocationIn: labels")
+    assert main(["check-config", str(file)]) != 0
+    assert "allocationIn" in capsys.readouterr().err

@@ -7,6 +7,7 @@ it answers is done, and what came of it is told again. Called by `command`. The 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -20,15 +21,16 @@ import structlog
 
 from gangsched.agent.handing import Handing
 from gangsched.agent.node import (
-    annotations_patch,
     manager_name,
     measurements_patch,
+    node_patch,
     node_path,
     read_node,
 )
+from gangsched.agent.notices import Notice
 from gangsched.agent.plan import NodePods, PlannedPod, planned_pod
 from gangsched.agent.probes.running import Probes
-from gangsched.agent.reporter import InventoryReporter, Notice, ReadNode, WriteNode, explained
+from gangsched.agent.reporter import InventoryReporter, ReadNode, WriteNode, explained
 from gangsched.agent.reports import Report, Silence
 from gangsched.agent.settings import AgentSettings
 from gangsched.agent.sources import Source
@@ -87,7 +89,11 @@ class AgentApp:
         silences = {source.name: source.silence for source in self._sources}
         silences |= {register.source: Silence.NORMAL for register in settings.registers}
         self.reporter = InventoryReporter(
-            settings.node_name, silences, heartbeat_s=settings.heartbeat_s, rng=rng
+            settings.node_name,
+            silences,
+            heartbeat_s=settings.heartbeat_s,
+            rng=rng,
+            in_labels=settings.in_labels,
         )
         self._pods = Reflector(self._client, pods(settings.node_name), self._hear, rng=rng)
         self._probes = (
@@ -123,7 +129,8 @@ class AgentApp:
         return 0
 
     async def look_once(self) -> tuple[str | None, list[Notice]]:
-        """What would be written now, None for nothing, and what there is to say.
+        """What would be written now, as JSON (labels, where they carry it), None for nothing; and what there
+        is to say.
 
         Raises: ConfigError, ApiError.
         """
@@ -139,6 +146,8 @@ class AgentApp:
         finally:
             self._client.close()
         value = self.reporter.value()
+        if value is not None and self._settings.in_labels:
+            value = json.dumps(self.reporter.labels)
         return value, self.reporter.take_notices()
 
     # -- tasks -----------------------------------------------------------------------------------------------
@@ -147,7 +156,7 @@ class AgentApp:
         while True:
             self._news = anyio.Event()
             effect = self.reporter.decide(time.monotonic())
-            self._say()
+            await self._say()
             if self._handing is not None and (listed := self.reporter.listed) is not None:
                 self._handing.show(listed)
             if isinstance(effect, ReadNode):
@@ -168,7 +177,7 @@ class AgentApp:
 
     async def _write(self, effect: WriteNode) -> None:
         path = node_path(self._settings.node_name, manager=self._manager)
-        body = annotations_patch(effect.uid, effect.resource_version, effect.annotations)
+        body = node_patch(effect.uid, effect.resource_version, effect.annotations, effect.labels)
         try:
             seen = read_node(await self._client.patch(path, body, timeout_s=_REQUEST_S))
         except ApiError as error:
@@ -217,9 +226,26 @@ class AgentApp:
             self.reporter.source_reported(register.report(seen.annotations), now_s)
         self.reporter.node_read(seen, now_s)
 
-    def _say(self) -> None:
+    async def _say(self) -> None:
         for notice in self.reporter.take_notices():
             getattr(_log, notice.level)(notice.message, **notice.fields)
+            if notice.reason:
+                await self._record(self._node_event(notice))
+
+    def _node_event(self, notice: Notice) -> RecordEvent:
+        name = self._settings.node_name
+        return RecordEvent(
+            kind="Node",
+            api_version="v1",
+            namespace="",
+            name=name,
+            uid=name,
+            type="Warning",
+            reason=notice.reason,
+            action="Report",
+            message=notice.message,
+            cause_id="",
+        )
 
     # -- device plugins --------------------------------------------------------------------------------------
 

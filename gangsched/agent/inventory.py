@@ -20,6 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.agent.reports import Report
+from gangsched.model.device_labels import bad_key, inventory_problem
 from gangsched.model.devices import MAX_DEVICES, Device
 
 HEALTHY = "Healthy"
@@ -89,6 +90,36 @@ def with_the_vanished(
             elif is_held(resource, device_id):
                 there[device_id] = unhealthy(device)
     return result
+
+
+class Carried(NamedTuple):
+    """listed: what labels say, None where nothing is to be changed; problems: what they cannot say."""
+
+    listed: Listed | None
+    problems: tuple[str, ...]
+
+
+def as_labels_can(found: Listed, on_node: Listed) -> Carried:
+    """What of `found` labels can say. A resource whose IDs do not fit stays as the node lists it now, with
+    the health of today; one that the node does not list is listed without devices: it has nothing to give.
+
+    Where what the node lists does not fit either (it is in the annotation, from before) nothing is changed.
+    """
+    listed: Listed = {}
+    problems: list[str] = []
+    for resource, there in found.items():
+        problem = inventory_problem(resource, tuple(there))
+        if not problem:
+            listed[resource] = there
+            continue
+        problems.append(problem)
+        if bad_key(resource):
+            continue
+        kept = on_node.get(resource, {})
+        listed[resource] = {one: there.get(one) or unhealthy(device) for one, device in kept.items()}
+        if inventory_problem(resource, tuple(kept)):
+            return Carried(None, tuple(problems))
+    return Carried(listed, tuple(problems))
 
 
 def unhealthy(device: Device) -> Device:

@@ -14,16 +14,20 @@ import msgspec
 
 from gangsched.errors import ApiError
 from gangsched.kube.http1 import segment
+from gangsched.model.device_labels import INVENTORY_SUFFIX, inventory_text
 from gangsched.model.devices import INVENTORY_KEY
 
 # apimachinery `pkg/api/validation/objectmeta.go`, TotalAnnotationSizeLimitB: all keys and values together.
 MAX_ANNOTATION_BYTES = 256 * 1024
 MANAGER_PREFIX = "gangsched-agent"
 _MAX_MANAGER_CHARS = 128
+_NONE: Mapping[str, str | None] = {}
 
 
 class SeenNode(msgspec.Struct, frozen=True):
-    """value: of `gangsched.io/devices`, None where the Node has none; annotations: all of them.
+    """value: of `gangsched.io/devices`, or what labels say, in its words; None where the Node lists nothing.
+
+    annotations, labels: all of them.
 
     writer: who wrote the value, as the API server says: field manager and time.
     """
@@ -33,6 +37,7 @@ class SeenNode(msgspec.Struct, frozen=True):
     value: str | None = None
     writer: str = ""
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class _Manager(msgspec.Struct, gc=False, rename="camel"):
@@ -45,6 +50,7 @@ class _Meta(msgspec.Struct, gc=False, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
     managed_fields: list[_Manager] | None = None
 
 
@@ -55,6 +61,7 @@ class _Node(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Node).decode
 _encode = msgspec.json.Encoder().encode
 _OURS = f'"f:{INVENTORY_KEY}":'.encode()
+_OUR_LABELS = f".{INVENTORY_SUFFIX}/".encode()
 
 
 def read_node(body: bytes) -> SeenNode:
@@ -64,24 +71,26 @@ def read_node(body: bytes) -> SeenNode:
     except msgspec.MsgspecError as error:
         raise ApiError(f"the Node is not readable: {error}") from None
     annotations = meta.annotations or {}
-    value = annotations.get(INVENTORY_KEY)
+    value = inventory_text(annotations, meta.labels)
+    ours = _OURS if INVENTORY_KEY in annotations else _OUR_LABELS
     return SeenNode(
         uid=meta.uid,
         resource_version=meta.resource_version,
         value=value,
-        writer=_writer(meta.managed_fields or []),
+        writer=_writer(meta.managed_fields or [], ours),
         annotations=annotations,
+        labels=meta.labels or {},
     )
 
 
-def annotation_bytes(annotations: Mapping[str, str]) -> int:
-    """What they take of the room that an object has for all its annotations."""
-    return sum(len(key.encode()) + len(text.encode()) for key, text in annotations.items())
+def annotation_bytes(annotations: Mapping[str, str | None]) -> int:
+    """What they take of the room that an object has for all its annotations; None: taken away."""
+    return sum(len(k.encode()) + len(text.encode()) for k, text in annotations.items() if text is not None)
 
 
-def _writer(managers: list[_Manager]) -> str:
+def _writer(managers: list[_Manager], ours: bytes) -> str:
     for entry in managers:
-        if _OURS in bytes(entry.fields):
+        if ours in bytes(entry.fields):
             return f"{entry.manager!r} at {entry.time}"
     return ""
 
@@ -98,9 +107,16 @@ def manager_name(instance: str) -> str:
     return f"{MANAGER_PREFIX}_{clean}"[:_MAX_MANAGER_CHARS]
 
 
-def annotations_patch(uid: str, resource_version: str, annotations: Mapping[str, str]) -> bytes:
-    """A merge patch of these annotations and nothing else."""
-    metadata = {"uid": uid, "resourceVersion": resource_version, "annotations": annotations}
+def node_patch(
+    uid: str,
+    resource_version: str,
+    annotations: Mapping[str, str | None],
+    labels: Mapping[str, str | None] = _NONE,
+) -> bytes:
+    """A merge patch of these annotations and labels and nothing else; None: taken away."""
+    metadata: dict[str, object] = {"uid": uid, "resourceVersion": resource_version}
+    metadata |= {"annotations": annotations} if annotations else {}
+    metadata |= {"labels": labels} if labels else {}
     return _encode({"metadata": metadata})
 
 

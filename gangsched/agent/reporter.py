@@ -19,16 +19,31 @@ time in it. What it finds may be another's word: said, and written over. Not her
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Literal, NamedTuple
 
 from gangsched.agent.holders import Holders
-from gangsched.agent.inventory import Listed, by_id, changes, merge, unhealthy, with_the_vanished
+from gangsched.agent.inventory import (
+    Listed,
+    as_labels_can,
+    by_id,
+    changes,
+    merge,
+    unhealthy,
+    with_the_vanished,
+)
 from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_bytes
+from gangsched.agent.notices import Notice, Notices
 from gangsched.agent.reports import Place, Report, Silence
 from gangsched.errors import ApiError, ParseError
 from gangsched.kube.backoff import Backoff
+from gangsched.model.device_labels import (
+    inventory_keys,
+    inventory_labels,
+    inventory_text,
+    where_listed,
+)
 from gangsched.model.devices import INVENTORY_KEY, MAX_DEVICES, inventory_annotation, parse_devices
 from gangsched.model.events import Event
 
@@ -51,27 +66,31 @@ class ReadNode(NamedTuple):
 
 
 class WriteNode(NamedTuple):
-    """PATCH the Node's annotations, as `node.annotations_patch` writes them."""
+    """PATCH the Node's annotations and labels, as `node.node_patch` writes them; None: taken away."""
 
     uid: str
     resource_version: str
-    annotations: Mapping[str, str]
-
-
-class Notice(NamedTuple):
-    """For the log."""
-
-    level: Literal["info", "warning", "error"]
-    message: str
-    fields: Mapping[str, object]
+    annotations: Mapping[str, str | None]
+    labels: Mapping[str, str | None] = {}
 
 
 class InventoryReporter:
     """One node's. `sources`: their names in the order in which they count, and what their silence means."""
 
-    def __init__(self, node: str, sources: Mapping[str, Silence], *, heartbeat_s: float, rng: Random) -> None:
+    def __init__(
+        self,
+        node: str,
+        sources: Mapping[str, Silence],
+        *,
+        heartbeat_s: float,
+        rng: Random,
+        in_labels: bool = False,
+    ) -> None:
+        """in_labels: the list is carried by labels, and the annotation taken away; else the other way."""
         self.node = node
+        self._in_labels = in_labels
         self.holders = Holders()
+        self.notices = Notices(node)
         self.is_in_step = False
         self.n_writes = 0
         self._sources = dict(sources)
@@ -93,14 +112,14 @@ class InventoryReporter:
         self._known: Listed = {}
         self._last: Listed = {}
         self._on_node: Listed = {}
+        self._carried: Listed = {}
+        self._labels: Mapping[str, str] = {}
         self._value: str | None = None
         self._stale = True
         self._notes: dict[str, str] = {}
         self._agreed: tuple[str, str | None] | None = None
         self._sent = ""
-        self._written: Mapping[str, str] = {}
-        self._notices: list[Notice] = []
-        self._said: dict[str, str] = {}
+        self._written = WriteNode("", "", {})
 
     # -- told ------------------------------------------------------------------------------------------------
 
@@ -128,9 +147,9 @@ class InventoryReporter:
         elif self._is_anothers(seen):
             self._agreed = None
             who = seen.writer or "somebody whom the API server does not name"
-            self._notice(
+            self.notices.tell(
                 "warning",
-                f"{INVENTORY_KEY} was changed by {who}, and is written anew:"
+                f"{where_listed(seen.annotations)} was changed by {who}, and is written anew:"
                 " one agent, and nobody else, may write it for a node",
             )
 
@@ -142,14 +161,18 @@ class InventoryReporter:
         self._is_outrun = False
         self._found(seen, now_s)
         self._write_from_s = now_s + WRITE_APART_S
-        altered = [key for key, text in self._written.items() if seen.annotations.get(key) != text]
+        sent = self._written
+        altered = [key for key, text in sent.annotations.items() if seen.annotations.get(key) != text]
+        altered += [key for key, text in sent.labels.items() if seen.labels.get(key) != text]
         if altered:
             # An admission policy, most likely; at once again would be for ever.
             self._write_from_s = now_s + self._heartbeat_s
-            self._say("altered", "error", f"the API server stored another {altered[0]} than was written")
+            self.notices.say(
+                "altered", "error", f"the API server stored another {altered[0]} than was written"
+            )
             return
-        self._well("altered", "the API server stores what is written")
-        if INVENTORY_KEY in self._written:
+        self.notices.well("altered", "the API server stores what is written")
+        if sent.labels or INVENTORY_KEY in sent.annotations:
             self._agreed = (seen.uid, self._sent)
             self._tell_changes()
 
@@ -165,7 +188,7 @@ class InventoryReporter:
         self._is_outrun = conflict
         self._not_before_s = now_s + self._backoff.next_s(error.retry_after_s)
         self.is_in_step = False
-        self._say("api", "warning", explained(error, doing, self.node))
+        self.notices.say("api", "warning", explained(error, doing, self.node))
 
     # -- asked -----------------------------------------------------------------------------------------------
 
@@ -189,17 +212,17 @@ class InventoryReporter:
         value = self._value
         if value is None or value == self._seen.value:
             self._agreed = (self._seen.uid, self._seen.value)
-        changed = self._unwritten(self._seen)
-        self.is_in_step = not changed
-        if not changed or not self._fits(changed, self._seen):
+        change = self._unwritten(self._seen)
+        self.is_in_step = not (change.annotations or change.labels)
+        if self.is_in_step or not self._fits(change.annotations, self._seen):
             return None
         if now_s < self._write_from_s:
             self._again_s = min(self._write_from_s, self._read_due_s)
             return None
         self._busy = True
         self._sent = self._sent if value is None else value
-        self._written = changed
-        return WriteNode(self._seen.uid, self._seen.resource_version, changed)
+        self._written = change
+        return change
 
     def next_deadline_s(self) -> float:
         """When to ask again though nothing has happened."""
@@ -207,8 +230,7 @@ class InventoryReporter:
         return min([self._again_s, *silent_s])
 
     def take_notices(self) -> list[Notice]:
-        notices, self._notices = self._notices, []
-        return notices
+        return self.notices.take()
 
     @property
     def listed(self) -> Listed | None:
@@ -220,6 +242,11 @@ class InventoryReporter:
         self._compute()
         return self._value
 
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels that say it, where labels do."""
+        return self._labels
+
     # -- the Node --------------------------------------------------------------------------------------------
 
     def _found(self, seen: SeenNode, now_s: float) -> None:
@@ -227,7 +254,7 @@ class InventoryReporter:
         self._read_due_s = now_s + self._heartbeat_s * self._rng.uniform(0.8, 1.2)
         if not self._is_outrun:  # else only a write that succeeds says that all is well
             self._backoff.reset()
-            self._well("api", "the node is read again")
+            self.notices.well("api", "the node is read again")
         self._stale = True
 
     def _seed(self, seen: SeenNode) -> None:
@@ -238,7 +265,9 @@ class InventoryReporter:
         try:
             self._known = by_id(parse_devices(seen.value))
         except ParseError as error:
-            self._notice("warning", f"what the node said until now is not readable and replaced: {error}")
+            self.notices.tell(
+                "warning", f"what the node said until now is not readable and replaced: {error}"
+            )
             return
         self._last = {resource: dict(devices) for resource, devices in self._known.items()}
         self._on_node = self._last
@@ -249,17 +278,28 @@ class InventoryReporter:
             return False
         return seen.value not in (self._agreed[1], self._sent)
 
-    def _unwritten(self, seen: SeenNode) -> dict[str, str]:
-        """What the Node should say and does not."""
-        wanted = self._notes if self._value is None else {INVENTORY_KEY: self._value, **self._notes}
-        return {key: text for key, text in wanted.items() if seen.annotations.get(key) != text}
+    def _unwritten(self, seen: SeenNode) -> WriteNode:
+        """What the Node should say and does not, and what it says in the other of the two ways."""
+        annotations: dict[str, str | None] = {}
+        labels: dict[str, str | None] = {}
+        if self._value is not None:
+            annotations[INVENTORY_KEY] = None if self._in_labels else self._value
+            labels = dict.fromkeys(inventory_keys(seen.labels))
+            labels |= self._labels
+        annotations |= self._notes
+        return WriteNode(
+            seen.uid,
+            seen.resource_version,
+            {key: text for key, text in annotations.items() if seen.annotations.get(key) != text},
+            {key: text for key, text in labels.items() if seen.labels.get(key) != text},
+        )
 
-    def _fits(self, changed: Mapping[str, str], seen: SeenNode) -> bool:
+    def _fits(self, changed: Mapping[str, str | None], seen: SeenNode) -> bool:
         n_bytes = annotation_bytes({**seen.annotations, **changed})
         if n_bytes <= MAX_ANNOTATION_BYTES:
-            self._well("size", "the inventory fits the Node again")
+            self.notices.well("size", "the inventory fits the Node again")
             return True
-        self._say(
+        self.notices.say(
             "size",
             "error",
             f"the inventory does not fit the Node: its annotations would have {n_bytes} bytes"
@@ -276,9 +316,9 @@ class InventoryReporter:
             self._heard_s.setdefault(name, now_s)
         silent = frozenset(name for name in self._waited_for() if now_s >= self._heard_s[name] + SILENT_S)
         for name in sorted(silent - self._silent):
-            self._say(f"silent {name}", "warning", f"{name} does not answer", silent_s=SILENT_S)
+            self.notices.say(f"silent {name}", "warning", f"{name} does not answer", silent_s=SILENT_S)
         for name in sorted(self._silent - silent):
-            self._well(f"silent {name}", f"{name} answers again")
+            self.notices.well(f"silent {name}", f"{name} answers again")
         self._stale = self._stale or silent != self._silent
         self._silent = silent
 
@@ -317,13 +357,29 @@ class InventoryReporter:
             known.update(devices)
             if len(known) > _MAX_KNOWN:
                 self._known[resource] = dict(devices)
-        self._value = inventory_annotation({of: there.values() for of, there in self._last.items()})
+        unsaid = self._carry()
         if not self._last:
             looked = "; ".join(report.looked for report in reports if report.looked) or "nowhere"
-            self._say("empty", "info", f"no devices found; looked at: {looked}")
+            self.notices.say("empty", "info", f"no devices found; looked at: {looked}")
             self._value = None if self._seen is None or self._seen.value is None else self._value
         problems = [problem for report in reports for problem in report.problems]
-        self._tell_problems((*problems, *merged.problems, *self.holders.problems()))
+        self.notices.problems((*problems, *merged.problems, *self.holders.problems()))
+        self.notices.unsaid(unsaid)
+
+    def _carry(self) -> tuple[str, ...]:
+        """How it is said; answers with what labels cannot say."""
+        self._carried = self._last
+        if not self._in_labels:
+            self._value = inventory_annotation({of: there.values() for of, there in self._last.items()})
+            return ()
+        carried = as_labels_can(self._last, self._on_node)
+        if carried.listed is None:
+            self._value, self._labels = None, {}
+            return carried.problems
+        self._carried = carried.listed
+        self._labels = inventory_labels({of: there.values() for of, there in carried.listed.items()})
+        self._value = inventory_text(None, self._labels) or inventory_annotation({})
+        return carried.problems
 
     def _is_held(self, resource: str, device_id: str) -> bool:
         if not self.holders.is_known:
@@ -333,37 +389,17 @@ class InventoryReporter:
     # -- what is said ----------------------------------------------------------------------------------------
 
     def _tell_changes(self) -> None:
-        different = changes(self._on_node, self._last)
-        self._on_node = self._last
+        different = changes(self._on_node, self._carried)
+        self._on_node = self._carried
         more = f" and {len(different) - _MAX_SAID} more" if len(different) > _MAX_SAID else ""
-        devices = [device for there in self._last.values() for device in there.values()]
-        self._notice(
+        devices = [device for there in self._carried.values() for device in there.values()]
+        self.notices.tell(
             "info",
             "inventory written",
             devices=len(devices),
             healthy=sum(device.health == "Healthy" for device in devices),
             changes="; ".join(different[:_MAX_SAID]) + more or "none",
         )
-
-    def _tell_problems(self, problems: Sequence[str]) -> None:
-        now = {f"problem {problem}" for problem in problems}
-        for key in [key for key in self._said if key.startswith("problem ") and key not in now]:
-            self._well(key, "in order again: " + self._said[key])
-        for problem in problems:
-            self._say(f"problem {problem}", "warning", problem)
-
-    def _say(self, key: str, level: Literal["info", "warning", "error"], text: str, **more: object) -> None:
-        """Once, until it is well again or another text."""
-        if self._said.get(key) != text:
-            self._said[key] = text
-            self._notice(level, text, **more)
-
-    def _well(self, key: str, text: str) -> None:
-        if self._said.pop(key, None) is not None:
-            self._notice("info", text)
-
-    def _notice(self, level: Literal["info", "warning", "error"], text: str, **more: object) -> None:
-        self._notices.append(Notice(level, text, {"node": self.node, **more}))
 
 
 def explained(error: ApiError, doing: Literal["read", "write"], node: str) -> str:

@@ -55,7 +55,7 @@ class NvmlDocument(_Document, frozen=True):
 class AgentDocument(_Document, frozen=True):
     """devices: files or directories; registers: whose annotations on the Node are read as devices too.
 
-    plugins: what is offered to kubelet.
+    inventory_in: what carries the list on the Node (model.device_labels). plugins: what kubelet is offered.
     """
 
     api_version: str = API_VERSION
@@ -65,6 +65,7 @@ class AgentDocument(_Document, frozen=True):
     devices: tuple[str, ...] = ()
     nvml: NvmlDocument = NvmlDocument()
     registers: tuple[Literal["hami", "volcano"], ...] = ()
+    inventory_in: Literal["annotation", "labels"] = "annotation"
     bandwidth: BandwidthDocument = BandwidthDocument()
     load: LoadDocument = LoadDocument()
     kubelet: KubeletDocument = KubeletDocument()
@@ -72,7 +73,10 @@ class AgentDocument(_Document, frozen=True):
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
-    """All that the agent needs to know. heartbeat_s: the Node is read at least so often."""
+    """All that the agent needs to know. heartbeat_s: the Node is read at least so often.
+
+    in_labels: what is found is written as labels.
+    """
 
     node_name: str
     heartbeat_s: float
@@ -82,6 +86,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     probes: ProbeSettings = ProbeSettings()
     kubelet: KubeletDocument = KubeletDocument()
     plugins: tuple[PluginDocument, ...] = ()
+    in_labels: bool = False
 
 
 class AgentFlags(msgspec.Struct, frozen=True):
@@ -179,6 +184,7 @@ def _resolved(document: AgentDocument, flags: AgentFlags, environ: Mapping[str, 
         probes=_probes(document, flags),
         kubelet=document.kubelet,
         plugins=document.plugins,
+        in_labels=document.inventory_in == "labels",
     )
 
 

@@ -189,6 +189,10 @@ def _assemble(
         devices=resolve_devices(ours.devices),
     )
     extenders = resolve_extenders(kube.extenders)
+    if settings.devices.in_labels:
+        notes.append(
+            "devices.allocationIn: labels: needs Kubernetes 1.35 or later; the server is asked at the start"
+        )
     profiles = _without_managed(_profiles(kube, plugins, notes, early_stop=ours.early_stop), extenders)
     to_score = _nodes_to_score(kube, ours, (profile.scheduler_name for profile in profiles))
     settings = msgspec.structs.replace(settings, nodes_to_score=to_score)

@@ -8,7 +8,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,16 @@ from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
 from gangsched.model.device_report import DEVICE_REPORT_KEY
 from tests.agent.process import ACCOUNT, DEPLOY, KEY, MERGE, NAMESPACE, Site, kubeconfig_of
+from tests.deploy.doors import APPLY, FORCED, JSON_PATCH, STRATEGIC, Answer, Person
 
 pytestmark = pytest.mark.real
 
 NODES = "/api/v1/nodes"
 NAMES = ("own-1", "own-2")
+LISTED = "nvidia.com.devices.gangsched.io/gpu"
+SICK = "nvidia.com.unhealthy-devices.gangsched.io/gpu"
+KEYS = (KEY, DEVICE_REPORT_KEY, LISTED, SICK)
+OWN = "own-1"
 IN_FORCE_S = 30.0
 """The API server follows policies by a watch: in force, or not any more, a moment after they are written."""
 
@@ -129,7 +134,7 @@ def test_an_agent_writes_nothing_else_of_its_node(plane: ControlPlane, forbidden
     code, said = patch(plane, token(plane, "own-1"), f"{NODES}/own-1", forbidden)
     assert code == 403
     assert "an agent writes of its node the annotations gangsched.io/devices, " in said
-    assert "gangsched.io/remaining-bandwidth, gangsched.io/load, and nothing else of it" in said
+    assert "gangsched.io/remaining-bandwidth, gangsched.io/load, and nothing else of it but labels" in said
 
 
 def test_a_token_that_names_no_node_writes_none(plane: ControlPlane) -> None:
@@ -173,7 +178,130 @@ def test_an_agent_works_under_them(plane: ControlPlane, tmp_path: Path) -> None:
         site.close()
 
 
-OVERLAYS = ("agent", "agent-nvidia", "agent-load", "agent-device-plugin")
+# -- every door ----------------------------------------------------------------------------------------
+
+
+Door = Callable[[Person, str, str], Answer]
+
+
+def field_of(key: str) -> str:
+    return "labels" if key in (LISTED, SICK) else "annotations"
+
+
+def _said(key: str, value: str | None) -> dict[str, Any]:
+    return {"metadata": {field_of(key): {key: value}}}
+
+
+def _patch(kind: str, subresource: str = "") -> Door:
+    def door(who: Person, key: str, value: str) -> Answer:
+        path, body = f"{NODES}/{OWN}{subresource}", _said(key, value)
+        if kind == JSON_PATCH:
+            escaped = key.replace("~", "~0").replace("/", "~1")
+            found = who.send("GET", f"{NODES}/{OWN}").body["metadata"].get(field_of(key))
+            patch = [{"op": "add", "path": f"/metadata/{field_of(key)}/{escaped}", "value": value}]
+            if found is None:
+                patch = [{"op": "add", "path": f"/metadata/{field_of(key)}", "value": {key: value}}]  # type: ignore[dict-item]
+            return who.send("PATCH", path, patch, kind)
+        if kind == APPLY:
+            body = {"apiVersion": "v1", "kind": "Node", **body}
+            body["metadata"]["name"] = OWN
+            path += f"?{FORCED}"
+        return who.send("PATCH", path, body, kind)
+
+    return door
+
+
+def _put(subresource: str = "") -> Door:
+    def door(who: Person, key: str, value: str) -> Answer:
+        node = who.send("GET", f"{NODES}/{OWN}").body
+        node["metadata"].setdefault(field_of(key), {})[key] = value
+        return who.send("PUT", f"{NODES}/{OWN}{subresource}", node)
+
+    return door
+
+
+def _post(who: Person, key: str, value: str) -> Answer:
+    return who.send("POST", NODES, {"metadata": {"name": "own-3", **_said(key, value)["metadata"]}})
+
+
+PATCHES = {
+    "merge": _patch(MERGE),
+    "strategic": _patch(STRATEGIC),
+    "json": _patch(JSON_PATCH),
+    "apply": _patch(APPLY),
+}
+OTHERS = {
+    "put": _put(),
+    "put-status": _put("/status"),
+    "merge-status": _patch(MERGE, "/status"),
+    "strategic-status": _patch(STRATEGIC, "/status"),
+    "apply-status": _patch(APPLY, "/status"),
+    "post": _post,
+}
+
+
+@pytest.fixture(scope="module")
+def agent(plane: ControlPlane) -> Person:
+    return Person(plane, token(plane, OWN))
+
+
+@pytest.fixture(scope="module")
+def stray(plane: ControlPlane) -> Person:
+    """An agent of another node."""
+    return Person(plane, token(plane, "own-2"))
+
+
+@pytest.fixture
+def admin(plane: ControlPlane) -> Person:
+    return Person(plane, plane.token)
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("door", PATCHES)
+def test_the_agent_writes_its_own_and_nobody_else_does(
+    door: str, key: str, agent: Person, stray: Person, admin: Person
+) -> None:
+    answer = PATCHES[door](agent, key, "mine")
+    assert answer.code == 200, answer.message
+    assert answer.body["metadata"][field_of(key)][key] == "mine"
+    for other, why in ((stray, "its token is of a pod on own-2"), (admin, f"{key} is written by the node")):
+        refused = PATCHES[door](other, key, "forged")
+        assert (refused.code, why in refused.message) == (403, True), refused.message
+        taken = other.send("PATCH", f"{NODES}/{OWN}", _said(key, None), MERGE)
+        assert taken.code == 403
+    assert admin.send("GET", f"{NODES}/{OWN}").body["metadata"][field_of(key)][key] == "mine"
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("door", OTHERS)
+def test_the_other_doors_are_shut_for_all(door: str, key: str, agent: Person, admin: Person) -> None:
+    """For agents by their role, which has get and patch on nodes alone."""
+    before = admin.send("GET", f"{NODES}/{OWN}").body["metadata"].get(field_of(key), {}).get(key)
+    assert OTHERS[door](agent, key, "forged").code == 403
+    refused = OTHERS[door](admin, key, "forged")
+    assert refused.code == 403, refused.body
+    assert f"{key} is written by the node agents" in refused.message
+    assert admin.send("GET", f"{NODES}/{OWN}").body["metadata"].get(field_of(key), {}).get(key) == before
+
+
+def test_an_agent_takes_its_labels_and_its_list_away_and_nothing_else(agent: Person, admin: Person) -> None:
+    """As it does when it is told to write the other of the two."""
+    for key in (KEY, LISTED, SICK):
+        assert PATCHES["merge"](agent, key, "mine").code == 200
+        assert agent.send("PATCH", f"{NODES}/{OWN}", _said(key, None), MERGE).code == 200
+    assert PATCHES["merge"](agent, DEVICE_REPORT_KEY, "{}").code == 200
+    assert agent.send("PATCH", f"{NODES}/{OWN}", _said(DEVICE_REPORT_KEY, None), MERGE).code == 403
+    for label in ("kubernetes.io/hostname", "gpu.nvidia.com.visible-devices.gangsched.io/x", "own"):
+        answer = agent.send("PATCH", f"{NODES}/{OWN}", {"metadata": {"labels": {label: "x"}}}, MERGE)
+        assert answer.code == 403
+        assert "nothing else of it but labels that list its devices" in answer.message
+    assert admin.send("PATCH", f"{NODES}/{OWN}", {"metadata": {"labels": {"own": "x"}}}, MERGE).code == 200
+
+
+# -- what is applied ------------------------------------------------------------------------------------
+
+
+OVERLAYS = ("agent", "agent-nvidia", "agent-load", "agent-labels", "agent-device-plugin")
 COMPONENTS = OVERLAYS[1:]
 
 
@@ -223,6 +351,7 @@ def test_the_overlays_are_accepted_and_their_agents_can_read_their_files(
     assert "daemonset.apps/gangsched-agent" in said
     _, settings = built(plane, folder)
     assert settings.probes.is_on is (overlay == "agent-load")
+    assert settings.in_labels is (overlay == "agent-labels")
     assert bool(settings.plugins) is (overlay == "agent-device-plugin")
 
 
@@ -254,6 +383,7 @@ def test_components_go_together_in_any_order(
     assert settings.probes.bandwidth.enabled
     assert settings.probes.load.enabled
     assert settings.plugins
+    assert settings.in_labels
     assert settings.devices, "the base's own file is there still"
     assert pod["hostNetwork"] is True
     assert pod["runtimeClassName"] == "nvidia"

@@ -9,8 +9,8 @@ import pytest
 
 from gangsched.agent.node import (
     annotation_bytes,
-    annotations_patch,
     manager_name,
+    node_patch,
     node_path,
     read_node,
 )
@@ -48,7 +48,7 @@ def test_what_is_no_node_is_an_answer_that_cannot_be_used() -> None:
 
 
 def test_the_patch_is_of_this_very_node_as_it_was_read() -> None:
-    assert json.loads(annotations_patch("u", "7", {KEY: "{}"})) == {
+    assert json.loads(node_patch("u", "7", {KEY: "{}"})) == {
         "metadata": {"uid": "u", "resourceVersion": "7", "annotations": {KEY: "{}"}}
     }
 

@@ -7,13 +7,16 @@ deadlines, never further than asked.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
 from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_bytes
-from gangsched.agent.reporter import InventoryReporter, Notice, ReadNode, WriteNode
+from gangsched.agent.notices import Notice
+from gangsched.agent.reporter import InventoryReporter, ReadNode, WriteNode
 from gangsched.agent.reports import Place, Report, Silence
 from gangsched.errors import ApiError
+from gangsched.model.device_labels import inventory_text
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, Device, inventory_annotation
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import ObjectMeta, Pod, PodStatus
@@ -48,17 +51,19 @@ class Node:
         self.uid = "uid-1"
         self.revision = 1
         self.annotations: dict[str, str] = {"other": "x" * 95}
+        self.labels: dict[str, str] = {"kubernetes.io/hostname": "n1"}
         self.writer = ""
         self.n_reads = 0
         self.n_writes = 0
         self.n_tried = 0
 
     def seen(self) -> SeenNode:
-        return SeenNode(self.uid, str(self.revision), self.value, self.writer, dict(self.annotations))
+        own, labels = dict(self.annotations), dict(self.labels)
+        return SeenNode(self.uid, str(self.revision), self.value, self.writer, own, labels)
 
     @property
     def value(self) -> str | None:
-        return self.annotations.get(INVENTORY_KEY)
+        return inventory_text(self.annotations, self.labels)
 
     def others_take(self, n_bytes: int) -> None:
         self.annotations["other"] = "x" * (n_bytes - len("other"))
@@ -97,22 +102,37 @@ class Node:
         if annotation_bytes({**self.annotations, **effect.annotations}) > MAX_ANNOTATION_BYTES:
             raise ApiError("metadata.annotations: Too long", code=422, reason="Invalid")
         self.n_writes += 1
-        self.changed_by("us", effect.annotations.get(INVENTORY_KEY, self.value))
-        self.annotations.update(effect.annotations)
+        self.revision += 1
+        self.writer = "us"
+        self.annotations = _merged(self.annotations, effect.annotations)
+        self.labels = _merged(self.labels, effect.labels)
         if self.down:
             raise ApiError("connection lost")
         return self.seen()
 
 
+def _merged(own: dict[str, str], patch: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: text for key, text in {**own, **patch}.items() if text is not None}
+
+
 class Virtual:
     def __init__(
-        self, node: Node | None = None, *, silences: dict[str, Silence] | None = None, seed: int = 1
+        self,
+        node: Node | None = None,
+        *,
+        silences: dict[str, Silence] | None = None,
+        seed: int = 1,
+        in_labels: bool = False,
     ) -> None:
         self.node = node or Node()
         self.now_s = 1000.0
         self.notices: list[Notice] = []
         self.reporter = InventoryReporter(
-            "n1", silences or {FILE: Silence.NOTHING}, heartbeat_s=HEARTBEAT_S, rng=Random(seed)
+            "n1",
+            silences or {FILE: Silence.NOTHING},
+            heartbeat_s=HEARTBEAT_S,
+            rng=Random(seed),
+            in_labels=in_labels,
         )
 
     # -- what happens ------------------------------------------------------------------------------------

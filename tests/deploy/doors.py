@@ -1,4 +1,4 @@
-"""Every way by which somebody can try to write an annotation of a pod, as functions of one shape.
+"""Every way by which somebody can try to write an annotation or a label of a pod, as functions of one shape.
 
 Lives here: the ways, and who goes them (a token of the API server). Not here: what must come of it
 (test_reserved_keys.py). The pods are in a namespace of their own, where no scheduler looks for work.
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from gangsched.controlplane.processes import ControlPlane
+from gangsched.model.device_labels import ALLOCATED_SUFFIX
 
 Json = dict[str, Any]
 
@@ -68,7 +69,7 @@ def new_pod(name: str, annotations: Mapping[str, str] | None = None, **spec: Any
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": dict(annotations or {})},
+        "metadata": {"name": name, "namespace": NAMESPACE, **_parted(annotations or {})},
         "spec": {
             "schedulerName": "nobody",
             "terminationGracePeriodSeconds": 0,
@@ -78,24 +79,32 @@ def new_pod(name: str, annotations: Mapping[str, str] | None = None, **spec: Any
     }
 
 
+def _parted(keys: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The labels that say what a pod has go where labels go, all others where annotations do."""
+    labels = {key: value for key, value in keys.items() if ALLOCATED_SUFFIX in key}
+    annotations = {key: value for key, value in keys.items() if key not in labels}
+    return {"annotations": annotations, **({"labels": labels} if labels else {})}
+
+
 def _annotated(keys: Mapping[str, str]) -> Json:
-    return {"metadata": {"annotations": dict(keys)}}
+    return {"metadata": _parted(keys)}
 
 
 def _applied(name: str, keys: Mapping[str, str]) -> Json:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": dict(keys)}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **_parted(keys)}}
 
 
 def _replaced(who: Person, name: str, keys: Mapping[str, str], subresource: str = "") -> Answer:
     pod = who.send("GET", f"{PODS}/{name}").body
-    pod["metadata"].setdefault("annotations", {}).update(keys)
+    for field, values in _parted(keys).items():
+        pod["metadata"].setdefault(field, {}).update(values)
     return who.send("PUT", f"{PODS}/{name}{subresource}", pod)
 
 
 def _bound(who: Person, path: str, name: str, keys: Mapping[str, str]) -> Answer:
     target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
     kind = {"apiVersion": "v1", "kind": "Binding"}
-    metadata = {"name": name, "annotations": dict(keys)}
+    metadata = {"name": name, **_parted(keys)}
     return who.send("POST", path, {**kind, "metadata": metadata, "target": target})
 
 
@@ -124,7 +133,7 @@ def strategic_patch(who: Person, name: str, keys: Mapping[str, str]) -> Answer:
 
 
 def json_patch(who: Person, name: str, keys: Mapping[str, str]) -> Answer:
-    patch = [{"op": "add", "path": "/metadata/annotations", "value": dict(keys)}]
+    patch = [{"op": "add", "path": f"/metadata/{field}", "value": v} for field, v in _parted(keys).items()]
     return who.send("PATCH", f"{PODS}/{name}", patch, JSON_PATCH)
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from gangsched.controlplane.processes import ControlPlane
+from gangsched.model.device_labels import allocated_key
 from gangsched.model.devices import VISIBLE_KEY
 from tests.conftest import wipe
 from tests.deploy.conftest import ENV_HAND_OFF, until
@@ -137,6 +138,29 @@ def test_what_may_be_changed_is_said_in_one_place_each(guarded: ControlPlane) ->
         until(lambda: envs(created(guarded, amd)) == {"main": expected})
         assert envs(created(guarded, amd, scheduler="another")) == {"main": expected}
         assert envs(created(guarded, container())) == {"main": [INJECTED]}
+
+
+def test_where_ids_are_labels_each_container_is_pointed_to_its_own(guarded: ControlPlane) -> None:
+    text = (ENV_HAND_OFF / "policy.yaml").read_text()
+    text = text.replace("name: gangsched-env-hand-off", "name: labels")
+    text = text.replace("policyName: gangsched-env-hand-off", "policyName: labels")
+    for old, new in {
+        "'annotations'": "'labels'",
+        "'nvidia.com/gpu'": "'example.com/fpga'",
+        f"'{VARIABLE}'": "'FPGAS'",
+    }.items():
+        assert text.count(f'expression: "{old}"') == 1
+        text = text.replace(f'expression: "{old}"', f'expression: "{new}"')
+    fpga = {"limits": {"example.com/fpga": "2"}}
+    both = (container("one", resources=fpga), container("two", resources=fpga))
+
+    def pointed(name: str) -> list[Json]:
+        field = f"metadata.labels['{allocated_key('example.com/fpga', name)}']"
+        return [{"name": "FPGAS", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": field}}}]
+
+    with policy(guarded, text):
+        until(lambda: envs(created(guarded, both[0])) == {"one": pointed("one")})
+        assert envs(created(guarded, *both)) == {"one": pointed("one"), "two": pointed("two")}
 
 
 def test_what_a_later_policy_adds_gets_it_too_and_nothing_twice(guarded: ControlPlane) -> None:

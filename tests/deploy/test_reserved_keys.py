@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from gangsched.controlplane.processes import ControlPlane
+from gangsched.model.device_labels import allocated_key, allocated_labels
 from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY, is_device_key, visible_key
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
 from gangsched.telemetry.names import TRACEPARENT_KEY
@@ -96,19 +97,24 @@ def held(name: str, alice: Person, scheduler: Person) -> str:
 
 
 CONTAINERS_KEY = visible_key("nvidia.com/gpu", "main")
+LABEL_KEY = allocated_key("nvidia.com/gpu", "main")
 
 
 def keys_of(who: Person, name: str) -> dict[str, str]:
-    """The reserved annotations that the pod has; none where there is no pod."""
-    found = who.send("GET", f"{PODS}/{name}").body["metadata"].get("annotations", {})
-    return {key: value for key, value in found.items() if key in KEYS or is_device_key(key)}
+    """The reserved annotations and labels that the pod has; none where there is no pod."""
+    found = who.send("GET", f"{PODS}/{name}").body["metadata"]
+    notes = found.get("annotations", {})
+    return {
+        **{key: value for key, value in notes.items() if key in KEYS or is_device_key(key)},
+        **allocated_labels(found.get("labels")),
+    }
 
 
 def refused(answer: Answer, user: str, *keys: str) -> None:
     """It says who may, what was wrong, who tried, and what would be right."""
     assert answer.code == 403, answer.body
     assert f"only the scheduler ({SCHEDULER}) writes {', '.join(keys)}, " in answer.message
-    assert f"; {user} may not. Leave these annotations out of the " in answer.message
+    assert f"; {user} may not. Leave these keys out of the " in answer.message
 
 
 # -- every door ----------------------------------------------------------------------------------------
@@ -116,15 +122,15 @@ def refused(answer: Answer, user: str, *keys: str) -> None:
 
 @pytest.mark.parametrize("door", OPEN)
 def test_without_the_policy_the_door_is_open(fresh_cluster: ControlPlane, door: Door) -> None:
-    """So that what is refused below is refused by the policy."""
+    """So that what is refused below is refused by the policy: annotation and label."""
     admin = Person(fresh_cluster, fresh_cluster.token)
     admin.send("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     name = f"open{next(_numbers)}"
     if door not in CREATING:
         assert create(admin, name, {}).code == 201
-    answer = door(admin, name, FORGED)
+    answer = door(admin, name, {**FORGED, LABEL_KEY: "GPU-2"})
     assert answer.code in (200, 201), answer.message
-    assert ALLOCATED_KEY in keys_of(admin, name)
+    assert {ALLOCATED_KEY, LABEL_KEY} <= {*keys_of(admin, name)}
 
 
 @pytest.mark.parametrize("door", OPEN)
@@ -144,21 +150,21 @@ def test_the_door_is_shut_for(user: str, door: Door, name: str, guarded: Control
 
 
 @pytest.mark.parametrize("door", OPEN)
-def test_what_one_container_sees_is_guarded_too(
-    door: Door, name: str, alice: Person, scheduler: Person, admin: Person
+@pytest.mark.parametrize(("key", "field"), [(CONTAINERS_KEY, "annotations"), (LABEL_KEY, "labels")])
+def test_what_one_container_has_is_guarded_too(
+    key: str, field: str, door: Door, name: str, alice: Person, scheduler: Person, admin: Person
 ) -> None:
-    """Its key ends in the container's name, which no list can foresee."""
+    """Its key has the container's name, which no list can foresee."""
     if door not in CREATING:
         assert create(alice, name, {}).code == 201
-    refused(door(alice, name, {CONTAINERS_KEY: "GPU-2"}), "alice", CONTAINERS_KEY)
+    refused(door(alice, name, {key: "GPU-2"}), "alice", key)
     if door in CHANGING:
-        assert bind(scheduler, name, {**KEYS, CONTAINERS_KEY: "GPU-1"}).code == 201
-        assert door(alice, name, {CONTAINERS_KEY: "GPU-2"}).code == 403
-        gone = alice.send(
-            "PATCH", f"{PODS}/{name}", {"metadata": {"annotations": {CONTAINERS_KEY: None}}}, MERGE
-        )
+        assert bind(scheduler, name, {**KEYS, key: "GPU-1"}).code == 201
+        assert door(alice, name, {key: "GPU-2"}).code == 403
+        gone = alice.send("PATCH", f"{PODS}/{name}", {"metadata": {field: {key: None}}}, MERGE)
         assert gone.code == 403
-        assert keys_of(admin, name)[CONTAINERS_KEY] == "GPU-1"
+        assert f"takes away {key}, which say what this pod holds" in gone.message
+        assert keys_of(admin, name)[key] == "GPU-1"
 
 
 @pytest.mark.parametrize("door", CHANGING)
@@ -304,7 +310,7 @@ def test_kubectl_debug_works(held: str, kubectl: Kubectl) -> None:
     kubectl.run(["delete", "pod", f"{held}-copy", "--now"])
     said = kubectl.run([*copy, "--keep-annotations"])
     assert said.code == 1
-    assert "Leave these annotations out" in said.err
+    assert "Leave these keys out" in said.err
 
 
 # -- the file ------------------------------------------------------------------------------------------

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,6 +16,7 @@ import pytest
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.backoff import Backoff
 from gangsched.kube.version import require_binding_labels
+from tests.real.process import write_config
 
 
 class Server:
@@ -82,3 +89,53 @@ async def test_one_that_is_not_there_yet_is_waited_for() -> None:
 async def test_one_that_does_not_say_is_refused(answer: bytes | ApiError) -> None:
     with pytest.raises(ConfigError, match="does not say which version it is"):
         await ask(answer)
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: here
+clusters: [{{name: here, cluster: {{server: "{server}"}}}}]
+users: [{{name: me, user: {{token: t}}}}]
+contexts: [{{name: here, context: {{cluster: here, user: me}}}}]
+"""
+
+
+class _Old(BaseHTTPRequestHandler):
+    """An API server of Kubernetes 1.34, as far as it is asked."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"major": "1", "minor": "34", "gitVersion": "v1.34.2"}).encode()
+        self.send_response(200 if self.path == "/version" else 503)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+def test_a_scheduler_refuses_to_start_where_labels_would_be_dropped(tmp_path: Path) -> None:
+    config = write_config(tmp_path / "config.yaml", devices={"allocationIn": "labels"})
+    server = HTTPServer(("127.0.0.1", 0), _Old)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(KUBECONFIG.format(server=f"http://127.0.0.1:{server.server_port}"))
+        command = [sys.executable, "-m", "gangsched.cli", "scheduler", f"--config={config}"]
+        done = subprocess.run(
+            [*command, f"--kubeconfig={kubeconfig}", "--secure-port=0"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "NO_PROXY": "*"},
+        )
+    finally:
+        server.shutdown()
+    assert done.returncode != 0
+    where = f"{config}: devices.allocationIn: "
+    assert (
+        f"{where}labels needs an API server of Kubernetes 1.35 or later: this one is v1.34.2" in done.stderr
+    )
+    assert "Traceback" not in done.stderr

@@ -22,6 +22,7 @@ from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
 
 GPU = "nvidia.com/gpu"
+LABEL = ".nvidia.com.allocated-devices.gangsched.io/gpu"
 OURS = "gangsched"
 PATIENCE_S = 90.0
 """How long anything may take on a machine that does much else; nothing is ever this slow on an idle one."""
@@ -145,9 +146,12 @@ def is_live(pod: Json) -> bool:
 
 
 def ids_of(pod: Json) -> list[str]:
-    """The GPUs that the pod's annotation gives it."""
+    """The GPUs that the pod's annotation, or its label, gives it."""
     text = annotation(pod, ALLOCATED_KEY)
-    return [i for of in (json.loads(text) if text else {}).values() for i in of.get(GPU, [])]
+    if not text:
+        labels: dict[str, str] = pod["metadata"].get("labels", {})
+        return [i for key, value in labels.items() if key.endswith(LABEL) for i in value.split(".")]
+    return [i for of in json.loads(text).values() for i in of.get(GPU, [])]
 
 
 def gpus_of(pod: Json) -> int:
@@ -191,4 +195,5 @@ def _check_bound(pod: Json, inventory: dict[str, set[str]]) -> None:
     if node in inventory:
         assert len(ids) == len(set(ids)) == gpus_of(pod), f"{name} asked for {gpus_of(pod)}, got {ids}"
         assert set(ids) <= inventory[node], f"{name} has IDs that {node} does not offer: {ids}"
-        assert annotation(pod, VISIBLE_KEY) == ",".join(ids)
+        if annotation(pod, ALLOCATED_KEY):
+            assert annotation(pod, VISIBLE_KEY) == ",".join(ids)
