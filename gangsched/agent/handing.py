@@ -25,6 +25,7 @@ _log = structlog.get_logger(__name__)
 
 # What kubelet has given is read so often, and so soon after it has been given something.
 READ_S = 5.0
+_AT_ONCE_S = 0.05
 _SOON_S = (0.2, 0.5, 1.5)
 # A pod that kubelet should know and does not is said after so long.
 _STRANGE_S = 60.0
@@ -131,13 +132,11 @@ class Handing:
         pauses: list[float] = []
         while True:
             await self._read()
-            pause_s = pauses.pop(0) if pauses else READ_S
-            if pauses or pause_s != READ_S:
-                await anyio.sleep(pause_s)
-                continue
-            with anyio.move_on_after(pause_s):
+            with anyio.move_on_after(pauses.pop(0) if pauses else READ_S):
                 await self._soon.wait()
             if self._soon.is_set():
+                # kubelet notes what it was given after our answer, and a pod may end a second later.
+                await anyio.sleep(_AT_ONCE_S)
                 self._soon = anyio.Event()
                 pauses = list(_SOON_S)
 
@@ -157,7 +156,7 @@ class Handing:
             return
         self._strange_since_s = None
         self._say("")
-        self._said(report(self._planned, given, pods))
+        self._said(report(self._planned, given, pods, self._memory.had(self._pods.ended())))
 
     async def _tell(self) -> None:
         """One Event for each container that got no devices."""

@@ -29,6 +29,9 @@ is not."""
 
 NOTHING: Sets = {}
 _TERMINAL = ("Succeeded", "Failed")
+# Ended pods whose annotation is still to be made true leave the list by that; nobody waits for more of them.
+_MAX_ENDED = 256
+_MAX_LAST = 1024
 
 
 class PlannedPod(msgspec.Struct, frozen=True, gc=False):
@@ -54,24 +57,39 @@ class PlannedPod(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodePods:
-    """The node's live pods by the API server's watch. is_known: all of them have been heard of."""
+    """The node's live pods by the API server's watch. is_known: all of them have been heard of.
+
+    ended: those that were live when they were heard of before, until they are deleted; the last ones.
+    """
 
     def __init__(self) -> None:
         self.is_known = False
         self._pods: dict[str, PlannedPod] = {}
+        self._ended: dict[str, PlannedPod] = {}
 
     def hear(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, PodAdded | PodUpdated):
                 pod = event.pod
                 if pod.is_terminal:
-                    self._pods.pop(pod.metadata.uid, None)
+                    self._end(pod)
                 else:
                     self._pods[pod.metadata.uid] = planned_pod(pod)
             elif isinstance(event, PodDeleted):
                 self._pods.pop(event.pod.metadata.uid, None)
+                self._ended.pop(event.pod.metadata.uid, None)
             elif isinstance(event, KindSynced):
                 self.is_known = True
+
+    def _end(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if self._pods.pop(uid, None) is not None or uid in self._ended:
+            self._ended[uid] = planned_pod(pod)
+            while len(self._ended) > _MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
+
+    def ended(self) -> tuple[PlannedPod, ...]:
+        return tuple(self._ended.values())
 
     def all(self) -> tuple[PlannedPod, ...]:
         return tuple(self._pods.values())
@@ -155,6 +173,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._has: dict[str, Sets] = {}
+        self._last: dict[str, Sets] = {}
 
     def completed(self, given: Given, pods: Iterable[PlannedPod]) -> Given:
         """`given`, and of the live `pods` that are not in it what they had, if nobody else has it now."""
@@ -167,8 +186,17 @@ class Memory:
                 found = whole[pod.key] = self._has[pod.uid]
             if found is not None:
                 has[pod.uid] = found
+                if is_served(pod, whole):
+                    self._last.pop(pod.uid, None)
+                    self._last[pod.uid] = found
         self._has = has
+        while len(self._last) > _MAX_LAST:
+            del self._last[next(iter(self._last))]
         return whole
+
+    def had(self, ended: Iterable[PlannedPod]) -> list[tuple[PlannedPod, Sets]]:
+        """What these pods had, of those that were seen with all their devices."""
+        return [(pod, self._last[pod.uid]) for pod in ended if pod.uid in self._last]
 
 
 def _devices(sets: Sets) -> frozenset[tuple[str, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from gangsched.agent.plan import Given, PlannedPod, is_served
+from gangsched.agent.plan import NOTHING, Given, PlannedPod, Sets, is_served
 from gangsched.model.device_report import PodDevices, report_annotation
 
 
@@ -17,23 +17,43 @@ def is_whole(given: Given, pods: Iterable[PlannedPod]) -> bool:
     return all(pod.key in given for pod in pods if pod.has_started and not pod.is_going)
 
 
-def report(resources: Collection[str], given: Given, pods: Iterable[PlannedPod]) -> str:
-    """The annotation's value: of `resources`, what the live `pods` have.
+def report(
+    resources: Collection[str],
+    given: Given,
+    pods: Iterable[PlannedPod],
+    ended: Iterable[tuple[PlannedPod, Sets]] = (),
+) -> str:
+    """The annotation's value: of `resources`, what the live `pods` have, and what some that ended had.
 
     One that kubelet is in the middle of admitting is not in it: the scheduler takes who is for admitted, and
-    would plan the rest of its devices anew.
+    would plan the rest of its devices anew. Of those that `ended` it has who had others than it still says.
     """
     said = []
     for pod in pods:
         if not pod.has_started and not is_served(pod, given):
             continue
-        containers = {
-            container: held
-            for container, sets in given.get(pod.key, {}).items()
-            if (held := {of: tuple(sorted(ids)) for of, ids in sets.items() if of in resources and ids})
-        }
+        containers = _of(resources, given.get(pod.key, NOTHING))
         if containers:
-            said.append(
-                PodDevices(uid=pod.uid, namespace=pod.namespace, name=pod.name, containers=containers)
-            )
-    return report_annotation(resources, said)
+            said.append(_told(pod, containers))
+    late = [_told(pod, _of(resources, had)) for pod, had in ended if _was_exchanged(resources, pod, had)]
+    return report_annotation(resources, said, late)
+
+
+def _of(resources: Collection[str], sets: Sets) -> dict[str, dict[str, tuple[str, ...]]]:
+    return {
+        container: held
+        for container, some in sets.items()
+        if (held := {of: tuple(sorted(ids)) for of, ids in some.items() if of in resources and ids})
+    }
+
+
+def _told(pod: PlannedPod, containers: dict[str, dict[str, tuple[str, ...]]]) -> PodDevices:
+    return PodDevices(uid=pod.uid, namespace=pod.namespace, name=pod.name, containers=containers)
+
+
+def _was_exchanged(resources: Collection[str], pod: PlannedPod, had: Sets) -> bool:
+    return any(
+        of in resources and ids and ids != pod.planned.get(container, {}).get(of)
+        for container, sets in had.items()
+        for of, ids in sets.items()
+    )

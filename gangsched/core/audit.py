@@ -15,7 +15,6 @@ core.membership and core.scheduler as they hear of pods and nodes; acts at the e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import msgspec
 
@@ -23,14 +22,16 @@ from gangsched.core.allotment import annotations_of
 from gangsched.core.cache import allocation_of
 from gangsched.core.corrections import correct
 from gangsched.core.group import BindState, MemberState, PodInfo
+from gangsched.core.hindsight import Hindsight
 from gangsched.core.reporter import Reporter
+from gangsched.core.testimony import Allocation, as_reported, in_order, told, written_anew
 from gangsched.core.world import World
 from gangsched.errors import ParseError
-from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_text, fits_labels
+from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_text
 from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
 from gangsched.model.device_sets import sets_of
 from gangsched.model.devices import ALLOCATED_KEY, is_device_key
-from gangsched.model.effects import EvictPod, PatchPod
+from gangsched.model.effects import EvictPod
 from gangsched.model.events import PodPatched, PodPatchFailed
 from gangsched.model.objects import Node, Pod
 
@@ -47,8 +48,6 @@ _LONGEST_RETRY_S = 30.0
 # Without the right to patch pods there is no use in asking often; somebody may grant it.
 _FORBIDDEN_RETRY_S = 300.0
 _EVICT_AGAIN_S = 30.0
-
-Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
 class Drift(msgspec.Struct):
@@ -71,6 +70,7 @@ class Audit:
         self._unread: dict[str, str] = {}
         self._nodes: dict[str, None] = {}
         self.drifts: dict[str, Drift] = {}
+        self._hindsight = Hindsight(world)
 
     # -- told ------------------------------------------------------------------------------------------
 
@@ -122,12 +122,12 @@ class Audit:
                 self._mended(info)
             return True
         allocation, problem = allocation_of(pod)
-        says = f"its annotations were edited: {_told(allocation)}"
+        says = f"its annotations were edited: {told(allocation)}"
         if problem:
             says = f"its annotation {problem}"
         elif self._world.settings.devices.in_labels:
             says = _told_by_labels(allocation)
-        self._drifted(info, EDITED, f"{says}; it was given {_told(info.allocation)}")
+        self._drifted(info, EDITED, f"{says}; it was given {told(info.allocation)}")
         return True
 
     def pod_gone(self, uid: str) -> None:
@@ -136,12 +136,18 @@ class Audit:
     def patched(self, event: PodPatched) -> None:
         """The watch says the same; until it has, nothing more is sent."""
         drift = self.drifts.get(event.uid)
-        if drift is not None and drift.is_sent:
+        if self._hindsight.answered(event.uid, again_s=_FIRST_RETRY_S):
+            self._world.count("device_repairs")
+        elif drift is not None and drift.is_sent:
             drift.is_sent = False
             drift.due_s = self._world.now_s + _LONGEST_RETRY_S
             self._world.count("device_repairs")
 
     def patch_failed(self, event: PodPatchFailed) -> None:
+        again_s = _FORBIDDEN_RETRY_S if event.code == 403 else _FIRST_RETRY_S
+        if self._hindsight.answered(event.uid, again_s=again_s):
+            self._world.count("device_repairs_forbidden", event.code == 403)
+            return
         drift, info = self.drifts.get(event.uid), self._world.cache.pods.get(event.uid)
         if drift is None or info is None or not drift.is_sent:
             return
@@ -182,10 +188,13 @@ class Audit:
                 self._evict(info)
             else:
                 self._repair(info)
+        for ended in self._hindsight.advance():
+            self._confirm(ended, allocation_of(ended.pod)[0])
 
     def next_deadline_s(self) -> float:
         """When `advance` has something to do next; inf: never."""
-        return min((drift.due_s for drift in self.drifts.values()), default=math.inf)
+        soonest = min((drift.due_s for drift in self.drifts.values()), default=math.inf)
+        return min(soonest, self._hindsight.next_deadline_s())
 
     def statistics(self) -> dict[str, int]:
         """Pods that drift now, by kind."""
@@ -197,6 +206,9 @@ class Audit:
     # -- the comparison --------------------------------------------------------------------------------
 
     def _compare(self, name: str, report: DeviceReport) -> None:
+        for ended, said in self._hindsight.compare(name, report):
+            self._world.count(f"device_drift_{SWAPPED}")
+            self._tell(ended, said)
         cache = self._world.cache
         on_node = cache.by_node.get(name, {})
         changed: list[tuple[PodInfo, Allocation]] = []
@@ -204,8 +216,8 @@ class Audit:
             info = on_node.get(one.uid)
             if info is None or info.state is not MemberState.BOUND:
                 continue  # gone since, or looked at when the answer to its bind is here
-            truth = _as_reported(info, one.containers, report.resources)
-            if _sorted(truth) != _sorted(info.allocation):
+            truth = as_reported(info.pod, info.allocation, one.containers, report.resources)
+            if in_order(truth) != in_order(info.allocation):
                 changed.append((info, truth))
             elif self.drifts.get(info.uid, _NONE).kind == SWAPPED and self._is_right(info, info.pod):
                 self._mended(info)
@@ -218,7 +230,7 @@ class Audit:
         for info in corrected.exchanged:
             if info.group is not None and (info.state is MemberState.BOUND or info.bind in _ON_THE_WAY):
                 instead = (
-                    f"what was planned for it went to another pod; instead it has {_told(info.allocation)}"
+                    f"what was planned for it went to another pod; instead it has {told(info.allocation)}"
                 )
                 self._drifted(info, SWAPPED, instead)
                 if why := self._is_useless(info):
@@ -227,7 +239,7 @@ class Audit:
             if info.group is None:
                 continue  # another scheduler's pod: now we know what it holds
             self._drifted(
-                info, SWAPPED, f"kubelet gave it {_told(truth)}, planned were {_told(planned[info.uid])}"
+                info, SWAPPED, f"kubelet gave it {told(truth)}, planned were {told(planned[info.uid])}"
             )
             if why := self._is_useless(info):
                 self._unusable(info, why)
@@ -281,7 +293,10 @@ class Audit:
 
     def _mended(self, info: PodInfo) -> None:
         del self.drifts[info.uid]
-        message = f"its annotations say what it has: {_told(info.allocation)}"
+        self._confirm(info, info.allocation)
+
+    def _confirm(self, info: PodInfo, allocation: Allocation) -> None:
+        message = f"its annotations say what it has: {told(allocation)}"
         self._reporter.pod_event(info.pod, "Normal", "DevicesConfirmed", ACTION, message)
 
     def _repair(self, info: PodInfo) -> None:
@@ -294,19 +309,8 @@ class Audit:
             return
         drift.is_sent = True
         drift.n_tries += 1
-        meta = info.pod.metadata
-        wanted: dict[str, str | None] = {
-            key: None for key in sorted(meta.annotations or {}) if is_device_key(key)
-        }
-        labels: dict[str, str | None] = dict.fromkeys(sorted(allocated_labels(meta.labels)))
-        if self._world.settings.devices.in_labels and fits_labels(info.allocation):
-            labels |= allocation_labels(info.allocation)
-        else:
-            wanted |= annotations_of(info)
-        cause_id = info.group.cause_id if info.group else ""
-        self._world.emit(
-            PatchPod(info.uid, meta.namespace, meta.name, meta.resource_version, wanted, cause_id, labels)
-        )
+        in_labels = self._world.settings.devices.in_labels
+        self._world.emit(written_anew(info, info.allocation, in_labels=in_labels))
 
     def _evict(self, info: PodInfo) -> None:
         self.drifts[info.uid].due_s = self._world.now_s + _EVICT_AGAIN_S
@@ -327,12 +331,12 @@ class Audit:
             return (
                 not written
                 and set(labels) == set(allocation_labels(info.allocation))
-                and _sorted(allocation) == _sorted(info.allocation)
+                and in_order(allocation) == in_order(info.allocation)
             )
         return (
             not problem
             and set(written) == set(wanted)
-            and _sorted(allocation) == _sorted(info.allocation)
+            and in_order(allocation) == in_order(info.allocation)
             and all(
                 sorted(written[k].split(",")) == sorted(v.split(","))
                 for k, v in wanted.items()
@@ -344,12 +348,14 @@ class Audit:
         return min(_FIRST_RETRY_S * 2.0 ** min(drift.n_tries, 30), _LONGEST_RETRY_S)
 
     def _tell(self, info: PodInfo, message: str) -> None:
-        self._reporter.pod_event(info.pod, "Warning", REASON, ACTION, f"{info.node_name}: {message}")
+        self._reporter.pod_event(
+            info.pod, "Warning", REASON, ACTION, f"{info.pod.spec.node_name or info.node_name}: {message}"
+        )
 
 
 def _told_by_labels(allocation: Allocation) -> str:
     if allocation:
-        return f"its labels were edited: {_told(allocation)}"
+        return f"its labels were edited: {told(allocation)}"
     return (
         "its device labels are not there: somebody took them away, or the API server drops the labels of a"
         " Binding (its feature PodTopologyLabelsAdmission is off)"
@@ -358,55 +364,3 @@ def _told_by_labels(allocation: Allocation) -> str:
 
 _NONE = Drift("", "")
 _ON_THE_WAY = (BindState.SENT, BindState.READING)
-
-
-def _as_reported(info: PodInfo, given: Allocation, resources: tuple[str, ...]) -> Allocation:
-    """What the pod holds: of the report's resources what it says, of others what was planned.
-
-    A container that is not listed has its turn yet, or is a plain init container, which kubelet never lists:
-    the one keeps what no other of the pod has got, for the rest what those were planned to have; the other
-    draws on what the running containers have.
-    """
-    truth: dict[str, dict[str, tuple[str, ...]]] = {}
-    has: dict[str, list[str]] = {}
-    for container, sets in given.items():
-        for resource, ids in sets.items():
-            if resource in resources and ids:
-                truth.setdefault(container, {})[resource] = ids
-                has.setdefault(resource, []).extend(ids)
-    first = {c.name for c in info.pod.spec.init_containers or () if c.restart_policy != "Always"}
-    unlisted = [container for container in info.allocation if container not in given]
-    spare: dict[str, list[str]] = {}
-    for container in given:
-        for resource, ids in info.allocation.get(container, {}).items():
-            spare.setdefault(resource, []).extend(i for i in ids if i not in has.get(resource, ()))
-    for container in (*(c for c in unlisted if c not in first), *(c for c in unlisted if c in first)):
-        for resource, ids in info.allocation[container].items():
-            own = ids
-            if resource in resources and container in first:
-                pool = has.get(resource, [])
-                own = ids if set(ids) <= set(pool) else tuple(pool[: len(ids)])
-            elif resource in resources:
-                others, instead = has.get(resource, []), iter(spare.get(resource, []))
-                own = tuple(got for i in ids if (got := next(instead, "") if i in others else i))
-                has.setdefault(resource, []).extend(own)
-            truth.setdefault(container, {})[resource] = own
-    for container in given:
-        for resource, ids in info.allocation.get(container, {}).items():
-            if resource not in resources:
-                truth.setdefault(container, {})[resource] = ids
-    return truth
-
-
-def _sorted(allocation: Allocation) -> dict[str, dict[str, list[str]]]:
-    return {c: {r: sorted(ids) for r, ids in sets.items()} for c, sets in allocation.items() if sets}
-
-
-def _told(allocation: Allocation) -> str:
-    """For people: "main: nvidia.com/gpu GPU-1, GPU-2"."""
-    said = [
-        f"{container}: {resource} {', '.join(ids)}"
-        for container, sets in allocation.items()
-        for resource, ids in sets.items()
-    ]
-    return "; ".join(said) or "nothing"

@@ -28,10 +28,14 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeviceReport(msgspec.Struct, frozen=True, gc=False):
-    """resources: those that it speaks of; a pod that is not in `pods` has nothing of these (yet)."""
+    """resources: those that it speaks of; a pod that is not in `pods` has nothing of these (yet).
+
+    ended: pods that hold nothing any more, had these, and say something else.
+    """
 
     resources: tuple[str, ...] = ()
     pods: tuple[PodDevices, ...] = ()
+    ended: tuple[PodDevices, ...] = ()
 
 
 _decode = msgspec.json.Decoder(DeviceReport).decode
@@ -46,25 +50,33 @@ def parse_report(text: str) -> DeviceReport:
         raise ParseError(f"is not a report of devices: {error}", field=DEVICE_REPORT_KEY) from None
     seen: dict[tuple[str, str], str] = {}
     for pod in report.pods:
-        if not pod.uid:
-            raise ParseError(f"{pod.namespace}/{pod.name} has no uid", field=DEVICE_REPORT_KEY)
-        for resource, device_id in _each(pod):
-            if not device_id or len(device_id) > MAX_ID_LENGTH:
-                raise ParseError(f"{device_id[:80]!r} is not a device ID", field=DEVICE_REPORT_KEY)
-            other = seen.setdefault((resource, device_id), pod.uid)
+        for place in _checked(pod):
+            other = seen.setdefault(place, pod.uid)
             if other != pod.uid:
+                resource, device_id = place
                 raise ParseError(
                     f"{device_id} of {resource} is with two pods, {other} and {pod.uid}",
                     field=DEVICE_REPORT_KEY,
                 )
         if len(seen) > MAX_DEVICES:
             raise ParseError(f"lists more than {MAX_DEVICES} devices", field=DEVICE_REPORT_KEY)
+    for pod in report.ended:
+        _checked(pod)
     return report
 
 
-def report_annotation(resources: Iterable[str], pods: Iterable[PodDevices]) -> str:
+def report_annotation(
+    resources: Iterable[str], pods: Iterable[PodDevices], ended: Iterable[PodDevices] = ()
+) -> str:
     """The annotation's value; the same for the same facts, in whatever order they come."""
-    ordered = [
+    written: dict[str, object] = {"resources": sorted(set(resources)), "pods": _ordered(pods)}
+    if late := _ordered(ended):
+        written["ended"] = late
+    return _encode(written).decode()
+
+
+def _ordered(pods: Iterable[PodDevices]) -> list[dict[str, object]]:
+    return [
         {
             "uid": pod.uid,
             "namespace": pod.namespace,
@@ -76,7 +88,16 @@ def report_annotation(resources: Iterable[str], pods: Iterable[PodDevices]) -> s
         }
         for pod in sorted(pods, key=lambda pod: pod.uid)
     ]
-    return _encode({"resources": sorted(set(resources)), "pods": ordered}).decode()
+
+
+def _checked(pod: PodDevices) -> list[tuple[str, str]]:
+    if not pod.uid:
+        raise ParseError(f"{pod.namespace}/{pod.name} has no uid", field=DEVICE_REPORT_KEY)
+    places = list(_each(pod))
+    for _, device_id in places:
+        if not device_id or len(device_id) > MAX_ID_LENGTH:
+            raise ParseError(f"{device_id[:80]!r} is not a device ID", field=DEVICE_REPORT_KEY)
+    return places
 
 
 def _each(pod: PodDevices) -> Iterable[tuple[str, str]]:

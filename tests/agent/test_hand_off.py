@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from gangsched.agent.hand_off import Granted, Known, NotPlanned, Prefer, prefer, verify
-from gangsched.agent.plan import Given, Memory, PlannedPod
+from gangsched.agent.plan import Given, Memory, NodePods, PlannedPod
 from gangsched.agent.reporting import is_whole, report
 from gangsched.model.device_report import parse_report
+from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
+from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 ALL = frozenset("abcdefgh")
@@ -18,6 +23,14 @@ def pod(name: str, started: bool = False, **containers: str) -> PlannedPod:
     """`pod("a", main="cd")`: container main is to have c and d."""
     planned = {container: {GPU: frozenset(ids)} for container, ids in containers.items()}
     return PlannedPod(f"uid-{name}", "default", name, planned, has_started=started)
+
+
+def written(name: str, ids: str, *, phase: str = "Running") -> Pod:
+    """As the API server has it."""
+    notes = {ALLOCATED_KEY: json.dumps({"main": {GPU: list(ids)}})}
+    meta = ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", annotations=notes)
+    spec = PodSpec(node_name="n1", containers=[Container(name="main")])
+    return Pod(meta, spec, PodStatus(phase=phase))
 
 
 def given(**pods: dict[str, str]) -> Given:
@@ -143,6 +156,30 @@ def test_a_pod_in_the_middle_of_its_admission_is_not_reported_yet() -> None:
     assert len(parse_report(report([GPU], all_, [two])).pods) == 1
     started = pod("a", started=True, first="a", second="bc")
     assert len(parse_report(report([GPU], some, [started])).pods) == 1
+
+
+def test_what_a_pod_had_is_said_after_its_end_until_it_says_so_itself() -> None:
+    """It was given another's set, read once, and ended before the scheduler could write that."""
+    pods, memory = NodePods(), Memory()
+    pods.hear([PodAdded(written("a", "ab")), PodAdded(written("b", "cd"))])
+    memory.completed(given(a={"main": "cd"}, b={"main": ""}), pods.all())
+    pods.hear([PodUpdated(written("a", "ab", phase="Succeeded"))])
+    assert [one.name for one in pods.all()] == ["b"]
+    has = memory.completed(given(b={"main": "ab"}), pods.all())
+    read = parse_report(report([GPU], has, pods.all(), memory.had(pods.ended())))
+    assert [(one.name, one.containers) for one in read.pods] == [("b", {"main": {GPU: ("a", "b")}})]
+    assert [(one.name, one.containers) for one in read.ended] == [("a", {"main": {GPU: ("c", "d")}})]
+    pods.hear([PodUpdated(written("a", "cd", phase="Succeeded"))])
+    assert not parse_report(report([GPU], has, pods.all(), memory.had(pods.ended()))).ended
+
+
+def test_an_ended_pod_that_had_its_own_or_was_never_read_whole_or_is_deleted_is_not_spoken_of() -> None:
+    pods, memory = NodePods(), Memory()
+    pods.hear([PodAdded(written(name, ids)) for name, ids in (("a", "ab"), ("b", "cd"), ("c", "ef"))])
+    memory.completed(given(a={"main": "ab"}, b={"main": ""}, c={"main": "gh"}), pods.all())
+    pods.hear([PodUpdated(written(name, "xy", phase="Failed")) for name in "bc"])
+    pods.hear([PodUpdated(written("a", "ab", phase="Failed")), PodDeleted(written("c", "ef"))])
+    assert not parse_report(report([GPU], {}, (), memory.had(pods.ended()))).ended
 
 
 def test_what_a_pod_had_is_remembered_until_it_is_gone_or_another_has_it() -> None:

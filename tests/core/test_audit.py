@@ -26,13 +26,23 @@ def audited(*, repair: bool = True, on_mismatch: Literal["none", "evict"] = "non
 
 def given(c: Cluster, **pods: list[int]) -> None:
     """kubelet's word for n0: pod -> the devices that its container `main` has, by number."""
-    held = []
-    for name, numbers in pods.items():
-        meta = c.pod(name.replace("_", "-")).metadata
-        ids = tuple(f"GPU-n0-{k}" for k in numbers)
-        held.append(PodDevices(meta.uid, meta.namespace, meta.name, {"main": {GPU: ids}}))
+    reported(c, pods, {})
+
+
+def reported(c: Cluster, pods: dict[str, list[int]], ended: dict[str, list[int]]) -> None:
+    """As `given`; and what pods had that have ended."""
+
+    def devices(of: dict[str, list[int]]) -> list[PodDevices]:
+        held = []
+        for name, numbers in of.items():
+            meta = c.pod(name.replace("_", "-")).metadata
+            ids = tuple(f"GPU-n0-{k}" for k in numbers)
+            held.append(PodDevices(meta.uid, meta.namespace, meta.name, {"main": {GPU: ids}}))
+        return held
+
     node = c.nodes["n0"]
-    own = {**(node.metadata.annotations or {}), DEVICE_REPORT_KEY: report_annotation([GPU], held)}
+    text = report_annotation([GPU], devices(pods), devices(ended))
+    own = {**(node.metadata.annotations or {}), DEVICE_REPORT_KEY: text}
     c.node(replace(node, metadata=replace(node.metadata, annotations=own)))
 
 
@@ -105,6 +115,81 @@ def test_a_restart_in_the_middle_of_a_swap_ends_in_the_truth() -> None:
     c.wait(1.0)
     assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([2, 3], [0, 1])
     assert not any(drift(c).values())
+
+
+# -- pods that ended before anybody could say it --------------------------------------------------------
+
+
+def test_a_pod_that_ended_with_anothers_devices_comes_to_say_what_it_had() -> None:
+    c = audited().submit(gang("a", pods=2, gpus=2)).run()
+    c.phase("a-0", "Succeeded").clear()
+    reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
+    c.wait(1.0)
+    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([2, 3], [0, 1])
+    assert (booked(c, "a-0"), booked(c, "a-1")) == ([], [0, 1])
+    said = [one for one in mismatches(c) if "it has ended" in one]
+    assert said == [
+        "n0: kubelet gave it main: nvidia.com/gpu GPU-n0-2, GPU-n0-3,"
+        " planned were main: nvidia.com/gpu GPU-n0-0, GPU-n0-1, and it has ended"
+    ]
+    given(c, a_1=[0, 1])
+    c.wait(60.0)
+    assert c.reasons().count("DevicesConfirmed") >= 1
+    c.clear().five_more_turns_change_nothing()
+    assert not c.all(ef.PatchPod)
+
+
+def test_its_devices_may_be_anothers_by_then() -> None:
+    c = audited(gpus=4).submit(gang("a", pods=2, gpus=2)).run()
+    c.phase("a-0", "Succeeded")
+    reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
+    c.wait(1.0).submit(make_pod("x", gpus=2)).run()
+    assert numbers(c, "x") == [2, 3]
+    reported(c, {"a_1": [0, 1], "x": [2, 3]}, {"a_0": [2, 3]})
+    c.wait(60.0)
+    assert (numbers(c, "a-0"), booked(c, "x")) == ([2, 3], [2, 3])
+
+
+def test_the_nodes_word_of_an_ended_pod_may_come_before_the_api_servers() -> None:
+    c = audited().submit(gang("a", pods=2, gpus=2)).run()
+    reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
+    c.wait(1.5)
+    c.phase("a-0", "Succeeded").wait(3.0)
+    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([2, 3], [0, 1])
+
+
+def test_a_refused_patch_of_an_ended_pod_is_asked_again() -> None:
+    c = audited().submit(gang("a", pods=2, gpus=2)).run()
+    c.phase("a-0", "Succeeded").clear()
+    c.patches = "0"
+    reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
+    c.wait(10.0)
+    assert numbers(c, "a-0") == [0, 1]
+    n_asked = len(c.all(ef.PatchPod))
+    assert 2 <= n_asked < 30
+    c.patches = "ok"
+    c.wait(35.0)
+    assert numbers(c, "a-0") == [2, 3]
+
+
+def test_a_scheduler_that_starts_finds_what_is_left_to_say_of_ended_pods() -> None:
+    c = audited().submit(gang("a", pods=2, gpus=2)).run()
+    c.phase("a-0", "Succeeded")
+    c.patches = "0"
+    reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
+    c.patches = "ok"
+    c.restart().wait(1.0)
+    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([2, 3], [0, 1])
+
+
+def test_an_ended_pod_is_left_alone_where_annotations_are_not_repaired() -> None:
+    c = audited(repair=False).submit(gang("a", pods=2, gpus=2)).run()
+    c.phase("a-0", "Succeeded").clear()
+    reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
+    c.wait(60.0)
+    assert numbers(c, "a-0") == [0, 1]
+    assert not c.all(ef.PatchPod)
+    c.delete("a-0").wait(60.0)
 
 
 def test_devices_that_kubelet_gave_are_not_promised_again() -> None:

@@ -103,9 +103,13 @@ class Round:
         self.to_kubelet: deque[tuple[str, Pod]] = deque()
         self.to_agent: deque[Event] = deque()
         self.finished: list[str] = []
+        self.had: dict[str, dict[str, dict[str, frozenset[str]]]] = {}
+        """By UID of pods that have ended: container -> resource -> what it had."""
+        self.unknown: set[str] = set()
+        """Ended pods that said something else when the agent was started anew: it does not know of them."""
         self.now_s = 0.0
         self.n_swaps = self.n_replaced = self.n_bound = self.n_gangs = self.n_near = 0
-        self.n_cut = 0
+        self.n_late = self.n_cut = 0
         """Pods in the middle of whose admission kubelet died: who goes on then, it does not say."""
         self.refusals: list[Mismatch] = []
         self._hand_off: HandOff = hand_off
@@ -320,7 +324,8 @@ class Round:
         given = given_by_kubelet(self.kubelet.pod_resources())
         if is_whole(given, self.agent_pods.all()):
             self.memory.completed(given, self.agent_pods.all())
-            self._reported = report(tuple(self.inventory), given, self.agent_pods.all())
+            ended = self.memory.had(self.agent_pods.ended())
+            self._reported = report(tuple(self.inventory), given, self.agent_pods.all(), ended)
 
     def _repair(self) -> None:
         """The scheduler makes the annotations true, by exchange among the pods of the node."""
@@ -332,6 +337,23 @@ class Round:
             for container, sets in one.containers.items():
                 for resource, held in sets.items():
                     self._make_true(one.uid, container, resource, frozenset(held))
+        for one in self._report().ended:
+            if one.uid in self.had:
+                self.n_late += 1
+                mine = allocation_of(self.pods[one.uid])
+                for container, sets in one.containers.items():
+                    mine[container] |= {resource: list(held) for resource, held in sets.items()}
+                self._annotate(one.uid, self._with_inits(one.uid, mine))
+
+    def says_what_it_had(self, uid: str) -> bool:
+        said = allocation_of(self.pods[uid])
+        inits = {one.name for one in self.pods[uid].spec.init_containers or ()}
+        return all(
+            frozenset(said.get(container, {}).get(resource, ())) == ids
+            for container, sets in self.had[uid].items()
+            if container not in inits
+            for resource, ids in sets.items()
+        )
 
     def _make_true(self, uid: str, container: str, resource: str, held: frozenset[str]) -> None:
         mine = allocation_of(self.pods[uid])
@@ -411,18 +433,38 @@ class Round:
             self._status(uid, "Running")
 
     def finish(self) -> None:
-        """A pod that the agent has reported of: containers run for longer than a reading takes."""
+        """A pod that the agent has reported of, or has read of and not said: it reads at once, and containers
+        take longer than that to start and end. The latter where nobody else is to be reported as exchanged:
+        the scheduler here exchanges whole sets, and plans with what its books say is free."""
         reported = {one.uid for one in self._report().pods}
         running = sorted(
             uid
-            for uid in self.kubelet.started & self.kubelet.admitted & reported
+            for uid in self.kubelet.started & self.kubelet.admitted
             if uid not in self.kubelet.ended
+            and (uid in reported or (self._was_read(uid) and not self._is_exchanged_beside(uid)))
         )
         if running:
             uid = self.rng.choice(running)
+            self.had[uid] = {
+                container: {resource: frozenset(ids) for resource, ids in sets.items()}
+                for container, sets in self.kubelet.devices.held[uid].items()
+            }
             self.kubelet.end(uid)
             self._status(uid, "Succeeded")
             self.finished.append(uid)
+
+    def _was_read(self, uid: str) -> bool:
+        return bool(self.memory.had([planned_pod(self.pods[uid])]))
+
+    def _is_exchanged_beside(self, uid: str) -> bool:
+        for other, pod in self.live():
+            inits = {one.name for one in pod.spec.init_containers or ()}
+            held = self.kubelet.devices.held.get(other, {})
+            for container, resource, ids in _sets(pod):
+                has = held.get(container, {}).get(resource, ids)
+                if other != uid and container not in inits and has != ids:
+                    return True
+        return False
 
     async def restart_kubelet(self) -> None:
         """All pods come anew; its sources are ready, and the Pods API answers, when they have."""
@@ -436,6 +478,7 @@ class Round:
         self.kubelet.is_ready = True
 
     def restart_agent(self) -> None:
+        self.unknown |= {uid for uid in self.had if not self.says_what_it_had(uid)}
         self._start_agent()
         self._register()
 

@@ -28,6 +28,9 @@ N_FEWER = 200
 
 def check(made: Round) -> None:
     """Raises: AssertionError."""
+    for uid in made.had.keys() - made.unknown:
+        pod = made.pods[uid]
+        assert made.says_what_it_had(uid), f"{pod.key} had {made.had[uid]}, says {allocation_of(pod)}"
     planned = {ids for sets in made.plans.values() for ids in sets}
     owner: dict[str, str] = {}
     for uid, pod in made.live():
@@ -73,7 +76,7 @@ def test_planned_sets_stay_whole_and_annotations_end_true(
     part: int, record_property: Callable[[str, object], None]
 ) -> None:
     """By the API server's word in half of the rounds and by kubelet's in the others."""
-    bound, near, cut, swaps = 0, 0, 0, {True: 0, False: 0}
+    bound, near, cut, late, swaps = 0, 0, 0, 0, {True: 0, False: 0}
     for seed in range(part, N_ROUNDS, N_PARTS):
         shows_pods = seed // N_PARTS % 2 == 1
         made = play(seed, shows_pods=shows_pods, aligns=seed // N_PARTS % 4 > 1)
@@ -81,10 +84,12 @@ def test_planned_sets_stay_whole_and_annotations_end_true(
         assert made.n_replaced == 0, f"seed {seed}: {made.kubelet.failed}"
         bound += made.n_bound
         near += made.n_near
+        late += made.n_late
         cut += made.n_cut > 0 and not shows_pods
         swaps[shows_pods] += made.n_swaps
     assert swaps[True] == 0, "kubelet shows which pod it admits, so nothing has to be exchanged"
     assert swaps[False] > 0
+    assert late > 0, "pods that ended before the scheduler could write what they had"
     assert near > 100, "pods with constraints among others without"
     assert cut < N_ROUNDS // N_PARTS // 8, "rounds of which less is asked"
     record_property(

@@ -13,9 +13,12 @@ from random import Random
 import anyio
 import msgspec
 import pytest
+from grpclib.client import Channel
 
 from gangsched.agent.handing import Handing
 from gangsched.agent.inventory import Listed
+from gangsched.agent.kubelet_api import deviceplugin_pb2 as plugin_pb2
+from gangsched.agent.kubelet_api.deviceplugin_grpc import DevicePluginStub
 from gangsched.agent.plan import NodePods, planned_pod
 from gangsched.agent.plugin_settings import (
     DeviceFileDocument,
@@ -184,6 +187,59 @@ async def test_what_is_not_planned_is_refused_with_an_event(directory: Path) -> 
         )
         await made.kubelet.add(pod)
         assert made.held(pod) == {"f0"}
+
+
+async def test_a_pod_that_ends_with_anothers_devices_is_spoken_of_until_it_says_so(directory: Path) -> None:
+    """Two of one gang by the API server's word: kubelet comes with the second one first."""
+    async with node(directory, shows_pods=False) as made:
+        first, second = made.bound("a", "f0"), made.bound("b", "f1")
+        await made.kubelet.add(second)
+        assert made.held(second) == {"f0"}
+        made.started(second)
+        await made.until(lambda: made.said and parse_report(made.said[-1]).pods)
+        made.kubelet.end(second.metadata.uid)
+        ended = msgspec.structs.replace(second, status=PodStatus(phase="Succeeded"))
+        made.hear(PodUpdated(ended))
+        await made.until(lambda: parse_report(made.said[-1]).ended)
+        [late] = parse_report(made.said[-1]).ended
+        assert (late.name, late.containers) == ("b", {"main": {FPGA: ("f0",)}})
+        notes = {ALLOCATED_KEY: json.dumps({"main": {FPGA: ["f0"]}})}
+        meta = msgspec.structs.replace(second.metadata, annotations=notes)
+        made.hear(PodUpdated(msgspec.structs.replace(ended, metadata=meta)))
+        await made.until(lambda: not parse_report(made.said[-1]).ended)
+        await made.kubelet.add(first)
+        assert made.kubelet.failed == {}
+
+
+async def test_a_resource_may_be_an_existing_one_and_a_kubelet_that_calls_before_a_start_is_answered(
+    directory: Path,
+) -> None:
+    async with serving(TestKubelet(Random(1)), directory) as sockets:
+
+        async def record(event: RecordEvent) -> None:
+            raise AssertionError(event.message)
+
+        async def listed() -> tuple[()]:
+            return ()
+
+        plugins = [PluginDocument(resource="nvidia.com/gpu", hand_off="count")]
+        handing = Handing(
+            "n1", sockets.settings, plugins, NodePods(), said=lambda text: None, record=record, listed=listed
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(handing.run)
+            handing.show({"nvidia.com/gpu": {"GPU-1": Device("GPU-1")}})
+            with anyio.fail_after(PATIENCE_S):
+                while "nvidia.com/gpu" not in sockets.clients:
+                    await anyio.sleep(0.02)
+            [socket] = Path(sockets.settings.device_plugins).glob("gangsched-nvidia-com-gpu-*.sock")
+            channel = Channel(path=str(socket))
+            answer = await DevicePluginStub(channel).PreStartContainer(
+                plugin_pb2.PreStartContainerRequest(devices_ids=["GPU-1"])
+            )
+            assert answer == plugin_pb2.PreStartContainerResponse()
+            channel.close()
+            group.cancel_scope.cancel()
 
 
 async def test_a_resource_that_is_counted_takes_whatever_kubelet_takes(directory: Path) -> None:
