@@ -261,18 +261,13 @@ class Round:
         """As core.spacing has it; `by_gang`: as if all members of a gang were interchangeable."""
         if self.shows_pods:
             return True
-        template_table = ResourceTable()
-        template = PodTemplate(like, template_table, 0)
         counts = {(resource, n) for _, resource, n, _ in shape}
         reported = {one.uid for one in self._report().pods}
         for uid, pod in self.pods.items():
             if pod.is_terminal or pod.status.start_time is not None or uid in reported:
                 continue
-            is_sibling = self.gang_of[uid] == gang
-            other = PodTemplate(pod, template_table, 1)
             for resource, _ in counts & {(resource, len(ids)) for _, resource, ids in _sets(pod)}:
-                alike = self.by_gang or are_interchangeable(template, other, resource)
-                if not (is_sibling and alike):
+                if self.gang_of[uid] != gang or not (self.by_gang or _are_alike(like, pod, resource)):
                     return False
         return True
 
@@ -538,6 +533,11 @@ class Round:
         for uid, pod in self.pods.items():
             if not pod.is_terminal:
                 yield uid, pod
+
+
+def _are_alike(one: Pod, other: Pod, resource: str) -> bool:
+    table = ResourceTable()
+    return are_interchangeable(PodTemplate(one, table, 0), PodTemplate(other, table, 1), resource)
 
 
 def _container(name: str, shape: Shape) -> Container:
