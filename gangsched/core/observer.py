@@ -125,9 +125,14 @@ class ObservedProfile(Profile):
         return self._told("Filter", super().reasons, state, template, view)
 
     def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        at: IntArray | None = None,
     ) -> FloatArray | None:
-        return self._told("Score", super().score, state, template, view, rows)
+        return self._told("Score", super().score, state, template, view, rows, at)
 
     def best(
         self,

@@ -129,14 +129,19 @@ def _pack_many(
     n_members: int,
 ) -> list[tuple[int, int]]:
     """Several nodes: the fewest there are, from the fewest racks that allow that number (greedy by rack)."""
-    scores = profile.score(state, template, view, rows)
+    by_room = np.argsort(-room, kind="stable")
+    total = np.cumsum(room[by_room])
+    n_nodes = int(np.searchsorted(total, n_members)) + 1
+    one = _one_rack(by_room, room, rack, n_nodes, n_members) if total[-1] > n_members else None
+    # Scores decide between nodes of equal room: where one rack will do, between those in it.
+    at = np.arange(len(rows)) if one is None else np.flatnonzero(rack == one)
+    scores = profile.score(state, template, view, rows, at)
+    rows, room, rack = rows[at], room[at], rack[at]
     rank = np.zeros(len(rows)) if scores is None else -scores
     by_room = np.lexsort((rows, rank, -room))
-    total = np.cumsum(room[by_room])
     if total[-1] <= n_members:
         return [(int(rows[i]), int(room[i])) for i in by_room]
-    n_nodes = int(np.searchsorted(total, n_members)) + 1
-    order = _by_rack(by_room, room, rack, n_nodes, n_members)
+    order = _by_rack(by_room, room, rack, n_nodes, n_members) if one is None else by_room[:n_nodes]
     picked: list[tuple[int, int]] = []
     left = n_members
     for i in order[:-1]:
@@ -148,26 +153,35 @@ def _pack_many(
     return [*picked, (int(rows[last]), left)]
 
 
-def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> IntArray:
-    """The first n_nodes positions that hold n_members, from as few racks as the greedy order finds.
+def _one_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> int | None:
+    """The rack that holds n_members on n_nodes of its nodes alone, of several that with the least room."""
+    by_rack, starts, best_of = _best_of_racks(by_room, room, rack, n_nodes)
+    enough = np.flatnonzero(best_of >= n_members)
+    if not len(enough):
+        return None
+    everything = np.add.reduceat(room[by_rack], starts)
+    return int(rack[by_rack[starts[enough[int(np.argmin(everything[enough]))]]]])
 
-    A rack that can do it alone wins (the one with the least room left in it); else racks are taken by how
-    much their best n_nodes nodes hold, as long as the number of nodes stays the least possible.
-    """
-    racks = rack[by_room]
-    if (racks == racks[0]).all():
-        return by_room[:n_nodes]
-    by_rack = by_room[np.argsort(racks, kind="stable")]
+
+def _best_of_racks(
+    by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    """(positions by rack and then as in `by_room`, where each rack starts, what its best n_nodes hold)."""
+    by_rack = by_room[np.argsort(rack[by_room], kind="stable")]
     sorted_racks = rack[by_rack]
     starts = np.flatnonzero(np.r_[True, sorted_racks[1:] != sorted_racks[:-1]])
     place = np.arange(len(by_rack)) - np.repeat(starts, np.diff(np.r_[starts, len(by_rack)]))
-    held = np.where(place < n_nodes, room[by_rack], 0)
-    best_of = np.add.reduceat(held, starts)
-    everything = np.add.reduceat(room[by_rack], starts)
-    enough = np.flatnonzero(best_of >= n_members)
-    if len(enough):
-        one = int(enough[int(np.argmin(everything[enough]))])
-        return by_rack[starts[one] :][:n_nodes]
+    best_of = np.add.reduceat(np.where(place < n_nodes, room[by_rack], 0), starts)
+    return by_rack, starts, best_of
+
+
+def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> IntArray:
+    """The first n_nodes positions that hold n_members, from as few racks as the greedy order finds.
+
+    Racks are taken by how much their best n_nodes nodes hold, as long as the number of nodes stays the least
+    possible; no rack can do it alone.
+    """
+    by_rack, starts, best_of = _best_of_racks(by_room, room, rack, n_nodes)
     ends = np.r_[starts[1:], len(by_rack)]
     taken: list[int] = []
     missing = n_members

@@ -322,10 +322,15 @@ class Profile:
         return self.filtering.reasons(state, template, view)
 
     def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        at: IntArray | None = None,
     ) -> FloatArray | None:
         """Weighted sum of all Score plugins for `rows` (Scoring.score)."""
-        return self.scoring.score(state, template, view, rows)
+        return self.scoring.score(state, template, view, rows, at)
 
     def best(
         self,

@@ -107,13 +107,26 @@ class Scoring:
         return answer
 
     def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        at: IntArray | None = None,
     ) -> FloatArray | None:
-        """Weighted sum of all Score plugins for `rows`; None when none has anything to say.
+        """Weighted sum of all Score plugins for `rows`, float64; None when none has anything to say.
 
+        at: which of `rows` are wanted, by position; the others are there for what depends on all of them.
         PreScore is asked first, each time: what it may skip can depend on the rows.
         """
         rows.flags.writeable = False
+        if at is not None and len(at) < len(rows):
+            sums = self._said_at_once(state, template, view, rows, rows[at])
+            if sums is not None:
+                own = self._ask_scores(self._one_by_one, state, template, view, rows[at])
+                return sums if own is None else sums + own
+            scores = self.score(state, template, view, rows)
+            return None if scores is None else scores[at]
         skipped = self._run_pre_score(state, template, view, rows) if self.pre_scores else frozenset()
         if not self._by_row or len(rows) <= _FEW_ROWS:
             return self._ask_scores(self.scores, state, template, view, rows, skipped)
@@ -134,7 +147,7 @@ class Scoring:
         lets: what Filters that look at nodes one by one say of rows, bool[len(rows)]; without it all will do.
         """
         if len(rows) > _FEW_ROWS and (lets is not None or self._one_by_one):
-            sums = self._said_at_once(state, template, view, rows)
+            sums = self._said_at_once(state, template, view, rows, rows)
             if sums is not None:
                 return self._best_first(state, template, view, rows, sums, lets)
         if lets is not None:
@@ -145,17 +158,23 @@ class Scoring:
         return int(rows[0 if scores is None else scores.argmax()])
 
     def _said_at_once(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        wanted: IntArray,
     ) -> FloatArray | None:
-        """Sums of what all but `_one_by_one` say; None where that may change with the rows asked about."""
-        if self.pre_scores:
+        """Sums of what all but `_one_by_one` say of the `wanted` rows; None where that may depend on which
+        `rows` are asked about, or on how few."""
+        if self.pre_scores or len(rows) <= _FEW_ROWS:
             return None
         rows.flags.writeable = False
         others = [one for one in self._not_by_row if one not in self._one_by_one]
         # Who says nothing of these rows says nothing of some of them either.
         if self._ask_scores(others, state, template, view, rows) is not None:
             return None
-        return self._kept_scores(state, template, view, rows) if self._by_row else np.zeros(len(rows))
+        return self._kept_scores(state, template, view, wanted) if self._by_row else np.zeros(len(wanted))
 
     def _best_first(
         self,
