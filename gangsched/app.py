@@ -40,11 +40,11 @@ from gangsched.kube.backoff import Backoff
 from gangsched.kube.catch_up import CatchUp
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.decode import all_kinds, objects
+from gangsched.kube.decode import Kind, all_kinds, objects
 from gangsched.kube.dispatcher import Dispatcher
 from gangsched.kube.elector import LeaderElector
 from gangsched.kube.metrics_server import MetricsServer
-from gangsched.kube.watch import Reflector
+from gangsched.kube.watch import Reflector, reading_pace
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGained
 from gangsched.plugins import build_profiles, metrics_server_s
@@ -141,10 +141,8 @@ class SchedulerApp:
             heard=self._heard,
             n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
         )
-        self._reflectors = {
-            kind.name: Reflector(self._client, kind, self.inbox.put, rng=rng)
-            for kind in all_kinds(self.scheduler.watches)
-        }
+        self._pace = reading_pace()
+        self._reflectors = {kind.name: self._reflector(kind) for kind in all_kinds(self.scheduler.watches)}
         period_s = metrics_server_s(self.scheduler.world.profiles)
         self._metrics_server = (
             MetricsServer(self._client, self.inbox.put, period_s=period_s) if period_s else None
@@ -161,6 +159,9 @@ class SchedulerApp:
         self._lost = False
         self._everything: TaskGroup | None = None
         self._web = self._pages(web, measures) if web is not None and measures is not None else None
+
+    def _reflector(self, kind: Kind) -> Reflector:
+        return Reflector(self._client, kind, self.inbox.put, rng=self._rng, pace=self._pace)
 
     def _pages(self, settings: WebSettings, measures: Measures) -> Web:
         from gangsched.web.service import Parts, Web
@@ -266,8 +267,7 @@ class SchedulerApp:
         """These other kinds too; until they have been heard of nothing is decided."""
         self._unheard |= {*kinds}
         for name in kinds:
-            reflector = Reflector(self._client, objects(name), self.inbox.put, rng=self._rng)
-            self._reflectors[name] = reflector
+            self._reflectors[name] = reflector = self._reflector(objects(name))
             if self._everything is not None:
                 self._everything.start_soon(reflector.run)
 

@@ -30,8 +30,12 @@ from gangsched.model.events import Event, KindMissing
 
 _log = structlog.get_logger(__name__)
 
-# A wake-up costs as much as decoding several events; while thousands come they are read together.
-HOLD_S = 0.01
+# A wake-up, and the core's turn after it, cost as much as hearing several events; while thousands come they
+# are read together. What is decided meanwhile waits behind more binds than are sent in this time.
+HOLD_S = 0.03
+# More in so long is many: a gang of 16 with its echoes is less, 300 a second are more, also on a slow server.
+MANY = 60
+RECENT_S = 0.2
 
 Emit = Callable[[list[Event]], Awaitable[None]]
 
@@ -46,13 +50,20 @@ def continue_of(page: bytes) -> str:
     return found[1].decode() if found else ""
 
 
+def reading_pace() -> Pace:
+    """How long events may gather before they are read."""
+    return Pace(HOLD_S, many=MANY, recent_s=RECENT_S)
+
+
 class WatchTiming(msgspec.Struct, frozen=True, gc=False):
     """The reflector's patience; the defaults are for a real cluster.
 
     silence_s + probe_timeout_s + grace_s bounds how long a dead watch stays unnoticed: under 30 s.
     """
 
-    page_limit: int = 2000
+    # As client-go's. A page of 500 pods is a megabyte, whose memory serves for the next one; that of larger
+    # pages goes back to the kernel and each of its pages is a fault again.
+    page_limit: int = 500
     watch_s: tuple[float, float] = (300.0, 600.0)
     silence_s: float = 15.0
     probe_s: float = 1.0
@@ -72,8 +83,16 @@ class Reflector:
     """
 
     def __init__(
-        self, client: ApiClient, kind: Kind, emit: Emit, *, rng: Random, timing: WatchTiming | None = None
+        self,
+        client: ApiClient,
+        kind: Kind,
+        emit: Emit,
+        *,
+        rng: Random,
+        timing: WatchTiming | None = None,
+        pace: Pace | None = None,
     ) -> None:
+        """`pace`: one for all that tell the same core, so that a kind of which little comes waits, too."""
         # Its own few connections: when one is dead all are dropped, and no other kind's watch with them.
         self._client = client.another()
         self._emit = emit
@@ -82,7 +101,7 @@ class Reflector:
         self._backoff = Backoff(rng, first_s=self._timing.backoff_s[0], max_s=self._timing.backoff_s[1])
         self._version = "" if kind.versions else "v1"
         self._said = ""
-        self._pace = Pace(HOLD_S)
+        self._pace = pace or reading_pace()
         self._emitting = False
         self._dead = False
         self._missing = False

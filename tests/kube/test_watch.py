@@ -10,7 +10,8 @@ import anyio
 
 from gangsched.kube.client import ApiClient
 from gangsched.kube.decode import Kind, pod_groups, pods
-from gangsched.kube.watch import Reflector, WatchTiming, continue_of
+from gangsched.kube.pace import Pace
+from gangsched.kube.watch import HOLD_S, Reflector, WatchTiming, continue_of
 from gangsched.model.events import Event, KindMissing, KindSynced, PodAdded
 from tests.kube.scripted import Request, ScriptedServer, created, credentials, status, until
 from tests.kube.test_watch_state import line, page, pod
@@ -165,3 +166,38 @@ async def test_lists_watches_and_probes_ask_for_one_nodes_pods_alone() -> None:
     async with ScriptedServer(default=answer) as server:
         await follow(server, pods(node="n-1"), emit, probed)
         assert all("fieldSelector=spec.nodeName%3Dn-1" in request.line for request in server.requests)
+
+
+async def test_a_kind_of_which_little_comes_is_read_at_the_pace_of_all() -> None:
+    said: list[Event] = []
+    holds: list[tuple[int, float]] = []
+
+    class StandingStill(Pace):
+        """In no time: nothing is forgotten."""
+
+        def hold_s(self, n_come: int, now_s: float) -> float:
+            holds.append((n_come, super().hold_s(n_come, 0.0)))
+            return holds[-1][1]
+
+    def answer(request: Request) -> bytes:
+        if "?" not in request.line:
+            return created(b'{"resources":[{"name":"podgroups"}]}')
+        if "watch=1" not in request.line:
+            return created(page(rv=5))
+        if "/pods?" in request.line:
+            return STREAM + chunk(b"".join(line("ADDED", pod(f"p{i}", 6 + i)) for i in range(100)))
+        return STREAM + chunk(line("ADDED", pod("one", 7)))
+
+    async def emit(events: list[Event]) -> None:
+        said.extend(events)
+
+    pace = StandingStill(HOLD_S)
+    async with ScriptedServer(default=answer) as server, ApiClient(credentials(server.port)) as client:
+        many, few = pods(), pod_groups("core", "g", ("v1",))
+        async with anyio.create_task_group() as group:
+            group.start_soon(Reflector(client, many, emit, rng=Random(1), pace=pace).run)
+            await until(lambda: len(said) == 101)
+            group.start_soon(Reflector(client, few, emit, rng=Random(1), pace=pace).run)
+            await until(lambda: len(said) == 103)
+            group.cancel_scope.cancel()
+    assert holds[-1] == (1, HOLD_S)
