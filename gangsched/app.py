@@ -33,7 +33,7 @@ from gangsched.config import SchedulerConfig
 from gangsched.core.plan import first_of
 from gangsched.core.runtime import Profile
 from gangsched.core.scheduler import Scheduler
-from gangsched.errors import ApiError
+from gangsched.errors import ApiError, ConfigError
 from gangsched.extension.edge import Edge
 from gangsched.inbox import Decider, GroupQueue, Inbox
 from gangsched.kube.backoff import Backoff
@@ -144,9 +144,7 @@ class SchedulerApp:
         self._pace = reading_pace()
         self._reflectors = {kind.name: self._reflector(kind) for kind in all_kinds(self.scheduler.watches)}
         period_s = metrics_server_s(self.scheduler.world.profiles)
-        self._metrics_server = (
-            MetricsServer(self._client, self.inbox.put, period_s=period_s) if period_s else None
-        )
+        self._metrics_server = MetricsServer(self._client, self.inbox.put, period_s=period_s)
         # Unlike any other process's, also that of another container on a host of the same name.
         identity = f"{instance}_{os.urandom(8).hex()}"
         self._elector = (
@@ -200,8 +198,7 @@ class SchedulerApp:
                 everything.start_soon(self._stop_on_signal, grace_s)
             for reflector in self._reflectors.values():
                 everything.start_soon(reflector.run)
-            if self._metrics_server is not None:
-                everything.start_soon(self._metrics_server.run)
+            everything.start_soon(self._metrics_server.run)
             everything.start_soon(self.dispatcher.run)
             if self._reports is not None:
                 everything.start_soon(self._reports.run)
@@ -270,6 +267,21 @@ class SchedulerApp:
             self._reflectors[name] = reflector = self._reflector(objects(name))
             if self._everything is not None:
                 self._everything.start_soon(reflector.run)
+
+    async def may_follow(self, kinds: Sequence[str]) -> None:
+        """Raises: ConfigError, where the API server does not let us list one of them."""
+        for name in kinds:
+            kind = objects(name)
+            path = kind.path(kind.versions[0] if kind.versions else "v1")
+            try:
+                await self._client.get(path, {"limit": "1"})
+            except ApiError as error:
+                if error.code == 403:
+                    raise ConfigError(f"its plugins read {name}, which we may not: {error}") from None
+
+    def ask_metrics_server(self, period_s: float) -> None:
+        """So often from now on; 0: not at all."""
+        self._metrics_server.ask_every(period_s)
 
     def tell_pods_anew(self) -> None:
         """Pods of a profile that has come are among those that the core was told of before."""

@@ -55,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True):
     plugin_budget_s: how long an outside plugin may hold up the scheduler in one turn.
     topology_key: the node label that names a rack. invalid_inventory: what a node with an unreadable
     inventory offers. allow_eviction: half-bound gangs may be given back by evicting what is bound.
+    tells_victims: whom preemption would take is searched and told where nobody may be evicted (shadow mode).
     parallelism: binds under way at once. search_placements: how many placements beyond one for each member
     may be tried before a gang is told that it does not fit. search_victims: how often one search for victims
     may ask a node how many pods it would take. devices: config.devices. nodes_to_score: how many
@@ -79,6 +80,7 @@ class Settings(msgspec.Struct, frozen=True):
     hook_timeout_s: float = 30.0
     plugin_budget_s: float = 1.0
     devices: DeviceSettings = DeviceSettings()
+    tells_victims: bool = False
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
@@ -111,10 +113,12 @@ def parse_config(
     source: str,
     plugins: Mapping[str, PluginInfo],
     election_flags: Mapping[str, str | bool] = _NO_FLAGS,
+    extenders: Sequence[ExtenderConfig] | None = None,
 ) -> SchedulerConfig:
     """Reads a configuration file's text. `plugins` are all there are, in their default order.
 
     `election_flags` override leaderElection's fields (by LeaderElection's names) before anything is checked.
+    `extenders` count resources in the file's stead: in a running process they stay those it started with.
     Raises: ConfigError, carrying `source` (the file's name, for the message).
     """
     try:
@@ -124,7 +128,9 @@ def parse_config(
         our_document = decode(OurDocument, ours, "")
         if kube_document.leader_election.leader_elect is None and "leader_elect" not in election_flags:
             notes.append("leaderElection.leaderElect is not set: it is false, in kube-scheduler true")
-        return _assemble(kube_document, our_document, plugins, notes, election_flags, source=source)
+        return _assemble(
+            kube_document, our_document, plugins, notes, election_flags, source=source, in_effect=extenders
+        )
     except ConfigError as error:
         if error.path.startswith("--"):
             raise  # not the file's mistake
@@ -134,7 +140,7 @@ def parse_config(
 def without_writes(config: SchedulerConfig) -> SchedulerConfig:
     """The same for shadow mode: no lease is taken, and half-bound gangs are nobody's to evict."""
     election = msgspec.structs.replace(config.leader_election, leader_elect=False)
-    settings = msgspec.structs.replace(config.settings, allow_eviction=False)
+    settings = msgspec.structs.replace(config.settings, allow_eviction=False, tells_victims=True)
     return msgspec.structs.replace(config, leader_election=election, settings=settings)
 
 
@@ -166,6 +172,7 @@ def _assemble(
     election_flags: Mapping[str, str | bool],
     *,
     source: str,
+    in_effect: Sequence[ExtenderConfig] | None = None,
 ) -> SchedulerConfig:
     election = resolve_election(kube.leader_election, election_flags)
     _check_kube(kube, election, notes, early_stop=ours.early_stop)
@@ -193,7 +200,8 @@ def _assemble(
         notes.append(
             "devices.allocationIn: labels: needs Kubernetes 1.35 or later; the server is asked at the start"
         )
-    profiles = _without_managed(_profiles(kube, plugins, notes, early_stop=ours.early_stop), extenders)
+    counting = extenders if in_effect is None else in_effect
+    profiles = _without_managed(_profiles(kube, plugins, notes, early_stop=ours.early_stop), counting)
     to_score = _nodes_to_score(kube, ours, (profile.scheduler_name for profile in profiles))
     settings = msgspec.structs.replace(settings, nodes_to_score=to_score)
     tracing = resolve_tracing(ours.tracing)

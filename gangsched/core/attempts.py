@@ -16,7 +16,7 @@ from gangsched.core.framework import Code, DryRun, Status
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.guard import PluginError
 from gangsched.core.holding import promise_overtaken
-from gangsched.core.nomination import Nominations, Preemption
+from gangsched.core.nomination import Nominations, Preemption, would_take
 from gangsched.core.permits import Permits
 from gangsched.core.plan import Demand, FitError, Placement, Plan, first_of
 from gangsched.core.reporter import Reporter
@@ -152,7 +152,8 @@ class Attempts:
         """PostFilter. None: the unit waits for its victims; a Plan: it was enough to take reservations."""
         world = self._world
         profile = world.profile_of(unit[0])
-        if not profile.post_filters or error.code is Code.UNRESOLVABLE or not world.settings.allow_eviction:
+        allowed = world.settings.allow_eviction or world.settings.tells_victims
+        if not profile.post_filters or error.code is Code.UNRESOLVABLE or not allowed:
             return error
         demands = self._demands(unit, quiet=True)
         priority = min(group.priority for group in unit)
@@ -176,6 +177,11 @@ class Attempts:
         if isinstance(answer, Status):
             message = f"{error.message} {answer.reason}" if answer.reason else error.message
             return FitError(error.group, message, error.rejected_by, answer.code)
+        if not world.settings.allow_eviction and any(
+            info.state is MemberState.BOUND for info in answer.victims
+        ):
+            message = f"{error.message} {would_take(answer, world.cache.view)}"
+            return FitError(error.group, message, error.rejected_by)
         why = f"preempted by {'gang' if unit[0].is_gang else 'pod'} {unit[0].key}"
         wanted = {(p.row, i) for p in answer.plan.placements for i in _device_ids(p)}
         for group in yielding:

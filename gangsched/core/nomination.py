@@ -22,6 +22,7 @@ from gangsched.core.framework import PostFilterResult
 from gangsched.core.group import Group, GroupState, MemberState, PodInfo
 from gangsched.core.plan import Placement
 from gangsched.core.reporter import Reporter
+from gangsched.core.snapshot import ClusterView
 from gangsched.core.victims import is_leaving
 from gangsched.core.world import World
 from gangsched.model.effects import DeletePod, EvictPod, NominateNode
@@ -100,11 +101,9 @@ class Nominations:
         self._world.queue.park(group, GroupState.WAITING, again_s)
 
     def _words(self, preemption: Preemption) -> str:
-        keys = sorted(info.pod.key for info in preemption.waits_for.values())
-        named = ", ".join(keys[:_MAX_NAMED]) + (", …" if len(keys) > _MAX_NAMED else "")
-        pods = "1 pod" if len(keys) == 1 else f"{len(keys)} pods"
         nodes = f"{len(preemption.nodes)} node{'s' if len(preemption.nodes) > 1 else ''}"
-        return f"preemption: room is reserved on {nodes}; waiting for {pods} of lower priority to go: {named}"
+        pods = _counted(preemption.waits_for.values(), "to go")
+        return f"preemption: room is reserved on {nodes}; waiting for {pods}"
 
     def _tell_victim(self, info: PodInfo, by: Group) -> None:
         who = f"gang {by.key}" if by.is_gang else f"pod {by.key.uid}"
@@ -197,6 +196,21 @@ class Nominations:
             meta = info.pod.metadata
             cause_id = info.group.cause_id if info.group is not None else ""
             self._world.emit(NominateNode(info.uid, meta.namespace, meta.name, node_name, cause_id))
+
+
+def would_take(result: PostFilterResult, view: ClusterView) -> str:
+    """Whom a unit would take, for one that takes nobody."""
+    nodes = sorted({view.name(placement.row) for placement in result.plan.placements})
+    named = ", ".join(nodes[:_MAX_NAMED]) + (", …" if len(nodes) > _MAX_NAMED else "")
+    bound = [info for info in result.victims if info.state is MemberState.BOUND]
+    return f"preemption: it would go to {named} in the room of {_counted(bound)}; nobody is evicted"
+
+
+def _counted(infos: Iterable[PodInfo], what: str = "") -> str:
+    keys = sorted(info.pod.key for info in infos)
+    named = ", ".join(keys[:_MAX_NAMED]) + (", …" if len(keys) > _MAX_NAMED else "")
+    pods = "1 pod" if len(keys) == 1 else f"{len(keys)} pods"
+    return f"{pods} of lower priority{' ' if what else ''}{what}: {named}"
 
 
 def _grace_s(info: PodInfo) -> float:

@@ -146,11 +146,15 @@ class Scheduler:
         if observer is not None:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
         reconfigure(self.world, self.membership, self.numbers, self.attempts, profiles, settings)
-        more = tuple(kind for kind in _watched(profiles.values()) if kind not in self.watches)
+        more = self.unfollowed(profiles)
         self.watches = (*self.watches, *more)
         self.kinds = (*KINDS, *self.watches)
         self._unheard |= {*more}
         return self._end_turn(), more
+
+    def unfollowed(self, profiles: Mapping[str, Profile]) -> tuple[str, ...]:
+        """Kinds that these profiles' plugins read and that are not followed yet."""
+        return tuple(kind for kind in _watched(profiles.values()) if kind not in self.watches)
 
     def unfinished(self, names: Iterable[str]) -> list[Group]:
         """Groups of other profiles than these that cannot be left yet."""

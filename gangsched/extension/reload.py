@@ -8,8 +8,9 @@ core does about it (core.reconfigure). Called by app.py.
 |---|---|
 | read, not right | the old one stays; the log says where it is wrong |
 | read, right, nothing changed | nothing |
+| a plugin reads a kind that we may not list | the old one stays; the log says which |
 | a profile is gone whose gangs are binding | it waits until they are bound or given back |
-| right | it is in effect from the next turn on; /configz shows it |
+| right | it is in effect from the next turn on, kinds that its plugins read are followed; /configz shows it |
 | leaderElection, clientConnection, tracing, extenders, parallelism, … | at the next start; the log says so |
 
 Flags (ports, certificates, --plugin, --leader-elect…) stay what they are; code of plugins is not read again.
@@ -58,6 +59,14 @@ class Host(Protocol):
 
     def follow(self, kinds: Sequence[str]) -> None:
         """These kinds too, from now on."""
+        ...
+
+    async def may_follow(self, kinds: Sequence[str]) -> None:
+        """Raises: ConfigError, for one that we are not allowed to list."""
+        ...
+
+    def ask_metrics_server(self, period_s: float) -> None:
+        """So often from now on; 0: not at all."""
         ...
 
     def tell_pods_anew(self) -> None:
@@ -113,7 +122,7 @@ class Reload:
     async def read(self, why: str) -> None:
         """Reads, checks, takes over."""
         try:
-            config = self._source.read()
+            config = self._source.read(extenders=self._host.config.extenders)
             config, later = at_next_start(self._host.config, config)
             if config == self._host.config:
                 self.error = ""
@@ -121,22 +130,24 @@ class Reload:
                 _log.info("configuration read again, nothing else in it", why=why, file=self._source.path)
                 return
             profiles = self._host.build(config)
+            await self._host.may_follow(self._host.scheduler.unfollowed(profiles))
         except ConfigError as error:
             self.n_refused += 1
             self.error = str(error)
             _log.error("the configuration is wrong; the old one stays in effect", why=why, err=str(error))
             return
         await self._leave(profiles)
-        before, asked_s = self._host.config, metrics_server_s(self._host.scheduler.world.profiles)
+        before = self._host.config
         self._host.config = config
         effects, more = self._host.scheduler.reconfigure(profiles, config.settings, time.monotonic())
         self._host.follow(more)
         self._host.submit(effects)
+        self._host.ask_metrics_server(metrics_server_s(profiles))
         if {profile.scheduler_name for profile in before.profiles}.symmetric_difference(profiles):
             self._host.tell_pods_anew()
         self.n_taken += 1
         self.error = ""
-        self._say_later([*later, *_metrics_server_later(asked_s, profiles)])
+        self._say_later(later)
         for note in config.notes:
             _log.info("note", note=note)
         _log.info("another configuration is in effect", why=why, profiles=sorted(profiles))
@@ -167,10 +178,6 @@ def at_next_start(now: SchedulerConfig, new: SchedulerConfig) -> tuple[Scheduler
     }
     merged = replace(new, **kept, settings=replace(new.settings, **settings))
     return merged, [_in_file(name) for name in (*kept, *settings)]
-
-
-def _metrics_server_later(asked_s: float, profiles: dict[str, Profile]) -> list[str]:
-    return ["how often metrics-server is asked"] if metrics_server_s(profiles) != asked_s else []
 
 
 def _in_file(name: str) -> str:

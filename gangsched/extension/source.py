@@ -7,10 +7,10 @@ reload for as long as the scheduler runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from gangsched.config import SchedulerConfig, default_config, parse_config
+from gangsched.config import ExtenderConfig, SchedulerConfig, default_config, parse_config
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
 
@@ -42,14 +42,18 @@ class ConfigSource:
         self._finish = finish
         self._scheduler_name = scheduler_name
 
-    def read(self) -> SchedulerConfig:
-        """The configuration as it is written now. Raises: ConfigError."""
+    def read(self, *, extenders: Sequence[ExtenderConfig] | None = None) -> SchedulerConfig:
+        """The configuration as it is written now; `extenders`: those in effect, if not the file's own.
+
+        Raises: ConfigError.
+        """
         if self.path:
             config = parse_config(
                 _text(self.path),
                 source=self.path,
                 plugins=self.plugins,
                 election_flags=self._election_flags,
+                extenders=extenders,
             )
         elif self._scheduler_name:
             config = default_config(self.plugins, scheduler_name=self._scheduler_name)

@@ -1,7 +1,7 @@
 """metrics-server asked every so often what nodes use: for scores of nodes that no agent measures.
 
 Lives here: the loop. Not here: what the numbers mean (model.load), what is made of them (an account of the
-core's). Started by app, only where a plugin asks for it. Without metrics-server: said once, and tried on.
+core's). Run by app; it asks as long as a plugin wants it to. Without metrics-server: said once, and tried on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def read_usage(client: ApiClient) -> list[ReportedUsage]:
 
 
 class MetricsServer:
-    """Tells LoadReported for each node, every `period_s`."""
+    """Tells LoadReported for each node, every `period_s`; 0: nobody wants it, and nothing is asked."""
 
     def __init__(
         self, client: ApiClient, tell: Callable[[list[Event]], Awaitable[None]], *, period_s: float
@@ -37,10 +37,21 @@ class MetricsServer:
         self._tell = tell
         self._period_s = period_s
         self._said = ""
+        self._changed = anyio.Event()
+
+    def ask_every(self, period_s: float) -> None:
+        """From now on; the first time at once."""
+        if period_s != self._period_s:
+            self._period_s = period_s
+            self._changed.set()
 
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
+            self._changed = anyio.Event()
+            if not self._period_s:
+                await self._changed.wait()
+                continue
             try:
                 usage = await read_usage(self._client)
             except (ApiError, ParseError) as error:
@@ -48,7 +59,8 @@ class MetricsServer:
             else:
                 self._say("")
                 await self._tell([LoadReported(one) for one in usage])
-            await anyio.sleep(self._period_s)
+            with anyio.move_on_after(self._period_s):
+                await self._changed.wait()
 
     def _say(self, problem: str) -> None:
         if problem != self._said:

@@ -17,7 +17,7 @@ from gangsched.shadow.records import PodRecord, Records, Verdict
 
 # A terminal's worth; the data has all that is kept.
 MAX_LINES = 200
-_MAX_SAID = 300
+_MAX_SAID = 500
 _TOLD = (Verdict.OTHER, Verdict.ONLY_OURS, Verdict.ONLY_THEIRS, Verdict.NEITHER)
 
 

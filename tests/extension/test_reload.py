@@ -14,6 +14,7 @@ import pytest
 from gangsched.config import SchedulerConfig, Settings, default_config
 from gangsched.core.runtime import Profile
 from gangsched.core.scheduler import Scheduler
+from gangsched.errors import ConfigError
 from gangsched.extension import reload as reload_module
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.reload import Reload, at_next_start
@@ -35,6 +36,8 @@ class Host:
         self.scheduler = Scheduler(self.build(self.config), self.config.settings)
         self.followed: list[str] = []
         self.n_told_anew = 0
+        self.forbidden: set[str] = set()
+        self.asked_s: list[float] = []
 
     def build(self, config: SchedulerConfig) -> dict[str, Profile]:
         return build_profiles(config, self.source.plugins.factories)
@@ -44,6 +47,14 @@ class Host:
 
     def follow(self, kinds: Sequence[str]) -> None:
         self.followed += kinds
+
+    async def may_follow(self, kinds: Sequence[str]) -> None:
+        for kind in kinds:
+            if kind in self.forbidden:
+                raise ConfigError(f"its plugins read {kind}, which we may not")
+
+    def ask_metrics_server(self, period_s: float) -> None:
+        self.asked_s.append(period_s)
 
     def tell_pods_anew(self) -> None:
         self.n_told_anew += 1
@@ -131,6 +142,55 @@ async def test_kinds_that_a_new_plugin_reads_are_followed_before_anything_is_dec
     await Reload(host.source, host).read("the test")
     assert host.followed == ["widgets.example.com"]
     assert not host.scheduler.is_synced
+
+
+async def test_a_plugin_that_reads_what_we_may_not_is_refused(tmp_path: Path) -> None:
+    """Else nothing would be decided until somebody gave the right."""
+    plugin = tmp_path / "own.py"
+    plugin.write_text(
+        "from gangsched.core.framework import SUCCESS\nclass Own:\n    name = 'Own'\n"
+        "    watches = ('widgets.example.com',)\n    def pre_enqueue(self, pod): return SUCCESS\n"
+    )
+    path = tmp_path / "config.yaml"
+    path.write_text(BASE.format(30))
+    host = Host(ConfigSource(str(path), KnownPlugins([str(plugin)])))
+    enabled = "plugins: {multiPoint: {enabled: [{name: Own}]}}"
+    path.write_text(KUBE + f"profiles: [{{schedulerName: gangsched, {enabled}}}]\n")
+    before, host.forbidden = host.scheduler.world.profiles, {"widgets.example.com"}
+    reload = Reload(host.source, host)
+    await reload.read("the test")
+    assert reload.error == "its plugins read widgets.example.com, which we may not"
+    assert host.scheduler.world.profiles is before
+    assert not host.followed
+    host.forbidden.clear()
+    await reload.read("the test")
+    assert host.followed == ["widgets.example.com"]
+
+
+async def test_metrics_server_is_asked_as_the_plugins_want_it(scene: Scene) -> None:
+    load = "plugins: {score: {enabled: [{name: LoadAware}]}}, pluginConfig: [{name: LoadAware, args: {%s}}]"
+    for args in ("metricsServerSeconds: 15", "metricsServerSeconds: 5", ""):
+        await scene.read(KUBE + f"profiles: [{{schedulerName: gangsched, {load % args}}}]\n")
+    await scene.read(BASE.format(30))
+    assert scene.host.asked_s == [15.0, 5.0, 0.0, 0.0]
+
+
+async def test_extenders_stay_those_of_the_start_and_so_do_the_resources_that_they_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def extender(resource: str) -> str:
+        managed = f"[{{name: {resource}, ignoredByScheduler: true}}]"
+        return f"extenders: [{{urlPrefix: 'http://e', filterVerb: f, managedResources: {managed}}}]\n"
+
+    scene = Scene(tmp_path / "config.yaml", KUBE + extender("a.io/old") + OURS)
+    await scene.read(KUBE + extender("b.io/new") + OURS + "settleSeconds: 7\n")
+    config = scene.host.config
+    assert config.settings.settle_s == 7.0
+    assert [one.name for each in config.extenders for one in each.managed] == ["a.io/old"]
+    [profile] = config.profiles
+    assert profile.args["NodeResourcesFit"].ignored_resources == ("a.io/old",)
+    assert "in effect at the next start only" in capsys.readouterr().out
+    assert scene.reload.n_taken == 1
 
 
 def test_what_only_a_start_can_bring_is_named_and_stays_what_it_was() -> None:

@@ -78,3 +78,53 @@ def test_a_changed_file_takes_over_or_is_refused_with_its_place(cluster: Cluster
     says(cluster, scheduler, "configuration read again, nothing else in it")
     rewrite(path, both[1:])
     cluster.whole("late")
+
+
+GATE = """
+class Gate:
+    name = "Gate"
+    watches = ("configmaps",)
+
+    def pre_filter(self, state, template, view):
+        is_open = ("default", "open") in view.objects("configmaps")
+        return SUCCESS if is_open else Status.unschedulable("the gate is closed")
+"""
+MAPS = "/api/v1/namespaces/default/configmaps"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+
+
+def test_a_plugin_that_comes_is_told_of_the_kinds_that_it_reads(cluster: Cluster) -> None:
+    """Without the right to read them the old configuration stays; with it they are listed and followed."""
+    cluster.nodes(1)
+    scheduler = schedule(cluster, own_plugin(cluster, GATE))
+    path = cluster.directory / "plugged-0.yaml"
+    cluster.pod("early", gpus=1)
+    cluster.whole("early")
+    plugins = {"multiPoint": {"enabled": [{"name": "Gate"}]}}
+    rewrite(path, [{"schedulerName": "gangsched", "plugins": plugins}])
+    says(cluster, scheduler, "its plugins read configmaps, which we may not")
+    cluster.pod("still", gpus=1)
+    cluster.whole("still")
+
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
+    cluster.plane.request("POST", ROLES, {"metadata": {"name": "maps"}, "rules": [rule]})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "maps"}
+    group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:serviceaccounts"}
+    body = {"metadata": {"name": "maps"}, "roleRef": reference, "subjects": [group]}
+    cluster.plane.request("POST", BINDINGS, body)
+    try:
+        cluster.eventually(lambda: _taken(scheduler), "the configuration takes over")
+        cluster.pod("late", gpus=1)
+        cluster.held("late", says="the gate is closed", members=1)
+        cluster.plane.request("POST", MAPS, {"metadata": {"name": "open"}})
+        cluster.whole("late")
+    finally:
+        cluster.plane.kubectl("delete", "clusterrole/maps", "clusterrolebinding/maps")
+        cluster.plane.kubectl("delete", "configmap", "open", "--ignore-not-found")
+
+
+def _taken(scheduler: Scheduler) -> bool:
+    """The right takes a moment to be known; who asks again is told then."""
+    scheduler.process.send_signal(signal.SIGHUP)
+    return "another configuration is in effect" in scheduler.said

@@ -27,7 +27,10 @@ class Story:
         config = default_config(IN_TREE, scheduler_name=THEIRS)
         profiles = build_profiles(config, extenders=extenders)
         self.scheduler = Scheduler(
-            profiles, Settings(allow_eviction=False), node_capacity=4, extenders=extenders
+            profiles,
+            Settings(allow_eviction=False, tells_victims=True),
+            node_capacity=4,
+            extenders=extenders,
         )
         self.shadow = Shadow(self.scheduler, build_profiles(config))
         self.now_s = 1.0
