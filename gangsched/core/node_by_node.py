@@ -43,10 +43,16 @@ class NodeByNode:
         self._victims = victims
         self._what_if = what_if
         self._n_candidates = n_candidates
+        self._stops_at = 0
+
+    @property
+    def _is_spent(self) -> bool:
+        return self._what_if.n_left <= self._stops_at
 
     def choose(self, level: Chosen, free: Chosen) -> dict[str, PodInfo] | None:
         """Of `level`, what the cheapest node gives up for a member, again and again; None: it did not come
         out that way, or the budget ran out. free: those who cost nothing, and are taken in any case."""
+        self._stops_at = self._what_if.n_left // 2  # others have something to ask too
         trial = self._what_if.without(free)
         chosen = dict(free)
         for demand in self._unit:
@@ -88,10 +94,10 @@ class NodeByNode:
 
         if n_left:
             for row in rows[: max(self._n_candidates(len(rows)), 2 * n_left)]:
-                if not self._what_if.is_spent:
+                if not self._is_spent:
                     weigh(row)
         while n_left:
-            if not heap or self._what_if.is_spent:
+            if not heap or self._is_spent:
                 return None
             *_, block = heapq.heappop(heap)
             if block.n > n_left:

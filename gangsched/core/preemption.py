@@ -27,6 +27,7 @@ from math import comb
 
 import numpy as np
 
+from gangsched.core.arrays import IntArray
 from gangsched.core.framework import Code, DryRun, PostFilterResult, Status
 from gangsched.core.group import PodInfo
 from gangsched.core.lone_victims import LoneVictims
@@ -50,6 +51,8 @@ _MAX_POOL = 64
 _FIRST_NODES = 128
 _NODES_A_MEMBER = 4
 _WIDER = 8
+# Domains (racks, say) that are tried one by one, the cheapest first, before more nodes are.
+_MAX_DOMAINS = 16
 # With more pods than that taken out, a search for an order of placing costs more than it is worth.
 _MAX_SEARCHED = 512
 # Sets smaller than everybody that are tried where a member may need somebody near who would go.
@@ -107,7 +110,9 @@ class Search:
         by_nodes = NodeByNode(self._unit, self.victims, self._what_if, self._n_candidates)
         chosen = by_nodes.choose(level, self._free)
         if chosen is None or not self._what_if.fits(chosen):
-            chosen = level
+            chosen = self._near(level)
+        if len(chosen) == len(level) and self._what_if.is_spent:
+            return self._ran_out()  # nobody is taken whom nobody has looked at
         chosen = self._without_idle(self._improve(self._let_off(chosen)))
         plan = self._what_if.place(chosen)
         if isinstance(plan, FitError):
@@ -151,7 +156,7 @@ class Search:
             if isinstance(ranked, Status):
                 return ranked
             nodes = ranked
-        for rows in _ever_more(nodes, n_first):
+        for rows in self._ever_more(nodes, n_first):
             self.victims.on_row = {row: on_row[row] for row in rows}
             everybody = self.victims.close({info.uid: info for info in self.victims.everybody()})
             self._everybody = everybody
@@ -187,6 +192,41 @@ class Search:
         for some in zip_longest(*ranked):
             found |= dict.fromkeys(row for row in some if row is not None)
         return list(found)
+
+    def _ever_more(self, rows: list[int], n: int) -> Iterator[list[int]]:
+        """More and more of them; and before many, those of one domain, where members are to be near each
+        other or away from somebody."""
+        if n < len(rows):
+            yield rows[:n]
+            yield from self._in_one_domain(rows)
+            n *= _WIDER
+        while n < len(rows):
+            yield rows[:n]
+            n *= _WIDER
+        yield rows
+
+    def _in_one_domain(self, rows: list[int]) -> Iterator[list[int]]:
+        n_yielded = 0
+        for codes in self._domains():
+            by_domain: dict[int, list[int]] = {}
+            for row in rows:
+                by_domain.setdefault(int(codes[row]), []).append(row)
+            by_domain.pop(-1, None)
+            for some in by_domain.values():
+                if len(some) > 1 and n_yielded < _MAX_DOMAINS:
+                    n_yielded += 1
+                    yield some
+
+    def _domains(self) -> list[IntArray]:
+        """int64[n_rows] for each label that matters to constraints: which domain a node is in, -1: none."""
+        keys: dict[str, None] = {}
+        room = self._what_if.room
+        for demand in self._unit:
+            for template, _ in templates_of(demand).values():
+                state = self._what_if.state(demand, template, room)
+                if state is not None:
+                    keys |= dict.fromkeys(demand.profile.filtering.topology_keys(state, template, room) or ())
+        return [room.label(key)[0].astype(np.int64) for key in keys]
 
     def _order_matters(self) -> bool:
         """Whether the unit may fit in one order of placing it and not in another."""
@@ -235,13 +275,31 @@ class Search:
             return self.victims.close(taken)
 
         low, high = 0, len(ordered)
-        while low < high:
+        while low < high and not self._what_if.is_spent:
             middle = (low + high) // 2
             if self._what_if.fits(up_to(middle)):
                 high = middle
             else:
                 low = middle + 1
-        return up_to(low)
+        return up_to(high)
+
+    def _near(self, level: dict[str, PodInfo]) -> dict[str, PodInfo]:
+        """Those of them on nodes that the unit would go to, or in the same domains."""
+        plan = self._what_if.place(level)
+        if isinstance(plan, FitError):
+            return level
+        used = np.unique([placement.row for placement in plan.placements])
+        here = np.zeros(self._what_if.room.n_rows, dtype=np.bool_)
+        here[used] = True
+        areas = [here]
+        for codes in self._domains():
+            areas.append(np.isin(codes, codes[used]) & (codes >= 0) | here)
+        for area in areas:
+            near = {uid: info for uid, info in level.items() if uid in self._free or area[info.row]}
+            near = self.victims.close(near)
+            if len(near) < len(level) and self._what_if.fits(near):
+                return near
+        return level
 
     # -- steps 4 and 5 -----------------------------------------------------------------------------------
 
@@ -250,7 +308,7 @@ class Search:
         todo = [[part for part in self.victims.parts(chosen) if any(uid not in self._free for uid in part)]]
         n_tries = max(_MIN_LET_OFF, min(_MAX_LET_OFF, _LET_OFF_PODS // max(len(chosen), 1)))
         for _ in range(n_tries if len(chosen) < len(self._everybody) else 4 * _MAX_LET_OFF):
-            if not todo:
+            if not todo or self._what_if.is_spent:
                 break
             parts = todo.pop()
             if not parts:
@@ -336,10 +394,3 @@ class Search:
         return Status.unschedulable(
             f"the search for pods of lower priority to take away ended at searchVictims ({self._n_looks})"
         )
-
-
-def _ever_more(rows: list[int], n: int) -> Iterator[list[int]]:
-    while n < len(rows):
-        yield rows[:n]
-        n *= _WIDER
-    yield rows

@@ -21,17 +21,21 @@ from gangsched.core.template import PodTemplate
 from gangsched.core.victims import Chosen
 
 # What a question costs beyond a look, by measurement: so many nodes in arrays, or so many pods taken out of a
-# Trial, come to one; a cycle for each member.
+# Trial, come to one; what a cycle costs; and a search for an order, which looks at all nodes before it tries
+# placements.
 _NODES_A_LOOK = 200
 _PODS_A_LOOK = 8
 _LOOKS_A_CYCLE = 10
+_NODES_A_SEARCH = 2
+_LOOKS_A_PLACEMENT = 5
 # Searches for an order of placing after the first have together as much as it has, and each a share of that,
 # so that what one of them has found is found again when the victims are gone.
 _SHARE = 4
 
 
 class WhatIf:
-    """Questions about one unit on one Trial. gave_up: a search for an order ended before all were tried."""
+    """Questions about one unit on one Trial. n_left: looks; gave_up: a search for an order ended before all
+    were tried."""
 
     def __init__(self, trial: Trial, dry_run: DryRun) -> None:
         self.trial = trial
@@ -42,7 +46,7 @@ class WhatIf:
                 self.room.place(row, nominated.template)
         self.gave_up = False
         self._dry_run = dry_run
-        self._looks_left = dry_run.n_looks
+        self.n_left = dry_run.n_looks
         self._placements_left = 0
         self._is_searching = False
         self._answers: dict[frozenset[str], Plan | FitError] = {}
@@ -50,13 +54,13 @@ class WhatIf:
     @property
     def is_spent(self) -> bool:
         """Whether the budget of looks is used up."""
-        return self._looks_left <= 0
+        return self.n_left <= 0
 
     def without(self, chosen: Chosen, trial: Trial | None = None) -> Trial:
         """A fork of `trial`, else of the cluster with the room of promises taken, without these pods."""
         made = (trial or self.room).fork()
         made.remove(*chosen.values())
-        self._looks_left -= len(chosen) // _PODS_A_LOOK
+        self.n_left -= len(chosen) // _PODS_A_LOOK
         return made
 
     # -- whole units -------------------------------------------------------------------------------------
@@ -68,10 +72,10 @@ class WhatIf:
         if known is not None:
             return known
         trial = self.without(chosen, self.trial)
-        self._looks_left -= _LOOKS_A_CYCLE + trial.n_rows // _NODES_A_LOOK
+        self.n_left -= _LOOKS_A_CYCLE + trial.n_rows // _NODES_A_LOOK
         answer = self._dry_run.place(trial)
         if self._is_searching and isinstance(answer, FitError):
-            budget = min(self._dry_run.search_budget // _SHARE, self._placements_left)
+            budget = min(self._dry_run.search_budget // _SHARE, self._placements_left, self.n_left)
             answer = self._search(chosen, budget, answer)
             self._placements_left -= answer.n_tried
         self._answers[key] = answer
@@ -92,7 +96,9 @@ class WhatIf:
         if budget <= 0:
             self.gave_up |= self._dry_run.search_budget > 0
             return refused
-        answer = self._dry_run.search(self.without(chosen, self.trial), budget)
+        trial = self.without(chosen, self.trial)
+        answer = self._dry_run.search(trial, budget)
+        self.n_left -= trial.n_rows // _NODES_A_SEARCH + answer.n_tried * _LOOKS_A_PLACEMENT
         if isinstance(answer, FitError) and answer.search is Search.GAVE_UP:
             self.gave_up = True
         return answer
@@ -110,7 +116,7 @@ class WhatIf:
 
     def capacity(self, demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
         """How many of the template each node takes: int64[n_rows]."""
-        self._looks_left -= 1 + trial.n_rows // _NODES_A_LOOK
+        self.n_left -= 1 + trial.n_rows // _NODES_A_LOOK
         state = self.state(demand, template, trial)
         if state is None:
             return np.zeros(trial.n_rows, dtype=np.int64)
@@ -122,9 +128,9 @@ class WhatIf:
         if state is None:
             return 0
         if demand.profile.filtering.is_local(state):
-            self._looks_left -= 1
+            self.n_left -= 1
             return demand.profile.filtering.capacity_on(state, template, trial, row)
-        self._looks_left -= 1 + trial.n_rows // _NODES_A_LOOK
+        self.n_left -= 1 + trial.n_rows // _NODES_A_LOOK
         return int(demand.profile.capacity(state, template, trial)[row])
 
     def is_local(self, demand: Demand, template: PodTemplate) -> bool:

@@ -25,8 +25,8 @@ BUDGETS = "poddisruptionbudgets.policy"
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """DefaultPreemptionArgs: of the nodes where taking pods away helps, how many are weighed up.
 
-    All nodes are looked at for whether it helps there, and at what priority; of those where the same priority
-    must be taken, the larger of the two numbers are priced in full, those with the fewest victims first.
+    All nodes are ranked by what room alone would cost there; the larger of the two numbers of them are
+    weighed with all that Filters say, the cheapest first. kube-scheduler begins with any node.
     """
 
     min_candidate_nodes_percentage: int = 10

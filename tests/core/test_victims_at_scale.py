@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import Affinity
+from gangsched.sim.objects import RACK, STRANGER, make_node, make_pod
+from tests.core.scenario import Cluster
 from tests.core.test_least_victims import Case, Held, as_kube_scheduler, closed, cluster_of, cost, taken_by
 
 
@@ -69,3 +76,34 @@ def test_nobody_goes_where_all_are_of_higher_priority() -> None:
     case = large(1, n_nodes=150, asks=[4], is_lone=True)
     case = case._replace(held=[one._replace(priority=20) for one in case.held])
     assert taken_by(cluster_of(case, listed=False), case) is None
+
+
+def test_a_rack_is_emptied_and_not_the_cluster_where_a_gang_must_be_away_from_others() -> None:
+    """No node alone helps: whoever must be away from a rack's pods needs all of them to go."""
+    c = Cluster()
+    nodes = []
+    for i in range(300):
+        node = make_node(f"n{i}", gpus=8, listed=False)
+        meta = replace(node.metadata, labels={RACK: f"r{i // 10}"})
+        nodes.append(replace(node, metadata=meta))
+    pods = []
+    for i in range(300):
+        for k in range(2):
+            priority = 20 if i // 10 < 20 and i % 10 == 0 else (i * 7 + k) % 3
+            pod = make_pod(
+                f"old-{i}-{k}", gpus=4, priority=priority, labels={"app": "web"}, scheduler=STRANGER
+            )
+            pods.append(replace(pod, spec=replace(pod.spec, node_name=f"n{i}")))
+    c.nodes |= {node.metadata.name: node for node in nodes}
+    c.tell(*map(ev.NodeAdded, nodes), *(ev.PodAdded(c.store(pod)) for pod in pods)).run()
+    c.clear().evictions = "slow"
+    term = {"topologyKey": RACK, "labelSelector": {"matchLabels": {"app": "web"}}}
+    away = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    affinity = msgspec.convert(away, Affinity)
+    gang = [make_pod(f"g-{k}", gpus=8, priority=10, group="g", min_members=4) for k in range(4)]
+    c.submit([replace(pod, spec=replace(pod.spec, affinity=affinity)) for pod in gang]).run()
+    taken = [one.name for one in c.effects if isinstance(one, ef.EvictPod)]
+    racks = {int(name.split("-")[1]) // 10 for name in taken}
+    assert len(racks) == 1, "one rack is enough"
+    assert min(racks) >= 20, "in the others somebody is of higher priority"
+    assert len(taken) == 20
