@@ -26,6 +26,7 @@ from gangsched.core.framework import (
     IntArray,
     Status,
 )
+from gangsched.core.nodes import CodeArray
 from gangsched.core.pod_terms import AffinityTerm, Wish, wishes_of
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
@@ -270,20 +271,21 @@ class _Welcome:
         clear = [own for own in (_not_away(template, view), _not_against(template, view)) if own is not None]
         self._is_apart: BoolArray | None = ~np.logical_and.reduce(clear) if clear else None
         """bool[n_rows]: in whose domains there is a pod that one of the two must be away from."""
-        self._apart: dict[int, list[str]] = {}
-        """By template serial: the topology keys of such domains around its pods."""
+        self._apart: dict[int, list[CodeArray]] = {}
+        """By template serial: the domains of all nodes, for each label that matters around its pods."""
 
     def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
         self._near.add(view, row, template)
-        keys = self._apart.get(template.serial)
-        if keys is None:
-            keys = self._apart[template.serial] = _apart_over(self._template, template, view)
-        for key in keys:
-            codes, _ = view.label(key)
-            if codes[row] >= 0:
+        over = self._apart.get(template.serial)
+        if over is None:
+            keys = _apart_over(self._template, template, view)
+            over = self._apart[template.serial] = [view.label(key)[0] for key in keys]
+        for codes in over:
+            code = int(codes[row])
+            if code >= 0:
                 if self._is_apart is None:
                     self._is_apart = np.zeros(view.n_rows, dtype=np.bool_)
-                self._is_apart |= codes == codes[row]
+                self._is_apart |= codes == code
 
     def mask(self) -> BoolArray | None:
         near = self._near.mask()

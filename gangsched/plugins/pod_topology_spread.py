@@ -295,10 +295,10 @@ class _Tally:
         is_counted = self._is_counted.get(template.serial)
         if is_counted is None:
             is_counted = self._is_counted[template.serial] = _is_counted(self.one, template, view)
-        if not is_counted or not self.nodes[row] or self.codes[row] < 0:
+        code = int(self.codes[row])
+        if not is_counted or code < 0 or not self.nodes[row]:
             return
-        code = self.codes[row]
-        before = self.totals[code]
+        before = int(self.totals[code])
         self.totals[code] = before + count
         # The domain of a node that counts is present. When the last with the least has more, all take more.
         self._n_least -= before == self._least
