@@ -81,13 +81,13 @@ class Site:
             [*command, "--nvml=off", "--dry-run", *flags], capture_output=True, text=True, timeout=60
         )
 
-    def listed(self, node: str) -> dict[str, str] | None:
-        """GPU -> health, as the Node says; None where it says nothing."""
+    def listed(self, node: str, resource: str = GPU) -> dict[str, str] | None:
+        """Device -> health, as the Node says; None where it says nothing."""
         found = self.plane.request("GET", f"/api/v1/nodes/{node}")
         text = found["metadata"].get("annotations", {}).get(KEY)
         if text is None:
             return None
-        return {device["id"]: device["health"] for device in json.loads(text).get(GPU, [])}
+        return {device["id"]: device["health"] for device in json.loads(text).get(resource, [])}
 
     def until(self, true: Callable[[], object], what: str) -> None:
         deadline_s = time.monotonic() + PATIENCE_S

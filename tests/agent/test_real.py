@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gangsched.agent.node import MAX_ANNOTATION_BYTES, annotation_bytes
+from gangsched.agent.sources.registers import HAMI, VOLCANO, Register
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
 from tests.agent.process import GPU, KEY, MERGE, Site
@@ -125,17 +126,35 @@ def test_other_annotations_and_labels_are_left_alone(site: Site) -> None:
     assert node["spec"]["unschedulable"] is True
 
 
-def test_hamis_register_is_read(site: Site) -> None:
+@pytest.mark.parametrize(
+    ("flag", "of", "register", "sick"),
+    [
+        (
+            "--from-hami",
+            HAMI,
+            '[{"id":"GPU-h","count":10,"devmem":8192,"type":"NVIDIA-T4","health":true}]',
+            '[{"id":"GPU-h","count":10,"devmem":8192,"type":"NVIDIA-T4"}]',
+        ),
+        (
+            "--from-volcano",
+            VOLCANO,
+            "GPU-h,10,8192,NVIDIA-T4,true,hami-core:",
+            "GPU-h,10,8192,NVIDIA-T4,false,hami-core:",
+        ),
+    ],
+    ids=["hami", "volcano"],
+)
+def test_the_registers_of_others_are_read(
+    site: Site, flag: str, of: Register, register: str, sick: str
+) -> None:
     site.node("n1")
-    register = '[{"id":"GPU-h","count":10,"devmem":8192,"type":"NVIDIA-T4","health":true}]'
-    patch = {"metadata": {"annotations": {"hami.io/node-nvidia-register": register}}}
+    patch = {"metadata": {"annotations": {of.key: register}}}
     site.plane.request("PATCH", "/api/v1/nodes/n1", patch, content_type=MERGE)
-    site.agent("n1", "--from-hami", "--heartbeat=1")
-    site.until(lambda: site.listed("n1") == {"GPU-h": "Healthy"}, "HAMi's GPU is listed")
-    register = register.replace(',"health":true', "")
-    patch = {"metadata": {"annotations": {"hami.io/node-nvidia-register": register}}}
+    site.agent("n1", flag)
+    site.until(lambda: site.listed("n1", of.resource) == {"GPU-h": "Healthy"}, "its GPU is listed")
+    patch = {"metadata": {"annotations": {of.key: sick}}}
     site.plane.request("PATCH", "/api/v1/nodes/n1", patch, content_type=MERGE)
-    site.until(lambda: site.listed("n1") == {"GPU-h": "Unhealthy"}, "and its health followed")
+    site.until(lambda: site.listed("n1", of.resource) == {"GPU-h": "Unhealthy"}, "and its health followed")
 
 
 def test_a_gang_gets_what_agents_published_and_nothing_that_turned_unhealthy(

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gangsched.agent.reporter import WRITE_APART_S
 from gangsched.agent.settings import (
+    REGISTER_S,
     AgentDocument,
     AgentFlags,
     AgentSettings,
@@ -15,6 +17,9 @@ from gangsched.agent.settings import (
     parse_parts,
     parse_settings,
 )
+from gangsched.agent.sources.files import FileSource
+from gangsched.agent.sources.nvml import NvmlSource
+from gangsched.agent.sources.pod_resources import PodResourcesSource
 from gangsched.agent.sources.registers import HAMI, VOLCANO
 from gangsched.errors import ConfigError
 
@@ -40,7 +45,7 @@ def test_the_sample_says_the_defaults() -> None:
 
 def test_a_flag_goes_before_the_file_and_the_file_before_the_environment() -> None:
     text = "nodeName: n2\ndevices: [/a]\nnvml: {mode: off}\nheartbeatSeconds: 30\nregisters: [hami]\n"
-    assert read(text) == AgentSettings("n2", 5.0, ("/a",), NvmlDocument(mode="off"), (HAMI,))
+    assert read(text) == AgentSettings("n2", 3.0, ("/a",), NvmlDocument(mode="off"), (HAMI,))
     flags = AgentFlags(
         node_name="n3", devices=("/b", "/c"), nvml="on", heartbeat_s=2.0, registers=("hami", "volcano")
     )
@@ -133,6 +138,12 @@ def test_a_mistake_in_a_flag_is_the_flags() -> None:
         read("", AgentFlags(heartbeat_s=0.5))
     with pytest.raises(ConfigError, match=r"^NODE_NAME: 'UP'"):
         default_settings(AgentFlags(), {"NODE_NAME": "UP"})
+
+
+def test_every_source_is_looked_at_so_often_that_a_failure_is_on_the_node_within_five_seconds() -> None:
+    """Pauses, and the one between two writes of a device that flickers; what is left is for the requests."""
+    periods_s = (FileSource.period_s, NvmlSource.period_s, PodResourcesSource.period_s, REGISTER_S * 1.2)
+    assert max(periods_s) + WRITE_APART_S < 5.0
 
 
 def test_an_agent_must_know_its_node() -> None:
