@@ -173,7 +173,7 @@ class Membership:
             return  # the promise stands: only the outcome of its bind, or its group, can end it
         if target in (MemberState.BOUND, MemberState.DONE):
             by_us = info.bind not in _UNSENT
-            if not by_us or (info.node_name, info.allocated) != _allocated(pod):
+            if not by_us or (info.node_name, info.allocated) != _allocated(info, pod):
                 self._place(info, pod)
             info.bind = BindState.NONE
             self._audit.pod_bound(info)
@@ -221,7 +221,7 @@ class Membership:
         allocation, problem = allocation_of(pod)
         if problem:
             self._reporter.pod_event(pod, "Warning", "DeviceMismatch", "Scheduling", problem)
-        info.allocated = _allocated(pod)[1]
+        info.allocated = _allocated(info, pod)[1]
         self._world.cache.place(info, pod.spec.node_name, allocation)
         self._audit.pod_bound(info)
 
@@ -273,19 +273,22 @@ def _identity(
     return key, problem, raw, pod.spec.priority
 
 
-def _allocated(pod: Pod) -> tuple[str, str | None]:
-    return pod.spec.node_name, allocation_text(pod.metadata.annotations, pod.metadata.labels)
+def _allocated(info: PodInfo, pod: Pod) -> tuple[str, str | None]:
+    """Labels are looked through only where they may say something: most pods ask for no device."""
+    meta = pod.metadata
+    labels = meta.labels if info.template.asks_for_devices else None
+    return pod.spec.node_name, allocation_text(meta.annotations, labels)
 
 
 def _lacks_labels(info: PodInfo, pod: Pod) -> bool:
     """Whether our own Binding, which carried IDs, has come to the pod without them."""
     is_ours = info.node_name == pod.spec.node_name and GANG_KEY in (pod.metadata.annotations or {})
-    return is_ours and bool(info.ids) and _allocated(pod)[1] is None
+    return is_ours and bool(info.ids) and _allocated(info, pod)[1] is None
 
 
 def _says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
     """Whether the pod's node or devices are told otherwise than they are known, or than they were told."""
-    if (info.node_name, info.allocated) != _allocated(pod):
+    if (info.node_name, info.allocated) != _allocated(info, pod):
         return True
     if not old.spec.node_name:
         return False

@@ -78,14 +78,15 @@ class PodTemplate:
     labels: its pods' labels, those that some selector looks at. wishes: what it says of other pods.
     needs: plugins without which it must not be placed, and why. volumes: those that decide where it may run.
     pod: one of its pods; of its metadata only what is signed (PodSigningPlugin) is true of all of them.
-    constraints: what it asks of its devices beyond their number, by resource. by_container: several of its
-    containers ask for devices, or one for several kinds, so that each is told its own.
+    constraints: what it asks of its devices beyond their number, by resource. asks_for_devices: a container
+    asks for an extended resource. by_container: several do, or one for several, so that each is told its own.
     """
 
     __slots__ = (
         "_demand",
         "amount_array",
         "amounts",
+        "asks_for_devices",
         "by_container",
         "column_array",
         "columns",
@@ -128,7 +129,9 @@ class PodTemplate:
         self.needs = _needs(pod.spec)
         self.volumes = tuple(volume for volume in pod.spec.volumes or () if volume.is_storage)
         self.constraints = self._constraints(constraints_of(pod))
-        self.by_container = len(self.requests) > 1 and _n_device_requests(pod.spec) > 1
+        n_asked = _n_device_requests(pod.spec) if len(self.requests) > 1 else 0
+        self.asks_for_devices = n_asked > 0
+        self.by_container = n_asked > 1
         self.resolve(table)
         self.host_ports: tuple[HostPort, ...] = tuple(sorted(_host_ports(pod.spec)))
         self.images: tuple[str, ...] = tuple(_images(pod.spec))

@@ -30,9 +30,16 @@ def test_a_binding_writes_node_and_annotations_at_once(api: Api) -> None:
 
 def test_labels_of_a_binding_are_merged_too(api: Api) -> None:
     api.post(api.at("pods"), pod("a", labels={"mine": "1"})).ok(201)
-    bind(api, "a", labels={"topology.kubernetes.io/zone": "z"})
+    key = "main.nvidia.com.allocated-devices.gangsched.io/gpu"
+    bind(api, "a", labels={"topology.kubernetes.io/zone": "z", key: "g0.g1"})
     labels = api.get(api.at("pods", "a")).ok()["metadata"]["labels"]
-    assert labels == {"mine": "1", "topology.kubernetes.io/zone": "z"}
+    assert labels == {"mine": "1", "topology.kubernetes.io/zone": "z", key: "g0.g1"}
+
+
+def test_a_label_of_a_binding_goes_over_the_pods_own(api: Api) -> None:
+    api.post(api.at("pods"), pod("a", labels={"mine": "1", "same": "old"})).ok(201)
+    bind(api, "a", labels={"same": "new"})
+    assert api.get(api.at("pods", "a")).ok()["metadata"]["labels"] == {"mine": "1", "same": "new"}
 
 
 def test_a_pod_is_bound_once(api: Api) -> None:

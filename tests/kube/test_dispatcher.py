@@ -146,6 +146,16 @@ async def test_annotations_are_patched_on_this_version_of_this_pod() -> None:
         }
 
 
+async def test_labels_are_patched_in_the_same_write() -> None:
+    labels = {"main.nvidia.com.allocated-devices.gangsched.io/gpu": "g1", "old": None}
+    async with ScriptedServer() as server, running(server) as run:
+        run.dispatcher.submit([PatchPod("u1", "ns", "p", "77", {"a": None}, "c", labels)])
+        assert await run.said() == [PodPatched("u1")]
+        [request] = server.requests
+        metadata = {"uid": "u1", "resourceVersion": "77", "annotations": {"a": None}, "labels": labels}
+        assert request.json == {"metadata": metadata}
+
+
 @pytest.mark.parametrize("code", [403, 404, 409, 422, 500])
 async def test_a_patch_is_sent_once_and_its_answer_is_the_cores_to_judge(code: int) -> None:
     async with ScriptedServer(script=[status(code, message="no")]) as server, running(server) as run:

@@ -126,6 +126,8 @@ class TestKubelet:
         shown.metadata.name, shown.metadata.namespace, shown.metadata.uid = meta.name, meta.namespace, uid
         for key, value in (meta.annotations or {}).items():
             shown.metadata.annotations[key] = value
+        for key, value in (meta.labels or {}).items():
+            shown.metadata.labels[key] = value
         shown.status.phase = (
             "Failed" if uid in self.failed else "Succeeded" if uid in self.ended else "Pending"
         )

@@ -27,6 +27,7 @@ from gangsched.agent.reporting import is_whole, report
 from gangsched.core.spacing import are_interchangeable
 from gangsched.core.template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
+from gangsched.model.device_labels import allocation_labels, allocation_text
 from gangsched.model.device_report import parse_report
 from gangsched.model.devices import ALLOCATED_KEY, Device, parse_allocation
 from gangsched.model.events import Event, KindSynced, PodAdded, PodUpdated
@@ -70,7 +71,8 @@ class Wire:
 class Round:
     """shows_pods: kubelet has the Pods API. aligns: it has a TopologyManager; tell_numa: which is told.
 
-    trouble: kubelet and agent restart, kubelet dies after an Allocate. Everything of it from `seed`.
+    in_labels: pods carry their IDs as labels. trouble: kubelet and agent restart, kubelet dies after an
+    Allocate. Everything of it from `seed`.
     """
 
     def __init__(
@@ -83,8 +85,10 @@ class Round:
         tell_numa: bool = False,
         trouble: bool = True,
         by_gang: bool = False,
+        in_labels: bool = False,
     ) -> None:
         self.rng = Random(seed)
+        self.in_labels = in_labels
         self.shows_pods = shows_pods
         self.by_gang = by_gang
         self.trouble = trouble
@@ -191,9 +195,14 @@ class Round:
 
     def _annotate(self, uid: str, allocation: dict[str, dict[str, list[str]]]) -> None:
         pod = self.pods[uid]
-        notes = {**(pod.metadata.annotations or {}), ALLOCATED_KEY: json.dumps(allocation)}
-        meta = msgspec.structs.replace(pod.metadata, annotations=notes)
+        meta = self._carrying(pod.metadata, allocation)
         self._put(msgspec.structs.replace(pod, metadata=meta))
+
+    def _carrying(self, meta: ObjectMeta, allocation: dict[str, dict[str, list[str]]]) -> ObjectMeta:
+        if self.in_labels:
+            return msgspec.structs.replace(meta, labels=allocation_labels(_frozen(allocation)))
+        notes = {**(meta.annotations or {}), ALLOCATED_KEY: json.dumps(allocation)}
+        return msgspec.structs.replace(meta, annotations=notes)
 
     def _status(self, uid: str, phase: str) -> None:
         pod = self.pods[uid]
@@ -245,8 +254,9 @@ class Round:
             name=f"{gang}-{self.n_bound}",
             namespace="default",
             uid=uid,
-            annotations={**notes, ALLOCATED_KEY: json.dumps(allocation)},
+            annotations=notes,
         )
+        meta = self._carrying(meta, allocation)
         self.gang_of[uid] = gang
         self.plans[uid] = set()
         self._put(Pod(meta, spec, PodStatus(phase="Pending")))
@@ -567,8 +577,12 @@ def whole_of(allocation: Mapping[str, Mapping[str, Iterable[str]]]) -> frozenset
     return frozenset(one for sets in allocation.values() for ids in sets.values() for one in ids)
 
 
+def _frozen(allocation: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, tuple[str, ...]]]:
+    return {c: {r: tuple(ids) for r, ids in sets.items()} for c, sets in allocation.items()}
+
+
 def allocation_of(pod: Pod) -> dict[str, dict[str, list[str]]]:
-    text = (pod.metadata.annotations or {})[ALLOCATED_KEY]
+    text = allocation_text(pod.metadata.annotations, pod.metadata.labels) or ""
     return {
         container: {resource: list(ids) for resource, ids in sets.items()}
         for container, sets in parse_allocation(text).items()

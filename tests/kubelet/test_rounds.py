@@ -100,6 +100,18 @@ def test_planned_sets_stay_whole_and_annotations_end_true(
     )
 
 
+@pytest.mark.parametrize("shows_pods", [False, True])
+def test_it_is_the_same_where_ids_are_labels(shows_pods: bool) -> None:
+    """They name containers in another order than the pod does, so a pod's own sets may be exchanged."""
+    n_bound = 0
+    for seed in range(N_FEWER):
+        made = play(seed, in_labels=True, shows_pods=shows_pods)
+        assert not made.refusals, f"seed {seed}: {made.refusals}"
+        assert made.n_replaced == 0, f"seed {seed}: {made.kubelet.failed}"
+        n_bound += made.n_bound
+    assert n_bound > N_FEWER
+
+
 def test_without_the_matching_planned_sets_are_torn() -> None:
     torn = 0
     for seed in range(N_FEWER):
