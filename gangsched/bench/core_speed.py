@@ -19,7 +19,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from gangsched.bench import early_stop_speed, load_speed, member_speed, meters
+from gangsched.bench import early_stop_speed, load_speed, member_speed, meters, victims_speed
 from gangsched.bench.early_stop_speed import EarlyStopSpeed
 from gangsched.bench.figures import Spread, spread
 from gangsched.bench.load_speed import LoadSpeed
@@ -27,6 +27,7 @@ from gangsched.bench.member_speed import MemberSpeed
 from gangsched.bench.progress import Progress
 from gangsched.bench.tables import of_spread, print_conditions, print_targets, text
 from gangsched.bench.targets import Target, at_least, at_most
+from gangsched.bench.victims_speed import VictimsSpeed
 from gangsched.bench.workload import (
     NAMESPACE,
     PodRef,
@@ -89,6 +90,7 @@ class CoreReport(msgspec.Struct):
     ten_times_the_nodes: float
     loads: LoadSpeed
     lone_pods: EarlyStopSpeed
+    victims: VictimsSpeed
     targets: list[Target]
 
 
@@ -106,11 +108,17 @@ def run(n_rounds: int, progress: Progress) -> CoreReport:
         loads = load_speed.measure()
     with progress.phase(f"lone pods with and without an early stop, {early_stop_speed.N_NODES:,} nodes"):
         lone_pods = early_stop_speed.measure()
-    return assemble(sizes, members, loads, lone_pods)
+    with progress.phase(f"searches for victims on {victims_speed.N_NODES:,} full nodes"):
+        victims = victims_speed.measure()
+    return assemble(sizes, members, loads, lone_pods, victims)
 
 
 def assemble(
-    sizes: dict[str, CoreSize], members: MemberSpeed, loads: LoadSpeed, lone_pods: EarlyStopSpeed
+    sizes: dict[str, CoreSize],
+    members: MemberSpeed,
+    loads: LoadSpeed,
+    lone_pods: EarlyStopSpeed,
+    victims: VictimsSpeed,
 ) -> CoreReport:
     """Everything that is computed from the sizes, and from what members cost."""
     speeds = {name: spread([1e6 / r.total_us for r in size.rounds]) for name, size in sizes.items()}
@@ -126,6 +134,8 @@ def assemble(
         at_most("peak memory with 100,000 nodes of 8 GPUs", 4096, sizes[NAMES[2]].peak_memory_mib, "MiB"),
         at_most("decision on one gang of 1,000 on 5,000 nodes", 10, decide, "ms"),
         at_most("RemainingBandwidth and LoadAware, filter and score, 5,000 nodes", 200, loads.total_us, "us"),
+        # A lease is renewed every two seconds, and nothing else happens in one turn.
+        at_most("a search for victims on 5,000 full nodes", 1000, victims.longest_ms, "ms"),
     ]
     for name in (member_speed.PLAIN, member_speed.CONSTRAINED, member_speed.BY_NODE):
         cost = members.costs[name]
@@ -139,7 +149,7 @@ def assemble(
         "rounds": len(sizes[NAMES[0]].rounds),
     }
     found = {name: value for name, value in speeds.items() if value is not None}
-    return CoreReport(conditions, sizes, found, members, ratio, loads, lone_pods, targets)
+    return CoreReport(conditions, sizes, found, members, ratio, loads, lone_pods, victims, targets)
 
 
 def _in_own_process(module: str, arguments: Sequence[int]) -> bytes:
@@ -263,6 +273,12 @@ def print_report(done: CoreReport, console: Console) -> None:
     console.print(
         f"a lone pod on {early_stop_speed.N_NODES:,} nodes: {lone.all_nodes_us:.0f} us with all scored,"
         f" {lone.early_stop_us:.0f} us with the early stop of percentageOfNodesToScore 0"
+    )
+    victims = done.victims
+    console.print(
+        f"a search for victims on {victims_speed.N_NODES:,} full nodes (40,000 pods):"
+        f" {victims.lone_ms:.0f} ms for a lone pod, {victims.gang_ms:.0f} ms for a gang of"
+        f" {victims_speed.N_MEMBERS}, {victims.one_a_rack_ms:.0f} ms for one with a member a rack"
     )
     print_targets(done.targets, console)
 

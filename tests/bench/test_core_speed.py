@@ -6,9 +6,10 @@ import io
 
 from rich.console import Console
 
-from gangsched.bench import core_speed, member_speed
+from gangsched.bench import core_speed, member_speed, victims_speed
 from gangsched.bench.early_stop_speed import EarlyStopSpeed
 from gangsched.bench.load_speed import LoadSpeed
+from gangsched.bench.victims_speed import VictimsSpeed
 from gangsched.bench.workload import Shape
 
 
@@ -34,6 +35,11 @@ def test_groups_with_all_plugins_on_are_placed_in_each_way() -> None:
     assert len(member_speed.floor_ms(40, 2)) == 2
 
 
+def test_searches_for_victims_are_of_each_sort() -> None:
+    found = victims_speed.measure(400)
+    assert min(found.lone_ms, found.gang_ms, found.one_a_rack_ms) > 0
+
+
 def test_the_report_is_computed_from_the_sizes() -> None:
     def size(total_us: float, mib: float) -> core_speed.CoreSize:
         parts = core_speed.CoreRound(total_us / 4, total_us / 2, total_us / 4)
@@ -44,15 +50,18 @@ def test_the_report_is_computed_from_the_sizes() -> None:
     )
     costs = {name: member_speed.MemberCost([1.0, 3.0, 1.5], [20.0, 60.0, 70.0]) for name in MEMBERS}
     loads, lone = LoadSpeed(20.0, 50.0, 100.0), EarlyStopSpeed(210.0, 205.0)
-    done = core_speed.assemble(sizes, member_speed.MemberSpeed(costs, [0.8, 0.9]), loads, lone)
+    victims = VictimsSpeed(80.0, 300.0, 1200.0)
+    done = core_speed.assemble(sizes, member_speed.MemberSpeed(costs, [0.8, 0.9]), loads, lone, victims)
     assert done.ten_times_the_nodes == 2.0
     assert [target.met for target in done.targets[:5]] == [True, True, False, True, True]
     assert [target.measured for target in done.targets[:5]] == [5000.0, 2.0, 5000.0, 4.0, 170.0]
-    assert [(target.measured, target.met) for target in done.targets[5:]] == [(1.5, True), (60.0, False)] * 3
+    assert (done.targets[5].measured, done.targets[5].met) == (1200.0, False)
+    assert [(target.measured, target.met) for target in done.targets[6:]] == [(1.5, True), (60.0, False)] * 3
     out = io.StringIO()
     core_speed.print_report(done, Console(file=out, width=150))
     assert "100,000 nodes" in out.getvalue()
     assert "210 us with all scored, 205 us with the early stop" in out.getvalue()
+    assert "80 ms for a lone pod, 300 ms for a gang of 8" in " ".join(out.getvalue().split())
     assert "one a node, even over racks" in out.getvalue()
     assert "nothing else: 0.85" in " ".join(out.getvalue().split())
     assert "RemainingBandwidth filter 20 us, score 50 us; LoadAware score 100 us" in out.getvalue()

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gangsched.config import Settings
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import allocation_annotations
@@ -196,8 +197,8 @@ def in_order(case: Case, here: Set) -> Iterator[Set]:
 # -- the scheduler -----------------------------------------------------------------------------------------
 
 
-def cluster_of(case: Case, *, listed: bool) -> Cluster:
-    c = Cluster()
+def cluster_of(case: Case, *, listed: bool, settings: Settings | None = None) -> Cluster:
+    c = Cluster(settings)
     nodes = [make_node(name, gpus=gpus, listed=listed) for name, gpus in case.room.items()]
     c.nodes |= {node.metadata.name: node for node in nodes}
     taken = dict.fromkeys(case.room, 0)

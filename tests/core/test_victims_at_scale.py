@@ -6,11 +6,14 @@ The second notion of it all is that of test_least_victims.
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gangsched.config import Settings
+from gangsched.core.what_if import WhatIf
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity
@@ -107,3 +110,22 @@ def test_a_rack_is_emptied_and_not_the_cluster_where_a_gang_must_be_away_from_ot
     assert len(racks) == 1, "one rack is enough"
     assert min(racks) >= 20, "in the others somebody is of higher priority"
     assert len(taken) == 20
+
+
+def test_no_more_is_asked_than_the_budget_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds up everybody else, the renewal of the lease too, has an end."""
+    n_asked = 0
+    ask = WhatIf.capacity_on
+
+    def counted(self: WhatIf, *arguments: Any) -> int:
+        nonlocal n_asked
+        n_asked += 1
+        return ask(self, *arguments)
+
+    monkeypatch.setattr(WhatIf, "capacity_on", counted)
+    case = large(3, n_nodes=150, asks=[4], is_lone=True, guarded=True)
+    for budget in (50, 200, 1000):
+        n_asked = 0
+        c = cluster_of(case, listed=False, settings=Settings(search_victims=budget))
+        assert taken_by(c, case), "what was found until then is good enough"
+        assert 0 < n_asked <= budget + 8, f"{n_asked} with {budget}"
