@@ -27,7 +27,6 @@ from math import comb
 
 import numpy as np
 
-from gangsched.core.arrays import IntArray
 from gangsched.core.framework import Code, DryRun, PostFilterResult, Status
 from gangsched.core.group import PodInfo
 from gangsched.core.lone_victims import LoneVictims
@@ -35,6 +34,7 @@ from gangsched.core.node_by_node import NodeByNode
 from gangsched.core.plan import Demand, FitError, Plan
 from gangsched.core.reprieve import rank
 from gangsched.core.snapshot import Trial
+from gangsched.core.victim_nodes import domains, ever_more
 from gangsched.core.victims import Budget, Chosen, Cost, Victims, is_free
 from gangsched.core.what_if import WhatIf, templates_of
 
@@ -47,17 +47,15 @@ _MAX_IMPROVE = 100
 # Sets that are priced, at a few microseconds each, before the cheapest are tried; of no more pods than that.
 _MAX_SETS = 2048
 _MAX_POOL = 64
-# Nodes that a search begins with, at least, and how many times more it goes on with.
+# Nodes that a search begins with: at least, and for each member.
 _FIRST_NODES = 128
 _NODES_A_MEMBER = 4
-_WIDER = 8
-# Domains (racks, say) that are tried one by one, the cheapest first, before more nodes are.
-_MAX_DOMAINS = 16
 # With more pods than that taken out, a search for an order of placing costs more than it is worth.
 _MAX_SEARCHED = 512
 # Sets smaller than everybody that are tried where a member may need somebody near who would go.
 _MAX_STAYING = 256
 _AFFINITY = "InterPodAffinity"
+_NO_NODE = "there is no node with room for it"
 
 
 BudgetsOf = Callable[[Iterable[PodInfo]], Sequence[Budget]]
@@ -99,7 +97,7 @@ class Search:
     def run(self) -> PostFilterResult | Status:
         """Room for the unit, or why there is none to be made."""
         if not self.victims.on_row:
-            return self._helpless(None)
+            return self._helpless("")
         if self._is_lone:
             return self._for_one()
         found = self._enough()
@@ -126,7 +124,13 @@ class Search:
         found = lone.choose()
         if found is not None:
             return self._result(*found)
-        return self._ran_out() if lone.ran_out else self._helpless(None)
+        if lone.ran_out:
+            return self._ran_out()
+        everybody = {info.uid: info for info in self.victims.everybody()}
+        if self.victims.n_binding or len(everybody) > _MAX_SEARCHED:
+            return self._helpless(_NO_NODE)
+        answer = self._what_if.place(self.victims.close(everybody))
+        return self._helpless(answer.message if isinstance(answer, FitError) else _NO_NODE)
 
     def _result(self, plan: Plan, chosen: Chosen) -> PostFilterResult:
         ordered = [info for part in self.victims.parts(chosen) for info in part.values()]
@@ -156,7 +160,7 @@ class Search:
             if isinstance(ranked, Status):
                 return ranked
             nodes = ranked
-        for rows in self._ever_more(nodes, n_first):
+        for rows in ever_more(nodes, n_first, domains(self._unit, self._what_if)):
             self.victims.on_row = {row: on_row[row] for row in rows}
             everybody = self.victims.close({info.uid: info for info in self.victims.everybody()})
             self._everybody = everybody
@@ -169,7 +173,7 @@ class Search:
             if self._what_if.is_spent:
                 return self._ran_out()
         fewer = self._where_some_stay() if self._may_need_somebody() else None
-        return fewer if fewer is not None else self._helpless(answer)
+        return fewer if fewer is not None else self._helpless(answer.message if answer is not None else "")
 
     def _ranked(self) -> list[int] | Status:
         """Nodes where some template gets room if all leave who may, those that give it away the cheapest
@@ -192,41 +196,6 @@ class Search:
         for some in zip_longest(*ranked):
             found |= dict.fromkeys(row for row in some if row is not None)
         return list(found)
-
-    def _ever_more(self, rows: list[int], n: int) -> Iterator[list[int]]:
-        """More and more of them; and before many, those of one domain, where members are to be near each
-        other or away from somebody."""
-        if n < len(rows):
-            yield rows[:n]
-            yield from self._in_one_domain(rows)
-            n *= _WIDER
-        while n < len(rows):
-            yield rows[:n]
-            n *= _WIDER
-        yield rows
-
-    def _in_one_domain(self, rows: list[int]) -> Iterator[list[int]]:
-        n_yielded = 0
-        for codes in self._domains():
-            by_domain: dict[int, list[int]] = {}
-            for row in rows:
-                by_domain.setdefault(int(codes[row]), []).append(row)
-            by_domain.pop(-1, None)
-            for some in by_domain.values():
-                if len(some) > 1 and n_yielded < _MAX_DOMAINS:
-                    n_yielded += 1
-                    yield some
-
-    def _domains(self) -> list[IntArray]:
-        """int64[n_rows] for each label that matters to constraints: which domain a node is in, -1: none."""
-        keys: dict[str, None] = {}
-        room = self._what_if.room
-        for demand in self._unit:
-            for template, _ in templates_of(demand).values():
-                state = self._what_if.state(demand, template, room)
-                if state is not None:
-                    keys |= dict.fromkeys(demand.profile.filtering.topology_keys(state, template, room) or ())
-        return [room.label(key)[0].astype(np.int64) for key in keys]
 
     def _order_matters(self) -> bool:
         """Whether the unit may fit in one order of placing it and not in another."""
@@ -292,7 +261,7 @@ class Search:
         here = np.zeros(self._what_if.room.n_rows, dtype=np.bool_)
         here[used] = True
         areas = [here]
-        for codes in self._domains():
+        for codes in domains(self._unit, self._what_if):
             areas.append(np.isin(codes, codes[used]) & (codes >= 0) | here)
         for area in areas:
             near = {uid: info for uid, info in level.items() if uid in self._free or area[info.row]}
@@ -375,14 +344,14 @@ class Search:
 
     # -- words -------------------------------------------------------------------------------------------
 
-    def _helpless(self, error: FitError | None) -> Status:
+    def _helpless(self, message: str) -> Status:
         """kube-scheduler's sentence about preemption: every node counted under why it is no help."""
         if self.victims.n_binding:
             return Status(Code.PENDING, "pods of lower priority are being bound, who may go once they are")
-        if error is not None:
-            is_told = not self._what_if.gave_up or "A placement may exist" in error.message
+        if message:
+            is_told = not self._what_if.gave_up or "A placement may exist" in message
             more = "" if is_told else " One may exist beside some of them: the search ended first."
-            return Status.unschedulable(f"without all pods of lower priority too, {error.message}{more}")
+            return Status.unschedulable(f"without all pods of lower priority too, {message}{more}")
         counts = [
             (self._n_helpful, "No preemption victims found for incoming pod"),
             (self._n_nodes - self._n_helpful, "Preemption is not helpful for scheduling"),

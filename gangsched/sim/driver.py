@@ -71,6 +71,7 @@ _METHODS = {
     "pre_filter": ("pre_filter",),
     "filters": ("filter", "filter_node"),
     "capacities": ("capacity",),
+    "post_filters": ("post_filter",),
     "pre_scores": ("pre_score",),
     "scores": ("score", "score_node"),
     "reserves": ("reserve",),

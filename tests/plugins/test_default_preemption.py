@@ -68,6 +68,13 @@ def test_a_search_that_ends_at_its_budget_says_so() -> None:
     assert not c.all(ef.EvictPod)
 
 
+def test_a_lone_pod_that_would_not_fit_even_then_says_why() -> None:
+    c = Cluster().node(make_node("n0", gpus=8)).run()
+    c.submit(make_pod("low", gpus=8)).run().submit(make_pod("large", gpus=9, priority=10)).run()
+    why = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    assert c.said("large") == f"{why} preemption: without all pods of lower priority too, {why}"
+
+
 def with_port(pod: Pod) -> Pod:
     [container] = pod.spec.containers
     port = ContainerPort(container_port=80, host_port=8080)
