@@ -31,7 +31,7 @@ APISERVER_READY_S = 90.0
 """Four seconds on an idle machine; a test run may share two cores with a build."""
 APISERVER_STOP_S = 3.0
 """Requests in flight are answered by then; it would go on for a minute while a client holds a watch."""
-SCHEDULER_READY_S = 60.0
+SCHEDULER_READY_S = 240.0
 START_TRIES = 3
 """A free port may be taken by somebody else between our look and the server's bind."""
 GANG_GATE = "--feature-gates=GenericWorkload=true"
