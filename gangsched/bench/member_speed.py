@@ -54,7 +54,7 @@ class MemberSpeed(msgspec.Struct):
 
 
 class MemberCost(msgspec.Struct):
-    """One value a group. first_ms: deciding one member alone; next_us: each further one of a full group."""
+    """first_ms: deciding one member alone, two values a group; next_us: each further one of a full group."""
 
     first_ms: list[float]
     next_us: list[float]
@@ -122,11 +122,14 @@ def _measure(
     gc.set_threshold(200_000)  # as the scheduler's own process has it
     cost = MemberCost([], [])
     for number in range(n_rounds + 1):
-        alone_s = _decide(scheduler, budget, spec, 1, cpu_milli=1000 + 2 * number)
-        group_s = _decide(scheduler, budget, spec, size, cpu_milli=1001 + 2 * number)
+        # One alone before and one after: which of them meets warmer caches than the group is luck.
+        before_s, group_s, after_s = (
+            _decide(scheduler, budget, spec, n, cpu_milli=1000 + 3 * number + i)
+            for i, n in enumerate((1, size, 1))
+        )
         if number:  # the first one warms up
-            cost.first_ms.append(alone_s * 1e3)
-            cost.next_us.append((group_s - alone_s) / (size - 1) * 1e6)
+            cost.first_ms += [before_s * 1e3, after_s * 1e3]
+            cost.next_us.append((group_s - (before_s + after_s) / 2) / (size - 1) * 1e6)
     return cost
 
 
