@@ -15,7 +15,7 @@ from gangsched.core.early_stop import EarlyStop
 from gangsched.core.framework import Code, DryRun, Status
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.guard import PluginError
-from gangsched.core.holding import promise_overtaken
+from gangsched.core.holding import OVERTAKEN, promise_lost
 from gangsched.core.nomination import Nominations, Preemption, would_take
 from gangsched.core.permits import Permits
 from gangsched.core.plan import Demand, FitError, Placement, Plan, first_of
@@ -89,9 +89,9 @@ class Attempts:
         """Places the unit on top of what it holds; failing that, gives that back and tries from nothing."""
         cache = self._world.cache
         held = (info for group in unit if group.n_assumed for info in group.in_state(MemberState.ASSUMED))
-        if any(promise_overtaken(cache, info) for info in held):
+        if any(promise_lost(cache, info) for info in held):
             for each in unit:
-                self._world.forget_all(each, "another scheduler's pod has landed on what was held")
+                self._world.forget_all(each, OVERTAKEN)
         waited = self.nominations.lift(unit)
         answer = self._place(unit)
         if isinstance(answer, FitError) and all(each.n_assumed and each.n_short <= 0 for each in unit):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from gangsched.core.cache import Cache
 from gangsched.core.group import PodInfo
 
+OVERTAKEN = "another scheduler's pod has landed on what was held"
+
 
 def promise_broken(cache: Cache, info: PodInfo) -> str:
     """Why the node or a device promised to the pod will not do any more; "" when all is well."""
@@ -25,19 +27,20 @@ def promise_broken(cache: Cache, info: PodInfo) -> str:
     return ""
 
 
-def promise_overtaken(cache: Cache, info: PodInfo) -> bool:
-    """Whether a promise of which nothing was sent is worth less by now than a new one.
+def promise_lost(cache: Cache, info: PodInfo) -> str:
+    """Why a promise of which nothing was sent is worth less by now than a new one; "" when it is not.
 
     Broken; or another live pod has come to hold one of its devices; or the node has come to list devices and
     the promise names none. Not asked for a bind that may be on its way: that is repeated as it is.
     """
-    if promise_broken(cache, info):
-        return True
+    broken = promise_broken(cache, info)
+    if broken:
+        return broken
     for resource, ids in info.ids.items():
         holders = cache.ledger.holders(info.row, resource)
         if any(len(holders.get(device_id, ())) > 1 for device_id in ids):
-            return True
-    return any(
-        resource not in info.ids and cache.ledger.inventory(info.row, resource) is not None
-        for resource in info.template.requests
-    )
+            return OVERTAKEN
+    for resource in info.template.requests:
+        if resource not in info.ids and cache.ledger.inventory(info.row, resource) is not None:
+            return OVERTAKEN
+    return ""

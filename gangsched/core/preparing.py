@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from gangsched.core.framework import Code
 from gangsched.core.group import BindState, Group, MemberState, PodInfo
 from gangsched.core.guard import PluginError
-from gangsched.core.holding import promise_broken, promise_overtaken
+from gangsched.core.holding import promise_lost
 from gangsched.core.hooks import PRE_BIND, HookCall
 from gangsched.core.spacing import Spacing
 from gangsched.core.world import World
@@ -142,11 +142,8 @@ class Preparing:
         cache = self._world.cache
         for group in unit.groups:
             for info in _members(group):
-                broken = promise_broken(cache, info)
-                if not broken and promise_overtaken(cache, info):
-                    broken = "another scheduler's pod has landed on what was held"
-                if broken:
-                    self._stop(unit, broken)
+                if lost := promise_lost(cache, info):
+                    self._stop(unit, lost)
                     return
         if self._spacing.blocks(unit.groups):
             if unit.until_s == math.inf:

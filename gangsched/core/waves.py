@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from gangsched.core.group import BindState, Group, MemberState, PodInfo
-from gangsched.core.holding import promise_broken, promise_overtaken
+from gangsched.core.holding import promise_lost
 from gangsched.core.spacing import Spacing
 from gangsched.core.world import World
 from gangsched.model.pod_group import GroupKey
@@ -54,7 +54,7 @@ class Waves:
             held = _held(group) if group is not None else []
             if group is None or not held:
                 del self._until_s[key]
-            elif why := self._broken(held):
+            elif why := next((lost for info in held if (lost := promise_lost(self._world.cache, info))), ""):
                 self._broke(group, why)
             else:
                 going = self._let_go(group, held)
@@ -100,15 +100,6 @@ class Waves:
         if len(going) < len(members):
             self._until_s.setdefault(group.key, self._world.now_s + self._world.settings.settle_s / 2)
         return going
-
-    def _broken(self, held: Sequence[PodInfo]) -> str:
-        cache = self._world.cache
-        for info in held:
-            if why := promise_broken(cache, info):
-                return why
-            if promise_overtaken(cache, info):
-                return "another scheduler's pod has landed on what was held"
-        return ""
 
 
 def _held(group: Group) -> list[PodInfo]:
