@@ -34,7 +34,7 @@ from gangsched.bench.workload import (
     Shape,
     group_name,
     members,
-    node_document,
+    node,
     pod_document,
     pod_name,
 )
@@ -43,7 +43,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Node, Pod
+from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 
@@ -177,9 +177,9 @@ def _loaded(shape: Shape) -> tuple[Scheduler, float]:
     load_s = 0.0
     # In portions, as pages of a list come: what is parsed and not taken in yet is not the core's memory.
     for first in range(0, shape.n_nodes, 500):
-        nodes = [_node(i, shape.gpus) for i in range(first, min(first + 500, shape.n_nodes))]
+        nodes = [node(i, shape.gpus) for i in range(first, min(first + 500, shape.n_nodes))]
         at_s = time.perf_counter()
-        scheduler.handle([ev.NodeAdded(node) for node in nodes], 0.0)
+        scheduler.handle([ev.NodeAdded(one) for one in nodes], 0.0)
         load_s += time.perf_counter() - at_s
     scheduler.handle([ev.KindSynced(kind) for kind in scheduler.kinds], 0.0)
     return scheduler, load_s
@@ -210,12 +210,6 @@ def _round(scheduler: Scheduler, shape: Shape, number: int, *, n_before: int) ->
     scheduler.handle([ev.PodDeleted(pod) for pod in pods], now_s + 3)
     ingest, decide, confirm = ((after - before) * 1e6 / shape.n_gangs for before, after in pairwise(at_s))
     return CoreRound(ingest, decide, confirm)
-
-
-def _node(i: int, gpus: int) -> Node:
-    document = node_document(i, gpus)
-    document["metadata"] |= {"uid": f"node-uid-{i}", "resourceVersion": str(i + 1)}
-    return msgspec.json.decode(msgspec.json.encode(document), type=Node)
 
 
 def _pod(prefix: str, ref: PodRef, shape: Shape, version: int) -> Pod:

@@ -10,13 +10,13 @@ from statistics import median
 
 import msgspec
 
-from gangsched.bench.workload import node_document
+from gangsched.bench.workload import node
 from gangsched.config import default_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Node, Pod
+from gangsched.model.objects import Pod
 from gangsched.plugins import IN_TREE, build_profiles
 
 N_NODES = 5000
@@ -40,7 +40,7 @@ def _decide_us(nodes_to_score: dict[str, int]) -> float:
     config = default_config(IN_TREE)
     settings = msgspec.structs.replace(config.settings, nodes_to_score=nodes_to_score)
     scheduler = Scheduler(build_profiles(config), settings, node_capacity=N_NODES)
-    scheduler.handle([ev.NodeAdded(_node(i)) for i in range(N_NODES)], 0.0)
+    scheduler.handle([ev.NodeAdded(node(i, 8)) for i in range(N_NODES)], 0.0)
     scheduler.handle([ev.KindSynced(kind) for kind in scheduler.kinds], 0.0)
     lasted = []
     for number in range(_N_PODS):
@@ -53,12 +53,6 @@ def _decide_us(nodes_to_score: dict[str, int]) -> float:
             raise GangschedError(f"pod {number} was not placed")
         scheduler.handle([ev.BindSucceeded(binds[0].uid, binds[0].attempt)], 1.0)
     return median(lasted) * 1e6
-
-
-def _node(i: int) -> Node:
-    document = node_document(i, 8)
-    document["metadata"] |= {"uid": f"node-uid-{i}", "resourceVersion": str(i + 1)}
-    return msgspec.json.decode(msgspec.json.encode(document), type=Node)
 
 
 def _pod(number: int) -> Pod:

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gangsched.bench.workload import NAMESPACE, node_document, node_name
+from gangsched.bench.workload import NAMESPACE, node, node_name
 from gangsched.config import default_config
 from gangsched.core.framework import SUCCESS, CycleState, Status
 from gangsched.core.node_info import NodeInfo
@@ -32,7 +32,7 @@ from gangsched.extension.budget import Budget, budgeted
 from gangsched.extension.signatures import check_hooks
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Node, Pod
+from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 
@@ -157,7 +157,7 @@ def _loaded(n_nodes: int, plugins: Sequence[Any]) -> Scheduler:
     config = default_config(IN_TREE)
     profiles = {name: _with(profile, plugins) for name, profile in build_profiles(config).items()}
     scheduler = Scheduler(profiles, config.settings)
-    scheduler.handle([ev.NodeAdded(_node(i)) for i in range(n_nodes)], 0.0)
+    scheduler.handle([ev.NodeAdded(node(i, 8)) for i in range(n_nodes)], 0.0)
     others = [_pod(f"other-{i}", "", 0, {"nodeName": node_name(i)}, 500) for i in range(0, n_nodes, 32)]
     scheduler.handle([ev.PodAdded(pod) for pod in others], 0.0)
     scheduler.handle([ev.KindSynced(kind) for kind in scheduler.kinds], 0.0)
@@ -181,13 +181,6 @@ def _constraints() -> dict[str, Any]:
     }
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
     return {"affinity": {"podAntiAffinity": required}, "topologySpreadConstraints": [even]}
-
-
-def _node(i: int) -> Node:
-    document = node_document(i, 8)
-    document["metadata"] |= {"uid": f"node-uid-{i}", "resourceVersion": str(i + 1)}
-    document["metadata"]["labels"] |= {"kubernetes.io/hostname": node_name(i)}
-    return msgspec.json.decode(msgspec.json.encode(document), type=Node)
 
 
 def _pod(name: str, group: str, size: int, spec: Mapping[str, Any], cpu_milli: int) -> Pod:

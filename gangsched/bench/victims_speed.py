@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from gangsched.bench.workload import node_document
+from gangsched.bench.workload import node, node_name
 from gangsched.config import default_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Node, Pod
+from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 
@@ -64,12 +64,11 @@ def measure(n_nodes: int = N_NODES) -> VictimsSpeed:
 def _full(n_nodes: int) -> Scheduler:
     config = default_config(IN_TREE)
     scheduler = Scheduler(build_profiles(config), config.settings, node_capacity=n_nodes)
-    scheduler.handle([ev.NodeAdded(_node(i)) for i in range(n_nodes)], 0.0)
+    scheduler.handle([ev.NodeAdded(node(i, _GPUS)) for i in range(n_nodes)], 0.0)
     rng = Random(1)
     for i in range(n_nodes):
-        name = node_document(i, _GPUS)["metadata"]["name"]
         pods = [
-            _pod(f"v{i}-{k}", {_GPU: "1"}, priority=rng.choice((0, 1, 2, 5)), nodeName=name)
+            _pod(f"v{i}-{k}", {_GPU: "1"}, priority=rng.choice((0, 1, 2, 5)), nodeName=node_name(i))
             for k in range(_GPUS)
         ]
         scheduler.handle([ev.PodAdded(pod) for pod in pods], 0.0)
@@ -94,12 +93,6 @@ def _turn_ms(scheduler: Scheduler, name: str, n_pods: int, requests: dict[str, s
             raise GangschedError(f"nobody goes for {group}")
         scheduler.handle([ev.PodDeleted(pod) for pod in pods], 1.0)
     return median(lasted[1:])
-
-
-def _node(i: int) -> Node:
-    document = node_document(i, _GPUS)
-    document["metadata"] |= {"uid": f"node-uid-{i}", "resourceVersion": str(i + 1)}
-    return msgspec.json.decode(msgspec.json.encode(document), type=Node)
 
 
 def _pod(

@@ -13,6 +13,7 @@ import msgspec
 
 from gangsched.errors import ConfigError
 from gangsched.model.devices import INVENTORY_KEY, allocation_annotations
+from gangsched.model.objects import Node
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
 
 NAMESPACE = "default"
@@ -118,6 +119,13 @@ def node_document(i: int, gpus: int) -> dict[str, Any]:
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
         },
     }
+
+
+def node(i: int, gpus: int) -> Node:
+    """The same as the core is told of it, by an API server that has stored it."""
+    document = node_document(i, gpus)
+    document["metadata"] |= {"uid": f"node-uid-{i}", "resourceVersion": str(i + 1)}
+    return msgspec.json.decode(msgspec.json.encode(document), type=Node)
 
 
 def group_document(prefix: str, gang: int, min_count: int, api_version: str) -> dict[str, Any]:
