@@ -23,12 +23,17 @@ Allotted = dict[str, dict[str, tuple[str, ...]]]
 """container -> resource -> IDs."""
 
 
+def listed_requests(view: ClusterView, template: PodTemplate) -> list[tuple[str, int]]:
+    """(resource, number) of the template's requests that some node has an inventory for."""
+    return [(resource, n) for resource, n in template.requests.items() if view.lists(resource)]
+
+
 def reserve_devices(
     trial: Trial, row: int, template: PodTemplate, listed: Sequence[tuple[str, int]], n_pods: int
 ) -> list[Allotted]:
     """Takes the devices of `n_pods` members on one node, each the best-linked set of what is free there.
 
-    `listed` are the requests that some node has an inventory for; a node without one gives counts.
+    `listed`: see listed_requests; a node without an inventory gives counts.
     """
     allocations: list[Allotted] = [{} for _ in range(n_pods)]
     for resource, count in listed:

@@ -172,9 +172,7 @@ def _place_all(demands: Sequence[Demand], trial: Trial, topology_key: str) -> Pl
 
 
 def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | FitError | _Shortage:
-    batches: dict[int, _Batch] = {}
-    for info in demand.members:
-        batches.setdefault(info.template.serial, (info.template, []))[1].append(info)
+    batches = demand.by_template()
     for template, _ in batches.values():
         refused = demand.profile.refuses(template)
         if refused:

@@ -79,6 +79,7 @@ class Filtering:
         self.by_cycle = tuple(by_cycle)
         self.seeing = tuple(seeing)
         self.per_node = tuple(per_node)
+        self._seeing_names = [one.name for one in seeing] + [one.name for one in per_node if one.sees_pods]
         self._masks: dict[int, tuple[int, BoolArray]] = {}
         self._capacities: dict[int, _Kept] = {}
 
@@ -104,17 +105,11 @@ class Filtering:
 
     def sees_pods(self, state: CycleState) -> bool:
         """Whether a Filter that depends on where pods are has a say: then members are placed one by one."""
-        if not self.seeing and not self.per_node:
-            return False
-        return any(one.name not in state.skipped for one in self.seeing) or any(
-            one.sees_pods and one.name not in state.skipped for one in self.per_node
-        )
+        return not state.skipped.issuperset(self._seeing_names)
 
     def names_seeing(self, state: CycleState) -> list[str]:
         """The plugins by which sees_pods."""
-        names = [one.name for one in self.seeing]
-        names += [one.name for one in self.per_node if one.sees_pods]
-        return [name for name in names if name not in state.skipped]
+        return [name for name in self._seeing_names if name not in state.skipped]
 
     def is_local(self, state: CycleState) -> bool:
         """Whether placing a pod changes what Filter says of that node alone: only it is asked anew."""

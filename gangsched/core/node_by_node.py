@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.allotment import reserve_devices
+from gangsched.core.allotment import listed_requests, reserve_devices
 from gangsched.core.group import PodInfo
 from gangsched.core.plan import Demand
 from gangsched.core.snapshot import Trial
@@ -165,6 +165,5 @@ def _a_member(cost: Cost, n: int) -> tuple[float, ...]:
 
 
 def _take(trial: Trial, template: PodTemplate, row: int, n: int) -> None:
-    listed = [(r, k) for r, k in template.requests.items() if trial.lists(r)]
-    reserve_devices(trial, row, template, listed, n)
+    reserve_devices(trial, row, template, listed_requests(trial, template), n)
     trial.place(row, template, n)

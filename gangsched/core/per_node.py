@@ -198,10 +198,7 @@ class PerNodeFilter(_PerNode):
     def _is_touched(self, view: ClusterView, rows: IntArray) -> BoolArray:
         if not isinstance(view, Trial) or not self.sees_pods or not view.touched:
             return np.zeros(len(rows), dtype=np.bool_)
-        touched = np.zeros(view.n_rows, dtype=np.bool_)
-        touched[list(view.touched)] = True
-        found: BoolArray = touched[rows]
-        return found
+        return view.is_touched(rows)
 
     def _verdicts(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> BoolArray:
         said = self._said(state, pod, infos)
@@ -252,7 +249,7 @@ class PerNodeScore(_PerNode):
             answers.known[fresh] = True
         scores: FloatArray = answers.values[rows]
         if isinstance(view, Trial) and view.touched:
-            at = np.flatnonzero(np.isin(rows, np.fromiter(view.touched, dtype=np.int64)))
+            at = np.flatnonzero(view.is_touched(rows))
             if len(at):
                 scores[at] = self._numbers(state, template.pod, _infos_on(view, rows[at]))
         return scores

@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from gangsched.core.allotment import reserve_devices
+from gangsched.core.allotment import listed_requests, reserve_devices
 from gangsched.core.framework import SUCCESS, BoolArray, CycleState, IntArray, Status
 from gangsched.core.group import PodInfo
 from gangsched.core.packing import pack
@@ -76,9 +76,7 @@ class Placing:
     def put(self, row: int, template: PodTemplate, infos: Sequence[PodInfo]) -> None:
         """Reserves a node, and devices, for some equal members."""
         trial = self.trial
-        listed = []
-        if self._profile.names_devices:
-            listed = [(r, n) for r, n in template.requests.items() if trial.lists(r)]
+        listed = listed_requests(trial, template) if self._profile.names_devices else []
         allocations = reserve_devices(trial, row, template, listed, len(infos))
         for info, allocation in zip(infos, allocations, strict=True):
             self.placements.append(Placement(info, row, allocation))

@@ -45,6 +45,13 @@ class Demand(msgspec.Struct, gc=False):
     pick: Callable[[int], int] = first_of
     early_stop: EarlyStop | None = None
 
+    def by_template(self) -> dict[int, tuple[PodTemplate, list[PodInfo]]]:
+        """The members by template serial, in the order in which they come."""
+        found: dict[int, tuple[PodTemplate, list[PodInfo]]] = {}
+        for info in self.members:
+            found.setdefault(info.template.serial, (info.template, []))[1].append(info)
+        return found
+
 
 class Plan(msgspec.Struct, gc=False):
     """Where everybody goes. states: what the cycle of each template left, for Reserve, by (group, serial);

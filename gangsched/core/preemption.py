@@ -36,7 +36,7 @@ from gangsched.core.reprieve import rank
 from gangsched.core.snapshot import Trial
 from gangsched.core.victim_nodes import domains, ever_more
 from gangsched.core.victims import Budget, Chosen, Cost, Victims, is_free
-from gangsched.core.what_if import WhatIf, templates_of
+from gangsched.core.what_if import WhatIf
 
 # Whole cycles that one search may try: to let somebody off (fewer with more pods taken out, as each costs
 # more then), to find a cheaper set.
@@ -140,7 +140,7 @@ class Search:
         """Nodes where taking pods away may help: those whose own properties let some member in."""
         mask = np.zeros(trial.n_rows, dtype=np.bool_)
         for demand in self._unit:
-            for template, _ in templates_of(demand).values():
+            for template, _ in demand.by_template().values():
                 state = self._what_if.state(demand, template, trial)
                 if state is not None:
                     mask |= demand.profile.filtering.feasible(state, template, trial)
@@ -181,7 +181,7 @@ class Search:
         on_row, room = self.victims.on_row, self._what_if.room
         ranked: list[list[int]] = []
         for demand in self._unit:
-            templates = templates_of(demand)
+            templates = demand.by_template()
             for template, _ in templates.values():
                 ranking = rank(room, template, on_row, self.victims.guarded)
                 ranked.append(ranking.rows.tolist())
@@ -199,7 +199,7 @@ class Search:
 
     def _order_matters(self) -> bool:
         """Whether the unit may fit in one order of placing it and not in another."""
-        kinds = [kind for demand in self._unit for kind in templates_of(demand).values()]
+        kinds = [kind for demand in self._unit for kind in demand.by_template().values()]
         return len(kinds) > 1 or any(self._seeing())
 
     def _may_need_somebody(self) -> bool:
@@ -209,7 +209,7 @@ class Search:
     def _seeing(self) -> Iterator[tuple[str, bool]]:
         """Plugins whose Filter sees pods, and whether the template wants some near it."""
         for demand in self._unit:
-            for template, _ in templates_of(demand).values():
+            for template, _ in demand.by_template().values():
                 state = self._what_if.state(demand, template, self._what_if.room)
                 affinity = template.spec.affinity
                 near = affinity is not None and affinity.pod_affinity is not None

@@ -86,6 +86,7 @@ class Scoring:
             for one in self._not_by_row
             if isinstance(one[0], PerNodeScore) and one[0].name not in self._normalizers
         )
+        self._at_once = tuple(one for one in self._not_by_row if one not in self._one_by_one)
         self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
         self._kept: dict[int, _KeptScores] = {}
         self._spreads_alone: dict[int, bool] = {}
@@ -170,9 +171,8 @@ class Scoring:
         if self.pre_scores or len(rows) <= _FEW_ROWS:
             return None
         rows.flags.writeable = False
-        others = [one for one in self._not_by_row if one not in self._one_by_one]
         # Who says nothing of these rows says nothing of some of them either.
-        if self._ask_scores(others, state, template, view, rows) is not None:
+        if self._ask_scores(self._at_once, state, template, view, rows) is not None:
             return None
         return self._kept_scores(state, template, view, wanted) if self._by_row else np.zeros(len(wanted))
 
@@ -247,7 +247,7 @@ class Scoring:
             kept.stale[asked] = False
         answer: FloatArray = kept.values[rows]
         if isinstance(view, Trial) and view.touched:
-            at = np.flatnonzero(np.isin(rows, np.fromiter(view.touched, dtype=np.int64)))
+            at = np.flatnonzero(view.is_touched(rows))
             if len(at):
                 own = self._ask_scores(self._by_row, state, template, view, rows[at])
                 answer[at] = 0.0 if own is None else own

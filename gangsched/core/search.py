@@ -18,7 +18,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 import numpy as np
 
 from gangsched.core.alike import Alike, Counts
-from gangsched.core.allotment import reserve_devices, settle
+from gangsched.core.allotment import listed_requests, reserve_devices, settle
 from gangsched.core.arrays import IntArray
 from gangsched.core.framework import CycleState
 from gangsched.core.group import PodInfo
@@ -217,10 +217,8 @@ class _Tree:
         at, row = step
         kind = self.kinds[at]
         trial = way.trial.fork()
-        listed = []
-        if self._demand(kind).profile.names_devices:
-            requests = kind.template.requests.items()
-            listed = [(r, n) for r, n in requests if trial.lists(r)]
+        names_devices = self._demand(kind).profile.names_devices
+        listed = listed_requests(trial, kind.template) if names_devices else []
         reserve_devices(trial, row, kind.template, listed, 1)
         trial.place(row, kind.template)
         left = tuple(n - (i == at) for i, n in enumerate(way.left))

@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from gangsched.core.arrays import IntArray
+from gangsched.core.arrays import BoolArray, IntArray
 from gangsched.core.cluster_view import ClusterView, Following, FollowingT, Wishes, shown
 from gangsched.core.group import NO_ROW, PodInfo
 from gangsched.core.pod_terms import Carried
@@ -87,6 +87,13 @@ class Trial(ClusterView):
         if self._ports is not None:
             other._ports = {row: dict(taken) for row, taken in self._ports.items()}
         return other
+
+    def is_touched(self, rows: IntArray) -> BoolArray:
+        """bool[len(rows)]: which of them are other than the cache has them."""
+        touched = np.zeros(self.n_rows, dtype=np.bool_)
+        touched[list(self.touched)] = True
+        found: BoolArray = touched[rows]
+        return found
 
     def free(self, column: int) -> IntArray:
         if not self._placed:

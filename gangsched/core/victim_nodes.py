@@ -13,7 +13,7 @@ import numpy as np
 
 from gangsched.core.arrays import IntArray
 from gangsched.core.plan import Demand
-from gangsched.core.what_if import WhatIf, templates_of
+from gangsched.core.what_if import WhatIf
 
 # How many times more nodes are looked at next.
 _WIDER = 8
@@ -51,7 +51,7 @@ def domains(unit: Sequence[Demand], what_if: WhatIf) -> Iterator[IntArray]:
     keys: dict[str, None] = {}
     room = what_if.room
     for demand in unit:
-        for template, _ in templates_of(demand).values():
+        for template, _ in demand.by_template().values():
             state = what_if.state(demand, template, room)
             if state is not None:
                 found = demand.profile.filtering.topology_keys(state, template, room)

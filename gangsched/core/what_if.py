@@ -8,13 +8,10 @@ whole unit is placed. Called by core.preemption and core.lone_victims.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from gangsched.core.arrays import IntArray
 from gangsched.core.framework import CycleState, DryRun
-from gangsched.core.group import PodInfo
 from gangsched.core.plan import Demand, FitError, Plan, Search
 from gangsched.core.snapshot import Trial
 from gangsched.core.template import PodTemplate
@@ -137,11 +134,3 @@ class WhatIf:
         """Whether a pod that goes changes what Filter says of its own node alone."""
         state = self.state(demand, template, self.room)
         return state is not None and demand.profile.filtering.is_local(state)
-
-
-def templates_of(demand: Demand) -> Mapping[int, tuple[PodTemplate, list[PodInfo]]]:
-    """The members that are to be placed, by template."""
-    found: dict[int, tuple[PodTemplate, list[PodInfo]]] = {}
-    for info in demand.members:
-        found.setdefault(info.template.serial, (info.template, []))[1].append(info)
-    return found

@@ -53,8 +53,8 @@ def inventory_text(annotations: Mapping[str, str] | None, labels: Mapping[str, s
     text = annotations.get(INVENTORY_KEY) if annotations else None
     if text is not None or not labels:
         return text
-    said = [(key, value) for key, value in labels.items() if _INVENTORY in key or _UNHEALTHY in key]
-    return _inventory_text(tuple(sorted(said))) if said else None
+    said = tuple([(key, labels[key]) for key in inventory_keys(labels)])
+    return _inventory_text(said) if said else None
 
 
 def allocation_text(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> str | None:
