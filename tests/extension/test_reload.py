@@ -61,10 +61,10 @@ class Host:
 
 
 class Scene:
-    def __init__(self, path: Path, text: str) -> None:
+    def __init__(self, path: Path, text: str, *, plugins: Sequence[Path] = ()) -> None:
         self.path = path
         path.write_text(text)
-        self.host = Host(ConfigSource(str(path), KnownPlugins()))
+        self.host = Host(ConfigSource(str(path), KnownPlugins([str(plugin) for plugin in plugins])))
         self.reload = Reload(self.host.source, self.host)
 
     async def read(self, text: str) -> Scene:
@@ -112,53 +112,46 @@ async def test_a_profile_that_comes_or_goes_has_pods_told_anew(scene: Scene) -> 
     assert set(scene.host.scheduler.world.profiles) == {"gangsched", "other"}
 
 
+def with_own(folder: Path, code: str) -> Scene:
+    """The plugin Own is known, and not enabled."""
+    plugin = folder / "own.py"
+    plugin.write_text(code)
+    return Scene(folder / "config.yaml", BASE.format(30), plugins=[plugin])
+
+
 async def test_a_plugin_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    plugin = tmp_path / "own.py"
-    plugin.write_text(
+    scene = with_own(
+        tmp_path,
         "class Own:\n    name = 'Own'\n    def __init__(self): raise RuntimeError('no licence')\n"
-        "    def pre_enqueue(self, pod): ...\n"
+        "    def pre_enqueue(self, pod): ...\n",
     )
-    path = tmp_path / "config.yaml"
-    path.write_text(BASE.format(30))
-    host = Host(ConfigSource(str(path), KnownPlugins([str(plugin)])))
-    path.write_text(KUBE + "profiles: [{plugins: {multiPoint: {enabled: [{name: Own}]}}}]\n")
-    reload = Reload(host.source, host)
-    await reload.read("the test")
-    assert "plugin Own could not be made" in reload.error
-    assert list(host.scheduler.world.profiles) == ["gangsched"]
+    await scene.read(KUBE + "profiles: [{plugins: {multiPoint: {enabled: [{name: Own}]}}}]\n")
+    assert "plugin Own could not be made" in scene.reload.error
+    assert list(scene.host.scheduler.world.profiles) == ["gangsched"]
+
+
+READS_WIDGETS = (
+    "from gangsched.core.framework import SUCCESS\nclass Own:\n    name = 'Own'\n"
+    "    watches = ('widgets.example.com',)\n    def pre_enqueue(self, pod): return SUCCESS\n"
+)
+OWN_ENABLED = (
+    KUBE + "profiles: [{schedulerName: gangsched, plugins: {multiPoint: {enabled: [{name: Own}]}}}]\n"
+)
 
 
 async def test_kinds_that_a_new_plugin_reads_are_followed_before_anything_is_decided(tmp_path: Path) -> None:
-    plugin = tmp_path / "own.py"
-    plugin.write_text(
-        "from gangsched.core.framework import SUCCESS\nclass Own:\n    name = 'Own'\n"
-        "    watches = ('widgets.example.com',)\n    def pre_enqueue(self, pod): return SUCCESS\n"
-    )
-    path = tmp_path / "config.yaml"
-    path.write_text(BASE.format(30))
-    host = Host(ConfigSource(str(path), KnownPlugins([str(plugin)])))
-    enabled = "plugins: {multiPoint: {enabled: [{name: Own}]}}"
-    path.write_text(KUBE + f"profiles: [{{schedulerName: gangsched, {enabled}}}]\n")
-    await Reload(host.source, host).read("the test")
-    assert host.followed == ["widgets.example.com"]
-    assert not host.scheduler.is_synced
+    scene = with_own(tmp_path, READS_WIDGETS)
+    await scene.read(OWN_ENABLED)
+    assert scene.host.followed == ["widgets.example.com"]
+    assert not scene.host.scheduler.is_synced
 
 
 async def test_a_plugin_that_reads_what_we_may_not_is_refused(tmp_path: Path) -> None:
     """Else nothing would be decided until somebody gave the right."""
-    plugin = tmp_path / "own.py"
-    plugin.write_text(
-        "from gangsched.core.framework import SUCCESS\nclass Own:\n    name = 'Own'\n"
-        "    watches = ('widgets.example.com',)\n    def pre_enqueue(self, pod): return SUCCESS\n"
-    )
-    path = tmp_path / "config.yaml"
-    path.write_text(BASE.format(30))
-    host = Host(ConfigSource(str(path), KnownPlugins([str(plugin)])))
-    enabled = "plugins: {multiPoint: {enabled: [{name: Own}]}}"
-    path.write_text(KUBE + f"profiles: [{{schedulerName: gangsched, {enabled}}}]\n")
+    scene = with_own(tmp_path, READS_WIDGETS)
+    host, reload = scene.host, scene.reload
     before, host.forbidden = host.scheduler.world.profiles, {"widgets.example.com"}
-    reload = Reload(host.source, host)
-    await reload.read("the test")
+    await scene.read(OWN_ENABLED)
     assert reload.error == "its plugins read widgets.example.com, which we may not"
     assert host.scheduler.world.profiles is before
     assert not host.followed
