@@ -112,6 +112,10 @@ class ClusterView:
         """Rows of the cache that changed since journal_end was `mark`; None: too long ago to say."""
         return self._nodes.changed_since(mark)
 
+    def journal_since(self, mark: int) -> list[int] | None:
+        """As changed_since, as they were noted: in their order, some more than once."""
+        return self._nodes.journal_since(mark)
+
     def base(self) -> ClusterView:
         """The cache as it is, without what a Trial has placed."""
         return ClusterView(self._nodes, self._ledger, self._by_node, self._index, self._objects)

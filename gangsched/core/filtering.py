@@ -267,6 +267,11 @@ class Filtering:
             return mine
         return kept.values
 
+    def keeps(self, template: PodTemplate, capacity: IntArray) -> bool:
+        """Whether it is the very array that is kept up: capacity as the cache's nodes have it."""
+        kept = self._capacities.get(template.serial)
+        return kept is not None and kept.values is capacity
+
     def _ask_capacity(
         self, state: CycleState, template: PodTemplate, view: ClusterView, mask: BoolArray, rows: Rows
     ) -> IntArray:

@@ -214,10 +214,13 @@ class NodeTable:
         return column
 
     def changed_since(self, mark: int) -> IntArray | None:
-        """The rows that changed since journal_end was `mark`; None: too long ago to say."""
-        if mark < self.journal_start:
-            return None
-        return np.array(sorted(set(self.journal[mark - self.journal_start :])), dtype=np.int64)
+        """The rows that changed since journal_end was `mark`, ascending; None: too long ago to say."""
+        noted = self.journal_since(mark)
+        return None if noted is None else np.array(sorted(set(noted)), dtype=np.int64)
+
+    def journal_since(self, mark: int) -> list[int] | None:
+        """As changed_since, as they were noted: in their order, some more than once."""
+        return None if mark < self.journal_start else self.journal[mark - self.journal_start :]
 
     @property
     def journal_end(self) -> int:

@@ -35,6 +35,10 @@ def pack(
     lets: which of some rows plugins that look at nodes one by one let a member onto, bool[len(rows)]; they
     are asked about all nodes only where more than one is needed.
     """
+    if not used and lets is None:
+        following = profile.batching.next(state, template, view, capacity, n_members)
+        if following is not None:
+            return [(following, n_members)]
     chosen: list[tuple[int, int]] = []
     left = n_members
     if used and lets is not None:
@@ -86,6 +90,9 @@ def _tightest(
 ) -> int | None:
     """One node that takes all: in a rack the gang is in, then least room left over, then score, then row."""
     rows = (capacity >= n_members).nonzero()[0]
+    if not used and lets is None:
+        best = rows[_has_least_room(capacity, rows)]
+        return profile.batching.first(state, template, view, capacity, n_members, best)
     if used:
         racks, _ = view.label(topology_key)
         near = rows[np.isin(racks[rows], racks[used])]
@@ -106,16 +113,18 @@ def _least_left_over(
 ) -> int | None:
     if not len(rows):
         return None
+    is_least = _has_least_room(capacity, rows)
+    pick = profile.best(state, template, view, rows[is_least], lets)
+    if pick is not None or lets is None:
+        return pick
+    others = rows[~is_least]
+    return _least_left_over(profile, state, template, view, capacity, others[lets(others)], None)
+
+
+def _has_least_room(capacity: IntArray, rows: IntArray) -> BoolArray:
     room = capacity[rows]
-    is_least = room == np.minimum.reduce(room)
-    best = rows[is_least]
-    if len(best) > 1 or lets is not None:
-        pick = profile.best(state, template, view, best, lets)
-        if pick is not None or lets is None:
-            return pick
-        others = rows[~is_least]
-        return _least_left_over(profile, state, template, view, capacity, others[lets(others)], None)
-    return int(best[0])
+    is_least: BoolArray = room == np.minimum.reduce(room)
+    return is_least
 
 
 def _pack_many(

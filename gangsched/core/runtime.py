@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 import msgspec
 
 from gangsched.core.accounts import Account
+from gangsched.core.batching import Batching
 from gangsched.core.filtering import Filtering
 from gangsched.core.framework import (
     SKIP,
@@ -135,6 +136,7 @@ class Profile:
         infos = NodeInfos()
         self.filtering = Filtering(points.filters, points.capacities, is_told=is_told, infos=infos, ask=ask)
         self.scoring = Scoring(points.scores, points.pre_scores, is_told=is_told, infos=infos, ask=ask)
+        self.batching = Batching(self.filtering, self.scoring)
         self._by_name = points.plugins()
         self._following = tuple(p for p in self._by_name.values() if isinstance(p, FollowingPlugin))
         self._signers = tuple(_signers(self._by_name.values()))

@@ -87,6 +87,8 @@ class Scoring:
             if isinstance(one[0], PerNodeScore) and one[0].name not in self._normalizers
         )
         self._at_once = tuple(one for one in self._not_by_row if one not in self._one_by_one)
+        self.goes_by_row = bool(self._by_row) and not self.pre_scores and not self._one_by_one
+        """Whether there may be nothing to ask but plugins that score by row, which is kept."""
         self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
         self._kept: dict[int, _KeptScores] = {}
         self._spreads_alone: dict[int, bool] = {}
@@ -128,12 +130,25 @@ class Scoring:
                 return sums if own is None else sums + own
             scores = self.score(state, template, view, rows)
             return None if scores is None else scores[at]
+        return self.sums(state, template, view, rows)[0]
+
+    def sums(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> tuple[FloatArray | None, bool]:
+        """As score of all `rows`; and whether each row's depends on that row alone, by all that was said.
+
+        Then it is the same as long as the row is, and is_silent of these rows."""
+        rows.flags.writeable = False
         skipped = self._run_pre_score(state, template, view, rows) if self.pre_scores else frozenset()
         if not self._by_row or len(rows) <= _FEW_ROWS:
-            return self._ask_scores(self.scores, state, template, view, rows, skipped)
+            return self._ask_scores(self.scores, state, template, view, rows, skipped), False
         kept = self._kept_scores(state, template, view, rows)
         others = self._ask_scores(self._not_by_row, state, template, view, rows, skipped)
-        return kept if others is None else kept + others
+        return (kept, self.goes_by_row) if others is None else (kept + others, False)
+
+    def is_silent(self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray) -> bool:
+        """Whether nobody says anything of the rows, nor of some of them, but plugins that score by row."""
+        return self._ask_scores(self._not_by_row, state, template, view, rows) is None
 
     def best(
         self,

@@ -1,0 +1,229 @@
+"""Gangs of equal pods that go on where the one before has left off: the same story as without it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.core.batching import Batching
+from gangsched.core.framework import CycleState, FloatArray, IntArray
+from gangsched.core.snapshot import ClusterView
+from gangsched.core.template import PodTemplate
+from gangsched.model.objects import Node, Pod, Taint
+from gangsched.sim.objects import make_node, make_pod
+from tests.core.plugins import with_plugins
+from tests.core.scenario import Cluster
+
+_next = Batching.next
+_SOFT = Taint("old", "", "PreferNoSchedule")
+
+
+class Steps:
+    """A Score by row: of some nodes more than of others, and less of what is fuller."""
+
+    name = "Steps"
+    score_by_row = True
+    weight = 5.0
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        own: FloatArray = np.array([20.0, 0.0, 20.0])[rows % 3]
+        own[view.free(0)[rows] > 20_000] += 10.0
+        return own
+
+
+def _node(rng: Random, name: str) -> Node:
+    return make_node(name, gpus=rng.choice((4, 8, 8)), cpu=rng.choice((32, 64)), rack=f"r{rng.randrange(4)}")
+
+
+def _gang(rng: Random, kind: int, name: str) -> list[Pod]:
+    """Few kinds, so that one comes after its like; two of them have equal pods and differ in number."""
+    n, gpus, cpu = ((2, 2, "1"), (4, 1, "2"), (4, 2, "1"), (8, 1, "1"), (2, 0, "3"))[kind]
+    more: dict[str, Any] = {"priority": 10} if rng.random() < 0.05 else {}
+    return [make_pod(f"{name}-{i}", group=name, min_members=n, gpus=gpus, cpu=cpu, **more) for i in range(n)]
+
+
+class _Story:
+    """One seed's: the same events whenever decisions are the same."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = Random(f"batching-{seed}")
+        plugins = [Steps()] if rng.random() < 0.5 else []
+        self.c = with_plugins(*plugins, nodes=0, settings=Settings(allow_eviction=rng.random() < 0.5))
+        self.c.answer = lambda bind: "409" if rng.random() < 0.02 else "ok"
+        self.n_made = 0
+        for _ in range((20, 40, 60)[seed % 3]):
+            self.c.node(_node(rng, self._name("n")))
+
+    def _name(self, letter: str) -> str:
+        self.n_made += 1
+        return f"{letter}{self.n_made:04}"
+
+    def told(self) -> list[Any]:
+        for _ in range(self.rng.randint(8, 16)):
+            self._step()
+            self.c.wait(self.rng.choice((0.0, 0.0, 3.0)))
+        return self.c.effects
+
+    def _step(self) -> None:
+        c, rng = self.c, self.rng
+        what = rng.random()
+        if what < 0.55:
+            kinds = rng.choices(range(5), k=rng.choice((1, 1, 2)))
+            for _ in range(rng.randint(2, 9)):
+                c.submit(_gang(rng, rng.choice(kinds), self._name("g")))
+            c.run()
+        elif what < 0.7:
+            gangs = sorted({pod.metadata.name.split("-")[0] for pod in c.pods.values()})
+            for name in rng.sample(gangs, min(len(gangs), rng.randint(1, 4))):
+                c.delete(
+                    *(p.metadata.name for p in list(c.pods.values()) if p.metadata.name.startswith(name))
+                )
+        elif what < 0.85:
+            self._change_node()
+        else:
+            self._others_pod()
+
+    def _change_node(self) -> None:
+        c, rng = self.c, self.rng
+        names = sorted(c.nodes)
+        node = c.nodes[rng.choice(names)]
+        what = rng.randrange(5)
+        if what == 0:
+            c.node(_node(rng, self._name("n")))
+        elif what == 1 and len(names) > 5:
+            c.drop_node(node.metadata.name)
+        elif what == 2:
+            c.node(replace(node, spec=replace(node.spec, unschedulable=not node.spec.unschedulable)))
+        elif what == 3:
+            c.node(replace(node, spec=replace(node.spec, taints=None if node.spec.taints else [_SOFT])))
+        else:
+            cpu = {**(node.status.allocatable or {}), "cpu": rng.choice((16, 32, 64))}
+            c.node(replace(node, status=replace(node.status, allocatable=cpu)))
+
+    def _others_pod(self) -> None:
+        """Of another scheduler: on a node, or promised one."""
+        c, rng = self.c, self.rng
+        pod, at = make_pod(self._name("o"), gpus=0, cpu="9", scheduler="other"), rng.choice(sorted(c.nodes))
+        if rng.random() < 0.7:
+            c.submit(replace(pod, spec=replace(pod.spec, node_name=at)))
+        else:
+            c.submit(replace(pod, status=replace(pod.status, nominated_node_name=at)))
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_decisions_are_those_of_packing_each_gang_from_nothing(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[int] = []
+
+    def counted(self: Batching, *asked: Any) -> int | None:
+        row = _next(self, *asked)
+        found.extend(() if row is None else (row,))
+        return row
+
+    n_binds = 0
+    for seed in range(block * 5, block * 5 + 5):
+        monkeypatch.setattr(Batching, "next", counted)
+        story = _Story(seed)
+        effects = story.told()
+        monkeypatch.setattr(Batching, "next", lambda *_: None)
+        assert effects == _Story(seed).told(), f"seed {seed}"
+        n_binds += len(effects)
+    assert n_binds > 300
+    assert len(found) > 10
+
+
+def _equal_nodes(*plugins: object) -> Cluster:
+    c = with_plugins(*plugins, nodes=0)
+    for i in range(30):
+        c.node(make_node(f"n{i:02}", gpus=8))
+    return c
+
+
+def _submit(c: Cluster, *names: str, n: int = 8) -> None:
+    for name in names:
+        c.submit([make_pod(f"{name}-{i}", group=name, min_members=n) for i in range(n)])
+    c.run()
+
+
+def _node_of(c: Cluster, gang: str) -> str | None:
+    return c.pod(f"{gang}-0").spec.node_name
+
+
+class Asked:
+    """A Score by row that notes of how many rows it is asked."""
+
+    name = "Asked"
+    score_by_row = True
+
+    def __init__(self) -> None:
+        self.n_rows = 0
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        self.n_rows += len(rows)
+        return np.full(len(rows), 50.0)
+
+
+class Talks:
+    """A Score that depends on all of the rows: the last of those that it is asked about is the best."""
+
+    name = "Talks"
+    weight = 1000.0
+
+    def __init__(self) -> None:
+        self.is_silent = True
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        return None if self.is_silent else np.where(np.arange(len(rows)) == len(rows) - 1, 100.0, 0.0)
+
+
+def test_the_next_gang_of_its_kind_asks_nobody_about_nodes_that_have_not_changed() -> None:
+    asked = Asked()
+    c = _equal_nodes(asked)
+    _submit(c, "a", "b", "c")
+    assert [_node_of(c, name) for name in "abc"] == ["n00", "n01", "n02"]
+    assert asked.n_rows == 30
+
+
+def test_a_plugin_that_begins_to_tell_nodes_apart_is_heard_at_once() -> None:
+    talks = Talks()
+    c = _equal_nodes(talks)
+    _submit(c, "a", "b")
+    talks.is_silent = False
+    _submit(c, "c")
+    talks.is_silent = True
+    _submit(c, "d")
+    assert [_node_of(c, name) for name in "abcd"] == ["n00", "n01", "n29", "n02"]
+
+
+def test_a_node_that_a_gang_has_half_filled_comes_before_the_next_empty_one() -> None:
+    c = _equal_nodes()
+    _submit(c, "a", "b", "c", n=4)
+    assert [_node_of(c, name) for name in "abc"] == ["n00", "n00", "n01"]
+
+
+def test_of_two_half_filled_nodes_the_better_is_taken() -> None:
+    c = _equal_nodes()
+    _submit(c, "a", "b", "c", n=4)
+    c.delete(*(f"a-{i}" for i in range(4)))
+    _submit(c, "d", "e", "f", n=4)
+    assert [_node_of(c, name) for name in "def"] == ["n00", "n01", "n02"]
+
+
+def test_room_that_comes_free_on_a_better_node_is_seen() -> None:
+    c = _equal_nodes()
+    _submit(c, "a", "b", "c")
+    c.delete(*(f"b-{i}" for i in range(8)))
+    _submit(c, "d", "e")
+    assert [_node_of(c, name) for name in "de"] == ["n01", "n03"]
