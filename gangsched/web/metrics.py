@@ -193,11 +193,14 @@ def _read(reading: Reading) -> Iterator[Metric]:
         ("code", "method", "host"),
         {(*labels, reading.host): n for labels, n in reading.requests.items()},
     )
-    yield from _ours(reading)
+    yield from _promises(reading)
+    yield from _devices(reading)
+    yield from _configuration(reading)
     yield from load_families(reading.loads)
 
 
-def _ours(reading: Reading) -> Iterator[Metric]:
+def _promises(reading: Reading) -> Iterator[Metric]:
+    """Of gangs and their binds, and whether what was promised was kept."""
     yield _gauge(
         "gangsched_reservations",
         "Pods that hold a node and devices and are not known to be bound yet.",
@@ -216,6 +219,22 @@ def _ours(reading: Reading) -> Iterator[Metric]:
         ("kind",),
         {(kind,): age_s for kind, age_s in reading.watch_age_s.items()},
     )
+    yield _counter(
+        "gangsched_bind_unknown",
+        "Binds whose outcome was unknown and had to be asked for.",
+        (),
+        {(): reading.n_bind_unknown},
+    )
+    yield _counter(
+        "gangsched_invariant_violations",
+        "Promises found broken: a device on two live pods (one_owner), by whosever hand.",
+        ("invariant",),
+        {("one_owner",): reading.counters.get("device_clashes", 0)},
+    )
+
+
+def _devices(reading: Reading) -> Iterator[Metric]:
+    """What is free, and what differs from the plan."""
     yield _gauge(
         "gangsched_device_free",
         "Devices that are healthy and held by nobody.",
@@ -243,11 +262,15 @@ def _ours(reading: Reading) -> Iterator[Metric]:
             ("forbidden",): reading.counters.get("device_repairs_forbidden", 0),
         },
     )
-    yield _counter(
-        "gangsched_bind_unknown",
-        "Binds whose outcome was unknown and had to be asked for.",
-        (),
-        {(): reading.n_bind_unknown},
+
+
+def _configuration(reading: Reading) -> Iterator[Metric]:
+    """What runs here, how it is configured, and how outside plugins do."""
+    yield _gauge(
+        "gangsched_build_info",
+        "1, with the versions as labels.",
+        ("version", "python_version"),
+        {(__version__, platform.python_version()): 1},
     )
     if reading.reloads is not None:
         taken, refused, is_right = reading.reloads
@@ -274,18 +297,6 @@ def _ours(reading: Reading) -> Iterator[Metric]:
             for plugin, _, point in (rest.rpartition("/"),)
             if kind == "plugin_errors" and plugin
         },
-    )
-    yield _counter(
-        "gangsched_invariant_violations",
-        "Promises found broken: a device on two live pods (one_owner), by whosever hand.",
-        ("invariant",),
-        {("one_owner",): reading.counters.get("device_clashes", 0)},
-    )
-    yield _gauge(
-        "gangsched_build_info",
-        "1, with the versions as labels.",
-        ("version", "python_version"),
-        {(__version__, platform.python_version()): 1},
     )
 
 
