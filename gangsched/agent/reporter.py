@@ -13,7 +13,7 @@
 
 One request is under way at a time. A heartbeat reads, and writes only what differs: the annotation has no
 time in it. What it finds may be another's word: said, and written over. Not here: sources, requests, logs
-(`app`), which devices are listed (`inventory`).
+(`app`), who of the sources has spoken (`hearing`), which devices are listed (`inventory`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Literal, NamedTuple
 
+from gangsched.agent.hearing import Hearing
 from gangsched.agent.holders import Holders
 from gangsched.agent.inventory import (
     Listed,
@@ -30,12 +31,11 @@ from gangsched.agent.inventory import (
     by_id,
     changes,
     merge,
-    unhealthy,
     with_the_vanished,
 )
 from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_bytes
 from gangsched.agent.notices import Notice, Notices
-from gangsched.agent.reports import Place, Report, Silence
+from gangsched.agent.reports import Report, Silence
 from gangsched.errors import ApiError, ParseError
 from gangsched.kube.backoff import Backoff
 from gangsched.model.device_labels import (
@@ -47,8 +47,6 @@ from gangsched.model.device_labels import (
 from gangsched.model.devices import INVENTORY_KEY, MAX_DEVICES, inventory_annotation, parse_devices
 from gangsched.model.events import Event
 
-# A source that has not answered for this long is taken for silent.
-SILENT_S = 10.0
 # A device that flickers costs no more writes than this apart.
 WRITE_APART_S = 1.0
 # Somebody who writes the Node all the time (kubelet does so every few seconds) is met at most this often in
@@ -93,13 +91,10 @@ class InventoryReporter:
         self.notices = Notices(node)
         self.is_in_step = False
         self.n_writes = 0
-        self._sources = dict(sources)
+        self._hearing = Hearing(sources, self.notices)
         self._heartbeat_s = heartbeat_s
         self._rng = rng
         self._backoff = Backoff(rng, max_s=MAX_BACKOFF_S)
-        self._reports: dict[str, Report] = {}
-        self._heard_s: dict[str, float] = {}
-        self._silent: frozenset[str] = frozenset()
         self._seen: SeenNode | None = None
         self._busy = False
         self._n_conflicts = 0
@@ -124,10 +119,7 @@ class InventoryReporter:
     # -- told ------------------------------------------------------------------------------------------------
 
     def source_reported(self, report: Report, now_s: float) -> None:
-        self._heard_s[report.source] = now_s
-        if self._reports.get(report.source) != report:
-            self._reports[report.source] = report
-            self._stale = True
+        self._stale = self._hearing.hear(report, now_s) or self._stale
 
     def pods_changed(self, events: Iterable[Event]) -> None:
         """Of the pods that are bound to this node."""
@@ -194,7 +186,7 @@ class InventoryReporter:
 
     def decide(self, now_s: float) -> ReadNode | WriteNode | None:
         """What to do now; to be asked again after each answer and at `next_deadline_s`."""
-        self._listen(now_s)
+        self._stale = self._hearing.listen(now_s) or self._stale
         self._again_s = math.inf
         if self._busy:
             return None
@@ -205,7 +197,7 @@ class InventoryReporter:
             self._busy = True
             return ReadNode()
         self._again_s = self._read_due_s
-        if not self._all_heard():
+        if not self._hearing.is_complete:
             return None
         if self._stale:
             self._compute()
@@ -226,8 +218,7 @@ class InventoryReporter:
 
     def next_deadline_s(self) -> float:
         """When to ask again though nothing has happened."""
-        silent_s = [self._heard_s[name] + SILENT_S for name in self._waited_for() if name not in self._silent]
-        return min([self._again_s, *silent_s])
+        return min(self._again_s, self._hearing.next_deadline_s())
 
     def take_notices(self) -> list[Notice]:
         return self.notices.take()
@@ -311,38 +302,9 @@ class InventoryReporter:
 
     # -- the devices -----------------------------------------------------------------------------------------
 
-    def _listen(self, now_s: float) -> None:
-        for name in self._waited_for():
-            self._heard_s.setdefault(name, now_s)
-        silent = frozenset(name for name in self._waited_for() if now_s >= self._heard_s[name] + SILENT_S)
-        for name in sorted(silent - self._silent):
-            self.notices.say(f"silent {name}", "warning", f"{name} does not answer", silent_s=SILENT_S)
-        for name in sorted(self._silent - silent):
-            self.notices.well(f"silent {name}", f"{name} answers again")
-        self._stale = self._stale or silent != self._silent
-        self._silent = silent
-
-    def _waited_for(self) -> list[str]:
-        return [name for name, silence in self._sources.items() if silence is not Silence.NORMAL]
-
-    def _all_heard(self) -> bool:
-        return all(name in self._reports or name in self._silent for name in self._sources)
-
-    def _report_of(self, name: str) -> Report:
-        report = self._reports.get(name)
-        if report is None:
-            return Report(name, looked=f"{name}: has not answered", whole=False)
-        if name not in self._silent or self._sources[name] is not Silence.SICKNESS:
-            return report
-        places = tuple(
-            Place(place.name, {of: tuple(map(unhealthy, devices)) for of, devices in place.listed.items()})
-            for place in report.places
-        )
-        return Report(name, places, report.problems, report.looked, report.whole)
-
     def _compute(self) -> None:
         self._stale = False
-        reports = [self._report_of(name) for name in self._sources]
+        reports = self._hearing.reports()
         merged = merge(reports)
         self._last = with_the_vanished(
             merged.listed,
@@ -350,7 +312,7 @@ class InventoryReporter:
             last=self._last,
             is_held=self._is_held,
             whole=all(report.whole for report in reports),
-            sick=any(self._sources[name] is Silence.SICKNESS for name in self._silent - set(self._reports)),
+            sick=self._hearing.is_blind,
         )
         for resource, devices in self._last.items():
             known = self._known.setdefault(resource, {})

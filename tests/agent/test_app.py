@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gangsched.agent import reporter
+from gangsched.agent import hearing
 from gangsched.agent.app import AgentApp
 from gangsched.agent.reports import Report, Silence
 from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings
@@ -83,7 +83,7 @@ async def running(tmp_path: Path, *sources: Source) -> AsyncIterator[Running]:
 
 
 async def test_what_a_source_says_is_on_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporter, "SILENT_S", 1e9)  # no deadline but the heartbeat, which is beyond patience
+    monkeypatch.setattr(hearing, "SILENT_S", 1e9)  # no deadline but the heartbeat, which is beyond patience
     source = Told()
     async with running(tmp_path, source) as agent:
         await agent.until(lambda: agent.listed() == {"a": "Healthy"})
@@ -95,7 +95,7 @@ async def test_what_a_source_says_is_on_the_node(tmp_path: Path, monkeypatch: py
 async def test_a_source_that_hangs_holds_up_nobody_and_its_devices_are_not_handed_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reporter, "SILENT_S", 0.3)
+    monkeypatch.setattr(hearing, "SILENT_S", 0.3)
     driver, file = Told("driver"), Told("file", Silence.NOTHING)
     file.says = report(*devices("f"), source="file")
     async with running(tmp_path, driver, file) as agent:

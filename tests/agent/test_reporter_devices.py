@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from gangsched.agent.reporter import SILENT_S
+from gangsched.agent.hearing import SILENT_S
 from gangsched.agent.reports import Silence
 from gangsched.model.devices import Device, parse_inventory
 from tests.agent.virtual import FILE, GPU, Node, Virtual, devices, gone, now, on_node, settled, there

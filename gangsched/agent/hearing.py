@@ -1,0 +1,80 @@
+"""Which sources have spoken, which are silent, and what their silence makes of what they last said: pure.
+
+Asked and told by `reporter`; not here: what the reports make together (`inventory`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from gangsched.agent.inventory import unhealthy
+from gangsched.agent.notices import Notices
+from gangsched.agent.reports import Place, Report, Silence
+
+# A source that has not answered for this long is taken for silent.
+SILENT_S = 10.0
+
+
+class Hearing:
+    """`sources`: their names in the order in which they count, and what their silence means."""
+
+    def __init__(self, sources: Mapping[str, Silence], notices: Notices) -> None:
+        self._sources = dict(sources)
+        self._waited_for = [name for name, silence in sources.items() if silence is not Silence.NORMAL]
+        self._notices = notices
+        self._reports: dict[str, Report] = {}
+        self._heard_s: dict[str, float] = {}
+        self._silent: frozenset[str] = frozenset()
+
+    def hear(self, report: Report, now_s: float) -> bool:
+        """Whether it says anything new."""
+        self._heard_s[report.source] = now_s
+        is_new = self._reports.get(report.source) != report
+        self._reports[report.source] = report
+        return is_new
+
+    def listen(self, now_s: float) -> bool:
+        """Say who has fallen silent and who answers again; whether there was such a one."""
+        for name in self._waited_for:
+            self._heard_s.setdefault(name, now_s)
+        silent = frozenset(name for name in self._waited_for if now_s >= self._heard_s[name] + SILENT_S)
+        for name in sorted(silent - self._silent):
+            self._notices.say(f"silent {name}", "warning", f"{name} does not answer", silent_s=SILENT_S)
+        for name in sorted(self._silent - silent):
+            self._notices.well(f"silent {name}", f"{name} answers again")
+        has_changed = silent != self._silent
+        self._silent = silent
+        return has_changed
+
+    def next_deadline_s(self) -> float:
+        """When the next one will have been silent for too long."""
+        heard_s = [self._heard_s[name] for name in self._waited_for if name not in self._silent]
+        return min(heard_s, default=math.inf) + SILENT_S
+
+    @property
+    def is_complete(self) -> bool:
+        """Each was heard, or waited for long enough."""
+        return all(name in self._reports or name in self._silent for name in self._sources)
+
+    @property
+    def is_blind(self) -> bool:
+        """One whose silence is sickness never spoke: its devices are unknown, and may be there."""
+        never = self._silent - set(self._reports)
+        return any(self._sources[name] is Silence.SICKNESS for name in never)
+
+    def reports(self) -> list[Report]:
+        """What counts as said now, one for each source, in their order."""
+        return [self._report_of(name, silence) for name, silence in self._sources.items()]
+
+    def _report_of(self, name: str, silence: Silence) -> Report:
+        report = self._reports.get(name)
+        if report is None:
+            return Report(name, looked=f"{name}: has not answered", whole=False)
+        if name not in self._silent or silence is not Silence.SICKNESS:
+            return report
+        places = tuple(
+            Place(place.name, {of: tuple(map(unhealthy, devices)) for of, devices in place.listed.items()})
+            for place in report.places
+        )
+        return Report(name, places, report.problems, report.looked, report.whole)
