@@ -17,7 +17,7 @@ import structlog
 from gangsched.core.group import Group
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
-from gangsched.kube.pool import MERGE_PATCH
+from gangsched.kube.http1 import MERGE_PATCH
 from gangsched.model.events import Event, GroupAllowed, GroupRejected
 
 _PAGE = "500"

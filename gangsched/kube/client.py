@@ -1,7 +1,7 @@
 """Lists, discovery and other plain requests to the API server: bytes out, bytes in, failures as ApiErrors.
 
 Lives here: queries, the verbs, answers of many megabytes. Not here: how a request is sent
-(kube.pool), what happens for each pod (kube.binding_lane, kube.stream, kube.lanes), and what to do about an
+(kube.pool), what happens for each pod and gang (kube.lane, kube.stream), and what to do about an
 error (the callers). aiohttp would do the same for 75 ms of CPU to import it and as much again to read the
 first lists: a tenth of what a scheduler's start costs.
 """
@@ -16,7 +16,8 @@ import msgspec
 from gangsched.errors import ApiError
 from gangsched.kube.connection import Connection
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.pool import JSON, MERGE_PATCH, REQUEST_TIMEOUT_S, RequestPool
+from gangsched.kube.http1 import JSON, MERGE_PATCH
+from gangsched.kube.pool import REQUEST_TIMEOUT_S, RequestPool
 
 # Pages of a list are megabytes, and more where objects are large (1.5 MiB is the most one may have).
 MAX_LIST_BYTES = 2**30

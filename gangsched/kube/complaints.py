@@ -1,4 +1,4 @@
-"""Saying what goes wrong without saying it a thousand times. Called by kube.lanes."""
+"""Saying what goes wrong without saying it a thousand times. Called by kube.lane and kube.lanes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Who we are to the API server: kubeconfig, in-cluster account, tokens and certificates, kept fresh.
 
 Lives here: finding the configuration, reading it with kubernetes-asyncio's loaders, renewing what expires.
-Not here: requests (kube.client, kube.binding_lane). Called by the assembly once, then by both clients.
+Not here: requests (kube.client, kube.lane). Called by the assembly once, then by both.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import anyio
 import msgspec
@@ -27,7 +28,6 @@ import msgspec
 from gangsched.kube.binding_lane import BindingLane, always
 from gangsched.kube.client import ApiClient
 from gangsched.kube.lanes import EventLane, EvictionLane, PatchLane, ReadLane, StatusLane
-from gangsched.kube.pool import RequestPool
 from gangsched.model.effects import (
     BindPod,
     BlamePlugin,
@@ -92,43 +92,56 @@ class Dispatcher:
         `to_plugins` takes the effects that are about plugins; without it there are no plugins.
         """
         self._emit = emit_nowait
-        self._to_plugins = to_plugins
         self._draining = False
-        self.binds = BindingLane(
-            client.credentials,
+        credentials = client.credentials
+        self.binds = binds = BindingLane(
+            credentials,
             emit_nowait=emit_nowait,
             rng=rng,
             size=n_binds,
             timeout_s=bind_timeout_s,
             may_send=may_send,
         )
-        credentials, binds = client.credentials, self.binds
         self._reads = ReadLane(
-            RequestPool(credentials), emit_nowait, rng=rng, binds=binds, n_workers=4, limit=MAX_WAITING
+            credentials, emit_nowait, rng=rng, binds=binds, size=4, limit=MAX_WAITING, timeout_s=10.0
         )
         self._evictions = EvictionLane(
-            RequestPool(credentials), emit_nowait, rng=rng, binds=binds, limit=MAX_WAITING, may_send=may_send
+            credentials, emit_nowait, rng=rng, binds=binds, size=2, limit=MAX_WAITING, may_send=may_send
         )
         self._patches = PatchLane(
-            RequestPool(credentials), emit_nowait, rng=rng, binds=binds, limit=MAX_WAITING, may_send=may_send
+            credentials, emit_nowait, rng=rng, binds=binds, size=2, limit=MAX_WAITING, may_send=may_send
         )
-        self._status = StatusLane(
-            RequestPool(credentials), emit_nowait, rng=rng, binds=binds, n_workers=2, limit=MAX_WAITING
-        )
+        self._status = StatusLane(credentials, emit_nowait, rng=rng, binds=binds, size=2, limit=MAX_WAITING)
         self._events = EventLane(
-            RequestPool(client.credentials),
+            credentials,
             emit_nowait,
             rng=rng,
-            binds=self.binds,
+            binds=binds,
+            size=1,
             limit=max_events,
             controller=controller,
             instance=instance,
         )
+        self._takers: dict[type[Effect], Callable[[Any], None]] = {
+            BindPod: self._bind,
+            CancelBinds: lambda effect: binds.cancel(effect.cause_id),
+            GetPod: self._reads.submit,
+            EvictPod: self._evictions.submit,
+            DeletePod: self._evictions.submit,
+            PatchPod: self._patches.submit,
+            WritePodCondition: self._status.submit,
+            WritePodGroupStatus: self._status.submit,
+            NominateNode: self._status.submit,
+            RecordEvent: self._events.submit,
+        }
+        if to_plugins is not None:
+            self._takers |= dict.fromkeys((RunHook, CancelHooks, BlamePlugin), to_plugins)
+        self._lanes = (self._reads, self._evictions, self._patches, self._status, self._events)
 
     @property
     def n_binds_waiting(self) -> int:
         """Binds of which no byte was sent."""
-        return self.binds.n_waiting
+        return self.binds.n_unsent
 
     @property
     def n_binds_in_flight(self) -> int:
@@ -138,8 +151,7 @@ class Dispatcher:
     @property
     def n_waiting(self) -> int:
         """Everything else that is not done."""
-        lanes = (self._reads, self._evictions, self._patches, self._status, self._events)
-        return sum(lane.n_waiting for lane in lanes)
+        return sum(lane.n_waiting for lane in self._lanes)
 
     def warm(self) -> None:
         """Open the connections for binds now."""
@@ -147,31 +159,22 @@ class Dispatcher:
 
     def submit(self, effects: Sequence[Effect]) -> None:
         """Put each effect into its lane; never waits."""
+        takers = self._takers
         for effect in effects:
-            if isinstance(effect, BindPod):
-                if self._draining:
-                    self._emit(BindCancelled(effect.uid, effect.attempt))
-                else:
-                    self.binds.submit(effect)
-            elif isinstance(effect, CancelBinds):
-                self.binds.cancel(effect.cause_id)
-            elif isinstance(effect, GetPod):
-                self._reads.put_read(effect)
-            elif isinstance(effect, EvictPod | DeletePod):
-                self._evictions.put(effect.uid, effect)
-            elif isinstance(effect, PatchPod):
-                self._patches.put(effect.uid, effect)
-            elif isinstance(effect, WritePodCondition | WritePodGroupStatus | NominateNode):
-                self._status.put_status(effect)
-            elif isinstance(effect, RecordEvent):
-                self._events.put_event(effect)
-            elif self._to_plugins is not None and isinstance(effect, RunHook | CancelHooks | BlamePlugin):
-                self._to_plugins(effect)
+            taker = takers.get(type(effect))
+            if taker is not None:
+                taker(effect)
+
+    def _bind(self, effect: BindPod) -> None:
+        if self._draining:
+            self._emit(BindCancelled(effect.uid, effect.attempt))
+        else:
+            self.binds.submit(effect)
 
     async def run(self) -> None:
         """Run all lanes until cancelled."""
         async with anyio.create_task_group() as group:
-            for lane in (self._reads, self._evictions, self._patches, self._status, self._events):
+            for lane in self._lanes:
                 group.start_soon(lane.run)
             await self.binds.run()
 
@@ -185,7 +188,7 @@ class Dispatcher:
         self._status.hurry = self._events.hurry = True
         with anyio.move_on_after(grace_s):
             # Once in a process's life; a signal from every lane would cost each request something.
-            while self.binds.n_in_flight or self.binds.n_waiting or self.n_waiting:  # noqa: ASYNC110
+            while self.binds.n_in_flight or self.binds.n_unsent or self.n_waiting:  # noqa: ASYNC110
                 await anyio.sleep(DRAIN_STEP_S)
             return True
         return False
@@ -196,7 +199,7 @@ class Dispatcher:
             n_binds_sent=self.binds.n_sent,
             n_binds_unknown=self.binds.n_unknown,
             n_binds_throttled=self.binds.n_throttled,
-            n_binds_waiting=self.binds.n_waiting,
+            n_binds_waiting=self.binds.n_unsent,
             n_binds_in_flight=self.binds.n_in_flight,
             n_reads_sent=self._reads.n_sent,
             n_evictions_sent=self._evictions.n_sent,

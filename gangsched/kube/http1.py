@@ -1,6 +1,6 @@
 """Just enough HTTP/1.1 to talk to an API server: requests as bytes, answers from bytes cut anywhere.
 
-Not a general parser: it serves kube.binding_lane, kube.pool and kube.stream, which send one request at a
+Not a general parser: it serves kube.lane, kube.pool and kube.stream, which send one request at a
 time on a connection and trust their peer to be a kube-apiserver or the proxy before it. What it does not
 understand is an error, and an error means that the connection is given up and the outcome is unknown.
 """
@@ -8,9 +8,14 @@ understand is an error, and an error means that the connection is given up and t
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 USER_AGENT = "gangsched"
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 # Statuses are small; whoever sends more is not an API server.
 MAX_HEAD_BYTES = 64 * 1024
@@ -23,6 +28,8 @@ _CODING = b"\r\ntransfer-encoding:"
 _CONNECTION = b"\r\nconnection:"
 _RETRY_AFTER = b"\r\nretry-after:"
 _MAX_DIGITS = 12
+_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]*")
+_SUCCESS = re.compile(rb"HTTP/1\.1 (2\d\d)[ \r]")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) (\d{3})[ \r]")
 
 
@@ -32,26 +39,47 @@ class ProtocolError(Exception):
 
 def segment(name: str) -> str:
     """A name as one segment of a path, whatever characters it has."""
-    return quote(name, safe="")
+    return name if _UNRESERVED.fullmatch(name) else quote(name, safe="")
 
 
-def request_bytes(
-    method: str, server: str, target: str, *, authorization: str, body: bytes = b"", content_type: str = ""
-) -> bytes:
-    """A whole request; `target` is a path, quoted as it must be, with its query."""
-    parts = urlsplit(server)
-    lines = [
-        f"{method} {parts.path}{target} HTTP/1.1",
-        f"Host: {parts.netloc}",
-        f"User-Agent: {USER_AGENT}",
-        "Accept: application/json",
-    ]
-    if authorization:
-        lines.append(f"Authorization: {authorization}")
-    if content_type:
-        lines.append(f"Content-Type: {content_type}")
-        lines.append(f"Content-Length: {len(body)}")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+class Verb(NamedTuple):
+    """What is done, and with which kind of body; "" for none."""
+
+    method: str
+    content_type: str = ""
+
+
+class Frame:
+    """A request but for its path and body: the same bytes for all of one verb and one Authorization."""
+
+    __slots__ = ("_after", "_before", "_has_body", "authorization", "method")
+
+    def __init__(self, verb: Verb, server: str, *, authorization: str) -> None:
+        self.method = verb.method
+        self.authorization = authorization
+        self._has_body = bool(verb.content_type)
+        parts = urlsplit(server)
+        lines = [
+            " HTTP/1.1",
+            f"Host: {parts.netloc}",
+            f"User-Agent: {USER_AGENT}",
+            "Accept: application/json",
+        ]
+        if authorization:
+            lines.append(f"Authorization: {authorization}")
+        self._before = f"{verb.method} {parts.path}".encode("latin-1")
+        if self._has_body:
+            lines.append(f"Content-Type: {verb.content_type}\r\nContent-Length: ")
+        else:
+            lines.append("\r\n")
+        self._after = "\r\n".join(lines).encode("latin-1")
+
+    def request(self, target: str, body: bytes = b"") -> bytes:
+        """All of it; `target` is a path, quoted as it must be, with its query."""
+        path = target.encode("latin-1")
+        if self._has_body:
+            return b"%b%b%b%d\r\n\r\n%b" % (self._before, path, self._after, len(body), body)
+        return b"%b%b%b" % (self._before, path, self._after)
 
 
 def _field(fields: bytes, name: bytes) -> bytes:
@@ -65,6 +93,24 @@ def _field(fields: bytes, name: bytes) -> bytes:
 
 def _is_number(value: bytes) -> bool:
     return value.isdigit() and len(value) <= _MAX_DIGITS
+
+
+def whole_success(data: bytes) -> tuple[int, bytes] | None:
+    """Status and body, if `data` is one success, whole and of stated length, that leaves the connection open.
+
+    What most answers are, at a third of what an Answer costs; None means no more than that it is not.
+    """
+    line = _SUCCESS.match(data)
+    end = data.find(b"\r\n\r\n")
+    if line is None or end < 0:
+        return None
+    fields = data[: end + 2].lower()
+    length = _field(fields, _LENGTH)
+    if not _is_number(length) or end + 4 + int(length) != len(data):
+        return None
+    if _CODING in fields or _CONNECTION in fields:
+        return None
+    return int(line[1]), data[end + 4 :]
 
 
 class Chunks:

@@ -1,8 +1,9 @@
 """The dispatcher's slower lanes: reads, evictions, status writes and events, each with its own patience.
 
 Lives here: one class a lane: what waits, in which order it is sent, what an answer means. Not here: binds
-(kube.binding_lane), what goes on the wire (kube.writes). Called by kube.dispatcher only. Each lane has its
-own connections and its own backoff; a lane that is refused pauses alone.
+(kube.binding_lane), how requests are sent (kube.lane), what goes on the wire (kube.writes). Called by
+kube.dispatcher only. Each lane has its own connections and its own backoff; a lane that is refused pauses
+alone.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from random import Random
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
-import anyio
 import msgspec
 
 from gangsched.errors import ApiError
-from gangsched.kube.backoff import Backoff
-from gangsched.kube.complaints import Complaints
+from gangsched.kube.binding_lane import always
+from gangsched.kube.credentials import Credentials
 from gangsched.kube.decode import read_pod_leniently
-from gangsched.kube.pool import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, RequestPool
+from gangsched.kube.http1 import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Verb
+from gangsched.kube.lane import Call, ItemT, Lane
 from gangsched.kube.writes import (
     annotations_body,
     condition_body,
@@ -58,8 +59,14 @@ from gangsched.model.objects import Pod
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
 StatusWrite = WritePodCondition | WritePodGroupStatus | NominateNode
-ItemT = TypeVar("ItemT")
 
+_GET = Verb("GET")
+_POST = Verb("POST", JSON)
+_DELETE = Verb("DELETE", JSON)
+_MERGE = Verb("PATCH", MERGE_PATCH)
+_STRATEGIC_MERGE = Verb("PATCH", STRATEGIC_MERGE_PATCH)
+
+REQUEST_TIMEOUT_S = 30.0
 STATUS_TRIES = 5
 EVENT_TRIES = 3
 # The same words about the same object are said again only after this long.
@@ -77,104 +84,107 @@ class BusyLane(Protocol):
         ...
 
 
-class _Lane(Generic[ItemT]):
-    """A bounded FIFO by key and its workers; a later item replaces the waiting one of its key."""
+class _SlowLane(Lane[ItemT]):
+    """A bounded FIFO by key that gives way to binds."""
 
-    name = "lane"
     yield_s = 0.0
 
     def __init__(
         self,
-        client: RequestPool,
+        credentials: Credentials,
         emit_nowait: Callable[[Event], None],
         *,
         rng: Random,
         binds: BusyLane,
-        n_workers: int,
+        size: int,
         limit: int,
-        backoff_s: tuple[float, float] = (0.25, 10.0),
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        may_send: Callable[[], bool] = always,
     ) -> None:
-        self._client = client
+        """`may_send` is asked before each; after a no this process has nothing more to say, and ends."""
+        super().__init__(credentials, rng=rng, size=size, timeout_s=timeout_s)
         self._emit = emit_nowait
-        self._rng = rng
         self._binds = binds
-        self._n_workers = n_workers
         self._limit = limit
-        self._backoff_s = backoff_s
-        self._waiting: OrderedDict[Hashable, ItemT] = OrderedDict()
-        self._wake = anyio.Event()
-        self._complaints = Complaints()
-        self.n_active = 0
-        self.n_sent = 0
+        self._may_send = may_send
+        self._waiting: OrderedDict[Hashable, Call[ItemT]] = OrderedDict()
+        self._is_woken = False
+        self._yields_until_s = 0.0
         self.n_dropped = 0
         self.hurry = False
 
     @property
+    def n_unsent(self) -> int:
+        return len(self._waiting)
+
+    @property
     def n_waiting(self) -> int:
         """Waiting or being sent."""
-        return len(self._waiting) + self.n_active
+        return len(self._waiting) + self.n_in_flight
 
-    def put(self, key: Hashable, item: ItemT) -> None:
-        """Queue `item`; over the limit the oldest is dropped and counted."""
-        self._waiting[key] = item
+    def submit(self, item: ItemT) -> None:
+        """Queue `item` in the place of an older one of its key; over the limit the oldest is dropped."""
+        key = self._key(item)
+        self._waiting[key] = Call(item, key)
         if len(self._waiting) > self._limit:
             self._waiting.popitem(last=False)
             self.n_dropped += 1
-        self._wake.set()
+        if self._group is not None and not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon(self._wake)  # binds of the same moment go first
 
-    async def run(self) -> None:
-        """Send until cancelled."""
-        async with self._client, anyio.create_task_group() as group:
-            for _ in range(self._n_workers):
-                group.start_soon(self._work)
+    def _key(self, item: ItemT) -> Hashable:
+        return item.uid
 
-    async def _work(self) -> None:
-        backoff = Backoff(self._rng, first_s=self._backoff_s[0], max_s=self._backoff_s[1])
-        while True:
-            while not self._waiting:
-                if self._wake.is_set():
-                    self._wake = anyio.Event()
-                await self._wake.wait()
-            await self._yield_to_binds()
-            if not self._waiting:
-                continue
-            key, item = self._waiting.popitem(last=False)
-            self.n_active += 1
-            try:
-                await self._until_done(key, item, backoff)
-            finally:
-                self.n_active -= 1
+    def _wake(self) -> None:
+        self._is_woken = False
+        self._pump()
 
-    async def _until_done(self, key: Hashable, item: ItemT, backoff: Backoff) -> None:
-        n_tries = 0
-        while True:
-            n_tries += 1
-            try:
-                self.n_sent += 1
-                await self._send(item)
-            except ApiError as error:
-                if not self._again(item, error, n_tries):
-                    return
-                self._complaints.say(self.name, error)
-                await anyio.sleep(backoff.next_s(error.retry_after_s))
-                if self._is_superseded(key):
-                    return
-            else:
-                backoff.reset()
-                return
+    def _next(self, now_s: float) -> Call[ItemT] | None:
+        if not self._waiting:
+            self._yields_until_s = 0.0
+            return None
+        if self._gives_way(now_s):
+            return None
+        if not self._may_send():
+            self._waiting.clear()
+            return None
+        return self._waiting.popitem(last=False)[1]
 
-    async def _yield_to_binds(self) -> None:
+    def _gives_way(self, now_s: float) -> bool:
         """Let binds go first, but not for ever: people wait for reasons too."""
-        for _ in range(round(self.yield_s / YIELD_STEP_S)):
-            if self.hurry or not self._binds.is_busy:
-                return
-            await anyio.sleep(YIELD_STEP_S)
+        if self.hurry or not self.yield_s or not self._binds.is_busy:
+            self._yields_until_s = 0.0
+            return False
+        if not self._yields_until_s:
+            self._yields_until_s = now_s + self.yield_s
+        elif now_s >= self._yields_until_s:
+            self._yields_until_s = now_s + self.yield_s / self._size
+            return False
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.call_later(YIELD_STEP_S, self._wake)
+        return True
 
-    def _is_superseded(self, key: Hashable) -> bool:
-        return False
+    def _put_back(self, call: Call[ItemT]) -> None:
+        if call.key not in self._waiting:  # else there is a later word
+            self._waiting[call.key] = call
+            self._waiting.move_to_end(call.key, last=False)
 
-    async def _send(self, item: ItemT) -> None:
-        raise NotImplementedError
+    def _done(self, call: Call[ItemT], body: bytes) -> None:
+        pass
+
+    def _refused(self, call: Call[ItemT], error: ApiError) -> None:
+        call.n_tries += 1
+        if self._again(call.item, error, call.n_tries):
+            call.is_renewed = False
+            self._pause(error)
+            # Behind the others, of which some may fare better.
+            self._waiting.setdefault(call.key, call)
+
+    def _silent(self, call: Call[ItemT], why: str) -> None:
+        if self._group is not None:
+            self._refused(call, ApiError(why))
 
     def _again(self, item: ItemT, error: ApiError, n_tries: int) -> bool:
         """What the refusal means; true: try it again later."""
@@ -186,27 +196,28 @@ def may_pass(error: ApiError) -> bool:
     return error.code in (0, 401, 408, 429) or error.code >= 500
 
 
-class ReadLane(_Lane[GetPod]):
+class ReadLane(_SlowLane[GetPod]):
     """Reads that decide about binds: consistent (no resourceVersion), and tried until answered.
 
-    Also after a 403, slowly: a bind of unknown outcome stays unknown until somebody says what it is.
+    The answer to a waiting one serves both who asked, as it is read after both. Tried also after a 403, as
+    a bind of unknown outcome stays unknown until somebody says what it is.
     """
 
     name = "read a pod"
+    method = "GET"
 
-    def put_read(self, effect: GetPod) -> None:
-        """Queue a read; the answer to a waiting one serves both who asked, as it is read after both."""
-        self.put(effect.uid, effect)
+    def _request(self, call: Call[GetPod]) -> tuple[Verb, str, bytes]:
+        return _GET, pod_path(call.item), b""
 
-    async def _send(self, item: GetPod) -> None:
-        body = await self._client.request("GET", pod_path(item), timeout_s=10.0)
+    def _done(self, call: Call[GetPod], body: bytes) -> None:
+        uid = call.item.uid
         try:
             pod = _decode_pod(body)
         except msgspec.MsgspecError:
             # Whether it is bound, and to which node, can be read even when the rest does not parse.
             pod = read_pod_leniently(body)
         # Another UID under this name: the pod that was asked about is gone.
-        self._emit(PodRead(item.uid, pod if pod.metadata.uid == item.uid else None))
+        self._emit(PodRead(uid, pod if pod.metadata.uid == uid else None))
 
     def _again(self, item: GetPod, error: ApiError, n_tries: int) -> bool:
         if error.code == 404:
@@ -215,46 +226,25 @@ class ReadLane(_Lane[GetPod]):
         return True
 
 
-class _LeadersLane(_Lane[ItemT]):
-    """What only who leads at that moment may write."""
-
-    def __init__(
-        self,
-        client: RequestPool,
-        emit_nowait: Callable[[Event], None],
-        *,
-        rng: Random,
-        binds: BusyLane,
-        limit: int,
-        may_send: Callable[[], bool],
-    ) -> None:
-        """`may_send` is asked before each; after a no this process has nothing more to say, and ends."""
-        super().__init__(client, emit_nowait, rng=rng, binds=binds, n_workers=2, limit=limit)
-        self._may_send = may_send
-
-    async def _send(self, item: ItemT) -> None:
-        if self._may_send():
-            await self._write(item)
-
-    async def _write(self, item: ItemT) -> None:
-        raise NotImplementedError
-
-
-class EvictionLane(_LeadersLane[EvictPod | DeletePod]):
+class EvictionLane(_SlowLane[EvictPod | DeletePod]):
     """Evictions and deletions; the UID precondition makes it safe to ask again after a silence."""
 
     name = "evict a pod"
 
-    async def _write(self, item: EvictPod | DeletePod) -> None:
-        request = self._client.request
+    def _request(self, call: Call[EvictPod | DeletePod]) -> tuple[Verb, str, bytes]:
+        item = call.item
         if isinstance(item, EvictPod):
-            await request("POST", pod_path(item, "eviction"), body=eviction_body(item), content_type=JSON)
+            return _POST, pod_path(item, "eviction"), eviction_body(item)
+        if not call.n_done:
+            return _STRATEGIC_MERGE, pod_path(item, "status"), disruption_body(item, time.time())
+        return _DELETE, pod_path(item), deletion_body(item)
+
+    def _done(self, call: Call[EvictPod | DeletePod], body: bytes) -> None:
+        call.n_done += 1
+        if isinstance(call.item, DeletePod) and call.n_done == 1:
+            self._put_back(call)  # why it goes has been said, now it may
         else:
-            why = disruption_body(item, time.time())
-            status = pod_path(item, "status")
-            await request("PATCH", status, body=why, content_type=STRATEGIC_MERGE_PATCH)
-            await request("DELETE", pod_path(item), body=deletion_body(item), content_type=JSON)
-        self._emit(EvictionSucceeded(item.uid))
+            self._emit(EvictionSucceeded(call.item.uid))
 
     def _again(self, item: EvictPod | DeletePod, error: ApiError, n_tries: int) -> bool:
         # A disruption budget says 429 too, with a reason; plain throttling has none or asks to come back.
@@ -265,16 +255,18 @@ class EvictionLane(_LeadersLane[EvictPod | DeletePod]):
         return False
 
 
-class PatchLane(_LeadersLane[PatchPod]):
+class PatchLane(_SlowLane[PatchPod]):
     """Annotations made right; every answer goes back, as what to write depends on what is there by then."""
 
     name = "patch a pod"
+    method = "PATCH"
     yield_s = 1.0
 
-    async def _write(self, item: PatchPod) -> None:
-        body = annotations_body(item)
-        await self._client.request("PATCH", pod_path(item), body=body, content_type=MERGE_PATCH)
-        self._emit(PodPatched(item.uid))
+    def _request(self, call: Call[PatchPod]) -> tuple[Verb, str, bytes]:
+        return _MERGE, pod_path(call.item), annotations_body(call.item)
+
+    def _done(self, call: Call[PatchPod], body: bytes) -> None:
+        self._emit(PodPatched(call.item.uid))
 
     def _again(self, item: PatchPod, error: ApiError, n_tries: int) -> bool:
         if error.code not in (404, 409):
@@ -283,34 +275,26 @@ class PatchLane(_LeadersLane[PatchPod]):
         return False
 
 
-class StatusLane(_Lane[StatusWrite]):
+class StatusLane(_SlowLane[StatusWrite]):
     """Conditions of pods and statuses of groups: the last word for each object is the one that is sent."""
 
     name = "write a status"
+    method = "PATCH"
     yield_s = 1.0
 
-    def put_status(self, effect: StatusWrite) -> None:
-        """Queue a write in the place of an older one about the same thing."""
-        if isinstance(effect, WritePodCondition):
-            self.put((effect.uid, effect.type), effect)
-        elif isinstance(effect, NominateNode):
-            self.put((effect.uid, "nominatedNodeName"), effect)
-        else:
-            self.put((effect.uid, effect.api_version), effect)
+    def _key(self, item: StatusWrite) -> Hashable:
+        if isinstance(item, WritePodGroupStatus):
+            return item.uid, item.api_version
+        return item.uid, item.type if isinstance(item, WritePodCondition) else "nominatedNodeName"
 
-    def _is_superseded(self, key: Hashable) -> bool:
-        return key in self._waiting
-
-    async def _send(self, item: StatusWrite) -> None:
-        if isinstance(item, WritePodCondition):
-            path, body = pod_path(item, "status"), condition_body(item, time.time())
-            await self._client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
-        elif isinstance(item, NominateNode):
-            path, body = pod_path(item, "status"), nomination_body(item)
-            await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
-        else:
-            path, body = group_status_path(item), group_status_body(item, time.time())
-            await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+    def _request(self, call: Call[StatusWrite]) -> tuple[Verb, str, bytes]:
+        item = call.item
+        if isinstance(item, WritePodGroupStatus):
+            return _MERGE, group_status_path(item), group_status_body(item, time.time())
+        path = pod_path(item, "status")
+        if isinstance(item, NominateNode):
+            return _MERGE, path, nomination_body(item)
+        return _STRATEGIC_MERGE, path, condition_body(item, time.time())
 
     def _again(self, item: StatusWrite, error: ApiError, n_tries: int) -> bool:
         if may_pass(error) and n_tries < STATUS_TRIES:
@@ -321,7 +305,7 @@ class StatusLane(_Lane[StatusWrite]):
         return False
 
 
-class EventLane(_Lane[RecordEvent]):
+class EventLane(_SlowLane[RecordEvent]):
     """Events for people: the last to be sent, the first to be dropped, never the same one twice in a row."""
 
     name = "create an event"
@@ -329,17 +313,18 @@ class EventLane(_Lane[RecordEvent]):
 
     def __init__(
         self,
-        client: RequestPool,
+        credentials: Credentials,
         emit_nowait: Callable[[Event], None],
         *,
         rng: Random,
         binds: BusyLane,
+        size: int,
         limit: int,
         controller: str,
         instance: str,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(client, emit_nowait, rng=rng, binds=binds, n_workers=1, limit=limit)
+        super().__init__(credentials, emit_nowait, rng=rng, binds=binds, size=size, limit=limit)
         self._controller = controller
         self._instance = instance
         self._wall = wall
@@ -347,9 +332,9 @@ class EventLane(_Lane[RecordEvent]):
         self._recent: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self.n_repeated = 0
 
-    def put_event(self, effect: RecordEvent) -> None:
+    def submit(self, item: RecordEvent) -> None:
         """Queue an event, unless the same was said a short while ago."""
-        said = (effect.uid or effect.name, effect.reason, note(effect.message))
+        said = (item.uid or item.name, item.reason, note(item.message))
         now_s = time.monotonic()
         before_s = self._recent.get(said)
         if before_s is not None and now_s - before_s < EVENT_REPEAT_S:
@@ -359,19 +344,22 @@ class EventLane(_Lane[RecordEvent]):
         self._recent.move_to_end(said)
         if len(self._recent) > MAX_REMEMBERED_EVENTS:
             self._recent.popitem(last=False)
-        self._serial += 1
-        self.put(self._serial, effect)
+        super().submit(item)
 
-    async def _send(self, item: RecordEvent) -> None:
+    def _key(self, item: RecordEvent) -> Hashable:
         self._serial += 1
+        return self._serial
+
+    def _request(self, call: Call[RecordEvent]) -> tuple[Verb, str, bytes]:
+        self._serial += 1  # also when it is tried again: the first may have arrived
         body = event_body(
-            item,
+            call.item,
             controller=self._controller,
             instance=self._instance,
             wall_s=self._wall(),
             serial=self._serial,
         )
-        await self._client.request("POST", events_path(item), body=body, content_type=JSON)
+        return _POST, events_path(call.item), body
 
     def _again(self, item: RecordEvent, error: ApiError, n_tries: int) -> bool:
         if may_pass(error) and n_tries < EVENT_TRIES:

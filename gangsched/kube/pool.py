@@ -1,8 +1,7 @@
 """Requests over warm connections: one request and its whole answer.
 
 Lives here: deadlines, connections kept for the next one, error mapping. Not here: queries and lists
-(kube.client, which asks through a pool), binds (kube.binding_lane), watches (kube.stream). A general client
-costs about 200 us of CPU a request; two status writes a gang would cost more than its binds.
+(kube.client, which asks through a pool), effects (kube.lane, without a task for each), watches (kube.stream).
 """
 
 from __future__ import annotations
@@ -14,16 +13,12 @@ import anyio
 from gangsched.errors import ApiError
 from gangsched.kube.connection import Connection, address_of
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.http1 import MAX_BODY_BYTES, Answer, ProtocolError, request_bytes
+from gangsched.kube.http1 import MAX_BODY_BYTES, Answer, Frame, ProtocolError, Verb
 from gangsched.kube.status import api_error
 from gangsched.kube.tally import SILENCE
 
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 30.0
-
-JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 
 class _Exchange(Connection):
@@ -127,14 +122,8 @@ class RequestPool:
         for last in (False, True):
             await self._credentials.headers()
             authorization = self._credentials.authorization
-            data = request_bytes(
-                method,
-                self._credentials.server,
-                path,
-                authorization=authorization,
-                body=body,
-                content_type=content_type,
-            )
+            frame = Frame(Verb(method, content_type), self._credentials.server, authorization=authorization)
+            data = frame.request(path, body)
             answer = await self._counted(method, data, timeout_s)
             if answer.status == 401 and not last and await self._credentials.refresh(refused=authorization):
                 continue  # refused before anything was done: safe to say again with new credentials

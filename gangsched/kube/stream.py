@@ -16,7 +16,7 @@ import anyio
 from gangsched.errors import ApiError
 from gangsched.kube.connection import Address, Connection, address_of
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.http1 import Answer, ProtocolError, request_bytes
+from gangsched.kube.http1 import Answer, Frame, ProtocolError, Verb
 from gangsched.kube.status import api_error
 from gangsched.kube.tally import SILENCE
 
@@ -125,7 +125,7 @@ async def _opened(credentials: Credentials, target: str, timeout_s: float, warm:
     for last in (False, True):
         await credentials.headers()
         authorization = credentials.authorization
-        request = request_bytes("GET", credentials.server, target, authorization=authorization)
+        request = Frame(Verb("GET"), credentials.server, authorization=authorization).request(target)
         status = SILENCE
         try:
             with anyio.fail_after(timeout_s):

@@ -1,0 +1,342 @@
+"""Requests over a few warm connections of their own, without a task, a future or a timer for each.
+
+Lives here: connections, sending, deadlines, pauses, renewal after a 401. Not here: what waits, in which order
+it goes and what an answer means (the subclasses in kube.binding_lane and kube.lanes), the bytes of HTTP
+(kube.http1). A general client costs about 200 us of CPU a request, which would be most of what we spend on a
+pod; here headers are prebuilt, and a success that has come in one piece costs one look at it.
+
+Each call that was sent is told to the subclass exactly once, and may be put back then:
+
+| what came | told as |
+|---|---|
+| 2xx | `_done` |
+| 401 | not at all the first time: credentials are renewed and it is sent again |
+| any other status | `_refused` |
+| the connection was lost, silent for too long, or talked nonsense | `_silent`: the bytes may have arrived |
+
+Where no connection can be opened nothing is sent: calls wait where they are, and the lane pauses.
+HTTP proxies are not supported: the API server is reached directly, or by a transparent one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from random import Random
+from typing import Generic, Protocol, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gangsched.errors import ApiError
+from gangsched.kube.backoff import Backoff
+from gangsched.kube.complaints import Complaints
+from gangsched.kube.connection import Connection, address_of
+from gangsched.kube.credentials import Credentials
+from gangsched.kube.http1 import Answer, Frame, ProtocolError, Verb, whole_success
+from gangsched.kube.readers import Readers
+from gangsched.kube.status import api_error
+from gangsched.kube.tally import SILENCE
+
+CONNECT_TIMEOUT_S = 10.0
+CREDENTIALS_CHECK_S = 5.0
+
+
+class Item(Protocol):
+    """An effect: about one object."""
+
+    @property
+    def uid(self) -> str:
+        """The object's."""
+        ...
+
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+class Call(Generic[ItemT]):
+    """An item on its way through a lane."""
+
+    __slots__ = ("deadline_s", "frame", "is_cancelled", "is_renewed", "item", "key", "n_done", "n_tries")
+
+    def __init__(self, item: ItemT, key: Hashable = None) -> None:
+        self.item = item
+        self.key = key
+        self.is_cancelled = False
+        self.is_renewed = False
+        self.n_tries = 0
+        self.n_done = 0  # of several requests that it takes
+        self.deadline_s = 0.0
+        self.frame: Frame
+
+
+class _Line(Connection, Generic[ItemT]):
+    """One connection of a lane, at most one request at a time."""
+
+    __slots__ = ("_answer", "_lane", "call")
+
+    def __init__(self, lane: Lane[ItemT], readers: Readers | None) -> None:
+        super().__init__(readers=readers)
+        self._lane = lane
+        self._answer: Answer | None = None
+        self.call: Call[ItemT] | None = None
+
+    def received(self, data: bytes) -> None:
+        call = self.call
+        if call is None:
+            # An answer to nothing (Go's 408 on an idle connection): the connection has had its day.
+            self.close()
+            self._lane._lost(self, "an answer to nothing")
+            return
+        answer = self._answer
+        if answer is None:
+            found = whole_success(data)
+            if found is not None:
+                self.call = None
+                self._lane._answered(self, call, *found)
+                return
+            answer = self._answer = Answer()
+        try:
+            answer.feed(data)
+        except ProtocolError as error:
+            self.close()
+            self._lane._lost(self, f"the answer makes no sense: {error}")
+            return
+        if answer.whole:
+            self.call = self._answer = None
+            if not answer.keep_alive:
+                self.close()
+            self._lane._answered(self, call, answer.status, answer.body, answer.retry_after)
+
+    def lost(self, why: str) -> None:
+        self._lane._lost(self, f"connection lost: {why}")
+
+
+class Lane(Generic[ItemT]):
+    """At most `size` requests at once; `run()` must be running for anything to be sent."""
+
+    name = "ask"
+    method = "POST"
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        rng: Random,
+        size: int,
+        timeout_s: float,
+        backoff_s: tuple[float, float] = (0.25, 10.0),
+        readers: Readers | None = None,
+    ) -> None:
+        """`timeout_s` is for each request; `readers` for lanes with so many answers that they are bundled."""
+        self._credentials = credentials
+        self._address = address_of(credentials)
+        self._size = size
+        self._timeout_s = timeout_s
+        self._backoff = Backoff(rng, first_s=backoff_s[0], max_s=backoff_s[1])
+        self._complaints = Complaints()
+        self._readers = readers
+        self._frames: dict[Verb, Frame] = {}
+        self._lines: list[_Line[ItemT]] = []
+        self._idle: list[_Line[ItemT]] = []
+        self._n_connecting = 0
+        self._n_asked = 0
+        self._paused_until_s = 0.0
+        self._is_troubled = False
+        self._is_renewing = False
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._group: TaskGroup | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self.n_sent = 0
+
+    @property
+    def n_unsent(self) -> int:
+        """Calls that wait to be sent."""
+        raise NotImplementedError
+
+    @property
+    def n_in_flight(self) -> int:
+        """Calls that were sent and not answered."""
+        return len(self._lines) - len(self._idle)
+
+    def _next(self, now_s: float) -> Call[ItemT] | None:
+        """What is to be sent now; None where nothing may be."""
+        raise NotImplementedError
+
+    def _put_back(self, call: Call[ItemT]) -> None:
+        """Its turn comes first."""
+        raise NotImplementedError
+
+    def _request(self, call: Call[ItemT]) -> tuple[Verb, str, bytes]:
+        """What to send: verb, path and body."""
+        raise NotImplementedError
+
+    def _done(self, call: Call[ItemT], body: bytes) -> None:
+        raise NotImplementedError
+
+    def _refused(self, call: Call[ItemT], error: ApiError) -> None:
+        raise NotImplementedError
+
+    def _silent(self, call: Call[ItemT], why: str) -> None:
+        raise NotImplementedError
+
+    def warm(self) -> None:
+        """Open all connections now, so that the first calls do not wait for handshakes."""
+        if self._group is None:
+            self._n_asked = self._size
+        else:
+            self._connect(self._size)
+
+    async def run(self) -> None:
+        """Keep the lane going until cancelled; then what is in flight counts as lost."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._credentials.headers()
+            async with anyio.create_task_group() as group:
+                self._group = group
+                self._connect(self._n_asked)
+                self._pump()
+                group.start_soon(self._keep_credentials)
+        finally:
+            self._group = None
+            if self._sweeper is not None:
+                self._sweeper.cancel()
+            for line in list(self._lines):
+                line.close()
+                self._lost(line, "the scheduler is stopping")
+            if self._readers is not None:
+                self._readers.close()
+
+    # Sending
+
+    def _pump(self) -> None:
+        """Send as much as may be sent now."""
+        idle = self._idle
+        if self._group is None or self._is_renewing or (not idle and len(self._lines) == self._size):
+            return
+        now_s = self._loop.time()
+        if now_s < self._paused_until_s:
+            return  # a timer will call
+        while idle and (call := self._next(now_s)) is not None:
+            self._send(idle.pop(), call, now_s)
+        if not idle and self.n_unsent:
+            # While there is trouble one connection asks for all: no storm when the server comes back.
+            self._connect(1 if self._is_troubled else self.n_unsent)
+
+    def _send(self, line: _Line[ItemT], call: Call[ItemT], now_s: float) -> None:
+        """Write the request; from here on its outcome is the server's word or unknown."""
+        verb, path, body = self._request(call)
+        frame = self._frames.get(verb)
+        if frame is None or frame.authorization is not self._credentials.authorization:
+            frame = Frame(verb, self._credentials.server, authorization=self._credentials.authorization)
+            self._frames[verb] = frame
+        call.frame = frame
+        call.deadline_s = now_s + self._timeout_s
+        self.n_sent += 1
+        line.call = call
+        line.write(frame.request(path, body))
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+
+    @property
+    def _sweep_s(self) -> float:
+        return min(1.0, self._timeout_s / 4)
+
+    def _sweep(self) -> None:
+        """One timer for all requests: a timer each would cost more than reading the answer."""
+        now_s = self._loop.time()
+        for line in list(self._lines):
+            if line.call is not None and line.call.deadline_s <= now_s:
+                line.close()
+                self._lost(line, f"no answer in {self._timeout_s:g} s")
+        self._sweeper = self._loop.call_later(self._sweep_s, self._sweep) if self.n_in_flight else None
+
+    # Connections
+
+    def _connect(self, n_wanted: int) -> None:
+        """Open connections until `n_wanted` are idle or on their way, `size` at most in all."""
+        if self._group is None:
+            return
+        room = self._size - len(self._lines) - self._n_connecting
+        for _ in range(min(room, n_wanted - len(self._idle) - self._n_connecting)):
+            self._n_connecting += 1
+            self._group.start_soon(self._open)
+
+    async def _open(self) -> None:
+        line = _Line(self, self._readers)
+        try:
+            with anyio.fail_after(CONNECT_TIMEOUT_S):
+                await line.open(self._address)
+        except OSError as error:  # TimeoutError and SSLError are OSErrors
+            self._credentials.answers.count(self.method, SILENCE)
+            self._pause(ApiError(f"no connection to the API server: {str(error) or 'no answer in time'}"))
+        finally:
+            self._n_connecting -= 1
+        if line.is_open:
+            self._lines.append(line)
+            self._idle.append(line)
+        self._pump()
+
+    def _lost(self, line: _Line[ItemT], why: str) -> None:
+        self._lines.remove(line)
+        call, line.call = line.call, None
+        if call is None:
+            self._idle.remove(line)
+        else:
+            self._credentials.answers.count(call.frame.method, SILENCE)
+            self._silent(call, why)
+        self._pump()
+
+    # Answers
+
+    def _answered(
+        self, line: _Line[ItemT], call: Call[ItemT], status: int, body: bytes, retry_after: str | None = None
+    ) -> None:
+        if line.is_open:
+            self._idle.append(line)
+        else:
+            self._lines.remove(line)
+        self._credentials.answers.count(call.frame.method, status)
+        if 200 <= status < 300:
+            if self._is_troubled:
+                self._recovered()
+            self._done(call, body)
+        elif status == 401 and not call.is_renewed and self._group is not None:
+            call.is_renewed = True
+            self._put_back(call)
+            if not self._is_renewing:
+                self._is_renewing = True
+                self._group.start_soon(self._renew, call.frame.authorization)
+        else:
+            self._refused(call, api_error(status, retry_after, body))
+        self._pump()
+
+    def _pause(self, error: ApiError) -> None:
+        """Send nothing for a while. Answers that come during a pause belong to the same trouble."""
+        now_s = self._loop.time()
+        if now_s < self._paused_until_s:
+            return
+        wait_s = self._backoff.next_s(error.retry_after_s)
+        self._paused_until_s = now_s + wait_s
+        self._loop.call_later(wait_s + 0.001, self._pump)
+        self._complaints.say(self.name, error)
+        self._is_troubled = True
+
+    def _recovered(self) -> None:
+        if self._loop.time() >= self._paused_until_s:
+            self._is_troubled = False
+            self._backoff.reset()
+
+    # Credentials
+
+    async def _renew(self, refused: str) -> None:
+        try:
+            await self._credentials.refresh(refused=refused)
+        finally:
+            self._is_renewing = False
+        self._pump()
+
+    async def _keep_credentials(self) -> None:
+        while True:
+            await anyio.sleep(CREDENTIALS_CHECK_S)
+            await self._credentials.headers()
