@@ -12,7 +12,7 @@ import msgspec
 
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
-from gangsched.kube.decode import ListMeta
+from gangsched.kube.envelopes import ListMeta
 from gangsched.kube.watch_state import WatchState
 
 PAGE_LIMIT = 2000

@@ -1,18 +1,20 @@
 """The API server's JSON into events: which kinds there are, and how one object of each is read.
 
 Lives here: typed decoders per kind, the lenient reading of what they refuse. Not here: what is already known
-(kube.watch_state). Called by kube.watch_state for every page and every line; a pod's line costs a few
-microseconds, so what is rare (bookmarks, errors, refused objects) pays a second decoding and not each line.
+(kube.watch_state). Called by kube.watch_state for every page and every batch of lines; a pod costs a few
+microseconds, so what is rare (bookmarks, errors, refused objects) pays a second decoding of its batch.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
+from gangsched.kube.envelopes import Line, LineOf, Page, PageOf, RawLine, RawPage
+from gangsched.kube.pod_reader import PodReader
 from gangsched.model.events import (
     Event,
     NodeAdded,
@@ -56,38 +58,6 @@ class ApiObject(Protocol):
     metadata: ObjectMeta
 
 
-ObjectT = TypeVar("ObjectT", bound=ApiObject)
-
-
-class ListMeta(msgspec.Struct, gc=False, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _Line(msgspec.Struct, Generic[ObjectT], gc=False):
-    type: str
-    object: ObjectT
-
-
-class RawLine(msgspec.Struct, gc=False):
-    """A line of a watch, its object not looked at."""
-
-    type: str
-    object: msgspec.Raw
-
-
-class _Page(msgspec.Struct, Generic[ObjectT], gc=False):
-    metadata: ListMeta
-    items: list[ObjectT]
-
-
-class RawPage(msgspec.Struct, gc=False):
-    """A page of a list, its items not looked at."""
-
-    metadata: ListMeta
-    items: list[msgspec.Raw] | None = None
-
-
 class _Bare(msgspec.Struct, gc=False):
     metadata: ObjectMeta
 
@@ -98,22 +68,8 @@ _decode_bare = msgspec.json.Decoder(_Bare).decode
 _decode_any = msgspec.json.Decoder().decode
 
 
-class Page(Protocol):
-    """A page of a list, decoded whole."""
-
-    metadata: ListMeta
-    items: list[Any]
-
-
-class Line(Protocol):
-    """A line of a watch, decoded whole."""
-
-    type: str
-    object: Any
-
-
-def _decoder(object_type: Any) -> Callable[[Any], Any]:
-    return msgspec.json.Decoder(object_type, dec_hook=_plain).decode
+def _decoder(object_type: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(object_type, dec_hook=_plain)
 
 
 def _plain(wanted: type, found: Any) -> Any:
@@ -132,6 +88,8 @@ class Kind:
 
     `name` is the one of KindSynced; `versions` are tried in their order, empty for kinds that every server
     has. `selector` is what its lists and watches ask for besides: a fieldSelector or a labelSelector.
+    `reader` decodes what comes in numbers, where a kind has its own way; what that refuses, and what comes
+    alone, is decoded as `object_type`.
     Raises from its decoders: msgspec.MsgspecError.
     """
 
@@ -145,6 +103,7 @@ class Kind:
         group: str = "",
         versions: tuple[str, ...] = (),
         selector: Mapping[str, str] | None = None,
+        reader: PodReader | None = None,
         added: Callable[[Any, str], Event],
         updated: Callable[[Any, str], Event],
         deleted: Callable[[Any, str], Event],
@@ -158,9 +117,13 @@ class Kind:
         self.added = added
         self.updated = updated
         self.deleted = deleted
-        self.decode_object: Callable[[bytes | msgspec.Raw], Any] = _decoder(object_type)
-        self.decode_line: Callable[[bytes], Line] = _decoder(_of(_Line, object_type))
-        self.decode_page: Callable[[bytes], Page] = _decoder(_of(_Page, object_type))
+        self.decode_object: Callable[[bytes | msgspec.Raw], Any] = _decoder(object_type).decode
+        lines, page = _decoder(_of(LineOf, object_type)), _decoder(_of(PageOf, object_type))
+        self.decode_line: Callable[[bytes], Line] = lines.decode
+        self.decode_lines: Callable[[bytes], list[Line]] = lines.decode_lines
+        self.decode_page: Callable[[bytes], Page] = page.decode
+        if reader is not None:
+            self.decode_lines, self.decode_page = reader.lines, reader.page
 
     def api_version(self, version: str) -> str:
         """`group/version`, or `v1`."""
@@ -182,6 +145,7 @@ def pods(node: str = "") -> Kind:
         kind="Pod",
         resource="pods",
         selector={"fieldSelector": f"spec.nodeName={node}"} if node else None,
+        reader=PodReader(),
         added=lambda pod, _: PodAdded(pod),
         updated=lambda pod, _: PodUpdated(pod),
         deleted=lambda pod, _: PodDeleted(pod),

@@ -30,12 +30,12 @@ from gangsched.errors import ApiError
 from gangsched.kube.decode import (
     ApiObject,
     Kind,
-    RawPage,
     decode_raw_line,
     decode_raw_page,
     read_meta,
     refused,
 )
+from gangsched.kube.envelopes import RawPage
 from gangsched.kube.status import read_status
 from gangsched.model.events import Event, KindSynced
 from gangsched.model.objects import ObjectMeta
@@ -166,32 +166,40 @@ class WatchState:
         An ERROR line (410: then `gone()`) or one that is unreadable ends the watch: it is left in `failure`
         and not raised, because the events before it are already in `known` and must be told.
         """
-        last = chunk.rfind(b"\n")
-        if last < 0:
+        end = chunk.rfind(b"\n") + 1
+        if not end:
             self._keep(chunk)
             return []
-        rest = chunk[last + 1 :]
-        whole = chunk[:last]
+        whole = chunk[:end]
         if self._carry:
             whole = b"".join((*self._carry, whole))
             self._carry.clear()
             self._n_carried = 0
-        if rest:
-            self._keep(rest)
+        if end < len(chunk):
+            self._keep(chunk[end:])
         events: list[Event] = []
-        decode = self.kind.decode_line
-        for line in whole.split(b"\n"):
+        try:
+            lines = self.kind.decode_lines(whole)
+        except msgspec.MsgspecError:
+            self._line_by_line(whole, events)
+        else:
+            for line in lines:
+                self._changed(line.type, line.object, events)
+        return events
+
+    def _line_by_line(self, whole: bytes, events: list[Event]) -> None:
+        """One of them is no plain object; those before it and after it count all the same."""
+        for line in whole.splitlines():
             if not line:
                 continue
             try:
-                decoded = decode(line)
+                decoded = self.kind.decode_line(line)
             except msgspec.MsgspecError as error:
                 self._odd_line(line, error, events)
             else:
                 self._changed(decoded.type, decoded.object, events)
             if self.failure is not None:
                 break
-        return events
 
     def _keep(self, part: bytes) -> None:
         self._carry.append(part)

@@ -1,0 +1,77 @@
+"""What is kept once for many pods is what each of them says, in a list as in a watch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangsched.kube.pod_reader import PodReader
+from gangsched.model.objects import Pod
+
+CONTAINERS = [
+    {"name": "main", "image": "a:1", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "8"}}}
+]
+BOUND = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
+
+
+def pod(name: str, *, labels: dict[str, str] | None = None, **also: Any) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "7"}
+    spec = {"containers": CONTAINERS, "schedulerName": "gangsched"} | also.pop("spec", {})
+    also = {"status": {"phase": "Pending"}, "spec": spec} | also
+    return {"kind": "Pod", "metadata": meta | ({"labels": labels} if labels else {}), **also}
+
+
+ASSORTED = (
+    pod("a-0", labels={"app": "a"}),
+    pod("a-1", labels={"app": "a"}),
+    pod("a-2", labels={"app": "b"}, spec={"nodeName": "n1"}, status=BOUND),
+    pod("a-3", labels={"app": "b"}, spec={"nodeName": "n1"}, status=BOUND),
+    pod("a-4", spec={"nodeName": "n2"}, status=BOUND),
+    pod("b-0", spec={"containers": [{"name": "other"}], "tolerations": [{"key": "x"}]}),
+    pod("b-1", spec={"containers": [{"name": "other"}], "priority": 5}),
+    {"metadata": {"name": "bare", "namespace": "other"}},
+    {"metadata": {"name": "bare", "namespace": "ns"}, "spec": {}, "status": {}},
+    pod("a-5", labels={"app": "a"}, spec={"nodeSelector": {"nodeName": "n1"}}),
+)
+
+
+def listed(reader: PodReader, *pods: dict[str, Any]) -> list[Pod]:
+    return reader.page(json.dumps({"metadata": {"resourceVersion": "9"}, "items": pods}).encode()).items
+
+
+def watched(reader: PodReader, *pods: dict[str, Any]) -> list[Pod]:
+    data = b"".join(json.dumps({"type": "MODIFIED", "object": one}).encode() + b"\n" for one in pods)
+    return [line.object for line in reader.lines(data)]
+
+
+@pytest.mark.parametrize("read", [listed, watched])
+def test_each_pod_is_what_it_says_whatever_came_before_it(read: Any) -> None:
+    alone = [msgspec.json.decode(json.dumps(one), type=Pod) for one in ASSORTED]
+    reader = PodReader()
+    assert read(reader, *ASSORTED) == alone
+    assert read(reader, *ASSORTED[::-1]) == alone[::-1]
+    for one, expected in zip(ASSORTED, alone, strict=True):
+        assert read(reader, one) == [expected]
+
+
+@pytest.mark.parametrize("read", [listed, watched])
+def test_pods_of_a_gang_share_one_spec_and_those_on_other_nodes_what_is_large_of_it(read: Any) -> None:
+    first, second, bound, mate, elsewhere = read(PodReader(), *ASSORTED[:5])
+    assert first.spec is second.spec
+    assert first.metadata.labels is second.metadata.labels
+    assert first.status is second.status
+    assert bound.spec is mate.spec
+    assert bound.spec.containers is first.spec.containers
+    assert elsewhere.spec.node_name == "n2"
+    assert elsewhere.spec.containers is bound.spec.containers
+    assert elsewhere.status is bound.status
+
+
+def test_of_what_was_refused_nothing_is_left() -> None:
+    reader = PodReader()
+    with pytest.raises(msgspec.MsgspecError):
+        listed(reader, ASSORTED[0], pod("bad", spec={"nodeName": 7}))
+    assert listed(reader, ASSORTED[1]) == [msgspec.json.decode(json.dumps(ASSORTED[1]), type=Pod)]
