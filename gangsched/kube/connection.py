@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import NamedTuple, cast
+from typing import NamedTuple
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -58,28 +58,16 @@ def keep_alive(sock: socket.socket | None) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-class _Buffers:
-    """Where bytes are on their way through: as they came, and decrypted. One pair for a loop's connections.
-
-    Nothing stays in them when a turn of the loop is over. A pair for each connection would be 16 MiB in a
-    scheduler's start, and each page of it costs a fault when it is first touched.
-    """
-
-    __slots__ = ("came", "plain")
-
-    def __init__(self) -> None:
-        self.came = memoryview(bytearray(_READ_BYTES))
-        # With what was an incomplete record before.
-        self.plain = memoryview(bytearray(_READ_BYTES + 2 * _RECORD_BYTES))
+# Where bytes are on their way through, one for all of a loop's connections: nothing stays in it when a turn
+# of the loop is over. One for each would be 8 MiB in a scheduler's start, and each page of it costs a fault
+# when it is first touched.
+_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = WeakKeyDictionary()
 
 
-_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Buffers] = WeakKeyDictionary()
-
-
-def _buffers_of(loop: asyncio.AbstractEventLoop) -> _Buffers:
+def _buffer_of(loop: asyncio.AbstractEventLoop) -> memoryview:
     found = _buffers.get(loop)
     if found is None:
-        found = _buffers[loop] = _Buffers()
+        found = _buffers[loop] = memoryview(bytearray(_READ_BYTES))
     return found
 
 
@@ -90,7 +78,7 @@ class Connection:
     """
 
     __slots__ = (
-        "_buffers",
+        "_buffer",
         "_incoming",
         "_is_reading",
         "_loop",
@@ -112,7 +100,7 @@ class Connection:
         self._tls: ssl.SSLObject | None = None
         self._sock: socket.socket
         self._loop: asyncio.AbstractEventLoop
-        self._buffers: _Buffers
+        self._buffer: memoryview
 
     def received(self, data: bytes) -> None:
         """Bytes have come, never none."""
@@ -125,7 +113,7 @@ class Connection:
     async def open(self, address: Address) -> None:
         """Connect and shake hands. Raises: OSError, which TimeoutError and ssl.SSLError are."""
         self._loop = asyncio.get_running_loop()
-        self._buffers = _buffers_of(self._loop)
+        self._buffer = _buffer_of(self._loop)
         self._sock = sock = await _connected(self._loop, address)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -146,7 +134,7 @@ class Connection:
         """Go on where another one is, which is idle and gives it up: a handshake is 2 ms of CPU."""
         other.pause()
         other.is_open = False
-        self._loop, self._buffers, self._sock = other._loop, other._buffers, other._sock
+        self._loop, self._buffer, self._sock = other._loop, other._buffer, other._sock
         self._tls, self._incoming, self._outgoing = other._tls, other._incoming, other._outgoing
         self.is_open = True
         self.resume()
@@ -210,7 +198,7 @@ class Connection:
 
     def _receive_plain(self, parts: list[bytes]) -> bool:
         """Read a plain socket until it has no more; true at its end."""
-        buffer = self._buffers.came
+        buffer = self._buffer
         while True:
             try:
                 n_bytes = self._sock.recv_into(buffer)
@@ -224,7 +212,7 @@ class Connection:
 
     def _receive_tls(self, tls: ssl.SSLObject, parts: list[bytes]) -> bool:
         """The same through TLS; what is an incomplete record yet stays in OpenSSL's memory."""
-        incoming, buffer = self._incoming, self._buffers.came
+        incoming, buffer = self._incoming, self._buffer
         while True:
             try:
                 n_bytes = self._sock.recv_into(buffer)
@@ -241,22 +229,17 @@ class Connection:
                 return False
 
     def _decrypt(self, tls: ssl.SSLObject, parts: list[bytes]) -> bool:
-        """All records that have come whole, in one piece; true at the end of the stream."""
-        incoming, plain = self._incoming, self._buffers.plain
-        n_plain = 0
-        ended = False
+        """All records that have come whole; true at the end of the stream."""
         # A record leaves OpenSSL in one piece, so with nothing left to decrypt there is nothing to ask.
-        while not ended and (incoming.pending or tls.pending()):
+        while self._incoming.pending:
             try:
-                # With a buffer the answer is a number, of which the type's stub does not know.
-                n_bytes = cast("int", tls.read(_RECORD_BYTES, plain[n_plain:]))
+                data = tls.read(_RECORD_BYTES)
             except ssl.SSLWantReadError:
                 break
-            n_plain += n_bytes
-            ended = not n_bytes
-        if n_plain:
-            parts.append(bytes(plain[:n_plain]))
-        return ended
+            if not data:
+                return True
+            parts.append(data)
+        return False
 
     # Writing
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable
 from random import Random
+from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
 import anyio
@@ -214,12 +215,12 @@ class Lane(Generic[ItemT]):
         idle = self._idle
         if self._group is None or self._is_renewing or (not idle and len(self._lines) == self._size):
             return
-        now_s = self._loop.time()
+        now_s = monotonic()
         if now_s < self._paused_until_s:
             return  # a timer will call
         while idle and (call := self._next(now_s)) is not None:
             self._send(idle.pop(), call, now_s)
-        if not idle and self.n_unsent:
+        if not idle and len(self._lines) < self._size and self.n_unsent:
             # While there is trouble one connection asks for all: no storm when the server comes back.
             self._connect(1 if self._is_troubled else self.n_unsent)
 
@@ -244,7 +245,7 @@ class Lane(Generic[ItemT]):
 
     def _sweep(self) -> None:
         """One timer for all requests: a timer each would cost more than reading the answer."""
-        now_s = self._loop.time()
+        now_s = monotonic()
         for line in list(self._lines):
             if line.call is not None and line.call.deadline_s <= now_s:
                 line.close()
@@ -313,7 +314,7 @@ class Lane(Generic[ItemT]):
 
     def _pause(self, error: ApiError) -> None:
         """Send nothing for a while. Answers that come during a pause belong to the same trouble."""
-        now_s = self._loop.time()
+        now_s = monotonic()
         if now_s < self._paused_until_s:
             return
         wait_s = self._backoff.next_s(error.retry_after_s)
@@ -323,7 +324,7 @@ class Lane(Generic[ItemT]):
         self._is_troubled = True
 
     def _recovered(self) -> None:
-        if self._loop.time() >= self._paused_until_s:
+        if monotonic() >= self._paused_until_s:
             self._is_troubled = False
             self._backoff.reset()
 
