@@ -258,10 +258,14 @@ class Group:
         info.group = self
         self.members[info.uid] = info
         self.counts[info.state] += 1
+        self.stated[info.stated] = self.stated.get(info.stated, 0) + 1
 
     def remove(self, info: PodInfo) -> None:
         if self.members.pop(info.uid, None) is not None:
             self.counts[info.state] -= 1
+            self.stated[info.stated] -= 1
+            if not self.stated[info.stated]:
+                del self.stated[info.stated]
         info.group = None
 
     def move(self, info: PodInfo, state: MemberState) -> None:

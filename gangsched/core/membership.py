@@ -14,15 +14,17 @@ from gangsched.core.audit import Audit
 from gangsched.core.cache import allocation_of
 from gangsched.core.group import BindState, Group, MemberState, PodInfo
 from gangsched.core.guard import PluginError
-from gangsched.core.numbers import Numbers, stated_by, stated_raw
+from gangsched.core.likeness import Likeness, are_alike
+from gangsched.core.numbers import Numbers, identity_of, stated_by
 from gangsched.core.reporter import Reporter
 from gangsched.core.template import constraints_of
 from gangsched.core.world import World
 from gangsched.errors import ParseError
 from gangsched.model.device_labels import allocated_labels, allocation_text
 from gangsched.model.devices import is_device_key
+from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, POD, RANK_KEY, GroupKey, group_key, needs_object
+from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, POD, RANK_KEY, group_key, lone_key, needs_object
 
 # Nothing has left the process for these.
 _UNSENT = (BindState.NONE, BindState.PREPARING, BindState.HELD)
@@ -38,10 +40,12 @@ class Membership:
         self._reporter = reporter
         self._audit = audit
         self._numbers = numbers
+        self._latest: Likeness | None = None
+        """Of the pod that joined last, where it says something of the next one."""
 
-    def put_pod(self, pod: Pod) -> None:
+    def put_pod(self, event: PodAdded | PodUpdated) -> None:
         """A pod as it is now. An older version than the one known is ignored."""
-        cache = self._world.cache
+        pod, cache = event.pod, self._world.cache
         info = cache.pods.get(pod.metadata.uid)
         if info is not None and not _newer(pod, info.pod):
             return
@@ -61,9 +65,12 @@ class Membership:
                 info.group.move(info, target)
                 self._world.touch(info.group)
 
-    def remove_pod(self, pod: Pod) -> None:
+    def remove_pod(self, event: PodDeleted) -> None:
         """The pod is gone for good."""
-        world, uid = self._world, pod.metadata.uid
+        self._remove(event.pod.metadata.uid)
+
+    def _remove(self, uid: str) -> None:
+        world = self._world
         self._numbers.forget_stranger(uid)
         self._audit.pod_gone(uid)
         world.changes += world.cache.unnominate(uid)
@@ -78,7 +85,6 @@ class Membership:
         world.left_node(uid)
         group = info.group
         if group is not None:
-            _unstate(group, info)
             group.remove(info)
             world.touch(group)
 
@@ -89,7 +95,7 @@ class Membership:
         self._nominate(pod, "" if pod.spec.node_name or pod.is_terminal else pod.status.nominated_node_name)
         if not holds:
             if info is not None:
-                self.remove_pod(pod)
+                self._remove(uid)
                 self._numbers.note_stranger(pod)
             return
         if info is None:
@@ -105,10 +111,11 @@ class Membership:
             self._world.changes.append(change)
 
     def _join(self, pod: Pod) -> None:
-        world = self._world
-        info = PodInfo(pod, world.cache.template_of(pod), pod.metadata.uid)
-        raw = stated_raw(pod)
-        info.identity = key, problem, *_ = _identity(pod, raw)
+        world, like = self._world, self._latest
+        if like is None or like.edition != world.cache.templates.edition or not are_alike(pod, like.pod):
+            like = self._meet(pod)
+        key = like.key if like.key.dialect != POD else lone_key(pod)
+        info = PodInfo(pod, like.template, pod.metadata.uid, None, like.identity, like.stated)
         info.state = self._state_of(info, pod)
         world.cache.pods[info.uid] = info
         if info.state is MemberState.BOUND:
@@ -116,23 +123,33 @@ class Membership:
         group = world.groups.get(key)
         if group is None:
             group = world.groups[key] = Group(key, pod.spec.scheduler_name, now_s=world.now_s)
-        annotations = pod.metadata.annotations or {}
         if pod.spec.node_name:
+            annotations = pod.metadata.annotations or {}
             info.rank = _number(annotations.get(RANK_KEY), -1)
             info.attempt = _number(annotations.get(ATTEMPT_KEY), 0)
             group.attempts = max(group.attempts, info.attempt)
         group.add(info)
-        info.stated = stated_by(group.key, pod, raw)
-        group.stated[info.stated] = group.stated.get(info.stated, 0) + 1
-        if problem or key.dialect == POD:
-            group.own_problem = problem
-        world.touch(group)
+        if key.dialect == POD:
+            group.own_problem = like.problem
+        world.touched[key] = group
+
+    def _meet(self, pod: Pod) -> Likeness:
+        """A pod that is not like the one before it."""
+        templates = self._world.cache.templates
+        template = templates.of(pod)
+        try:
+            key, problem = group_key(pod), ""
+        except ParseError as error:
+            key, problem = lone_key(pod), str(error)
+        like = Likeness(pod, template, key, problem, identity_of(pod), stated_by(key, pod), templates.edition)
+        self._latest = like if templates.is_of_all_alike(pod, template) else None
+        return like
 
     def _update(self, info: PodInfo, pod: Pod) -> None:
         group = info.group
         if group is None:
             # It was another scheduler's when first seen; schedulerName is immutable, so this is a new life.
-            self.remove_pod(info.pod)
+            self._remove(info.uid)
             self._join(pod)
             return
         if info.state is MemberState.BOUND and not pod.spec.node_name:
@@ -140,9 +157,9 @@ class Membership:
             # never taken away from a pod, so nothing that it holds may be given back for it.
             self._world.cache.renew(info, pod)
             return
-        if _identity(pod, stated_raw(pod)) != info.identity and info.bind in _UNSENT:
+        if identity_of(pod) != info.identity and info.bind in _UNSENT:
             # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
-            self.remove_pod(info.pod)
+            self._remove(info.uid)
             self._join(pod)
             return
         old = info.pod
@@ -243,34 +260,12 @@ class Membership:
         return MemberState.PENDING if info.state is not MemberState.LEAVING else MemberState.LEAVING
 
 
-def _unstate(group: Group, info: PodInfo) -> None:
-    group.stated[info.stated] -= 1
-    if group.stated[info.stated] <= 0:
-        del group.stated[info.stated]
-
-
 def _newer(pod: Pod, known: Pod) -> bool:
     """Resource versions compare as numbers (KEP-5504 made that a promise); others are taken as news."""
     new, old = pod.metadata.resource_version, known.metadata.resource_version
     if new.isdecimal() and old.isdecimal():
         return int(new) > int(old)
     return new != old
-
-
-def _identity(
-    pod: Pod, raw: tuple[str | None, ...]
-) -> tuple[GroupKey, str, tuple[str | None, ...], int | None]:
-    """Its group, what is wrong with how it names it, and what it says of it; all of that can be edited.
-
-    Not its labels as such: kube-apiserver copies a node's zone and region onto the pods bound to it
-    (KEP-4742, on by default since 1.35).
-    """
-    try:
-        key, problem = group_key(pod), ""
-    except ParseError as error:
-        key = GroupKey(POD, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
-        problem = str(error)
-    return key, problem, raw, pod.spec.priority
 
 
 def _allocated(info: PodInfo, pod: Pod) -> tuple[str, str | None]:

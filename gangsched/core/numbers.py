@@ -7,7 +7,7 @@ Held here: PodGroup objects as read, and who else names a group of ours. A mista
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from gangsched.core.group import Group, GroupState
 from gangsched.core.world import World
@@ -16,6 +16,7 @@ from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdat
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import (
     DISRUPTION_KEY,
+    GROUP_LABELS,
     GROUPS_KEY,
     LIGHTWEIGHT,
     LIGHTWEIGHT_MIN,
@@ -41,7 +42,8 @@ _STATED_KEYS = (
     DISRUPTION_KEY,
 )
 _STATED = frozenset(_STATED_KEYS)
-_NOTHING_STATED = (None,) * (1 + len(_STATED_KEYS))
+_SAYING_LABELS = (*GROUP_LABELS, LIGHTWEIGHT_MIN)
+_SAID = frozenset(_SAYING_LABELS)
 
 
 class Numbers:
@@ -166,23 +168,33 @@ class Numbers:
                 self._world.touch(self._world.groups[key])
 
 
-def stated_raw(pod: Pod) -> tuple[str | None, ...]:
-    """The lightweight label, then _STATED_KEYS in order; as long for a pod without any annotation."""
-    labels, annotations = pod.metadata.labels, pod.metadata.annotations
-    label = labels.get(LIGHTWEIGHT_MIN) if labels else None
-    if not annotations or _STATED.isdisjoint(annotations):
-        return _NOTHING_STATED if label is None else (label, *_NOTHING_STATED[1:])
-    get = annotations.get
-    return (label, *map(get, _STATED_KEYS))
+def identity_of(pod: Pod) -> tuple[object, ...]:
+    """All that puts the pod into its group and all that it says of it, as written; that can be edited.
+
+    Not its labels as such: kube-apiserver copies a node's zone and region onto the pods bound to it
+    (KEP-4742, on by default since 1.35).
+    """
+    spec, labels, annotations = pod.spec, pod.metadata.labels, pod.metadata.annotations
+    return (
+        None if not labels or _SAID.isdisjoint(labels) else tuple(map(labels.get, _SAYING_LABELS)),
+        None if not annotations or _STATED.isdisjoint(annotations) else _stated(annotations),
+        spec.scheduling_group,
+        spec.priority,
+    )
 
 
-def stated_by(key: GroupKey, pod: Pod, raw: tuple[str | None, ...]) -> tuple[object, ...]:
-    """What a member says of its group, as written, in the order of _stated_names; raw: stated_raw(pod)."""
-    spec = pod.spec
+def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
+    """What a member says of its group, as written, in the order of _stated_names."""
+    spec, meta = pod.spec, pod.metadata
     if needs_object(key) or key.dialect == POD:
         return (spec.scheduler_name, spec.priority or 0)
-    numbers = raw[:1] if key.dialect == LIGHTWEIGHT else raw[1:]
-    return (spec.scheduler_name, spec.priority or 0, *numbers)
+    if key.dialect == LIGHTWEIGHT:
+        return (spec.scheduler_name, spec.priority or 0, (meta.labels or {}).get(LIGHTWEIGHT_MIN))
+    return (spec.scheduler_name, spec.priority or 0, *_stated(meta.annotations or {}))
+
+
+def _stated(annotations: Mapping[str, str]) -> tuple[str | None, ...]:
+    return tuple(map(annotations.get, _STATED_KEYS))
 
 
 def _stated_names(key: GroupKey) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from gangsched.core.membership import Membership
 from gangsched.core.numbers import Numbers
 from gangsched.core.runtime import Profile
 from gangsched.core.world import World
+from gangsched.model.events import PodDeleted, PodUpdated
 
 
 def unfinished(world: World, names: frozenset[str]) -> list[Group]:
@@ -46,17 +47,17 @@ def reconfigure(
         if group.state is GroupState.WAITING:
             attempts.give_back(group, "its profile is gone from the configuration")
     for info in left:
-        membership.remove_pod(info.pod)
+        membership.remove_pod(PodDeleted(info.pod))
     for group in gone:
         world.drop_group(group)
     added = frozenset(profiles).difference(world.profiles)
     world.take_over(profiles, settings)
     for info in left:
-        membership.put_pod(info.pod)
+        membership.put_pod(PodUpdated(info.pod))
     numbers.forget_strangers_of(added)
     for info in [info for info in world.cache.pods.values() if _is_ours_now(info, added)]:
-        membership.remove_pod(info.pod)
-        membership.put_pod(info.pod)
+        membership.remove_pod(PodDeleted(info.pod))
+        membership.put_pod(PodUpdated(info.pod))
     for info in list(world.cache.pods.values()):
         if info.group is not None and info.state in (MemberState.PENDING, MemberState.GATED):
             membership.look_again(info.uid)

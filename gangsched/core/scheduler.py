@@ -90,9 +90,9 @@ class Scheduler:
         )
         self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
         self._on_event: dict[type, Callable[[Any], None]] = {
-            ev.PodAdded: lambda e: self.membership.put_pod(e.pod),
-            ev.PodUpdated: lambda e: self.membership.put_pod(e.pod),
-            ev.PodDeleted: lambda e: self.membership.remove_pod(e.pod),
+            ev.PodAdded: self.membership.put_pod,
+            ev.PodUpdated: self.membership.put_pod,
+            ev.PodDeleted: self.membership.remove_pod,
             ev.NodeAdded: lambda e: self._put_node(e.node),
             ev.NodeUpdated: lambda e: self._put_node(e.node),
             ev.NodeDeleted: lambda e: self._remove_node(e.node),
@@ -325,7 +325,7 @@ class Scheduler:
     def _read(self, event: ev.PodRead) -> None:
         info = self.binder.read(event)
         if info is not None and event.pod is not None:
-            self.membership.put_pod(event.pod)
+            self.membership.put_pod(ev.PodUpdated(event.pod))
 
     def _hook_answered(self, event: ev.HookAnswered) -> None:
         call = self.world.hooks.take(event)

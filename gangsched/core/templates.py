@@ -27,9 +27,10 @@ class Templates:
         self._index = index
         self._sign = sign
         self._by_key: dict[Hashable, PodTemplate] = {}
-        self._latest: tuple[PodTemplate, Hashable] | None = None
-        """The last one that was asked for, and what was signed: a gang's pods come one after the other."""
+        self._latest: tuple[Pod, PodTemplate, Hashable] | None = None
+        """Who asked last, for which, and what was signed: a gang's pods come one after the other."""
         self._serial = 0
+        self._n_signatures = 0
 
     @property
     def all(self) -> Collection[PodTemplate]:
@@ -41,9 +42,26 @@ class Templates:
         if sign is None and self._sign is None:
             return False
         self._sign = sign
+        self._n_signatures += 1
         self._by_key.clear()
         self._latest = None
         return True
+
+    @property
+    def edition(self) -> int:
+        """Moves when a pod like one before may come to have another template."""
+        return self._index.selection + self._n_signatures
+
+    def is_of_all_alike(self, pod: Pod, template: PodTemplate) -> bool:
+        """Whether the pod has its template, and all there is to it, by nothing that tells it from its like.
+
+        Claims of its own are named after a pod; what it says of others is heard of each anew; and a plugin
+        that reads metadata may read the name.
+        """
+        spec = pod.spec
+        if spec.volumes or spec.affinity is not None or spec.topology_spread_constraints:
+            return False
+        return self._sign is None or self._sign(pod) in (None, ())
 
     def of(self, pod: Pod) -> PodTemplate:
         """The shared template of pods that no plugin can tell apart."""
@@ -52,11 +70,12 @@ class Templates:
             self._index.select(keys_named(spec))
         labels = self._index.project(pod.metadata.labels)
         signed = self._sign(pod) if self._sign is not None else None
-        if self._latest is not None and self._latest[1] == signed and _is_alike(pod, labels, self._latest[0]):
-            template = self._latest[0]
+        latest = self._latest
+        if latest is not None and latest[2] == signed and _is_alike(pod, latest[0], labels, latest[1]):
+            template = latest[1]
         else:
             template = self._known(pod, labels, signed)
-            self._latest = (template, signed)
+            self._latest = (pod, template, signed)
         if template.wishes or spec.topology_spread_constraints:
             self._index.wake(template.wishes)
         return template
@@ -76,9 +95,11 @@ class Templates:
         return template
 
 
-def _is_alike(pod: Pod, labels: Mapping[str, str], template: PodTemplate) -> bool:
-    """Whether a glance tells that the pod's signature is the template's, if equal things are signed."""
-    other = template.pod
+def _is_alike(pod: Pod, other: Pod, labels: Mapping[str, str], template: PodTemplate) -> bool:
+    """Whether a glance tells that the pod's signature is the other's, whose template this is.
+
+    The template's own pod is mostly of another group, which its spec may name: no use as the other.
+    """
     return (
         pod.spec == other.spec
         and not pod.spec.volumes  # a claim of its own is named after the pod

@@ -50,7 +50,9 @@ _GROUP_LABELS = (
     (COSCHEDULING_OLD_LABEL, COSCHEDULING),
     (LIGHTWEIGHT_NAME, LIGHTWEIGHT),
 )
-_GROUP_LABEL_NAMES = frozenset(label for label, _ in _GROUP_LABELS)
+GROUP_LABELS = tuple(label for label, _ in _GROUP_LABELS)
+"""Where a pod names its group, spec.schedulingGroup apart."""
+_GROUP_LABEL_NAMES = frozenset(GROUP_LABELS)
 
 MAX_MEMBERS = 100_000
 MAX_START_TOGETHER = 64
@@ -112,7 +114,7 @@ def group_key(pod: Pod) -> GroupKey:
     if pod.spec.scheduling_group is not None and pod.spec.scheduling_group.pod_group_name:
         named.append((CORE, pod.spec.scheduling_group.pod_group_name, "spec.schedulingGroup.podGroupName"))
     if not named:
-        return GroupKey(POD, namespace, pod.metadata.name, pod.metadata.uid)
+        return lone_key(pod)
     if len(named) == 1:
         return GroupKey(named[0][0], namespace, named[0][1])
     if len({name for _, name, _ in named}) > 1:
@@ -122,6 +124,12 @@ def group_key(pod: Pod) -> GroupKey:
     order = (CORE, COSCHEDULING, OURS, LIGHTWEIGHT)
     dialect = min((dialect for dialect, _, _ in named), key=order.index)
     return GroupKey(dialect, namespace, named[0][1])
+
+
+def lone_key(pod: Pod) -> GroupKey:
+    """The group of one that the pod is where it names none."""
+    meta = pod.metadata
+    return GroupKey(POD, meta.namespace, meta.name, meta.uid)
 
 
 def needs_object(key: GroupKey) -> bool:

@@ -99,7 +99,7 @@ def m9_keyed_by_name(settings: Settings) -> Scheduler:
         same = (info for info in scheduler.world.cache.pods.values() if info.pod.key == event.pod.key)
         known = next(same, None)
         if known is None or known.uid == event.pod.metadata.uid:
-            put(event.pod)
+            put(event)
         else:
             known.pod = event.pod
 
