@@ -63,6 +63,9 @@ _log = structlog.get_logger(__name__)
 # The collector finds next to nothing here: what is made for each pod holds no cycles. At the default of 700
 # it would look a hundred times for every gang's worth of JSON.
 _GC_YOUNG = 200_000
+# Pages of lists come and go. A block larger than the largest one freed before (128 KiB, to begin with) glibc
+# gives back to the kernel at once, and every 4 KiB of the next one are a fault again; others it keeps.
+_KEPT_BYTES = 4 * 2**20
 # How often a new leader looks whether its watch has come as far as its predecessor's last bind.
 _CATCH_UP_STEP_S = 0.02
 _CATCH_UP_SAY_S = 5.0
@@ -190,6 +193,7 @@ class SchedulerApp:
         # Modules live for ever too; the collection before the first bind need not walk them (15 of 25 ms).
         gc.freeze()
         gc.set_threshold(_GC_YOUNG, *gc.get_threshold()[1:])
+        bytes(_KEPT_BYTES)  # never touched, and free again
         if self._acts and self.config.settings.devices.in_labels:
             await optional.require_binding_labels(self._client, self._rng, source=self.config.source)
         async with anyio.create_task_group() as everything:

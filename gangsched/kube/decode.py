@@ -89,7 +89,7 @@ class Kind:
     `name` is the one of KindSynced; `versions` are tried in their order, empty for kinds that every server
     has. `selector` is what its lists and watches ask for besides: a fieldSelector or a labelSelector.
     `reader` decodes what comes in numbers, where a kind has its own way; what that refuses, and what comes
-    alone, is decoded as `object_type`.
+    alone, is decoded as `object_type`. `page_limit`: so many of them are about a megabyte or less.
     Raises from its decoders: msgspec.MsgspecError.
     """
 
@@ -104,6 +104,7 @@ class Kind:
         versions: tuple[str, ...] = (),
         selector: Mapping[str, str] | None = None,
         reader: PodReader | None = None,
+        page_limit: int = 500,
         added: Callable[[Any, str], Event],
         updated: Callable[[Any, str], Event],
         deleted: Callable[[Any, str], Event],
@@ -114,6 +115,7 @@ class Kind:
         self.group = group
         self.versions = versions
         self.selector = dict(selector or {})
+        self.page_limit = page_limit
         self.added = added
         self.updated = updated
         self.deleted = deleted
@@ -159,6 +161,7 @@ def nodes() -> Kind:
         Node,
         kind="Node",
         resource="nodes",
+        page_limit=100,  # with what their agents and kubelets write on them 5 to 15 KB each
         added=lambda node, _: NodeAdded(node),
         updated=lambda node, _: NodeUpdated(node),
         deleted=lambda node, _: NodeDeleted(node),

@@ -124,41 +124,45 @@ class Chunks:
         self._left = 0  # of this chunk, with the line end after it
         self._line = b""
 
-    def feed(self, data: bytes) -> bytes:
-        """Take in bytes; the part of the body that is in them. Raises: ProtocolError."""
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take in bytes; the parts of the body that are in them. Raises: ProtocolError."""
         if self._line:
             data, self._line = self._line + data, b""
         at, n_bytes = 0, len(data)
         parts: list[bytes] = []
+        left = self._left
         while at < n_bytes and not self.whole:
-            if self._left:
-                parts.append(data[at : at + max(self._left - 2, 0)])
-                n_taken = min(self._left, n_bytes - at)
-                self._left -= n_taken
-                at += n_taken
+            if not left:
+                end = data.find(b"\r\n", at)
+                if end < 0:
+                    self._line = data[at:]
+                    if len(self._line) > MAX_CHUNK_LINE_BYTES:
+                        raise ProtocolError("a chunk's head does not end")
+                    break
+                left = self._size(data[at:end])
+                at = end + 2
                 continue
-            end = data.find(b"\r\n", at)
-            if end < 0:
-                self._line = data[at:]
-                if len(self._line) > MAX_CHUNK_LINE_BYTES:
-                    raise ProtocolError("a chunk's head does not end")
-                break
-            self._size_line(data[at:end])
-            at = end + 2
-        return b"".join(parts)
+            if left > 2:
+                parts.append(data[at : at + left - 2])
+            n_taken = min(left, n_bytes - at)
+            left -= n_taken
+            at += n_taken
+        self._left = left
+        return parts
 
-    def _size_line(self, line: bytes) -> None:
+    def _size(self, line: bytes) -> int:
+        """Of the chunk that this line is the head of, with the line end after it; 0: nothing follows."""
         if self._ending:
             self.whole = True
-            return
+            return 0
         try:
-            size = int(line.split(b";", 1)[0], 16)
+            size = int(line.partition(b";")[0], 16)
         except ValueError:
             size = -1
         if size < 0:
             raise ProtocolError("a chunk without a size")
-        self._left = size + 2 if size else 0
         self._ending = not size
+        return size + 2 if size else 0
 
 
 class Answer:
@@ -253,17 +257,16 @@ class Answer:
     def _gather(self) -> None:
         """Keep what has come until it is the whole body; a page of a list comes in hundreds of pieces."""
         data, self._data = self._data, b""
-        if self._chunks is not None:
-            data = self._chunks.feed(data)
-        self._parts.append(data)
         self._n_bytes += len(data)
         if self._chunks is not None:
+            self._parts += self._chunks.feed(data)
             self.whole = self._chunks.whole
             if self._n_bytes > self._max_body_bytes:
                 raise ProtocolError("the answer is too long")
         elif self._n_bytes > self._needed:
             raise ProtocolError("more bytes than one answer has")
         else:
+            self._parts.append(data)
             self.whole = self._n_bytes == self._needed
         if self.whole:
             self.body = self.take()
@@ -272,9 +275,10 @@ class Answer:
         """Pass on what has come: chunks, as much as was announced, or all until the end."""
         data, self._data = self._data, b""
         if self._chunks is not None:
-            data = self._chunks.feed(data)
+            self._parts += self._chunks.feed(data)
             self.whole = self._chunks.whole
-        elif self._needed >= 0:
+            return
+        if self._needed >= 0:
             data = data[: self._needed]
             self._needed -= len(data)
             self.whole = not self._needed

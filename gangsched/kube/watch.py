@@ -61,9 +61,8 @@ class WatchTiming(msgspec.Struct, frozen=True, gc=False):
     silence_s + probe_timeout_s + grace_s bounds how long a dead watch stays unnoticed: under 30 s.
     """
 
-    # As client-go's. A page of 500 pods is a megabyte, whose memory serves for the next one; that of larger
-    # pages goes back to the kernel and each of its pages is a fault again.
-    page_limit: int = 500
+    # 0: the kind's own.
+    page_limit: int = 0
     watch_s: tuple[float, float] = (300.0, 600.0)
     silence_s: float = 15.0
     probe_s: float = 1.0
@@ -180,7 +179,8 @@ class Reflector:
             raise failure
 
     async def _fetch(self, token: str, pages: MemoryObjectSendStream[bytes | ApiError]) -> None:
-        params = {**self.kind.selector, "limit": str(self._timing.page_limit)}
+        limit = self._timing.page_limit or self.kind.page_limit
+        params = {**self.kind.selector, "limit": str(limit)}
         async with pages:
             while True:
                 if token:

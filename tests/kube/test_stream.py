@@ -42,8 +42,8 @@ async def following(answer: bytes) -> AsyncIterator[tuple[Stream, Callable[[byte
 def test_chunks_are_taken_off_wherever_they_are_cut(step: int) -> None:
     data = chunk(b"one") + b"00A;ext=1\r\n0123456789\r\n" + chunk(b"\r\n0\r\n\r\n") + END
     chunks = Chunks()
-    body = b"".join(chunks.feed(data[at : at + step]) for at in range(0, len(data), step))
-    assert body == b"one0123456789\r\n0\r\n\r\n"
+    parts = [part for at in range(0, len(data), step) for part in chunks.feed(data[at : at + step])]
+    assert b"".join(parts) == b"one0123456789\r\n0\r\n\r\n"
     assert chunks.whole
 
 
@@ -70,6 +70,16 @@ async def test_stream_is_read_to_its_end() -> None:
         send(chunk(b"two") + END)
         assert await stream.read() == b"two"
         assert await stream.read() == b""
+
+
+async def test_more_than_is_read_at_a_time_comes_whole_and_in_order() -> None:
+    bodies = [b"%06d" % n * 1000 for n in range(100)]
+    async with following(HEAD) as (stream, send):
+        send(b"".join(chunk(body) for body in bodies) + END)
+        came = b""
+        while data := await stream.read(0.01):
+            came += data
+    assert came == b"".join(bodies)
 
 
 async def test_what_came_before_a_cut_is_given_first() -> None:

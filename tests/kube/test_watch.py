@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from gangsched.kube.client import ApiClient
-from gangsched.kube.decode import Kind, pod_groups, pods
+from gangsched.kube.decode import Kind, nodes, pod_groups, pods
 from gangsched.kube.pace import Pace
 from gangsched.kube.watch import HOLD_S, Reflector, WatchTiming, continue_of
 from gangsched.model.events import Event, KindMissing, KindSynced, PodAdded
@@ -201,3 +201,19 @@ async def test_a_kind_of_which_little_comes_is_read_at_the_pace_of_all() -> None
             await until(lambda: len(said) == 103)
             group.cancel_scope.cancel()
     assert holds[-1] == (1, HOLD_S)
+
+
+async def test_what_is_large_is_listed_in_shorter_pages() -> None:
+    said: list[Event] = []
+
+    async def emit(events: list[Event]) -> None:
+        said.extend(events)
+
+    async with ScriptedServer(default=created(page(rv=5))) as server:
+        await follow(server, pods(), emit, lambda: KindSynced("pods") in said)
+        await follow(server, nodes(), emit, lambda: KindSynced("nodes") in said)
+        first_of = {
+            r.line.split("?")[0]: r.line for r in reversed(server.requests) if "watch=1" not in r.line
+        }
+    assert first_of["GET /api/v1/pods"].endswith("limit=500")
+    assert first_of["GET /api/v1/nodes"].endswith("limit=100")
