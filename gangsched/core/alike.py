@@ -152,7 +152,7 @@ def _rows_of(
     arrays += [codes[None] for codes in told_apart]
     arrays += [trial.free(column)[None] for column in columns]
     arrays += [trial.label(key)[0][None] for key in sorted({k for t in templates for k in _keys(t.spec)})]
-    resources = sorted({r for t in templates for r in t.requests if trial.lists(r)})
+    resources = sorted({r for t in templates for r in t.requests if r in trial.listed})
     placed = trial.placed
     has_ports = any(template.host_ports for template in templates)
     for row, numbers in enumerate(zip(*np.concatenate(arrays).tolist(), strict=True)):

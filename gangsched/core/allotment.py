@@ -25,7 +25,8 @@ Allotted = dict[str, dict[str, tuple[str, ...]]]
 
 def listed_requests(view: ClusterView, template: PodTemplate) -> list[tuple[str, int]]:
     """(resource, number) of the template's requests that some node has an inventory for."""
-    return [(resource, n) for resource, n in template.requests.items() if view.lists(resource)]
+    listed = view.listed
+    return [(resource, n) for resource, n in template.requests.items() if resource in listed]
 
 
 def reserve_devices(

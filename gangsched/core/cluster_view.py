@@ -6,7 +6,7 @@ place pods on, and answers the same questions. Made by core.cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -154,7 +154,7 @@ class ClusterView:
 
     def free_on(self, column: int, row: int) -> int:
         """free of one node."""
-        return int(self._nodes.free[column, row])
+        return self._nodes.free.item(column, row)
 
     def padding_at(self, rows: IntArray) -> IntArray | None:
         """int64[2, len(rows)]: cpu and memory to count in scores beside what pods use; None: nowhere any."""
@@ -173,14 +173,20 @@ class ClusterView:
         """Moves whenever a node has other images than before."""
         return self._nodes.images.revision
 
-    def lists(self, resource: str) -> bool:
-        """Whether any node has an inventory of the resource."""
-        return resource in self._ledger.columns
+    @property
+    def listed(self) -> Collection[str]:
+        """The resources of which some node has an inventory."""
+        return self._ledger.columns.keys()
 
     def device_free(self, resource: str) -> IntArray | None:
         """int64[n_rows]: free healthy devices, -1 where the node has no inventory; None: nobody has one."""
         column = self._ledger.columns.get(resource)
         return None if column is None else shown(column.free[: self._nodes.n_rows])
+
+    @property
+    def in_labels(self) -> bool:
+        """Whether what is given is written as labels: then label_room says what they hold."""
+        return self._ledger.in_labels
 
     def label_room(self, resource: str) -> IntArray | None:
         """int64[n_rows]: how many of a node's IDs one label holds, -1 where it has no inventory; None: no

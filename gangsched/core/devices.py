@@ -66,11 +66,11 @@ class DeviceLedger:
     in_labels: what is given is written as labels, so it is known how many of a node's IDs one holds.
     """
 
-    __slots__ = ("_claims", "_in_labels", "_note", "capacity", "columns")
+    __slots__ = ("_claims", "_note", "capacity", "columns", "in_labels")
 
     def __init__(self, capacity: int, note: Callable[[int], None], *, in_labels: bool = False) -> None:
         self._note = note
-        self._in_labels = in_labels
+        self.in_labels = in_labels
         self.capacity = capacity
         self.columns: dict[str, DeviceColumn] = {}
         self._claims: dict[str, dict[tuple[int, str], None]] = {}
@@ -272,7 +272,7 @@ class DeviceLedger:
     def _column(self, resource: str) -> DeviceColumn:
         column = self.columns.get(resource)
         if column is None:
-            column = self.columns[resource] = DeviceColumn(self.capacity, in_labels=self._in_labels)
+            column = self.columns[resource] = DeviceColumn(self.capacity, in_labels=self.in_labels)
         return column
 
     def _publish(self, column: DeviceColumn, row: int, node: _NodeDevices) -> None:

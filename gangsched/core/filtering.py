@@ -30,6 +30,7 @@ from gangsched.core.template import PodTemplate
 # What is kept per template may take this much of each kind; beyond it all is dropped and made anew.
 _MAX_KEPT_BYTES = 32 * 2**20
 NO_LIMIT = 2**62
+_ONE_ROW = (1,)
 
 
 def n_kept(n_rows: int) -> int:
@@ -221,7 +222,7 @@ class Filtering:
     def ceiling_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
         """ceiling of one node on which the Trial has just placed such a pod."""
         mask = self.feasible(state, template, view)
-        return int(self._ask_capacity(state, template, view, mask, np.array([row], dtype=np.int64))[0])
+        return int(self._ask_capacity_on(state, template, view, mask, np.array([row], dtype=np.int64)))
 
     def capacity_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
         """capacity of one node on which the Trial has just placed such a pod, where is_local."""
@@ -250,20 +251,20 @@ class Filtering:
         kept = self._capacities.get(template.serial)
         mark = view.journal_end
         changed = view.changed_since(kept.mark) if kept is not None and kept.mask is mask else None
+        touched = view.touched if isinstance(view, Trial) else None
+        base = view.base() if touched else view
         if kept is None or changed is None or len(changed) * 4 > len(mask):
-            base = view.base() if isinstance(view, Trial) else view
             kept = _Kept(mask, self._ask_capacity(state, template, base, mask, EVERYWHERE), mark)
             if len(self._capacities) > n_kept(view.n_rows):
                 self._capacities.clear()
             self._capacities[template.serial] = kept
         elif len(changed):
-            base = view.base() if isinstance(view, Trial) else view
-            kept.values[changed] = self._ask_capacity(state, template, base, mask, changed)
+            kept.values[changed] = self._ask_capacity_on(state, template, base, mask, changed)
             kept.mark = mark
-        if isinstance(view, Trial) and view.touched:
+        if touched:
             mine = kept.values.copy()
-            touched = np.fromiter(view.touched, dtype=np.int64)
-            mine[touched] = self._ask_capacity(state, template, view, mask, touched)
+            rows = np.fromiter(touched, dtype=np.int64)
+            mine[rows] = self._ask_capacity_on(state, template, view, mask, rows)
             return mine
         return kept.values
 
@@ -287,6 +288,21 @@ class Filtering:
         if total is None:
             total = np.full(feasible.shape, NO_LIMIT, dtype=np.int64)
         return np.where(feasible, total, 0)
+
+    def _ask_capacity_on(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, mask: BoolArray, rows: IntArray
+    ) -> IntArray | int:
+        """As _ask_capacity, of few rows; of one, as after every gang, in numbers: without small arrays."""
+        if len(rows) > 1:
+            return self._ask_capacity(state, template, view, mask, rows)
+        least = NO_LIMIT
+        for plugin in self.capacities:
+            if plugin.name not in state.unconcerned:
+                own = self._ask(plugin.name, "Filter", plugin.capacity, state, template, view, rows)
+                if own is not None:
+                    check_shape(plugin.name, "Filter", own, _ONE_ROW, "iu")
+                    least = min(least, own.item())
+        return least if mask.item(rows.item()) else 0
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView

@@ -256,7 +256,7 @@ class Scoring:
         if stale.any():
             # Rows that filled up since are not among those asked about, and are not scored for nothing.
             asked = rows[stale]
-            base = view.base() if isinstance(view, Trial) else view
+            base = view.base() if isinstance(view, Trial) and view.touched else view
             values = self._ask_scores(self._by_row, state, template, base, asked)
             kept.values[asked] = 0.0 if values is None else values
             kept.stale[asked] = False

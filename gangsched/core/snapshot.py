@@ -119,7 +119,7 @@ class Trial(ClusterView):
         return np.stack([self.free(int(column))[rows] for column in columns])
 
     def free_on(self, column: int, row: int) -> int:
-        return int(self.free(column)[row])
+        return super().free_on(column, row) if not self._placed else self.free(column).item(row)
 
     def padding_at(self, rows: IntArray) -> IntArray | None:
         padding = super().padding_at(rows)

@@ -44,10 +44,12 @@ class Devices:
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
     ) -> IntArray | None:
         if not isinstance(rows, slice) and len(rows) == 1 and not template.constraints:
-            row = int(rows[0])
-            free_here = [(int(free[row]), amount) for _, amount, free in _asked(template, view)]
-            most = [free // amount for free, amount in free_here if free >= 0]
-            return np.array([min(most, default=NO_LIMIT)]) if free_here else None
+            # One node, after every gang: arithmetic on numbers, without a dozen small arrays.
+            row = rows.item()
+            here = [(free.item(row), amount) for _, amount, free in _asked(template, view)]
+            most = [free // amount for free, amount in here if free >= 0]
+            most += [0 for unfit, _ in _unlabelled(template, view) if unfit.item(row)]
+            return np.array([min(most, default=NO_LIMIT)]) if here else None
         total: IntArray | None = None
         for _, amount, everywhere in _asked(template, view):
             free = everywhere[rows]
@@ -84,8 +86,9 @@ class Devices:
 
 def _asked(template: PodTemplate, view: ClusterView) -> Iterator[tuple[str, int, IntArray]]:
     """(resource, amount, free devices by row) of what the template asks for and some node lists."""
+    listed = view.listed
     for resource, amount in template.requests.items():
-        if view.lists(resource) and (free := view.device_free(resource)) is not None:
+        if resource in listed and (free := view.device_free(resource)) is not None:
             yield resource, amount, free
 
 
@@ -94,7 +97,7 @@ def _unlabelled(template: PodTemplate, view: ClusterView) -> Iterator[tuple[Bool
 
     Whichever devices they were: a set that fits by luck today is none to rely on.
     """
-    for resource in template.requests:
+    for resource in template.requests if view.in_labels else ():
         room = view.label_room(resource)
         if room is None:
             continue

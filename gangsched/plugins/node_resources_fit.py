@@ -152,11 +152,11 @@ class NodeResourcesFit:
     def capacity(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
     ) -> IntArray | None:
-        if any(not self._ignores(name) for name in template.missing):
+        if template.missing and any(not self._ignores(name) for name in template.missing):
             return np.zeros_like(view.free(0)[rows])
         if not isinstance(rows, slice) and len(rows) == 1:
             # One node, after every gang: arithmetic on numbers, without a dozen small arrays.
-            row = int(rows[0])
+            row = rows.item()
             most = [view.free_on(column, row) // amount for _, column, amount in self._asked(template)]
             return np.array([max(0, min(most))]) if most else None
         if not isinstance(rows, slice) and not self._ignored and not self._ignored_groups:

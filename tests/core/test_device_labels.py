@@ -125,6 +125,17 @@ def test_a_node_whose_ids_fit_is_taken_instead_and_shorter_ids_cure() -> None:
     assert len(c.ids("y")) == 2
 
 
+def test_a_node_whose_ids_fit_no_label_stays_refused_when_its_room_changes() -> None:
+    long = [f"{k}{'x' * 39}" for k in range(4)]
+    c = labelled().node(node_of_annotation("n0", long))
+    for i in range(1, 9):
+        c.node(make_node(f"n{i}", gpus=0))
+    for name, gpus in (("y", 2), ("x", 1), ("z", 2)):
+        c.submit(make_pod(name, gpus=gpus)).run()
+    assert c.pod("x").spec.node_name == "n0"
+    assert "a label (63 characters) holds at most 1 IDs" in c.said("z")
+
+
 def test_ids_with_other_characters_are_refused_with_what_is_right() -> None:
     c = labelled().node(node_of_annotation("n0", ["0000:3b:00.0"]))
     c.submit(make_pod("x", gpus=1)).run()
