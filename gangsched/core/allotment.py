@@ -44,12 +44,7 @@ def reserve_devices(
         if template.constraints and resource in template.constraints:
             masks = _take_constrained(trial, row, inventory, template, resource, n_pods)
         else:
-            best_set = inventory.topology.best_set
-            free = trial.device_mask(row, resource)
-            masks = []
-            for _ in range(n_pods):
-                masks.append(best_set(free, count))
-                free &= ~masks[-1]
+            masks = inventory.topology.best_sets(trial.device_mask(row, resource), count, n_pods)
             trial.take_devices(row, resource, template, masks)
         demand = template.demand(resource)
         if len(demand) == 1:  # the usual pod: one container has them all

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from gangsched.core.binding import Binder
 from gangsched.core.cycle import GANG, run_cycle
 from gangsched.core.early_stop import EarlyStop
-from gangsched.core.framework import Code, DryRun, Status
+from gangsched.core.framework import SUCCESS, Code, DryRun, Status
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.guard import PluginError
 from gangsched.core.holding import OVERTAKEN, promise_lost
@@ -229,7 +229,8 @@ class Attempts:
             group.move_all(mine, MemberState.PENDING, MemberState.ASSUMED)
         refused = None
         try:
-            refused = next((no for group in unit if (no := self._asked_to_reserve(group, plan))), None)
+            for group in unit:
+                refused = refused or self._asked_to_reserve(group, plan)
         finally:
             if observer is not None:
                 observer.point_ended("Reserve", refused.code if refused is not None else Code.SUCCESS)
@@ -255,7 +256,7 @@ class Attempts:
         answers = []
         for group in unit:
             siblings = world.siblings(group)
-            status = self._permits.ask(group, siblings) if not group.recovering else Status()
+            status = self._permits.ask(group, siblings) if not group.recovering else SUCCESS
             answers.append((group, status))
         refused = next(((g, s) for g, s in answers if s.code not in (Code.SUCCESS, Code.WAIT)), None)
         if refused is not None:

@@ -139,17 +139,19 @@ class DeviceLedger:
         node = column.at.get(row)
         if node is None or node.inventory is None:
             raise InvariantError(f"devices of {resource} promised on row {row}, which has no inventory")
-        index, held = node.inventory.index, node.held
+        index, held, free = node.inventory.index, node.held, node.free
         for uid, ids in pods:
+            holder = (uid,)
             for device_id in ids:
                 bit = 1 << index[device_id] if device_id in index else 0
-                if not node.free & bit:
+                if not free & bit:
                     holders = held.get(device_id, ())
                     raise InvariantError(
                         f"device {device_id} of {resource} promised to {uid}, held by {holders}"
                     )
-                held[device_id] = (uid,)
-                node.free &= ~bit
+                held[device_id] = holder
+                free ^= bit
+        node.free = free
         self._publish(column, row, node)
 
     def release(self, row: int, uid: str, resource: str, ids: Iterable[str]) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gangsched.core.framework import Code, Status
+from gangsched.core.framework import SUCCESS, Code, Status
 from gangsched.core.group import Group, GroupState, MemberState
 from gangsched.core.hooks import PERMIT, HookCall, status_of
 from gangsched.core.world import World
@@ -78,7 +78,7 @@ class Permits:
             elif status.code not in (Code.SUCCESS, Code.SKIP):
                 return status
         if not waits:
-            return Status()
+            return SUCCESS
         known = self._waits.setdefault(group.key, _Wait())
         known.waits_for = {status.plugin: status.reason for status in waits}
         timeouts = [status.timeout_s for status in waits if status.timeout_s is not None]

@@ -78,8 +78,8 @@ class Placing:
         trial = self.trial
         listed = listed_requests(trial, template) if self._profile.names_devices else []
         allocations = reserve_devices(trial, row, template, listed, len(infos))
-        for info, allocation in zip(infos, allocations, strict=True):
-            self.placements.append(Placement(info, row, allocation))
+        own = zip(infos, allocations, strict=True)
+        self.placements += [Placement(info, row, allocation) for info, allocation in own]
         trial.place(row, template, len(infos))
         if row not in self._is_used:
             self._is_used.add(row)

@@ -48,8 +48,12 @@ class Demand(msgspec.Struct, gc=False):
     def by_template(self) -> dict[int, tuple[PodTemplate, list[PodInfo]]]:
         """The members by template serial, in the order in which they come."""
         found: dict[int, tuple[PodTemplate, list[PodInfo]]] = {}
+        before: PodTemplate | None = None
         for info in self.members:
-            found.setdefault(info.template.serial, (info.template, []))[1].append(info)
+            template = info.template
+            if template is not before:
+                before, alike = template, found.setdefault(template.serial, (template, []))[1]
+            alike.append(info)
         return found
 
 

@@ -94,6 +94,15 @@ class DeviceTopology:
             self._best[free, count] = found
         return found
 
+    def best_sets(self, free: int, count: int, n: int) -> list[int]:
+        """`best_set` n times, each of what the ones before have left."""
+        sets: list[int] = []
+        for _ in range(n):
+            taken = self._best.get((free, count)) or self.best_set(free, count)
+            sets.append(taken)
+            free ^= taken
+        return sets
+
     def _search(self, free: int, count: int) -> int:
         indices = [i for i in range(len(self.numa)) if free >> i & 1]
         if count > len(indices):
