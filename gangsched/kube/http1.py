@@ -29,6 +29,7 @@ _CONNECTION = b"\r\nconnection:"
 _RETRY_AFTER = b"\r\nretry-after:"
 _MAX_DIGITS = 12
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]*")
+_UNUSUAL = re.compile(rb"\r\n(?:connection|transfer-encoding):")
 _SUCCESS = re.compile(rb"HTTP/1\.1 (2\d\d)[ \r]")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) (\d{3})[ \r]")
 
@@ -101,16 +102,14 @@ def whole_success(data: bytes) -> tuple[int, bytes] | None:
     What most answers are, at a third of what an Answer costs; None means no more than that it is not.
     """
     line = _SUCCESS.match(data)
-    end = data.find(b"\r\n\r\n")
-    if line is None or end < 0:
+    head, end, body = data.partition(b"\r\n\r\n")
+    if line is None or not end:
         return None
-    fields = data[: end + 2].lower()
-    length = _field(fields, _LENGTH)
-    if not _is_number(length) or end + 4 + int(length) != len(data):
+    fields = head.lower()
+    length = fields.partition(_LENGTH)[2].partition(b"\r\n")[0]
+    if length.strip() != b"%d" % len(body) or _UNUSUAL.search(fields):
         return None
-    if _CODING in fields or _CONNECTION in fields:
-        return None
-    return int(line[1]), data[end + 4 :]
+    return int(line[1]), body
 
 
 class Chunks:

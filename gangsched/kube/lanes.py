@@ -22,6 +22,7 @@ from gangsched.kube.credentials import Credentials
 from gangsched.kube.decode import read_pod_leniently
 from gangsched.kube.http1 import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Verb
 from gangsched.kube.lane import Call, ItemT, Lane
+from gangsched.kube.readers import Readers
 from gangsched.kube.writes import (
     annotations_body,
     condition_body,
@@ -76,7 +77,9 @@ YIELD_STEP_S = 0.05
 
 
 class BusyLane(Protocol):
-    """What the others give way to."""
+    """What the others give way to; who looks at its connections looks at theirs, too."""
+
+    readers: Readers | None
 
     @property
     def is_busy(self) -> bool:
@@ -102,13 +105,13 @@ class _SlowLane(Lane[ItemT]):
         may_send: Callable[[], bool] = always,
     ) -> None:
         """`may_send` is asked before each; after a no this process has nothing more to say, and ends."""
-        super().__init__(credentials, rng=rng, size=size, timeout_s=timeout_s)
+        super().__init__(credentials, rng=rng, size=size, timeout_s=timeout_s, readers=binds.readers)
         self._emit = emit_nowait
         self._binds = binds
         self._limit = limit
         self._may_send = may_send
         self._waiting: OrderedDict[Hashable, Call[ItemT]] = OrderedDict()
-        self._is_woken = False
+        self._is_looked_after = False
         self._yields_until_s = 0.0
         self.n_dropped = 0
         self.hurry = False
@@ -129,15 +132,13 @@ class _SlowLane(Lane[ItemT]):
         if len(self._waiting) > self._limit:
             self._waiting.popitem(last=False)
             self.n_dropped += 1
-        if self._group is not None and not self._is_woken:
-            self._is_woken = True
-            self._loop.call_soon(self._wake)  # binds of the same moment go first
+        self._pump()
 
     def _key(self, item: ItemT) -> Hashable:
         return item.uid
 
-    def _wake(self) -> None:
-        self._is_woken = False
+    def _look_again(self) -> None:
+        self._is_looked_after = False
         self._pump()
 
     def _next(self, now_s: float) -> Call[ItemT] | None:
@@ -161,9 +162,9 @@ class _SlowLane(Lane[ItemT]):
         elif now_s >= self._yields_until_s:
             self._yields_until_s = now_s + self.yield_s / self._size
             return False
-        if not self._is_woken:
-            self._is_woken = True
-            self._loop.call_later(YIELD_STEP_S, self._wake)
+        if not self._is_looked_after:
+            self._is_looked_after = True
+            self._loop.call_later(YIELD_STEP_S, self._look_again)
         return True
 
     def _put_back(self, call: Call[ItemT]) -> None:

@@ -1,8 +1,9 @@
-"""Many sockets looked at together while much is answered. Called by kube.connection for kube.binding_lane.
+"""Many sockets looked at together while much is answered. Called by kube.connection for all lanes of effects.
 
-With binds on 16 connections the loop would wake up for each answer, and a wake-up costs more than reading
-it. So these sockets are behind a selector of their own: while it is quiet the loop watches that one, and
-every answer is heard at once; while hundreds come in a second it is asked once in HOLD_S instead.
+With binds on 16 connections, and words about gangs on some more, the loop would wake up for each answer, and
+a wake-up costs more than reading it. So these sockets are behind a selector of their own: while it is quiet
+the loop watches that one, and every answer is heard at once; while hundreds come in a second it is asked once
+in HOLD_S instead, for all of them.
 """
 
 from __future__ import annotations
