@@ -29,17 +29,20 @@ _decode_page = msgspec.json.Decoder(PageOf[_Outline]).decode
 _decode_spec = msgspec.json.Decoder(PodSpec).decode
 # Also equal where specs are not: in volumes that are named at random, a node's name, a group's.
 _OFTEN_EQUAL = ("containers", "tolerations", "affinity", "init_containers", "topology_spread_constraints")
+# The echoes of a few gangs come mixed: so many specs are known again, a kilobyte each.
+_MAX_SPECS = 64
 
 
 class PodReader:
-    """Remembers the pod that came last; objects that it shares must not be changed, as none may be."""
+    """Remembers what came lately; objects that it shares must not be changed, as none may be."""
 
-    __slots__ = ("_meta", "_raw", "_spec", "_status")
+    __slots__ = ("_meta", "_raw", "_spec", "_specs", "_status")
 
     def __init__(self) -> None:
         self._meta = ObjectMeta()
         self._raw = msgspec.Raw(b"{}")
         self._spec = PodSpec()
+        self._specs: dict[bytes, PodSpec] = {}
         self._status = PodStatus()
 
     def lines(self, data: bytes) -> list[Line]:
@@ -67,14 +70,18 @@ class PodReader:
         else:
             self._status = status
         if outline.spec != self._raw:
-            self._spec = self._read(outline.spec)
-            self._raw = outline.spec.copy()  # without the page around it
+            text = bytes(outline.spec)  # without the page around it
+            self._spec = self._specs.get(text) or self._read(text)
+            self._raw = msgspec.Raw(text)
         return Pod(meta, self._spec, status)
 
-    def _read(self, raw: msgspec.Raw) -> PodSpec:
-        spec, before = _decode_spec(raw), self._spec
+    def _read(self, text: bytes) -> PodSpec:
+        spec, before = _decode_spec(text), self._spec
         for name in _OFTEN_EQUAL:
             known = getattr(before, name)
             if known is not None and known == getattr(spec, name):
                 setattr(spec, name, known)
+        if len(self._specs) >= _MAX_SPECS:
+            self._specs.clear()
+        self._specs[text] = spec
         return spec

@@ -222,34 +222,28 @@ class WatchState:
             if meta is not None:
                 self._set_resource_version(meta.resource_version)
             return
-        if meta is not None and not self._is_newer(meta.resource_version):
+        if meta is not None and not self._moves_to(meta.resource_version):
             return
         if raw.type == "DELETED":
             if meta is not None:
                 self._absent(meta, None, events)
         else:
             self._refuse(raw.object, error, events)
-        if meta is not None:
-            self._set_resource_version(meta.resource_version)
 
     def _changed(self, change: str, item: ApiObject, events: list[Event]) -> None:
-        meta = item.metadata
+        version = item.metadata.resource_version
         if change == "BOOKMARK":
-            self._set_resource_version(meta.resource_version)
-            return
-        if not self._is_newer(meta.resource_version):
-            return
-        if change == "DELETED":
-            self._absent(meta, item, events)
-        elif change in ("ADDED", "MODIFIED"):
-            self._present(item, events)
-        self._set_resource_version(meta.resource_version)
+            self._set_resource_version(version)
+        elif self._moves_to(version):
+            if change == "DELETED":
+                self._absent(item.metadata, item, events)
+            elif change in ("ADDED", "MODIFIED"):
+                self._present(item, events)
 
     def _present(self, item: ApiObject, events: list[Event]) -> str:
         meta = item.metadata
-        key = _key(meta)
+        key = f"{meta.namespace}/{meta.name}"
         before = self.known.get(key)
-        self.known[key] = item
         if before is None:
             events.append(self.kind.added(item, self.api_version))
         elif before.metadata.uid != meta.uid:
@@ -258,7 +252,8 @@ class WatchState:
         elif before.metadata.resource_version != meta.resource_version or self._tell_all:
             events.append(self.kind.updated(item, self.api_version))
         else:
-            self.known[key] = before  # the same again: keep the object that the core already holds
+            return key  # the same again: the object stays that the core already holds
+        self.known[key] = item
         return key
 
     def _absent(self, meta: ObjectMeta, item: ApiObject | None, events: list[Event]) -> None:
@@ -276,13 +271,22 @@ class WatchState:
             self._absent(before.metadata, None, events)
         events.append(refusal)
 
-    def _is_newer(self, resource_version: str) -> bool:
-        return not resource_version.isdecimal() or int(resource_version) > self._number
+    def _moves_to(self, resource_version: str) -> bool:
+        """Take that of a line in; False: it is not newer than the last one."""
+        number = _number(resource_version)
+        if 0 <= number <= self._number:
+            return False
+        if resource_version:
+            self.resource_version, self._number = resource_version, number
+        return True
 
     def _set_resource_version(self, resource_version: str) -> None:
         if resource_version:
-            self.resource_version = resource_version
-            self._number = int(resource_version) if resource_version.isdecimal() else -1
+            self.resource_version, self._number = resource_version, _number(resource_version)
+
+
+def _number(resource_version: str) -> int:
+    return int(resource_version) if resource_version.isdecimal() else -1
 
 
 def _key(meta: ObjectMeta) -> str:

@@ -75,3 +75,15 @@ def test_of_what_was_refused_nothing_is_left() -> None:
     with pytest.raises(msgspec.MsgspecError):
         listed(reader, ASSORTED[0], pod("bad", spec={"nodeName": 7}))
     assert listed(reader, ASSORTED[1]) == [msgspec.json.decode(json.dumps(ASSORTED[1]), type=Pod)]
+
+
+def test_pods_of_several_gangs_mixed_share_by_gang() -> None:
+    gangs = [pod(f"{gang}-{rank}", spec={"priority": gang}) for rank in range(8) for gang in range(5)]
+    read = watched(PodReader(), *gangs)
+    assert [one.spec.priority for one in read] == [*range(5)] * 8
+    assert len({id(one.spec) for one in read}) == 5
+
+
+def test_more_specs_than_are_remembered_are_read_all_the_same() -> None:
+    many = [pod(f"p-{n}", spec={"priority": n}) for n in (*range(200), *range(200))]
+    assert [one.spec.priority for one in listed(PodReader(), *many)] == [*range(200)] * 2
