@@ -62,11 +62,10 @@ class BindingLane(Lane[BindPod]):
         timeout_s: float = 10.0,
         backoff_s: tuple[float, float] = (0.25, 10.0),
         may_send: Callable[[], bool] = always,
-        readers: Readers | None = None,
     ) -> None:
         """`may_send` is asked right before each bind is written: a process may be stopped between any two."""
         super().__init__(
-            credentials, rng=rng, size=size, timeout_s=timeout_s, backoff_s=backoff_s, readers=readers
+            credentials, rng=rng, size=size, timeout_s=timeout_s, backoff_s=backoff_s, readers=Readers()
         )
         self._emit = emit_nowait
         self._may_send = may_send

@@ -28,7 +28,6 @@ import msgspec
 from gangsched.kube.binding_lane import BindingLane, always
 from gangsched.kube.client import ApiClient
 from gangsched.kube.lanes import EventLane, EvictionLane, PatchLane, ReadLane, StatusLane
-from gangsched.kube.readers import Readers
 from gangsched.model.effects import (
     BindPod,
     BlamePlugin,
@@ -95,7 +94,6 @@ class Dispatcher:
         self._emit = emit_nowait
         self._draining = False
         credentials = client.credentials
-        self._readers = Readers()
         self.binds = binds = BindingLane(
             credentials,
             emit_nowait=emit_nowait,
@@ -103,7 +101,6 @@ class Dispatcher:
             size=n_binds,
             timeout_s=bind_timeout_s,
             may_send=may_send,
-            readers=self._readers,
         )
         self._reads = ReadLane(
             credentials, emit_nowait, rng=rng, binds=binds, size=4, limit=MAX_WAITING, timeout_s=10.0
@@ -176,13 +173,10 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Run all lanes until cancelled."""
-        try:
-            async with anyio.create_task_group() as group:
-                for lane in self._lanes:
-                    group.start_soon(lane.run)
-                await self.binds.run()
-        finally:
-            self._readers.close()
+        async with anyio.create_task_group() as group:
+            for lane in self._lanes:
+                group.start_soon(lane.run)
+            await self.binds.run()
 
     async def drain(self, grace_s: float) -> bool:
         """Stop cleanly: no further binds, wait for those in flight, then say what is left to say.

@@ -129,14 +129,14 @@ class Lane(Generic[ItemT]):
         backoff_s: tuple[float, float] = (0.25, 10.0),
         readers: Readers | None = None,
     ) -> None:
-        """`timeout_s` is for each request; `readers`: who looks at the connections, if not the loop."""
+        """`timeout_s` is for each request; `readers` for lanes with so many answers that they are bundled."""
         self._credentials = credentials
         self._address = address_of(credentials)
         self._size = size
         self._timeout_s = timeout_s
         self._backoff = Backoff(rng, first_s=backoff_s[0], max_s=backoff_s[1])
         self._complaints = Complaints()
-        self.readers = readers
+        self._readers = readers
         self._frames: dict[Verb, Frame] = {}
         self._lines: list[_Line[ItemT]] = []
         self._idle: list[_Line[ItemT]] = []
@@ -205,6 +205,8 @@ class Lane(Generic[ItemT]):
             for line in list(self._lines):
                 line.close()
                 self._lost(line, "the scheduler is stopping")
+            if self._readers is not None:
+                self._readers.close()
 
     # Sending
 
@@ -262,7 +264,7 @@ class Lane(Generic[ItemT]):
             self._group.start_soon(self._open)
 
     async def _open(self) -> None:
-        line = _Line(self, self.readers)
+        line = _Line(self, self._readers)
         try:
             with anyio.fail_after(CONNECT_TIMEOUT_S):
                 await line.open(self._address)

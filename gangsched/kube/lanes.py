@@ -22,7 +22,6 @@ from gangsched.kube.credentials import Credentials
 from gangsched.kube.decode import read_pod_leniently
 from gangsched.kube.http1 import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Verb
 from gangsched.kube.lane import Call, ItemT, Lane
-from gangsched.kube.readers import Readers
 from gangsched.kube.writes import (
     annotations_body,
     condition_body,
@@ -77,9 +76,7 @@ YIELD_STEP_S = 0.05
 
 
 class BusyLane(Protocol):
-    """What the others give way to; who looks at its connections looks at theirs, too."""
-
-    readers: Readers | None
+    """What the others give way to."""
 
     @property
     def is_busy(self) -> bool:
@@ -105,7 +102,7 @@ class _SlowLane(Lane[ItemT]):
         may_send: Callable[[], bool] = always,
     ) -> None:
         """`may_send` is asked before each; after a no this process has nothing more to say, and ends."""
-        super().__init__(credentials, rng=rng, size=size, timeout_s=timeout_s, readers=binds.readers)
+        super().__init__(credentials, rng=rng, size=size, timeout_s=timeout_s)
         self._emit = emit_nowait
         self._binds = binds
         self._limit = limit

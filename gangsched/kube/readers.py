@@ -1,9 +1,11 @@
-"""Many sockets looked at together while much is answered. Called by kube.connection for all lanes of effects.
+"""Many sockets looked at together while much is answered. Called by kube.connection for kube.binding_lane.
 
-With binds on 16 connections, and words about gangs on some more, the loop would wake up for each answer, and
-a wake-up costs more than reading it. So these sockets are behind a selector of their own: while it is quiet
-the loop watches that one, and every answer is heard at once; while hundreds come in a second it is asked once
-in HOLD_S instead, for all of them.
+With binds on 16 connections the loop would wake up for each answer, and a wake-up costs more than reading
+it. So these sockets are behind a selector of their own: while it is quiet the loop watches that one, and
+every answer is heard at once; while hundreds come in a second it is asked once in HOLD_S instead.
+
+Not for the lanes of one or two connections: alone, they would wait HOLD_S for each next answer, and a process
+that sleeps between any two answers pays more for each (an event cost 72 us without this, and 123 with it).
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from structlog.testing import capture_logs
 from gangsched.kube.backoff import Backoff
 from gangsched.kube.http1 import whole_success
 from gangsched.kube.lanes import STATUS_TRIES, StatusLane
-from gangsched.kube.readers import Readers
 from gangsched.model.effects import WritePodCondition
 from tests.kube.scripted import CUT, SILENCE, Request, ScriptedServer, created, credentials, status, until
 
@@ -22,7 +21,6 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{ }\r\n0\r
 
 class Quiet:
     is_busy = False
-    readers: Readers | None = None
 
 
 @asynccontextmanager
