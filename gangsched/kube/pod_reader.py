@@ -27,7 +27,7 @@ class _Outline(msgspec.Struct, gc=False):
 _decode_lines = msgspec.json.Decoder(LineOf[_Outline]).decode_lines
 _decode_page = msgspec.json.Decoder(PageOf[_Outline]).decode
 _decode_spec = msgspec.json.Decoder(PodSpec).decode
-# Also equal where specs are not: in volumes that are named at random, a node's name, a group's.
+# Also equal where specs are not: in a node's name, a claim's, a group's.
 _OFTEN_EQUAL = ("containers", "tolerations", "affinity", "init_containers", "topology_spread_constraints")
 # The echoes of a few gangs come mixed: so many specs are known again, a kilobyte each.
 _MAX_SPECS = 64
@@ -77,6 +77,11 @@ class PodReader:
 
     def _read(self, text: bytes) -> PodSpec:
         spec, before = _decode_spec(text), self._spec
+        if spec.volumes is not None:
+            decide = [volume for volume in spec.volumes if volume.is_storage or volume.image is not None]
+            spec.volumes = decide or None
+        if spec == before:
+            spec = before
         for name in _OFTEN_EQUAL:
             known = getattr(before, name)
             if known is not None and known == getattr(spec, name):

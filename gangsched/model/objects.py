@@ -181,7 +181,11 @@ class IscsiVolume(_Wire):
 
 
 class Volume(_Wire):
-    """Only what decides where a pod may run; most volumes (tokens, maps, scratch) do not."""
+    """Only what decides where a pod may run; most volumes (tokens, maps, scratch) do not.
+
+    Those are left out where pods are read: the API server gives each pod a token under a name drawn at
+    random, by which no two pods of a gang would be alike.
+    """
 
     name: str = ""
     image: ImageVolume | None = None

@@ -87,3 +87,31 @@ def test_pods_of_several_gangs_mixed_share_by_gang() -> None:
 def test_more_specs_than_are_remembered_are_read_all_the_same() -> None:
     many = [pod(f"p-{n}", spec={"priority": n}) for n in (*range(200), *range(200))]
     assert [one.spec.priority for one in listed(PodReader(), *many)] == [*range(200)] * 2
+
+
+def with_token(name: str, *volumes: dict[str, Any]) -> dict[str, Any]:
+    """As the API server makes a pod of a real cluster: a token under a name of its own."""
+    token = f"kube-api-access-{name}"
+    mounts = [{"name": token, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]
+    return pod(
+        name,
+        spec={
+            "containers": [CONTAINERS[0] | {"volumeMounts": mounts}],
+            "volumes": [*volumes, {"name": token, "projected": {"sources": []}}],
+        },
+    )
+
+
+@pytest.mark.parametrize("read", [listed, watched])
+def test_pods_that_differ_in_a_token_alone_share_a_spec(read: Any) -> None:
+    first, second = read(PodReader(), with_token("a-0"), with_token("a-1"))
+    assert first.spec.volumes is None
+    assert first.spec is second.spec
+
+
+@pytest.mark.parametrize("read", [listed, watched])
+def test_volumes_that_decide_where_a_pod_may_run_stay(read: Any) -> None:
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "disk-0"}}
+    image = {"name": "model", "image": {"reference": "registry.example/model:2"}}
+    (found,) = read(PodReader(), with_token("a-0", claim, {"name": "tmp", "emptyDir": {}}, image))
+    assert [volume.name for volume in found.spec.volumes or ()] == ["data", "model"]
