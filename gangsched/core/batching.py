@@ -59,11 +59,12 @@ class _Kept:
                 if room == least or self.tighter not in (None, row):
                     return False
                 self.tighter = row
-            if row == self.rows.item(0):
+            first = self.rows.item(0)
+            if row == first:
                 self.rows = self.rows[1:]
                 if not len(self.rows):
                     return False
-            else:
+            elif row > first:  # below the first there are none: they are ascending
                 n_others += 1
         if n_others:
             self.rows = self.rows[self.capacity[self.rows] == least]
