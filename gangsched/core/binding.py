@@ -137,8 +137,15 @@ class Binder:
 
     def succeeded(self, event: BindSucceeded) -> None:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
-        if info is not None:
-            self._bound(info)
+        if info is None or info.group is None:
+            return
+        world, group = self._world, info.group
+        info.bind = BindState.NONE
+        group.move(info, MemberState.BOUND)
+        if (profile := world.profiles[group.scheduler_name]).post_binds:
+            world.hooks.post_bind(info, profile)
+        world.counters["pods_bound"] += 1
+        world.touched[group.key] = group
 
     def failed(self, event: BindFailed) -> None:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
@@ -233,19 +240,9 @@ class Binder:
     def _expected(self, uid: str, attempt: int, bind: BindState) -> PodInfo | None:
         """The member an answer is about, unless it has been answered, replaced or decided since."""
         info = self._world.cache.pods.get(uid)
-        if info is None or info.state is not MemberState.ASSUMED or info.group is None:
+        if info is None or info.bind is not bind or info.attempt != attempt or info.group is None:
             return None
-        return info if info.attempt == attempt and info.bind is bind else None
-
-    def _bound(self, info: PodInfo) -> None:
-        group = info.group
-        assert group is not None
-        info.bind = BindState.NONE
-        group.move(info, MemberState.BOUND)
-        if (profile := self._world.profile_of(group)).post_binds:
-            self._world.hooks.post_bind(info, profile)
-        self._world.count("pods_bound")
-        self._world.touch(group)
+        return info if info.state is MemberState.ASSUMED else None
 
     def _lost(self, info: PodInfo, why: str, state: MemberState) -> None:
         """A bind that will not take effect: the reservation ends, and the rest of the gang is not sent."""

@@ -162,9 +162,9 @@ class DeviceLedger:
             return False
         before = node.free
         for device_id in ids:
-            holders = tuple(holder for holder in node.held.get(device_id, ()) if holder != uid)
-            if holders:
-                node.held[device_id] = holders
+            holders = node.held.get(device_id, ())
+            if holders != (uid,) and (others := tuple(holder for holder in holders if holder != uid)):
+                node.held[device_id] = others
                 continue
             node.held.pop(device_id, None)
             if device_id in node.claimed:

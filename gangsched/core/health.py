@@ -78,6 +78,8 @@ class DeviceHealth:
 
     def look(self) -> None:
         """Looks at the pods of nodes whose devices have changed."""
+        if not self._looks and not self.ailing:
+            return
         again: dict[str, None] = {}
         while self._looks:
             name, _ = self._looks.popitem()

@@ -190,7 +190,7 @@ class Membership:
             return  # the promise stands: only the outcome of its bind, or its group, can end it
         if target in (MemberState.BOUND, MemberState.DONE):
             by_us = info.bind not in _UNSENT
-            if not by_us or (info.node_name, info.allocated) != _allocated(info, pod):
+            if not by_us or info.node_name != pod.spec.node_name or info.allocated != _allocated(info, pod):
                 self._place(info, pod)
             info.bind = BindState.NONE
             self._audit.pod_bound(info)
@@ -210,7 +210,8 @@ class Membership:
         """A new version of a pod that stays where it is; room is counted anew if it asks for another."""
         old, world = info.pod, self._world
         world.cache.renew(info, pod)
-        told_anew = pod.spec != old.spec and not (not old.spec.node_name and pod.spec.node_name)
+        is_bound_now = bool(pod.spec.node_name) and not old.spec.node_name
+        told_anew = not is_bound_now and pod.spec != old.spec
         if told_anew or (not pod.spec.node_name and constraints_of(pod) != constraints_of(old)):
             template = world.cache.template_of(pod)
             if template is not info.template:
@@ -224,7 +225,7 @@ class Membership:
                 if info.group is not None:
                     world.touch(info.group)
         if info.state is MemberState.BOUND:
-            if not old.spec.node_name:
+            if is_bound_now:
                 self._audit.pod_bound(info)
             if _says_anew(info, old, pod) and not (old.spec.node_name and self._audit.pod_edited(info, pod)):
                 self._place(info, pod)
@@ -238,7 +239,7 @@ class Membership:
         allocation, problem = allocation_of(pod)
         if problem:
             self._reporter.pod_event(pod, "Warning", "DeviceMismatch", "Scheduling", problem)
-        info.allocated = _allocated(info, pod)[1]
+        info.allocated = _allocated(info, pod)
         self._world.cache.place(info, pod.spec.node_name, allocation)
         self._audit.pod_bound(info)
 
@@ -268,22 +269,21 @@ def _newer(pod: Pod, known: Pod) -> bool:
     return new != old
 
 
-def _allocated(info: PodInfo, pod: Pod) -> tuple[str, str | None]:
+def _allocated(info: PodInfo, pod: Pod) -> str | None:
     """Labels are looked through only where they may say something: most pods ask for no device."""
     meta = pod.metadata
-    labels = meta.labels if info.template.asks_for_devices else None
-    return pod.spec.node_name, allocation_text(meta.annotations, labels)
+    return allocation_text(meta.annotations, meta.labels if info.template.asks_for_devices else None)
 
 
 def _lacks_labels(info: PodInfo, pod: Pod) -> bool:
     """Whether our own Binding, which carried IDs, has come to the pod without them."""
     is_ours = info.node_name == pod.spec.node_name and GANG_KEY in (pod.metadata.annotations or {})
-    return is_ours and bool(info.ids) and _allocated(info, pod)[1] is None
+    return is_ours and bool(info.ids) and _allocated(info, pod) is None
 
 
 def _says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
     """Whether the pod's node or devices are told otherwise than they are known, or than they were told."""
-    if (info.node_name, info.allocated) != _allocated(info, pod):
+    if info.node_name != pod.spec.node_name or info.allocated != _allocated(info, pod):
         return True
     if not old.spec.node_name:
         return False

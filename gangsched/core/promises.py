@@ -47,7 +47,10 @@ class Promises:
 
     def give_back_broken(self) -> None:
         """Groups of which a promise was found broken in this turn."""
-        broken, self._world.broken_promises = self._world.broken_promises, {}
+        broken = self._world.broken_promises
+        if not broken:
+            return
+        self._world.broken_promises = {}
         for group, why in broken.values():
             if group.state is GroupState.WAITING:
                 self._attempts.give_back(group, why)

@@ -8,6 +8,7 @@ effects and changes here, and ends by waking what the changes can cure.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ class World:
         """By UID: pods that somebody waits for to go."""
         self.stuck: dict[str, None] = {}
         """UIDs of victims that had not gone when their time was over; not counted on again."""
-        self.counters: dict[str, int] = {}
+        self.counters: Counter[str] = Counter()
         self.hooks = Hooks(self.emit, self.count)
         self.on_given_back: list[Callable[[Group], None]] = []
         """Told of a group that held reservations and nothing was sent for them, or that exists no more."""
@@ -120,7 +121,7 @@ class World:
 
     def count(self, name: str, n: int = 1) -> None:
         """Adds to a counter that statistics() shows."""
-        self.counters[name] = self.counters.get(name, 0) + n
+        self.counters[name] += n
 
     def touch(self, group: Group) -> None:
         """The group is looked at again before the turn ends."""
@@ -178,11 +179,13 @@ class World:
 
     def flush_changes(self) -> None:
         """Wakes what this turn's changes can cure."""
-        changes, self.changes = self.changes, []
+        changes = self.changes
         if self.cache.index.changes:
             changes += self.cache.index.changes
             self.cache.index.changes.clear()
-        self.queue.hear(changes, self.cache.view, self.now_s)
+        if changes:
+            self.changes = []
+            self.queue.hear(changes, self.cache.view, self.now_s)
 
     def siblings(self, group: Group) -> dict[str, Group]:
         """The other groups of its set that exist, by "namespace/name".

@@ -56,6 +56,7 @@ _GROUP_LABEL_NAMES = frozenset(GROUP_LABELS)
 
 MAX_MEMBERS = 100_000
 MAX_START_TOGETHER = 64
+_NUMBER = re.compile(r"[0-9]{1,9}")
 # Nine digits a part: a number that no float holds must not get as far as arithmetic.
 _DURATION = re.compile(
     r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)s)?|(?P<bare>[0-9]{1,9})"
@@ -228,7 +229,7 @@ def _coscheduling_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _count(value: object, field: str, *, at_least: int = 1) -> int:
     text = str(value)
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not at_least <= int(text) <= MAX_MEMBERS:
+    if not _NUMBER.fullmatch(text) or not at_least <= int(text) <= MAX_MEMBERS:
         raise ParseError(f"{text[:80]!r} is not a whole number from {at_least} to {MAX_MEMBERS}", field=field)
     return int(text)
 
