@@ -86,6 +86,16 @@ def test_targets_follow_the_figures() -> None:
     }
 
 
+def test_cpu_is_judged_by_that_of_kube_scheduler_in_the_same_round() -> None:
+    def said(own_us: float) -> str:
+        ours = a_round(contenders.GANGSCHED, 1, 900.0, cpu_us_per_pod={"scheduler": own_us})
+        theirs = a_round(contenders.KUBE, 1, 200.0, cpu_us_per_pod={"scheduler": 5000.0})
+        return verdicts(assembled(ours, theirs))["scheduler CPU a pod / kube-scheduler's"]
+
+    assert said(450.0) == "met"
+    assert said(550.0) == "not met"
+
+
 def test_a_limit_that_is_reached_is_met() -> None:
     assert verdict(targets.at_most("x", 1.25, 1.25)) == "met"
     assert verdict(targets.at_least("x", 0.7, 0.7)) == "met"
