@@ -142,10 +142,10 @@ class Binder:
         world, group = self._world, info.group
         info.bind = BindState.NONE
         group.move(info, MemberState.BOUND)
-        if (profile := world.profiles[group.scheduler_name]).post_binds:
+        if (profile := world.profile_of(group)).post_binds:
             world.hooks.post_bind(info, profile)
-        world.counters["pods_bound"] += 1
-        world.touched[group.key] = group
+        world.count("pods_bound")
+        world.touch(group)
 
     def failed(self, event: BindFailed) -> None:
         info = self._expected(event.uid, event.attempt, BindState.SENT)

@@ -131,7 +131,7 @@ class Membership:
         group.add(info)
         if key.dialect == POD:
             group.own_problem = like.problem
-        world.touched[key] = group
+        world.touch(group)
 
     def _meet(self, pod: Pod) -> Likeness:
         """A pod that is not like the one before it."""

@@ -28,7 +28,7 @@ import structlog
 from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import JSON, Verb
-from gangsched.kube.lane import Call, Lane
+from gangsched.kube.lane import Call, Lane, always
 from gangsched.kube.readers import Readers
 from gangsched.kube.writes import binding_body, pod_path
 from gangsched.model.effects import BindPod
@@ -37,11 +37,6 @@ from gangsched.model.events import BindCancelled, BindFailed, BindSucceeded, Bin
 _log = structlog.get_logger(__name__)
 
 _POST = Verb("POST", JSON)
-
-
-def always() -> bool:
-    """Nobody has to be asked."""
-    return True
 
 
 class BindingLane(Lane[BindPod]):

@@ -25,8 +25,9 @@ from typing import Any
 import anyio
 import msgspec
 
-from gangsched.kube.binding_lane import BindingLane, always
+from gangsched.kube.binding_lane import BindingLane
 from gangsched.kube.client import ApiClient
+from gangsched.kube.lane import always
 from gangsched.kube.lanes import EventLane, EvictionLane, PatchLane, ReadLane, StatusLane
 from gangsched.model.effects import (
     BindPod,

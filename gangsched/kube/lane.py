@@ -43,6 +43,11 @@ CONNECT_TIMEOUT_S = 10.0
 CREDENTIALS_CHECK_S = 5.0
 
 
+def always() -> bool:
+    """Nobody has to be asked."""
+    return True
+
+
 class Item(Protocol):
     """An effect: about one object."""
 

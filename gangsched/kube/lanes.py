@@ -17,11 +17,10 @@ from typing import Protocol
 import msgspec
 
 from gangsched.errors import ApiError
-from gangsched.kube.binding_lane import always
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.decode import read_pod_leniently
 from gangsched.kube.http1 import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Verb
-from gangsched.kube.lane import Call, ItemT, Lane
+from gangsched.kube.lane import Call, ItemT, Lane, always
 from gangsched.kube.writes import (
     annotations_body,
     condition_body,

@@ -82,10 +82,11 @@ class PodReader:
             spec.volumes = decide or None
         if spec == before:
             spec = before
-        for name in _OFTEN_EQUAL:
-            known = getattr(before, name)
-            if known is not None and known == getattr(spec, name):
-                setattr(spec, name, known)
+        else:
+            for name in _OFTEN_EQUAL:
+                known = getattr(before, name)
+                if known is not None and known == getattr(spec, name):
+                    setattr(spec, name, known)
         if len(self._specs) >= _MAX_SPECS:
             self._specs.clear()
         self._specs[text] = spec

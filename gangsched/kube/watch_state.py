@@ -189,7 +189,7 @@ class WatchState:
 
     def _line_by_line(self, whole: bytes, events: list[Event]) -> None:
         """One of them is no plain object; those before it and after it count all the same."""
-        for line in whole.splitlines():
+        for line in whole.split(b"\n"):
             if not line:
                 continue
             try:
@@ -242,7 +242,7 @@ class WatchState:
 
     def _present(self, item: ApiObject, events: list[Event]) -> str:
         meta = item.metadata
-        key = f"{meta.namespace}/{meta.name}"
+        key = _key(meta)
         before = self.known.get(key)
         if before is None:
             events.append(self.kind.added(item, self.api_version))

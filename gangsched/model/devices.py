@@ -98,7 +98,7 @@ class DeviceTopology:
         """`best_set` n times, each of what the ones before have left."""
         sets: list[int] = []
         for _ in range(n):
-            taken = self._best.get((free, count)) or self.best_set(free, count)
+            taken = self.best_set(free, count)
             sets.append(taken)
             free ^= taken
         return sets
