@@ -77,9 +77,6 @@ class PodReader:
 
     def _read(self, text: bytes) -> PodSpec:
         spec, before = _decode_spec(text), self._spec
-        if spec.volumes is not None:
-            decide = [volume for volume in spec.volumes if volume.is_storage or volume.image is not None]
-            spec.volumes = decide or None
         if spec == before:
             spec = before
         else:

@@ -181,11 +181,7 @@ class IscsiVolume(_Wire):
 
 
 class Volume(_Wire):
-    """Only what decides where a pod may run; most volumes (tokens, maps, scratch) do not.
-
-    Those are left out where pods are read: the API server gives each pod a token under a name drawn at
-    random, by which no two pods of a gang would be alike.
-    """
+    """Only what decides where a pod may run; most volumes (tokens, maps, scratch) do not."""
 
     name: str = ""
     image: ImageVolume | None = None
@@ -238,7 +234,13 @@ class PodSpec(_Wire):
     host_network: bool = False
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     volumes: list[Volume] | None = None
+    """Those that decide something. The API server gives each pod a token under a name drawn at random, by
+    which no two pods of a gang would be alike."""
     resource_claims: list[dict[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.volumes is not None:
+            self.volumes = [one for one in self.volumes if one.is_storage or one.image is not None] or None
 
 
 class Condition(_Wire):

@@ -109,7 +109,12 @@ def test_pods_that_differ_in_a_token_alone_share_a_spec(read: Any) -> None:
     assert first.spec is second.spec
 
 
-@pytest.mark.parametrize("read", [listed, watched])
+def alone(reader: PodReader, *pods: dict[str, Any]) -> list[Pod]:
+    """Each by itself, as the answer to a GET is read."""
+    return [msgspec.json.decode(json.dumps(one), type=Pod) for one in pods]
+
+
+@pytest.mark.parametrize("read", [listed, watched, alone])
 def test_volumes_that_decide_where_a_pod_may_run_stay(read: Any) -> None:
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "disk-0"}}
     image = {"name": "model", "image": {"reference": "registry.example/model:2"}}
