@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -61,13 +61,20 @@ def keep_alive(sock: socket.socket | None) -> None:
 # Where bytes are on their way through, one for all of a loop's connections: nothing stays in it when a turn
 # of the loop is over. One for each would be 8 MiB in a scheduler's start, and each page of it costs a fault
 # when it is first touched.
-_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = WeakKeyDictionary()
+class _Buffers(NamedTuple):
+    read: memoryview
+    plain: memoryview
 
 
-def _buffer_of(loop: asyncio.AbstractEventLoop) -> memoryview:
+_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Buffers] = WeakKeyDictionary()
+
+
+def _buffers_of(loop: asyncio.AbstractEventLoop) -> _Buffers:
     found = _buffers.get(loop)
     if found is None:
-        found = _buffers[loop] = memoryview(bytearray(_READ_BYTES))
+        # What is read may complete a record that had come in part.
+        sizes = (_READ_BYTES, _READ_BYTES + _RECORD_BYTES)
+        found = _buffers[loop] = _Buffers(*(memoryview(bytearray(size)) for size in sizes))
     return found
 
 
@@ -83,6 +90,7 @@ class Connection:
         "_is_reading",
         "_loop",
         "_outgoing",
+        "_plain",
         "_readers",
         "_sock",
         "_tls",
@@ -101,6 +109,7 @@ class Connection:
         self._sock: socket.socket
         self._loop: asyncio.AbstractEventLoop
         self._buffer: memoryview
+        self._plain: memoryview
 
     def received(self, data: bytes) -> None:
         """Bytes have come, never none."""
@@ -113,7 +122,7 @@ class Connection:
     async def open(self, address: Address) -> None:
         """Connect and shake hands. Raises: OSError, which TimeoutError and ssl.SSLError are."""
         self._loop = asyncio.get_running_loop()
-        self._buffer = _buffer_of(self._loop)
+        self._buffer, self._plain = _buffers_of(self._loop)
         self._sock = sock = await _connected(self._loop, address)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -134,7 +143,8 @@ class Connection:
         """Go on where another one is, which is idle and gives it up: a handshake is 2 ms of CPU."""
         other.pause()
         other.is_open = False
-        self._loop, self._buffer, self._sock = other._loop, other._buffer, other._sock
+        self._loop, self._sock = other._loop, other._sock
+        self._buffer, self._plain = other._buffer, other._plain
         self._tls, self._incoming, self._outgoing = other._tls, other._incoming, other._outgoing
         self.is_open = True
         self.resume()
@@ -230,17 +240,24 @@ class Connection:
                 return False
 
     def _decrypt(self, tls: ssl.SSLObject, parts: list[bytes]) -> bool:
-        """All records that have come whole; true at the end of the stream."""
+        """All records that have come whole, as one part if they fit; true at the end of the stream."""
+        plain, n_bytes, is_over = self._plain, 0, False
         # A record leaves OpenSSL in one piece, so with nothing left to decrypt there is nothing to ask.
         while self._incoming.pending:
+            if n_bytes > len(plain) - _RECORD_BYTES:
+                parts.append(bytes(plain[:n_bytes]))
+                n_bytes = 0
             try:
-                data = tls.read(_RECORD_BYTES)
+                n_read = cast(int, tls.read(_RECORD_BYTES, plain[n_bytes:]))  # bytes without a buffer
             except ssl.SSLWantReadError:
                 break
-            if not data:
-                return True
-            parts.append(data)
-        return False
+            if not n_read:
+                is_over = True
+                break
+            n_bytes += n_read
+        if n_bytes:
+            parts.append(bytes(plain[:n_bytes]))
+        return is_over
 
     # Writing
 
