@@ -53,6 +53,7 @@ class BindingLane(Lane[BindPod]):
         *,
         emit_nowait: Callable[[Event], None],
         rng: Random,
+        readers: Readers,
         size: int = 16,
         timeout_s: float = 10.0,
         backoff_s: tuple[float, float] = (0.25, 10.0),
@@ -60,7 +61,7 @@ class BindingLane(Lane[BindPod]):
     ) -> None:
         """`may_send` is asked right before each bind is written: a process may be stopped between any two."""
         super().__init__(
-            credentials, rng=rng, size=size, timeout_s=timeout_s, backoff_s=backoff_s, readers=Readers()
+            credentials, rng=rng, size=size, timeout_s=timeout_s, backoff_s=backoff_s, readers=readers
         )
         self._emit = emit_nowait
         self._may_send = may_send

@@ -11,9 +11,12 @@ effects come from the core, so that inbox is bounded by what the core has asked 
 | reads | GetPod | FIFO | 4 | as binds: they decide about binds |
 | evictions | EvictPod, DeletePod | FIFO | 2 | |
 | patches | PatchPod | FIFO | 2 | up to 1 s after binds |
-| status | WritePod…Status, …Condition, NominateNode | by object, the last word | 2 | up to 1 s after binds |
-| events | RecordEvent | FIFO, bounded, oldest dropped | 1 | up to 2 s after binds |
+| status | WritePod…Status, …Condition, NominateNode | by object, the last word | 4 | up to 1 s after binds |
+| events | RecordEvent | FIFO, bounded, oldest dropped | 4 | up to 2 s after binds |
 | (plugins) | RunHook, CancelHooks, BlamePlugin | not here: extension.edge | | |
+
+The answers of all lanes are heard together (kube.readers): what many connections have brought costs hardly
+more than one, so statuses and events have several, though they are not urgent.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from gangsched.kube.binding_lane import BindingLane
 from gangsched.kube.client import ApiClient
 from gangsched.kube.lane import always
 from gangsched.kube.lanes import EventLane, EvictionLane, PatchLane, ReadLane, StatusLane
+from gangsched.kube.readers import Readers
 from gangsched.model.effects import (
     BindPod,
     BlamePlugin,
@@ -95,6 +99,7 @@ class Dispatcher:
         self._emit = emit_nowait
         self._draining = False
         credentials = client.credentials
+        self._readers = readers = Readers()
         self.binds = binds = BindingLane(
             credentials,
             emit_nowait=emit_nowait,
@@ -102,26 +107,22 @@ class Dispatcher:
             size=n_binds,
             timeout_s=bind_timeout_s,
             may_send=may_send,
+            readers=readers,
         )
-        self._reads = ReadLane(
-            credentials, emit_nowait, rng=rng, binds=binds, size=4, limit=MAX_WAITING, timeout_s=10.0
-        )
-        self._evictions = EvictionLane(
-            credentials, emit_nowait, rng=rng, binds=binds, size=2, limit=MAX_WAITING, may_send=may_send
-        )
-        self._patches = PatchLane(
-            credentials, emit_nowait, rng=rng, binds=binds, size=2, limit=MAX_WAITING, may_send=may_send
-        )
-        self._status = StatusLane(credentials, emit_nowait, rng=rng, binds=binds, size=2, limit=MAX_WAITING)
+        common: Any = {"rng": rng, "binds": binds, "readers": readers}
+        many: Any = {**common, "limit": MAX_WAITING}
+        self._reads = ReadLane(credentials, emit_nowait, size=4, timeout_s=10.0, **many)
+        self._evictions = EvictionLane(credentials, emit_nowait, size=2, may_send=may_send, **many)
+        self._patches = PatchLane(credentials, emit_nowait, size=2, may_send=may_send, **many)
+        self._status = StatusLane(credentials, emit_nowait, size=4, **many)
         self._events = EventLane(
             credentials,
             emit_nowait,
-            rng=rng,
-            binds=binds,
-            size=1,
+            size=4,
             limit=max_events,
             controller=controller,
             instance=instance,
+            **common,
         )
         self._takers: dict[type[Effect], Callable[[Any], None]] = {
             BindPod: self._bind,
@@ -174,10 +175,13 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Run all lanes until cancelled."""
-        async with anyio.create_task_group() as group:
-            for lane in self._lanes:
-                group.start_soon(lane.run)
-            await self.binds.run()
+        try:
+            async with anyio.create_task_group() as group:
+                for lane in self._lanes:
+                    group.start_soon(lane.run)
+                await self.binds.run()
+        finally:
+            self._readers.close()
 
     async def drain(self, grace_s: float) -> bool:
         """Stop cleanly: no further binds, wait for those in flight, then say what is left to say.

@@ -81,7 +81,7 @@ class _Line(Connection, Generic[ItemT]):
 
     __slots__ = ("_answer", "_lane", "call")
 
-    def __init__(self, lane: Lane[ItemT], readers: Readers | None) -> None:
+    def __init__(self, lane: Lane[ItemT], readers: Readers) -> None:
         super().__init__(readers=readers)
         self._lane = lane
         self._answer: Answer | None = None
@@ -132,9 +132,9 @@ class Lane(Generic[ItemT]):
         size: int,
         timeout_s: float,
         backoff_s: tuple[float, float] = (0.25, 10.0),
-        readers: Readers | None = None,
+        readers: Readers,
     ) -> None:
-        """`timeout_s` is for each request; `readers` for lanes with so many answers that they are bundled."""
+        """`timeout_s` is for each request; `readers` bundle the answers of several lanes."""
         self._credentials = credentials
         self._address = address_of(credentials)
         self._size = size
@@ -150,6 +150,7 @@ class Lane(Generic[ItemT]):
         self._paused_until_s = 0.0
         self._is_troubled = False
         self._is_renewing = False
+        self._is_pumped_later = False
         self._sweeper: asyncio.TimerHandle | None = None
         self._group: TaskGroup | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -210,13 +211,12 @@ class Lane(Generic[ItemT]):
             for line in list(self._lines):
                 line.close()
                 self._lost(line, "the scheduler is stopping")
-            if self._readers is not None:
-                self._readers.close()
 
     # Sending
 
     def _pump(self) -> None:
         """Send as much as may be sent now."""
+        self._is_pumped_later = False
         idle = self._idle
         if self._group is None or self._is_renewing or (not idle and len(self._lines) == self._size):
             return
@@ -239,6 +239,7 @@ class Lane(Generic[ItemT]):
         call.frame = frame
         call.deadline_s = now_s + self._timeout_s
         self.n_sent += 1
+        self._readers.n_awaited += 1
         line.call = call
         line.write(frame.request(path, body))
         if self._sweeper is None:
@@ -289,15 +290,21 @@ class Lane(Generic[ItemT]):
         if call is None:
             self._idle.remove(line)
         else:
+            self._landed(call)
             self._credentials.answers.count(call.frame.method, SILENCE)
             self._silent(call, why)
         self._pump()
 
     # Answers
 
+    def _landed(self, call: Call[ItemT]) -> None:
+        """It is not on its way any more; what came of it is told next."""
+        self._readers.n_awaited -= 1
+
     def _answered(
         self, line: _Line[ItemT], call: Call[ItemT], status: int, body: bytes, retry_after: str | None = None
     ) -> None:
+        self._landed(call)
         if line.is_open:
             self._idle.append(line)
         else:
@@ -315,7 +322,9 @@ class Lane(Generic[ItemT]):
                 self._group.start_soon(self._renew, call.frame.authorization)
         else:
             self._refused(call, api_error(status, retry_after, body))
-        self._pump()
+        if not self._is_pumped_later:
+            self._is_pumped_later = True
+            self._readers.then(self._pump)
 
     def _pause(self, error: ApiError) -> None:
         """Send nothing for a while. Answers that come during a pause belong to the same trouble."""

@@ -21,6 +21,7 @@ from gangsched.kube.credentials import Credentials
 from gangsched.kube.decode import read_pod_leniently
 from gangsched.kube.http1 import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Verb
 from gangsched.kube.lane import Call, ItemT, Lane, always
+from gangsched.kube.readers import Readers
 from gangsched.kube.writes import (
     annotations_body,
     condition_body,
@@ -71,7 +72,7 @@ EVENT_TRIES = 3
 # The same words about the same object are said again only after this long.
 EVENT_REPEAT_S = 600.0
 MAX_REMEMBERED_EVENTS = 4096
-YIELD_STEP_S = 0.05
+YIELD_STEP_S = 0.1
 
 
 class BusyLane(Protocol):
@@ -84,7 +85,11 @@ class BusyLane(Protocol):
 
 
 class _SlowLane(Lane[ItemT]):
-    """A bounded FIFO by key that gives way to binds."""
+    """A bounded FIFO by key that gives way to binds.
+
+    While something of a key is on its way, the next of that key waits for the answer: over another connection
+    it might arrive first, and the older word would be the one that stays.
+    """
 
     yield_s = 0.0
 
@@ -94,6 +99,7 @@ class _SlowLane(Lane[ItemT]):
         emit_nowait: Callable[[Event], None],
         *,
         rng: Random,
+        readers: Readers,
         binds: BusyLane,
         size: int,
         limit: int,
@@ -101,12 +107,13 @@ class _SlowLane(Lane[ItemT]):
         may_send: Callable[[], bool] = always,
     ) -> None:
         """`may_send` is asked before each; after a no this process has nothing more to say, and ends."""
-        super().__init__(credentials, rng=rng, size=size, timeout_s=timeout_s)
+        super().__init__(credentials, rng=rng, readers=readers, size=size, timeout_s=timeout_s)
         self._emit = emit_nowait
         self._binds = binds
         self._limit = limit
         self._may_send = may_send
         self._waiting: OrderedDict[Hashable, Call[ItemT]] = OrderedDict()
+        self._followers: dict[Hashable, Call[ItemT] | None] = {}  # by what is on its way
         self._is_looked_after = False
         self._yields_until_s = 0.0
         self.n_dropped = 0
@@ -119,7 +126,8 @@ class _SlowLane(Lane[ItemT]):
     @property
     def n_waiting(self) -> int:
         """Waiting or being sent."""
-        return len(self._waiting) + self.n_in_flight
+        n_followers = sum(call is not None for call in self._followers.values())
+        return len(self._waiting) + n_followers + self.n_in_flight
 
     def submit(self, item: ItemT) -> None:
         """Queue `item` in the place of an older one of its key; over the limit the oldest is dropped."""
@@ -138,15 +146,25 @@ class _SlowLane(Lane[ItemT]):
         self._pump()
 
     def _next(self, now_s: float) -> Call[ItemT] | None:
-        if not self._waiting:
-            self._yields_until_s = 0.0
-            return None
-        if self._gives_way(now_s):
-            return None
-        if not self._may_send():
-            self._waiting.clear()
-            return None
-        return self._waiting.popitem(last=False)[1]
+        while self._waiting:
+            if self._gives_way(now_s):
+                return None
+            if not self._may_send():
+                self._waiting.clear()
+                return None
+            key, call = self._waiting.popitem(last=False)
+            if key not in self._followers:
+                self._followers[key] = None
+                return call
+            self._followers[key] = call
+        self._yields_until_s = 0.0
+        return None
+
+    def _landed(self, call: Call[ItemT]) -> None:
+        super()._landed(call)
+        follower = self._followers.pop(call.key, None)
+        if follower is not None:
+            self._waiting.setdefault(call.key, follower)
 
     def _gives_way(self, now_s: float) -> bool:
         """Let binds go first, but not for ever: people wait for reasons too."""
@@ -314,6 +332,7 @@ class EventLane(_SlowLane[RecordEvent]):
         emit_nowait: Callable[[Event], None],
         *,
         rng: Random,
+        readers: Readers,
         binds: BusyLane,
         size: int,
         limit: int,
@@ -321,7 +340,9 @@ class EventLane(_SlowLane[RecordEvent]):
         instance: str,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(credentials, emit_nowait, rng=rng, binds=binds, size=size, limit=limit)
+        super().__init__(
+            credentials, emit_nowait, rng=rng, readers=readers, binds=binds, size=size, limit=limit
+        )
         self._controller = controller
         self._instance = instance
         self._wall = wall

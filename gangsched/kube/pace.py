@@ -1,8 +1,10 @@
-"""How long to let things gather before they are looked at. Called by kube.watch and kube.readers."""
+"""How long to let things gather before they are looked at. Called by kube.watch, kube.readers, inbox."""
 
 from __future__ import annotations
 
 import math
+
+_STEP = 1.25
 
 
 class Pace:
@@ -12,7 +14,7 @@ class Pace:
     `many`; thousands being bound are far above.
     """
 
-    def __init__(self, hold_s: float, *, many: int = 30, recent_s: float = 0.05) -> None:
+    def __init__(self, hold_s: float = 0.0, *, many: int = 30, recent_s: float = 0.05) -> None:
         self._hold_s = hold_s
         self._many = many
         self._recent_s = recent_s
@@ -21,6 +23,30 @@ class Pace:
 
     def hold_s(self, n_come: int, now_s: float) -> float:
         """Seconds to wait before the next look, after one that found `n_come`."""
+        return self._hold_s if self.is_much(n_come, now_s) else 0.0
+
+    def is_much(self, n_come: int, now_s: float) -> bool:
+        """Whether much is going on, after a look that found `n_come`."""
         self._n = self._n * max(0.0, 1.0 - (now_s - self._at_s) / self._recent_s) + n_come
         self._at_s = now_s
-        return self._hold_s if self._n > self._many else 0.0
+        return self._n > self._many
+
+
+class Patience:
+    """How long until about half of what is awaited has come, learned from look to look.
+
+    Then the other half keeps the server busy while the first is taken in and followed by as much.
+    """
+
+    def __init__(self, shortest_s: float, longest_s: float) -> None:
+        self._shortest_s = shortest_s
+        self._longest_s = longest_s
+        self._hold_s = shortest_s
+
+    def hold_s(self, n_come: int, n_awaited: int) -> float:
+        """Seconds to wait before the next look, after one that found `n_come` of `n_awaited`."""
+        if 2 * n_come > n_awaited:
+            self._hold_s = max(self._hold_s / _STEP, self._shortest_s)
+        else:
+            self._hold_s = min(self._hold_s * _STEP, self._longest_s)
+        return self._hold_s

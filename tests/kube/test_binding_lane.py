@@ -12,6 +12,7 @@ import pytest
 from gangsched.kube.binding_lane import BindingLane
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import Answer, ProtocolError
+from gangsched.kube.readers import Readers
 from gangsched.model.effects import BindPod
 from gangsched.model.events import BindCancelled, BindFailed, BindSucceeded, BindUnknown, Event
 from tests.kube.scripted import CUT, SILENCE, ScriptedServer, created, credentials, status, until
@@ -32,6 +33,7 @@ class Running:
             account,
             emit_nowait=self.events.append,
             rng=Random(1),
+            readers=Readers(),
             size=size,
             timeout_s=timeout_s,
             backoff_s=(0.01, 0.05),

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from gangsched.kube.backoff import Backoff
 from gangsched.kube.http1 import whole_success
 from gangsched.kube.lanes import STATUS_TRIES, StatusLane
+from gangsched.kube.readers import Readers
 from gangsched.model.effects import WritePodCondition
 from tests.kube.scripted import CUT, SILENCE, Request, ScriptedServer, created, credentials, status, until
 
@@ -31,6 +32,7 @@ async def running(
         credentials(port, *tokens),
         lambda event: None,
         rng=Random(1),
+        readers=Readers(),
         binds=Quiet(),
         size=size,
         limit=100,
@@ -80,6 +82,23 @@ async def test_a_later_word_takes_the_place_of_one_that_was_thrown_back() -> Non
         lane.submit(word("one"))
         await until(lambda: not lane.n_waiting)
         assert [said(request) for request in server.requests] == ["one", "two"]
+
+
+async def test_a_later_word_never_overtakes_one_that_is_on_its_way() -> None:
+    async with ScriptedServer() as server, running(server.port, size=2, timeout_s=0.2) as lane:
+
+        def hang(_: Request) -> bytes:
+            for later in ("two", "three"):
+                lane.submit(word(later))
+            lane.submit(word("of another", name="q"))
+            return SILENCE
+
+        server.script.append(hang)
+        lane.submit(word("one"))
+        await until(lambda: len(server.requests) == 2)
+        assert lane.n_waiting == 2  # the one that is silent, and the last word
+        await until(lambda: not lane.n_waiting)
+        assert [said(request) for request in server.requests] == ["one", "of another", "three"]
 
 
 async def test_nothing_is_lost_while_there_is_no_server() -> None:

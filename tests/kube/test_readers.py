@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 
-from gangsched.kube.pace import Pace
-from gangsched.kube.readers import HOLD_S, Readers
+import pytest
+
+from gangsched.kube.pace import Pace, Patience
+from gangsched.kube.readers import Readers
 from tests.kube.scripted import until
 
 
@@ -59,6 +61,19 @@ async def test_who_raises_does_not_make_the_others_deaf() -> None:
 
 
 def test_answers_to_one_gang_are_never_held_back() -> None:
-    pace = Pace(HOLD_S)
-    assert [pace.hold_s(1, n * 0.001) for n in range(16)] == [0.0] * 16
-    assert pace.hold_s(30, 0.02) == HOLD_S
+    pace = Pace(many=60, recent_s=0.2)
+    assert not any(pace.is_much(1, n * 0.001) for n in range(32))
+    assert pace.is_much(60, 0.04)
+    assert not pace.is_much(1, 0.3)
+
+
+@pytest.mark.parametrize("a_second", [400, 1_500, 4_000])
+def test_a_look_waits_until_half_of_the_answers_have_come(a_second: int) -> None:
+    n_awaited, shortest_s, longest_s = 16, 0.001, 0.01
+    patience, hold_s, found = Patience(shortest_s, longest_s), shortest_s, []
+    for _ in range(100):  # each answer that is heard is followed by the next question
+        found.append(min(n_awaited, round(a_second * hold_s)))
+        hold_s = patience.hold_s(found[-1], n_awaited)
+        assert shortest_s <= hold_s <= longest_s
+    settled = sum(found[50:]) / 50
+    assert settled == pytest.approx(min(n_awaited / 2, a_second * longest_s), abs=1.5)

@@ -11,6 +11,7 @@ import pytest
 from gangsched.errors import ApiError
 from gangsched.kube.binding_lane import BindingLane
 from gangsched.kube.pool import RequestPool
+from gangsched.kube.readers import Readers
 from gangsched.kube.stream import open_stream
 from gangsched.model.effects import BindPod
 from gangsched.model.events import Event
@@ -38,7 +39,14 @@ async def test_binds() -> None:
     events: list[Event] = []
     async with ScriptedServer(script=[status(403), CUT]) as server:
         account = credentials(server.port)
-        lane = BindingLane(account, emit_nowait=events.append, rng=Random(1), size=1, backoff_s=(0.01, 0.05))
+        lane = BindingLane(
+            account,
+            emit_nowait=events.append,
+            rng=Random(1),
+            readers=Readers(),
+            size=1,
+            backoff_s=(0.01, 0.05),
+        )
         async with anyio.create_task_group() as group:
             group.start_soon(lane.run)
             for n in range(3):
