@@ -14,6 +14,7 @@ from typing import Protocol
 import anyio
 
 from gangsched.core.group import Group
+from gangsched.kube.pace import Pace
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 
@@ -21,10 +22,14 @@ from gangsched.model.events import Event
 # are bounded by what is in flight.
 _INBOX_LIMIT = 10_000
 # Decisions run ahead of the binds by this many pods and no further: a later decision knows more, and the
-# first bind leaves at once even when thousands of gangs are waiting.
-_BINDS_AHEAD = 64
-# Outcomes of binds are not urgent: handled this much later, many at a time.
+# first bind leaves at once even when thousands of gangs are waiting. They go on when fewer than the first
+# are left: many gangs in one turn cost each much less than a turn for each.
+_FEW_BINDS, _MANY_BINDS = 128, 256
+# Outcomes of binds are not urgent: handled this much later, many at a time; while thousands are bound still
+# more of them.
 _OUTCOMES_DELAY_S = 0.01
+_BUSY_DELAY_S = 0.04
+_MANY_OUTCOMES = 64
 # The longest the loop works without letting the sockets have a turn.
 _MAX_TURN_S = 0.005
 
@@ -38,6 +43,8 @@ class Inbox:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
+        self._pace = Pace(_BUSY_DELAY_S, many=_MANY_OUTCOMES, recent_s=0.2)
+        self._delay_s = _OUTCOMES_DELAY_S
         self._urgent = False
         self._sleeper: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -55,9 +62,12 @@ class Inbox:
 
     def put_nowait(self, event: Event) -> None:
         """For outcomes of effects; noticed a little later, so that many are handled in one turn."""
-        if not self._events and self._sleeper is not None:
-            self._wake_in(_OUTCOMES_DELAY_S)
         self._events.append(event)
+        n_events = len(self._events)
+        if n_events == 1 and self._sleeper is not None:
+            self._wake_in(self._delay_s)
+        elif n_events == _MANY_OUTCOMES:
+            self.wake()
 
     @property
     def is_full(self) -> bool:
@@ -70,6 +80,7 @@ class Inbox:
         self._urgent = False
         if events:
             self._drained.set()
+            self._delay_s = self._pace.hold_s(len(events), time.monotonic()) or _OUTCOMES_DELAY_S
         return events
 
     def wake(self) -> None:
@@ -82,7 +93,7 @@ class Inbox:
         if self._urgent:
             return
         if self._events:
-            timeout_s = _OUTCOMES_DELAY_S if timeout_s is None else min(timeout_s, _OUTCOMES_DELAY_S)
+            timeout_s = self._delay_s if timeout_s is None else min(timeout_s, self._delay_s)
         self._sleeper = asyncio.get_running_loop().create_future()
         if timeout_s is not None:
             self._wake_in(timeout_s)
@@ -139,27 +150,38 @@ class GroupQueue:
         self._heard = heard
         self._n_binds_waiting = n_binds_waiting
         self._yield_at_s = 0.0
+        self._goes_on = False
 
     async def pop(self) -> Group:
-        """The next group in QueueSort order; applies events and deadlines while it waits."""
+        """The next group in QueueSort order; applies events and, at least once a turn, deadlines."""
         while True:
             now_s = time.monotonic()
             if now_s >= self._yield_at_s:
                 await anyio.lowlevel.checkpoint()
                 now_s = time.monotonic()
                 self._yield_at_s = now_s + _MAX_TURN_S
+                self._advance(now_s)
             events = self._inbox.take()
             if events:
                 self._hears(events)
                 self._submit(self._scheduler.handle(events, now_s))
                 self._heard(events)
-            deadline_s = self._scheduler.next_deadline_s()
-            if deadline_s is not None and deadline_s <= now_s:
-                self._submit(self._scheduler.advance(now_s))
-                continue
-            if self._n_binds_waiting() < _BINDS_AHEAD:
+            if self._n_binds_waiting() < (_MANY_BINDS if self._goes_on else _FEW_BINDS):
                 group = self._scheduler.pop()
                 if group is not None:
+                    self._goes_on = True
                     return group
+            self._goes_on = False
+            if self._advance(now_s):
+                continue
+            deadline_s = self._scheduler.next_deadline_s()
             await self._inbox.wait(None if deadline_s is None else deadline_s - now_s)
             self._yield_at_s = time.monotonic() + _MAX_TURN_S
+
+    def _advance(self, now_s: float) -> bool:
+        """See to what is due; whether there was anything."""
+        deadline_s = self._scheduler.next_deadline_s()
+        if deadline_s is None or deadline_s > now_s:
+            return False
+        self._submit(self._scheduler.advance(now_s))
+        return True

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from typing import cast
+
 import anyio
 
-from gangsched.inbox import _INBOX_LIMIT, Inbox
+from gangsched.core.group import Group
+from gangsched.inbox import _FEW_BINDS, _INBOX_LIMIT, _MANY_BINDS, _MANY_OUTCOMES, GroupQueue, Inbox
+from gangsched.model.effects import Effect
 from gangsched.model.events import BindSucceeded, Event, KindSynced
 
 
@@ -62,3 +68,103 @@ async def test_a_full_inbox_holds_the_reflectors_and_not_the_outcomes() -> None:
         assert len(inbox.take()) == _INBOX_LIMIT + 1
         await anyio.wait_all_tasks_blocked()
     assert inbox.take() == [KindSynced("nodes")] * 2
+
+
+async def test_many_outcomes_are_handled_before_their_time() -> None:
+    inbox = Inbox()
+    inbox.put_nowait(BindSucceeded("first", 1))
+    assert len(await _waits(inbox, None)) == 1
+    async with anyio.create_task_group() as group:
+
+        async def outcomes_come() -> None:
+            for n in range(_MANY_OUTCOMES):
+                inbox.put_nowait(BindSucceeded(str(n), 1))
+
+        inbox._delay_s = 3600.0
+        group.start_soon(outcomes_come)
+        assert len(await _waits(inbox, None)) == _MANY_OUTCOMES
+
+
+class _Fifo:
+    """As many groups as asked for, each of so many binds, which are sent at once."""
+
+    def __init__(self, n_groups: int, size: int) -> None:
+        self.n_left = n_groups
+        self.size = size
+        self.n_waiting = 0
+        self.n_advanced = 0
+        self.deadline_s: float | None = None
+
+    def pop(self) -> Group | None:
+        if not self.n_left:
+            return None
+        self.n_left -= 1
+        self.n_waiting += self.size
+        return cast(Group, object())
+
+    def handle(self, events: Sequence[Event], now_s: float) -> list[Effect]:
+        raise NotImplementedError
+
+    def advance(self, now_s: float) -> list[Effect]:
+        self.n_advanced += 1
+        self.deadline_s = None
+        return []
+
+    def schedule(self, group: Group, now_s: float) -> list[Effect]:
+        raise NotImplementedError
+
+    def next_deadline_s(self) -> float | None:
+        return self.deadline_s
+
+
+def _queue(decider: _Fifo) -> GroupQueue:
+    return GroupQueue(
+        decider,
+        Inbox(),
+        submit=lambda effects: None,
+        hears=lambda events: None,
+        heard=lambda events: None,
+        n_binds_waiting=lambda: decider.n_waiting,
+    )
+
+
+async def test_decisions_run_ahead_of_the_binds_in_long_turns() -> None:
+    decider = _Fifo(n_groups=1000, size=8)
+    queue = _queue(decider)
+
+    async def decided() -> int:
+        """How many are given out before it waits."""
+        n_popped = 0
+        with anyio.move_on_after(0.05):
+            while True:
+                await queue.pop()
+                n_popped += 1
+        return n_popped
+
+    assert await decided() == _MANY_BINDS // 8
+    decider.n_waiting = _FEW_BINDS
+    assert await decided() == 0
+    decider.n_waiting = _FEW_BINDS - 1
+    assert await decided() == (_MANY_BINDS - _FEW_BINDS) // 8 + 1
+
+
+async def test_deadlines_are_seen_to_while_there_is_always_another_group() -> None:
+    decider = _Fifo(n_groups=10**9, size=0)
+    queue = _queue(decider)
+    decider.deadline_s = time.monotonic() + 0.02
+    with anyio.fail_after(10):
+        while not decider.n_advanced:
+            await queue.pop()
+
+
+async def test_a_deadline_that_frees_a_group_is_followed_by_that_group() -> None:
+    class Waiting(_Fifo):
+        def advance(self, now_s: float) -> list[Effect]:
+            self.n_left = 1
+            return super().advance(now_s)
+
+    decider = Waiting(n_groups=0, size=8)
+    decider.deadline_s = time.monotonic() + 0.02
+    with anyio.fail_after(10):
+        await _queue(decider).pop()
+    assert decider.n_advanced == 1

@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 # A wake-up, and the core's turn after it, cost as much as hearing several events; while thousands come they
 # are read together. What is decided meanwhile waits behind more binds than are sent in this time.
-HOLD_S = 0.03
+HOLD_S = 0.05
 # More in so long is many: a gang of 16 with its echoes is less, 300 a second are more, also on a slow server.
 MANY = 60
 RECENT_S = 0.2
