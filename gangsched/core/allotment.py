@@ -36,7 +36,7 @@ def reserve_devices(
 
     `listed`: see listed_requests; a node without an inventory gives counts.
     """
-    allocations: list[Allotted] = [{} for _ in range(n_pods)]
+    allocations: list[Allotted] = []
     for resource, count in listed:
         inventory = trial.inventory(row, resource)
         if inventory is None:
@@ -47,14 +47,14 @@ def reserve_devices(
             masks = inventory.topology.best_sets(trial.device_mask(row, resource), count, n_pods)
             trial.take_devices(row, resource, template, masks)
         demand = template.demand(resource)
-        if len(demand) == 1:  # the usual pod: one container has them all
-            container, ids_of = demand[0][0], inventory.ids_of
-            for mask, allocation in zip(masks, allocations, strict=True):
-                allocation.setdefault(container, {})[resource] = ids_of(mask)
+        if len(demand) == 1 and not allocations:  # the usual pod: one container has them all
+            container = demand[0][0]
+            allocations = [{container: {resource: ids}} for ids in inventory.ids_of_each(masks)]
             continue
+        allocations = allocations or [{} for _ in range(n_pods)]
         for mask, allocation in zip(masks, allocations, strict=True):
             _give(allocation, inventory, resource, mask, demand)
-    return allocations
+    return allocations or [{} for _ in range(n_pods)]
 
 
 def annotations_of(info: PodInfo) -> dict[str, str]:
@@ -107,7 +107,7 @@ def settle(trial: Trial, placements: Iterable[Placement]) -> None:
 
 def _take_constrained(
     trial: Trial, row: int, inventory: DeviceInventory, template: PodTemplate, resource: str, n_pods: int
-) -> list[int]:
+) -> Sequence[int]:
     sets, amount = sets_of(inventory.topology, template.constraints[resource]), template.requests[resource]
     free = trial.device_mask(row, resource)
     masks = sets.choose(free, amount, n_pods)

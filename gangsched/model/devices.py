@@ -37,6 +37,8 @@ MAX_ID_LENGTH = 63
 MAX_DEVICES = 4096
 # Above this many candidate sets the exact search gives way to a greedy one; 8 devices never reach it.
 _EXACT_SETS = 5000
+# Bounds memory; refilled in microseconds a set.
+_MAX_REMEMBERED = 20_000
 
 Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
 """container name -> resource name -> device IDs."""
@@ -63,7 +65,7 @@ class DeviceTopology:
     of length n, "" and 0 unknown. kept: what others have worked out from all this (model.device_sets).
     """
 
-    __slots__ = ("_best", "kept", "memory_mib", "models", "numa", "weight")
+    __slots__ = ("_best", "_best_of", "kept", "memory_mib", "models", "numa", "weight")
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class DeviceTopology:
         self.models = models or ("",) * len(numa)
         self.memory_mib = memory_mib or (0,) * len(numa)
         self._best: dict[tuple[int, int], int] = {}
+        self._best_of: dict[tuple[int, int, int], tuple[int, ...]] = {}
         self.kept: dict[Hashable, Any] = {}
 
     def best_set(self, free: int, count: int) -> int:
@@ -89,19 +92,24 @@ class DeviceTopology:
         found = self._best.get((free, count))
         if found is None:
             found = self._search(free, count)
-            if len(self._best) > 20_000:  # bounds memory; refilled in microseconds a set
+            if len(self._best) > _MAX_REMEMBERED:
                 self._best.clear()
             self._best[free, count] = found
         return found
 
-    def best_sets(self, free: int, count: int, n: int) -> list[int]:
+    def best_sets(self, free: int, count: int, n: int) -> tuple[int, ...]:
         """`best_set` n times, each of what the ones before have left."""
-        sets: list[int] = []
-        for _ in range(n):
-            taken = self.best_set(free, count)
-            sets.append(taken)
-            free ^= taken
-        return sets
+        found = self._best_of.get((free, count, n))
+        if found is None:
+            sets, left = [], free
+            for _ in range(n):
+                sets.append(self.best_set(left, count))
+                left ^= sets[-1]
+            found = tuple(sets)
+            if len(self._best_of) > _MAX_REMEMBERED:
+                self._best_of.clear()
+            self._best_of[free, count, n] = found
+        return found
 
     def _search(self, free: int, count: int) -> int:
         indices = [i for i in range(len(self.numa)) if free >> i & 1]
@@ -157,9 +165,17 @@ class DeviceInventory:
 
     def ids_of(self, mask: int) -> tuple[str, ...]:
         """The IDs of a bit mask, in index order."""
-        if mask & (mask - 1) == 0:  # one device, the usual pod
-            return (self.ids[mask.bit_length() - 1],) if mask else ()
-        return tuple([device_id for i, device_id in enumerate(self.ids) if mask >> i & 1])
+        return self.ids_of_each((mask,))[0]
+
+    def ids_of_each(self, masks: Iterable[int]) -> list[tuple[str, ...]]:
+        """The IDs of each bit mask, in index order."""
+        ids = self.ids
+        return [
+            (ids[mask.bit_length() - 1],)
+            if mask and mask & (mask - 1) == 0  # one device, the usual pod
+            else tuple([device_id for i, device_id in enumerate(ids) if mask >> i & 1])
+            for mask in masks
+        ]
 
 
 _inventory_decoder = msgspec.json.Decoder(dict[str, list[Device]])
