@@ -54,7 +54,7 @@ class Status(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_success(self) -> bool:
-        return self.code is Code.SUCCESS
+        return self is SUCCESS or self.code is Code.SUCCESS
 
     @classmethod
     def unschedulable(cls, reason: str, *, plugin: str = "") -> Status:

@@ -13,7 +13,7 @@ from gangsched.core.binding import Binder
 from gangsched.core.cycle import GANG, run_cycle
 from gangsched.core.early_stop import EarlyStop
 from gangsched.core.framework import SUCCESS, Code, DryRun, Status
-from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.core.group import ASSUMED, NEVER_S, PENDING, Group, GroupState, MemberState
 from gangsched.core.guard import PluginError
 from gangsched.core.holding import OVERTAKEN, promise_lost
 from gangsched.core.nomination import Nominations, Preemption, would_take
@@ -124,7 +124,7 @@ class Attempts:
     def _demands(self, unit: list[Group], *, quiet: bool = False) -> list[Demand]:
         demands = []
         for group in unit:
-            members = group.in_state(MemberState.PENDING)
+            members = group.in_state(PENDING)
             if members:
                 profile = self._world.profile_of(group)
                 n_needed = min(group.n_needed, len(members))
@@ -223,10 +223,10 @@ class Attempts:
         observer = self._world.observer
         if observer is not None:
             observer.point_began("Reserve")
-        self._world.cache.assume((p.info, p.row, p.allocation) for p in plan.placements)
+        self._world.cache.assume(plan.placements)
         for group in unit:
             mine = [p.info for p in plan.placements if len(unit) == 1 or p.info.group is group]
-            group.move_all(mine, MemberState.PENDING, MemberState.ASSUMED)
+            group.move_all(mine, PENDING, ASSUMED)
         refused = None
         try:
             for group in unit:
@@ -258,11 +258,11 @@ class Attempts:
             siblings = world.siblings(group)
             status = self._permits.ask(group, siblings) if not group.recovering else SUCCESS
             answers.append((group, status))
-        refused = next(((g, s) for g, s in answers if s.code not in (Code.SUCCESS, Code.WAIT)), None)
+        others = [status for _, status in answers if not status.is_success]
+        refused = next((status for status in others if status.code is not Code.WAIT), None)
         if refused is not None:
-            status = refused[1]
-            self.reject(unit, status.reason or f"{status.plugin} says no in Permit", plugin=status.plugin)
-        elif all(status.is_success for _, status in answers):
+            self.reject(unit, refused.reason or f"{refused.plugin} says no in Permit", plugin=refused.plugin)
+        elif not others:
             for group in unit:
                 self._permits.forget(group)
             self._binder.start(unit)

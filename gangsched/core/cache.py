@@ -10,6 +10,7 @@ Source of the states: kube-scheduler `backend/cache/interface.go`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -34,6 +35,9 @@ from gangsched.model.devices import (
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node, Pod
 from gangsched.model.resources import ResourceTable
+
+if TYPE_CHECKING:
+    from gangsched.core.plan import Placement
 
 
 class Nominated(msgspec.Struct, frozen=True, gc=False):
@@ -255,30 +259,30 @@ class Cache:
             if info.row != NO_ROW:
                 self.accounts.enter((info,), info.row)
 
-    def assume(
-        self, promises: Iterable[tuple[PodInfo, int, Mapping[str, Mapping[str, tuple[str, ...]]]]]
-    ) -> None:
-        """Promises (pod, row, devices), many at once: equal pods on one node are counted in one addition.
+    def assume(self, placements: Iterable[Placement]) -> None:
+        """Promises many at once: equal pods on one node are counted in one addition.
 
         Raises: InvariantError when a pod is promised already or a device is not free.
         """
         runs: dict[tuple[int, int], list[PodInfo]] = {}
-        for info, row, allocation in promises:
+        at, template, name = NO_ROW, None, ""
+        for placement in placements:
+            info, row = placement.info, placement.row
             if info.node_name:
                 raise InvariantError(f"{info.pod.key} is promised twice: {info.node_name} and row {row}")
-            info.allocation = allocation
-            info.ids = ids_of(allocation)
+            if row != at or info.template is not template:
+                at, template, name = row, info.template, self.nodes.names[row]
+                on_node = self.by_node.setdefault(name, {})
+                alike = runs.setdefault((row, template.serial), [])
+            info.allocation = placement.allocation
+            info.ids = ids_of(placement.allocation)
             info.row = row
-            runs.setdefault((row, info.template.serial), []).append(info)
+            info.node_name = name
+            on_node[info.uid] = info
+            alike.append(info)
         for (row, _), infos in runs.items():
-            name, template = self.nodes.names[row], infos[0].template
-            on_node = self.by_node.setdefault(name, {})
-            priorities = self.priorities
-            for info in infos:
-                info.node_name = name
-                on_node[info.uid] = info
-                priority = info.pod.spec.priority or 0
-                priorities[priority] = priorities.get(priority, 0) + 1
+            template = infos[0].template
+            self._count_priorities(infos)
             if self.accounts:
                 self.accounts.enter(infos, row)
             for resource in infos[0].ids:
@@ -294,6 +298,11 @@ class Cache:
             if self.index.is_awake:
                 for info in infos:
                     self.index.enter(info)
+
+    def _count_priorities(self, infos: Iterable[PodInfo]) -> None:
+        found = [info.pod.spec.priority or 0 for info in infos]
+        for priority in dict.fromkeys(found):  # of a gang nearly always one
+            self.priorities[priority] = self.priorities.get(priority, 0) + found.count(priority)
 
     def forget(self, info: PodInfo) -> ClusterChange | None:
         """Gives back what the pod holds, promised or bound; answers with the room that this freed."""

@@ -74,6 +74,13 @@ class GroupState(enum.Enum):
     DELETED = "deleted"
 
 
+# What every turn asks for, by name: Python looks up an attribute of an enum's class by a dozen calls.
+PENDING = MemberState.PENDING
+ASSUMED = MemberState.ASSUMED
+BOUND = MemberState.BOUND
+DONE = MemberState.DONE
+SENT = BindState.SENT
+
 _NOBODY = dict.fromkeys(MemberState, 0)
 
 
@@ -205,16 +212,16 @@ class Group:
 
     @property
     def n_pending(self) -> int:
-        return self.counts[MemberState.PENDING]
+        return self.counts[PENDING]
 
     @property
     def n_assumed(self) -> int:
-        return self.counts[MemberState.ASSUMED]
+        return self.counts[ASSUMED]
 
     @property
     def n_bound(self) -> int:
         """Members that have started: bound, or bound and ended since."""
-        return self.counts[MemberState.BOUND] + self.counts[MemberState.DONE]
+        return self.counts[BOUND] + self.counts[DONE]
 
     @property
     def n_existing(self) -> int:

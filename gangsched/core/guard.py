@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from gangsched.core.framework import Code, Status
+from gangsched.core.framework import SUCCESS, Code, Status
 from gangsched.errors import GangschedError, InvariantError
 
 T = TypeVar("T")
@@ -58,6 +58,8 @@ def check_shape(plugin: str, point: str, own: Any, shape: tuple[int, ...], kinds
 
 def checked_status(plugin: str, point: str, answer: Any, allowed: frozenset[Code]) -> Status:
     """The answer, saying whose it is. Raises: PluginError (no Status, or one that means nothing here)."""
+    if answer is SUCCESS:  # a "yes" means something everywhere
+        return SUCCESS
     if not isinstance(answer, Status):
         raise PluginError(plugin, point, f"answered {type(answer).__name__}, expected a Status")
     if answer.code is Code.ERROR:

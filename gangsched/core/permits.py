@@ -73,9 +73,11 @@ class Permits:
                 status = self._asked(group, plugin.name)
             else:
                 status = profile.ask_permit(plugin, group, siblings)
+            if status.is_success:
+                continue
             if status.code is Code.WAIT:
                 waits.append(status)
-            elif status.code not in (Code.SUCCESS, Code.SKIP):
+            elif status.code is not Code.SKIP:
                 return status
         if not waits:
             return SUCCESS
