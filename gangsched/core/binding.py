@@ -16,8 +16,8 @@ from itertools import count
 
 from msgspec.structs import replace
 
-from gangsched.core.framework import BindPlugin, Code
-from gangsched.core.group import BindState, Group, GroupState, MemberState, PodInfo
+from gangsched.core.framework import Code
+from gangsched.core.group import ASSUMED, SENT, BindState, Group, GroupState, MemberState, PodInfo
 from gangsched.core.guard import PluginError
 from gangsched.core.holding import promise_broken
 from gangsched.core.hooks import BIND, HookCall
@@ -56,7 +56,7 @@ class Binder:
         self._reporter = reporter
         self._in_labels = world.settings.devices.in_labels
         self.preparing = Preparing(world, spacing, prepared=self._prepared, stopped=self._give_back)
-        self.waves = Waves(world, spacing, send=self._send_wave, broke=self.take_back)
+        self.waves = Waves(world, spacing, send=self._send, broke=self.take_back)
 
     # -- out -------------------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ class Binder:
         for group in unit:
             self._world.queue.park(group, GroupState.BINDING)
             group.failed_binds.clear()
-            members = group.in_state(MemberState.ASSUMED)
+            members = group.in_state(ASSUMED)
             self._assign_ranks(group, members)
             for info in members:
                 info.attempt = group.attempts
@@ -86,11 +86,23 @@ class Binder:
     def _prepared(self, group: Group) -> None:
         self.waves.begin(group, group.in_state(MemberState.ASSUMED))
 
-    def _send_wave(self, group: Group, members: Sequence[PodInfo]) -> None:
+    def _send(self, group: Group, members: Sequence[PodInfo]) -> None:
         key = str(group.key)
-        binds = self._world.profile_of(group).binds
+        binds = [plugin.name for plugin in self._world.profile_of(group).binds]
+        in_labels = self._in_labels and not binds
+        effects = self._world.effects
         for info in members:
-            self._send(info, group, key, binds)
+            info.bind = SENT
+            info.bind_tries += 1
+            binding = _binding(info, group, key)
+            info.allocated = binding.annotations.get(ALLOCATED_KEY)
+            if in_labels and info.ids:
+                binding = _labelled(binding, info)
+                info.allocated = allocation_text(binding.annotations, binding.labels)
+            if binds:
+                self._world.hooks.ask(BIND, binds, group, info, binding.annotations)
+            else:
+                effects.append(binding)
         self._world.count("binds_sent", len(members))
 
     def _give_back(self, group: Group, why: str) -> None:
@@ -118,20 +130,6 @@ class Binder:
         free = (rank for rank in count() if rank not in taken)
         for info in unranked:
             info.rank = next(free)
-
-    def _send(self, info: PodInfo, group: Group, key: str, binds: Sequence[BindPlugin]) -> None:
-        info.bind = BindState.SENT
-        info.bind_tries += 1
-        binding = _binding(info, group, key)
-        info.allocated = binding.annotations.get(ALLOCATED_KEY)
-        if self._in_labels and info.ids and not binds:
-            binding = _labelled(binding, info)
-            info.allocated = allocation_text(binding.annotations, binding.labels)
-        if binds:
-            names = [plugin.name for plugin in binds]
-            self._world.hooks.ask(BIND, names, group, info, binding.annotations)
-        else:
-            self._world.effects.append(binding)
 
     # -- answers ---------------------------------------------------------------------------------------
 
@@ -233,9 +231,7 @@ class Binder:
         if broken:
             self._lost(info, broken, MemberState.PENDING)
         else:
-            self._world.count("binds_sent")
-            binds = self._world.profile_of(info.group).binds
-            self._send(info, info.group, str(info.group.key), binds)
+            self._send(info.group, (info,))
 
     def _expected(self, uid: str, attempt: int, bind: BindState) -> PodInfo | None:
         """The member an answer is about, unless it has been answered, replaced or decided since."""

@@ -47,6 +47,12 @@ class Demand(msgspec.Struct, gc=False):
 
     def by_template(self) -> dict[int, tuple[PodTemplate, list[PodInfo]]]:
         """The members by template serial, in the order in which they come."""
+        first = self.members[0].template
+        for info in self.members:
+            if info.template is not first:
+                break
+        else:  # nearly always
+            return {first.serial: (first, self.members)}
         found: dict[int, tuple[PodTemplate, list[PodInfo]]] = {}
         before: PodTemplate | None = None
         for info in self.members:

@@ -341,10 +341,8 @@ def allocation_annotations(allocation: Allocation, *, by_container: bool = False
     """
     if len(allocation) == 1 and not by_container:  # the usual pod has one container with devices
         for sets in allocation.values():
-            return {
-                ALLOCATED_KEY: _encode(allocation).decode(),
-                VISIBLE_KEY: ",".join(next(iter(sets.values()))),
-            }
+            for ids in sets.values():
+                return {ALLOCATED_KEY: _encode(allocation).decode(), VISIBLE_KEY: ",".join(ids)}
     if not allocation:
         return {}
     if by_container:
