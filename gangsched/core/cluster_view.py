@@ -152,9 +152,10 @@ class ClusterView:
         free: IntArray = self._nodes.free[columns[:, np.newaxis], rows]
         return free
 
-    def free_on(self, column: int, row: int) -> int:
-        """free of one node."""
-        return self._nodes.free.item(column, row)
+    def free_on(self, columns: Sequence[int], row: int) -> list[int]:
+        """free of some columns on one node."""
+        free = self._nodes.free.item
+        return [free(column, row) for column in columns]
 
     def padding_at(self, rows: IntArray) -> IntArray | None:
         """int64[2, len(rows)]: cpu and memory to count in scores beside what pods use; None: nowhere any."""
@@ -182,6 +183,11 @@ class ClusterView:
         """int64[n_rows]: free healthy devices, -1 where the node has no inventory; None: nobody has one."""
         column = self._ledger.columns.get(resource)
         return None if column is None else shown(column.free[: self._nodes.n_rows])
+
+    def device_free_on(self, resource: str, row: int) -> int | None:
+        """device_free of one node."""
+        column = self._ledger.columns.get(resource)
+        return None if column is None else column.free.item(row)
 
     @property
     def in_labels(self) -> bool:

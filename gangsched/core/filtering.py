@@ -8,7 +8,7 @@ only see what the others left. Made and called by core.runtime, and by core.cycl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -63,6 +63,7 @@ class Filtering:
     ) -> None:
         self._ask = ask
         self.capacities = tuple(capacities)
+        self._counts_on = tuple((plugin, _counting_on(plugin)) for plugin in self.capacities)
         fixed: list[FilterPlugin] = []
         by_cycle: list[FilterPlugin] = []
         seeing: list[FilterPlugin] = []
@@ -222,7 +223,7 @@ class Filtering:
     def ceiling_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
         """ceiling of one node on which the Trial has just placed such a pod."""
         mask = self.feasible(state, template, view)
-        return int(self._ask_capacity_on(state, template, view, mask, np.array([row], dtype=np.int64)))
+        return self._ask_capacity_on(state, template, view, mask, row)
 
     def capacity_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
         """capacity of one node on which the Trial has just placed such a pod, where is_local."""
@@ -250,7 +251,8 @@ class Filtering:
         mask = self.feasible(state, template, view)
         kept = self._capacities.get(template.serial)
         mark = view.journal_end
-        changed = view.changed_since(kept.mark) if kept is not None and kept.mask is mask else None
+        journal = view.journal_since(kept.mark) if kept is not None and kept.mask is mask else None
+        changed = None if journal is None else set(journal)
         touched = view.touched if isinstance(view, Trial) else None
         base = view.base() if touched else view
         if kept is None or changed is None or len(changed) * 4 > len(mask):
@@ -258,15 +260,31 @@ class Filtering:
             if len(self._capacities) > n_kept(view.n_rows):
                 self._capacities.clear()
             self._capacities[template.serial] = kept
-        elif len(changed):
-            kept.values[changed] = self._ask_capacity_on(state, template, base, mask, changed)
+        elif changed:
+            self._ask_again(kept.values, state, template, base, mask, changed)
             kept.mark = mark
         if touched:
             mine = kept.values.copy()
-            rows = np.fromiter(touched, dtype=np.int64)
-            mine[rows] = self._ask_capacity_on(state, template, view, mask, rows)
+            self._ask_again(mine, state, template, view, mask, touched)
             return mine
         return kept.values
+
+    def _ask_again(
+        self,
+        values: IntArray,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        mask: BoolArray,
+        changed: Collection[int],
+    ) -> None:
+        """Puts the capacities of a few rows, of one after every gang, right."""
+        if len(changed) == 1:
+            for row in changed:
+                values[row] = self._ask_capacity_on(state, template, view, mask, row)
+        else:
+            rows = np.array(sorted(changed), dtype=np.int64)
+            values[rows] = self._ask_capacity(state, template, view, mask, rows)
 
     def keeps(self, template: PodTemplate, capacity: IntArray) -> bool:
         """Whether it is the very array that is kept up: capacity as the cache's nodes have it."""
@@ -290,19 +308,18 @@ class Filtering:
         return np.where(feasible, total, 0)
 
     def _ask_capacity_on(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, mask: BoolArray, rows: IntArray
-    ) -> IntArray | int:
-        """As _ask_capacity, of few rows; of one, as after every gang, in numbers: without small arrays."""
-        if len(rows) > 1:
-            return self._ask_capacity(state, template, view, mask, rows)
+        self, state: CycleState, template: PodTemplate, view: ClusterView, mask: BoolArray, row: int
+    ) -> int:
+        """As _ask_capacity, of one row."""
+        if not mask.item(row):
+            return 0
         least = NO_LIMIT
-        for plugin in self.capacities:
+        for plugin, count_on in self._counts_on:
             if plugin.name not in state.unconcerned:
-                own = self._ask(plugin.name, "Filter", plugin.capacity, state, template, view, rows)
-                if own is not None:
-                    check_shape(plugin.name, "Filter", own, _ONE_ROW, "iu")
-                    least = min(least, own.item())
-        return least if mask.item(rows.item()) else 0
+                own = self._ask(plugin.name, "Filter", count_on, state, template, view, row)
+                if own is not None and own < least:
+                    least = own
+        return least
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
@@ -335,3 +352,20 @@ class Filtering:
                     found.append((one.name, reason, mine))
                     left &= ~mine
         return found
+
+
+def _counting_on(
+    plugin: CapacityPlugin,
+) -> Callable[[CycleState, PodTemplate, ClusterView, int], int | None]:
+    """How the plugin is asked about one row."""
+    if hasattr(plugin, "capacity_on"):
+        on: Callable[[CycleState, PodTemplate, ClusterView, int], int | None] = plugin.capacity_on
+        return on
+
+    def count_on(state: CycleState, template: PodTemplate, view: ClusterView, row: int) -> int | None:
+        own = plugin.capacity(state, template, view, np.array([row], dtype=np.int64))
+        if own is not None:
+            check_shape(plugin.name, "Filter", own, _ONE_ROW, "iu")
+        return None if own is None else int(own.item())
+
+    return count_on

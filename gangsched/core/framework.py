@@ -226,6 +226,8 @@ class CapacityPlugin(Protocol):
         """int64 >= 0 for each of `rows`: how many more pods of this template the node takes; None: no limit.
 
         A row's answer depends on that row alone: answers are kept, and only rows that changed asked again.
+        That is one row after every gang, so a plugin may answer for one in numbers, without small arrays: by
+        `capacity_on(state, template, view, row: int) -> int | None`, in which it must say the same.
         """
         ...
 

@@ -6,21 +6,19 @@ Called by core.runtime and core.node_info around every call of a plugin.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from gangsched.core.framework import SUCCESS, Code, Status
 from gangsched.errors import GangschedError, InvariantError
 
 T = TypeVar("T")
-P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 
 
 class Ask(Protocol):
     """Calls a plugin at a point: `guarded`, or what also times it."""
 
-    def __call__(
-        self, plugin: str, point: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> T: ...
+    def __call__(self, plugin: str, point: str, call: Callable[[*Ts], T], /, *args: *Ts) -> T: ...
 
 
 class PluginError(GangschedError):
@@ -33,10 +31,10 @@ class PluginError(GangschedError):
         super().__init__(f"plugin {plugin} failed in {point}: {problem}")
 
 
-def guarded(plugin: str, point: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+def guarded(plugin: str, point: str, call: Callable[[*Ts], T], /, *args: *Ts) -> T:
     """The plugin's answer. Raises: PluginError."""
     try:
-        return call(*args, **kwargs)
+        return call(*args)
     except (PluginError, InvariantError):
         raise
     except Exception as error:
@@ -58,10 +56,10 @@ def check_shape(plugin: str, point: str, own: Any, shape: tuple[int, ...], kinds
 
 def checked_status(plugin: str, point: str, answer: Any, allowed: frozenset[Code]) -> Status:
     """The answer, saying whose it is. Raises: PluginError (no Status, or one that means nothing here)."""
-    if answer is SUCCESS:  # a "yes" means something everywhere
-        return SUCCESS
     if not isinstance(answer, Status):
         raise PluginError(plugin, point, f"answered {type(answer).__name__}, expected a Status")
+    if answer is SUCCESS:  # which means something everywhere
+        return answer
     if answer.code is Code.ERROR:
         raise PluginError(plugin, point, answer.reason or "said Error without a reason")
     if answer.code not in allowed:

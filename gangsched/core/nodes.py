@@ -41,7 +41,7 @@ class LabelColumn:
 
 
 class NodeTable:
-    """Shapes: allocatable and used int64[n_resources, capacity]; live, unschedulable bool[capacity].
+    """Shapes: allocatable and free int64[n_resources, capacity]; live, unschedulable bool[capacity].
 
     padding int64[2, capacity]: the cpu and memory that scores count for pods that state none of it.
     """
@@ -54,7 +54,6 @@ class NodeTable:
         self.nodes: list[Node | None] = []
         self.row_of: dict[str, int] = {}
         self.allocatable: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
-        self.used: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
         self.free: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
         self.padding: IntArray = np.zeros((2, capacity), dtype=np.int64)
         self.n_padded = 0
@@ -74,13 +73,18 @@ class NodeTable:
     def n_live(self) -> int:
         return len(self.row_of)
 
+    @property
+    def used(self) -> IntArray:
+        """What pods use or are promised, in an array of its own: int64[n_resources, capacity]."""
+        used: IntArray = self.allocatable - self.free
+        return used
+
     def fit_columns(self) -> None:
         """Grows the arrays to the resource names known by now."""
         missing = len(self.table) - self.allocatable.shape[0]
         if missing > 0:
             extra = np.zeros((missing + 4, self.capacity), dtype=np.int64)
             self.allocatable = np.concatenate([self.allocatable, extra])
-            self.used = np.concatenate([self.used, extra])
             self.free = np.concatenate([self.free, extra])
 
     def row_for(self, name: str) -> int:
@@ -116,8 +120,8 @@ class NodeTable:
         old = self.allocatable[:, row]
         self.note(row)
         grown = frozenset(self.table.names[i] for i in np.nonzero(fresh > old)[0])
+        self.free[:, row] += fresh - old
         self.allocatable[:, row] = fresh
-        self.free[:, row] = fresh - self.used[:, row]
         labels_changed = before is None or before.metadata.labels != node.metadata.labels
         taints_changed = (
             before is None
@@ -163,7 +167,6 @@ class NodeTable:
         self.unschedulable[row] = False
         self.taint_class[row] = 0
         self.allocatable[:, row] = 0
-        self.used[:, row] = 0
         self.free[:, row] = 0
         self.padding[:, row] = 0
         self.images.put(row, None)
@@ -177,9 +180,9 @@ class NodeTable:
     def use(self, row: int, columns: list[int], amounts: list[int], n_pods: int) -> None:
         """Adds the requests of `n_pods` equal pods, or takes them back where it is negative."""
         self.note(row)
+        free = self.free
         for column, amount in zip(columns, amounts, strict=True):
-            self.used[column, row] += n_pods * amount
-            self.free[column, row] -= n_pods * amount
+            free[column, row] = free.item(column, row) - n_pods * amount
 
     def pad(self, row: int, padding: tuple[int, int], n_pods: int) -> None:
         """Adds what scores count for `n_pods` equal pods beyond their requests; use() has noted the row."""
@@ -246,7 +249,6 @@ class NodeTable:
     def _grow(self) -> None:
         more = self.capacity
         self.allocatable = np.concatenate([self.allocatable, np.zeros_like(self.allocatable)], axis=1)
-        self.used = np.concatenate([self.used, np.zeros_like(self.used)], axis=1)
         self.free = np.concatenate([self.free, np.zeros_like(self.free)], axis=1)
         self.padding = np.concatenate([self.padding, np.zeros_like(self.padding)], axis=1)
         self.live = np.concatenate([self.live, np.zeros(more, dtype=np.bool_)])

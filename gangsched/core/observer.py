@@ -9,7 +9,7 @@ and, for the extension points, by ObservedProfile here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import ParamSpec, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
 from gangsched.core.framework import (
     BoolArray,
@@ -30,6 +30,7 @@ from gangsched.core.template import PodTemplate
 
 T = TypeVar("T")
 P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 
 
 class Observer(Protocol):
@@ -80,11 +81,11 @@ def _told_of(observer: Observer) -> Ask:
         return guarded
     began, ended = observer.plugin_began, observer.plugin_ended
 
-    def ask(plugin: str, point: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def ask(plugin: str, point: str, call: Callable[[*Ts], T], /, *args: *Ts) -> T:
         began()
         code = Code.ERROR
         try:
-            answer = guarded(plugin, point, call, *args, **kwargs)
+            answer = guarded(plugin, point, call, *args)
             code = answer.code if isinstance(answer, Status) else Code.SUCCESS
             return answer
         finally:

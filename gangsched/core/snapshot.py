@@ -118,8 +118,10 @@ class Trial(ClusterView):
             return super().free_at(columns, rows)
         return np.stack([self.free(int(column))[rows] for column in columns])
 
-    def free_on(self, column: int, row: int) -> int:
-        return super().free_on(column, row) if not self._placed else self.free(column).item(row)
+    def free_on(self, columns: Sequence[int], row: int) -> list[int]:
+        if not self._placed:
+            return super().free_on(columns, row)
+        return [self.free(column).item(row) for column in columns]
 
     def padding_at(self, rows: IntArray) -> IntArray | None:
         padding = super().padding_at(rows)
@@ -142,6 +144,12 @@ class Trial(ClusterView):
                 mine[row] -= count
         self._device_free[resource] = (len(self._taken), mine)
         return shown(mine[:])
+
+    def device_free_on(self, resource: str, row: int) -> int | None:
+        if not self._taken:
+            return super().device_free_on(resource, row)
+        free = self.device_free(resource)
+        return None if free is None else free.item(row)
 
     def device_mask(self, row: int, resource: str) -> int:
         found = self._masks.get((row, resource))

@@ -43,13 +43,6 @@ class Devices:
     def capacity(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
     ) -> IntArray | None:
-        if not isinstance(rows, slice) and len(rows) == 1 and not template.constraints:
-            # One node, after every gang: arithmetic on numbers, without a dozen small arrays.
-            row = rows.item()
-            here = [(free.item(row), amount) for _, amount, free in _asked(template, view)]
-            most = [free // amount for free, amount in here if free >= 0]
-            most += [0 for unfit, _ in _unlabelled(template, view) if unfit.item(row)]
-            return np.array([min(most, default=NO_LIMIT)]) if here else None
         total: IntArray | None = None
         for _, amount, everywhere in _asked(template, view):
             free = everywhere[rows]
@@ -63,6 +56,19 @@ class Devices:
             own = np.where(unfit[rows], 0, NO_LIMIT)
             total = own if total is None else np.minimum(total, own)
         return total
+
+    def capacity_on(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, row: int
+    ) -> int | None:
+        if template.constraints or view.in_labels:
+            total = self.capacity(state, template, view, np.array([row]))
+            return None if total is None else total.item()
+        least, listed = None, view.listed
+        for resource, amount in template.requests.items():
+            if resource in listed and (free := view.device_free_on(resource, row)) is not None:
+                most = NO_LIMIT if free < 0 else free // amount
+                least = most if least is None or most < least else least
+        return least
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView

@@ -154,11 +154,6 @@ class NodeResourcesFit:
     ) -> IntArray | None:
         if template.missing and any(not self._ignores(name) for name in template.missing):
             return np.zeros_like(view.free(0)[rows])
-        if not isinstance(rows, slice) and len(rows) == 1:
-            # One node, after every gang: arithmetic on numbers, without a dozen small arrays.
-            row = rows.item()
-            most = [view.free_on(column, row) // amount for _, column, amount in self._asked(template)]
-            return np.array([max(0, min(most))]) if most else None
         if not isinstance(rows, slice) and not self._ignored and not self._ignored_groups:
             # A few rows: one small matrix is cheaper than a pass for each resource.
             room = view.free_at(template.column_array, rows)
@@ -171,6 +166,16 @@ class NodeResourcesFit:
             total = own if total is None else np.minimum(total, own)
         # Free room is below zero where others overcommit.
         return None if total is None else np.maximum(total, 0)
+
+    def capacity_on(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, row: int
+    ) -> int | None:
+        if template.missing or self._ignored or self._ignored_groups:
+            total = self.capacity(state, template, view, np.array([row]))
+            return None if total is None else total.item()
+        free = view.free_on(template.columns, row)
+        most = [room // amount for room, amount in zip(free, template.amounts, strict=True)]
+        return max(0, min(most)) if most else None
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
