@@ -13,7 +13,7 @@ from gangsched.core.binding import Binder
 from gangsched.core.cycle import GANG, run_cycle
 from gangsched.core.early_stop import EarlyStop
 from gangsched.core.framework import SUCCESS, Code, DryRun, Status
-from gangsched.core.group import ASSUMED, NEVER_S, PENDING, Group, GroupState, MemberState
+from gangsched.core.group import ASSUMED, NEVER_S, PENDING, Group, GroupState, MemberState, PodInfo
 from gangsched.core.guard import PluginError
 from gangsched.core.holding import OVERTAKEN, promise_lost
 from gangsched.core.nomination import Nominations, Preemption, would_take
@@ -58,7 +58,7 @@ class Attempts:
     def run(self, group: Group) -> None:
         """The group's turn."""
         siblings = self._world.siblings(group)
-        busy = [g for g in siblings.values() if g.state in _BUSY and not g.satisfied]
+        busy = [g for g in siblings.values() if g.state in _BUSY and not g.satisfied] if siblings else []
         if busy and not group.recovering:
             self.reject(
                 [group],
@@ -66,7 +66,7 @@ class Attempts:
             )
             return
         unit = [group]
-        if not group.recovering and not group.satisfied:
+        if siblings and not group.recovering and not group.satisfied:
             unit += [
                 g
                 for _, g in sorted(siblings.items())
@@ -88,8 +88,11 @@ class Attempts:
     def decide(self, unit: list[Group]) -> None:
         """Places the unit on top of what it holds; failing that, gives that back and tries from nothing."""
         cache = self._world.cache
-        held = (info for group in unit if group.n_assumed for info in group.in_state(MemberState.ASSUMED))
-        if any(promise_lost(cache, info) for info in held):
+        held: list[PodInfo] = []
+        for group in unit:
+            if group.n_assumed:
+                held += group.in_state(ASSUMED)
+        if held and any(promise_lost(cache, info) for info in held):
             for each in unit:
                 self._world.forget_all(each, OVERTAKEN)
         waited = self.nominations.lift(unit)
@@ -225,7 +228,9 @@ class Attempts:
             observer.point_began("Reserve")
         self._world.cache.assume(plan.placements)
         for group in unit:
-            mine = [p.info for p in plan.placements if len(unit) == 1 or p.info.group is group]
+            mine = [p.info for p in plan.placements]
+            if len(unit) > 1:
+                mine = [info for info in mine if info.group is group]
             group.move_all(mine, PENDING, ASSUMED)
         refused = None
         try:
@@ -238,8 +243,10 @@ class Attempts:
 
     def _asked_to_reserve(self, group: Group, plan: Plan) -> Status | None:
         profile = self._world.profile_of(group)
-        passed_by = [state.unconcerned for (key, _), state in plan.states.items() if key == group.key]
-        if all(plugin.name in others for plugin in profile.reserves for others in passed_by):
+        for (key, _), state in plan.states.items():
+            if key == group.key and not state.unconcerned.issuperset(profile.reserve_names):
+                break
+        else:
             return None
         mine: dict[int, list[Placement]] = {}
         for placement in plan.placements:

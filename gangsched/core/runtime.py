@@ -128,6 +128,7 @@ class Profile:
         self.pre_filter = points.pre_filter
         self.post_filters = points.post_filters
         self.reserves = points.reserves
+        self.reserve_names = frozenset(plugin.name for plugin in points.reserves)
         self.permits = points.permits
         self.pre_binds = points.pre_binds
         self.binds = points.binds

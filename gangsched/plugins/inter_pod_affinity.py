@@ -73,9 +73,10 @@ class InterPodAffinity:
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         """What siblings say counts although they are nowhere yet: they may be placed before this one."""
-        if _required(template) or any(wish is Wish.ANTI_REQUIRED for wish, _ in view.said_of(template)):
+        said = view.said_of(template)
+        if said and any(wish is Wish.ANTI_REQUIRED for wish, _ in said):
             return SUCCESS
-        return SKIP
+        return SUCCESS if template.wishes and _required(template) else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         return view.kept((self, template.serial), lambda: _Welcome(template, view)).mask()
