@@ -19,7 +19,7 @@ import numpy as np
 from gangsched.core.allotment import n_sets, settle
 from gangsched.core.cache import Nominated
 from gangsched.core.framework import CycleState, Status
-from gangsched.core.group import PodInfo
+from gangsched.core.group import PodInfo, templates_of
 from gangsched.core.placing import Placing, pre_filtered
 from gangsched.core.plan import GAVE_UP, Demand, FitError, Plan, Search
 from gangsched.core.search import search
@@ -111,10 +111,9 @@ def _gave_up(demands: Sequence[Demand], trial: Trial, given_up: dict[tuple[int, 
     counted as it is, which is kept from earlier cycles."""
     trial.given_up = given_up
     for demand in demands:
-        templates = {
-            info.template.serial: info.template for info in demand.members if info.template.constraints
-        }
-        for template in templates.values():
+        for template in templates_of(demand.members).values():
+            if not template.constraints:
+                continue
             state = CycleState(demand.group)
             demand.profile.run_pre_filter(state, template, trial)
             for row in np.flatnonzero(demand.profile.filtering.feasible(state, template, trial)).tolist():

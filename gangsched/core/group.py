@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -298,3 +298,14 @@ class Group:
     def first(self) -> PodInfo | None:
         """The member that speaks for the gang where it has no object."""
         return next(iter(self.members.values()), None)
+
+
+def templates_of(infos: Iterable[PodInfo]) -> dict[int, PodTemplate]:
+    """By serial, in the order in which they come."""
+    found: dict[int, PodTemplate] = {}
+    before: PodTemplate | None = None
+    for info in infos:
+        if info.template is not before:
+            before = info.template
+            found[before.serial] = before
+    return found

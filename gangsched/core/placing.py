@@ -17,7 +17,7 @@ import numpy as np
 
 from gangsched.core.allotment import listed_requests, reserve_devices
 from gangsched.core.framework import SUCCESS, BoolArray, CycleState, IntArray, Status
-from gangsched.core.group import PodInfo
+from gangsched.core.group import PodInfo, templates_of
 from gangsched.core.packing import pack
 from gangsched.core.plan import Demand, Placement
 from gangsched.core.snapshot import Trial
@@ -90,7 +90,7 @@ class Placing:
                     self._profile.tell_placed(state, other, template, row, trial)
 
     def _followers(self) -> list[tuple[CycleState, PodTemplate]]:
-        templates = {info.template.serial: info.template for info in self.demand.members}
+        templates = templates_of(self.demand.members)
         return [(self.states[serial], template) for serial, template in templates.items()]
 
     def _state_of(self, template: PodTemplate) -> CycleState:

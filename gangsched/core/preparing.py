@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from gangsched.core.framework import Code
-from gangsched.core.group import BindState, Group, MemberState, PodInfo
+from gangsched.core.group import BindState, Group, MemberState, PodInfo, templates_of
 from gangsched.core.guard import PluginError
 from gangsched.core.holding import promise_lost
 from gangsched.core.hooks import PRE_BIND, HookCall
@@ -88,12 +88,11 @@ class Preparing:
         profile = self._world.profile_of(group)
         if not profile.pre_binds:
             return []
-        by_template = {info.template.serial: info.template for info in members}
-        plugins = {
-            serial: wanted
-            for serial, template in by_template.items()
-            if (wanted := profile.run_pre_bind_pre_flight(template))
-        }
+        plugins = {}
+        for serial, template in templates_of(members).items():
+            wanted = profile.run_pre_bind_pre_flight(template)
+            if wanted:
+                plugins[serial] = wanted
         if not plugins:
             return []
         return [(info, plugins[info.template.serial]) for info in members if info.template.serial in plugins]

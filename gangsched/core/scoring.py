@@ -90,6 +90,7 @@ class Scoring:
         self.goes_by_row = bool(self._by_row) and not self.pre_scores and not self._one_by_one
         """Whether there may be nothing to ask but plugins that score by row, which is kept."""
         self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
+        self._others: dict[frozenset[str], tuple[tuple[ScorePlugin, float], ...]] = {}
         self._kept: dict[int, _KeptScores] = {}
         self._spreads_alone: dict[int, bool] = {}
 
@@ -148,7 +149,14 @@ class Scoring:
 
     def is_silent(self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray) -> bool:
         """Whether nobody says anything of the rows, nor of some of them, but plugins that score by row."""
-        return self._ask_scores(self._not_by_row, state, template, view, rows) is None
+        others = self._others.get(state.unconcerned)
+        if others is None:
+            others = tuple(one for one in self._not_by_row if one[0].name not in state.unconcerned)
+            self._others[state.unconcerned] = others
+        for plugin, _ in others:
+            if self._ask_score(plugin, state, template, view, rows) is not None:
+                return False
+        return True
 
     def best(
         self,
