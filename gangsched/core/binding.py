@@ -383,7 +383,7 @@ class Binder:
 
 def _binding(info: PodInfo, group: Group, key: str) -> BindPod:
     """The one write: the node, and what is written into the pod with it."""
-    annotations = allocation_annotations(info.allocation, by_container=info.template.by_container)
+    annotations = allocation_annotations(info.allocation, info.template.by_container)
     annotations[GANG_KEY] = key
     annotations[RANK_KEY] = str(info.rank)
     annotations[ATTEMPT_KEY] = str(info.attempt)

@@ -333,7 +333,7 @@ def is_device_key(key: str) -> bool:
     return key in (ALLOCATED_KEY, VISIBLE_KEY) or key.partition("/")[0].endswith("." + VISIBLE_BY_CONTAINER)
 
 
-def allocation_annotations(allocation: Allocation, *, by_container: bool = False) -> dict[str, str]:
+def allocation_annotations(allocation: Allocation, by_container: bool = False) -> dict[str, str]:
     """The annotations that carry an allocation in the Binding; empty when there is nothing to say.
 
     by_container: also what each container sees of each resource, which for one container with one resource
