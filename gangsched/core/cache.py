@@ -275,7 +275,7 @@ class Cache:
                 on_node = self.by_node.setdefault(name, {})
                 alike = runs.setdefault((row, template.serial), [])
             info.allocation = allocation = placement.allocation
-            if len(allocation) == 1:  # the usual pod has one container with devices
+            if len(allocation) == 1:  # as in ids_of, without its call
                 [info.ids] = allocation.values()
             else:
                 info.ids = ids_of(allocation)
@@ -285,7 +285,9 @@ class Cache:
             alike.append(info)
         for (row, _), infos in runs.items():
             template = infos[0].template
-            self._count_priorities(infos)
+            found = [info.pod.spec.priority or 0 for info in infos]
+            for priority in dict.fromkeys(found):  # of a gang nearly always one
+                self.priorities[priority] = self.priorities.get(priority, 0) + found.count(priority)
             if self.accounts:
                 self.accounts.enter(infos, row)
             for resource in infos[0].ids:
@@ -301,11 +303,6 @@ class Cache:
             if self.index.is_awake:
                 for info in infos:
                     self.index.enter(info)
-
-    def _count_priorities(self, infos: Iterable[PodInfo]) -> None:
-        found = [info.pod.spec.priority or 0 for info in infos]
-        for priority in dict.fromkeys(found):  # of a gang nearly always one
-            self.priorities[priority] = self.priorities.get(priority, 0) + found.count(priority)
 
     def forget(self, info: PodInfo) -> ClusterChange | None:
         """Gives back what the pod holds, promised or bound; answers with the room that this freed."""

@@ -269,7 +269,7 @@ class DeviceLedger:
 
     def _node(self, row: int, resource: str) -> _NodeDevices | None:
         column = self.columns.get(resource)
-        return column.at.get(row) if column else None
+        return column.at.get(row) if column is not None else None
 
     def _column(self, resource: str) -> DeviceColumn:
         column = self.columns.get(resource)

@@ -81,7 +81,8 @@ class Filtering:
         self.by_cycle = tuple(by_cycle)
         self.seeing = tuple(seeing)
         self.per_node = tuple(per_node)
-        self._seeing_names = [one.name for one in seeing] + [one.name for one in per_node if one.sees_pods]
+        self._names_of_seeing = [one.name for one in seeing]
+        self._seeing_names = self._names_of_seeing + [one.name for one in per_node if one.sees_pods]
         self._masks: dict[int, tuple[int, BoolArray]] = {}
         self._capacities: dict[int, _Kept] = {}
 
@@ -149,6 +150,8 @@ class Filtering:
     def open_to(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         """bool[n_rows]: where Filters that see pods let one pod go now; None: everywhere. Their own array."""
         mask: BoolArray | None = None
+        if state.skipped.issuperset(self._names_of_seeing):
+            return None
         for plugin in self.seeing:
             if plugin.name not in state.skipped:
                 own = self._mask(plugin, state, template, view)

@@ -226,7 +226,8 @@ class Group:
     @property
     def n_existing(self) -> int:
         """Members that count towards min_count: neither gated nor leaving."""
-        return self.n_pending + self.n_assumed + self.n_bound
+        counts = self.counts
+        return counts[PENDING] + counts[ASSUMED] + counts[BOUND] + counts[DONE]
 
     @property
     def is_complete(self) -> bool:

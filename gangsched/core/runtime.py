@@ -140,6 +140,8 @@ class Profile:
         self.batching = Batching(self.filtering, self.scoring)
         self._by_name = points.plugins()
         self._following = tuple(p for p in self._by_name.values() if isinstance(p, FollowingPlugin))
+        self.follows = bool(self._following)
+        """Whether a plugin must be told of each pod that a Trial gains or loses."""
         self._signers = tuple(_signers(self._by_name.values()))
         keyed = {
             p.name: p.signed_annotations for p in self._by_name.values() if hasattr(p, "signed_annotations")
@@ -165,11 +167,6 @@ class Profile:
         self._filter_names = frozenset(
             [plugin.name for plugin in points.filters] + [plugin.name for plugin in points.capacities]
         )
-
-    @property
-    def follows(self) -> bool:
-        """Whether a plugin must be told of each pod that a Trial gains or loses."""
-        return bool(self._following)
 
     @property
     def filters(self) -> tuple[FilterPlugin, ...]:

@@ -90,6 +90,7 @@ class Scoring:
         self.goes_by_row = bool(self._by_row) and not self.pre_scores and not self._one_by_one
         """Whether there may be nothing to ask but plugins that score by row, which is kept."""
         self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
+        # Who of _not_by_row has a say, by who is not concerned: as many as there are such sets of plugins.
         self._others: dict[frozenset[str], tuple[tuple[ScorePlugin, float], ...]] = {}
         self._kept: dict[int, _KeptScores] = {}
         self._spreads_alone: dict[int, bool] = {}
@@ -154,7 +155,8 @@ class Scoring:
             others = tuple(one for one in self._not_by_row if one[0].name not in state.unconcerned)
             self._others[state.unconcerned] = others
         for plugin, _ in others:
-            if self._ask_score(plugin, state, template, view, rows) is not None:
+            own = self._ask_score(plugin, state, template, view, rows)
+            if own is not None:
                 return False
         return True
 
