@@ -11,13 +11,23 @@ fence two leaders goes between `start` and the first BindPod.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 
 from msgspec.structs import replace
 
 from gangsched.core.framework import Code
-from gangsched.core.group import ASSUMED, SENT, BindState, Group, GroupState, MemberState, PodInfo
+from gangsched.core.group import (
+    ASSUMED,
+    BOUND,
+    SENT,
+    UNASKED,
+    BindState,
+    Group,
+    GroupState,
+    MemberState,
+    PodInfo,
+)
 from gangsched.core.guard import PluginError
 from gangsched.core.holding import promise_broken
 from gangsched.core.hooks import BIND, HookCall
@@ -133,17 +143,25 @@ class Binder:
 
     # -- answers ---------------------------------------------------------------------------------------
 
-    def succeeded(self, event: BindSucceeded) -> None:
-        info = self._expected(event.uid, event.attempt, BindState.SENT)
-        if info is None or info.group is None:
-            return
-        world, group = self._world, info.group
-        info.bind = BindState.NONE
-        group.move(info, MemberState.BOUND)
-        if (profile := world.profile_of(group)).post_binds:
-            world.hooks.post_bind(info, profile)
-        world.count("pods_bound")
-        world.touch(group)
+    def succeeded(self, events: Iterable[BindSucceeded]) -> None:
+        """Binds that landed, in the order of their answers; what they change is counted once a gang."""
+        world = self._world
+        landed: dict[Group, list[PodInfo]] = {}
+        for event in events:
+            info = self._expected(event.uid, event.attempt, SENT)
+            if info is None or info.group is None:
+                continue
+            info.bind = UNASKED
+            mine = landed.get(info.group)
+            if mine is None:
+                mine = landed[info.group] = []
+            mine.append(info)
+            if (profile := world.profile_of(info.group)).post_binds:
+                world.hooks.post_bind(info, profile)
+        for group, infos in landed.items():
+            group.move_all(infos, ASSUMED, BOUND)
+            world.count("pods_bound", len(infos))
+            world.touch(group)
 
     def failed(self, event: BindFailed) -> None:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
@@ -238,7 +256,7 @@ class Binder:
         info = self._world.cache.pods.get(uid)
         if info is None or info.bind is not bind or info.attempt != attempt or info.group is None:
             return None
-        return info if info.state is MemberState.ASSUMED else None
+        return info if info.state is ASSUMED else None
 
     def _lost(self, info: PodInfo, why: str, state: MemberState) -> None:
         """A bind that will not take effect: the reservation ends, and the rest of the gang is not sent."""

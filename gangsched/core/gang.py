@@ -52,6 +52,7 @@ after every turn.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from gangsched.core.attempts import Attempts
@@ -63,6 +64,8 @@ from gangsched.model.objects import Pod
 
 # A gang that is still being created says nothing for this long: its pods come one by one.
 GATHER_REPORT_S = 5.0
+# In line, or back in line by itself.
+_TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 
 
 class GangTable:
@@ -73,6 +76,11 @@ class GangTable:
         self._reporter = reporter
         self._binder = binder
         self._attempts = attempts
+        self._look_in: dict[GroupState, Callable[[Group], None]] = {
+            GroupState.BINDING: binder.settle,
+            GroupState.UNWINDING: binder.unwound,
+            GroupState.WAITING: self._look_waiting,
+        }
 
     def look(self, group: Group) -> None:
         """Moves the group to where its facts put it; safe to call at any time, twice changes nothing."""
@@ -84,14 +92,7 @@ class GangTable:
             group.satisfied = False  # all of the gang that was whole is gone: its successors start together
         elif not group.satisfied and group.definition is not None and group.n_bound >= group.start_count:
             group.satisfied = True
-        if group.state is GroupState.BINDING:
-            self._binder.settle(group)
-        elif group.state is GroupState.UNWINDING:
-            self._binder.unwound(group)
-        elif group.state is GroupState.WAITING:
-            self._look_waiting(group)
-        else:
-            self._look_at_rest(group)
+        self._look_in.get(group.state, self._look_at_rest)(group)
         if group.satisfied:
             self._world.settle_by_s.pop(group.key, None)
             group.recovering = False
@@ -150,7 +151,7 @@ class GangTable:
             return
         if group.first_complete_s == NEVER_S:
             group.first_complete_s = self._world.places.take(group, now_s)
-        if group.state in (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF):
+        if group.state in _TRIED_ANYWAY:
             return
         if group.state is GroupState.UNSCHEDULABLE:
             queue.wake(group, now_s)

@@ -60,6 +60,8 @@ class BindState(enum.Enum):
 class GroupState(enum.Enum):
     """The rows of core.gang's table."""
 
+    __hash__ = object.__hash__
+
     GATED = "gated"
     GATHERING = "gathering"
     ACTIVE = "active"
@@ -74,12 +76,10 @@ class GroupState(enum.Enum):
     DELETED = "deleted"
 
 
-# What every turn asks for, by name: Python looks up an attribute of an enum's class by a dozen calls.
-PENDING = MemberState.PENDING
-ASSUMED = MemberState.ASSUMED
-BOUND = MemberState.BOUND
-DONE = MemberState.DONE
-SENT = BindState.SENT
+# Asked for every pod in every turn: a name of the module's costs a tenth of an Enum's attribute.
+PENDING, ASSUMED = MemberState.PENDING, MemberState.ASSUMED
+BOUND, DONE, LEAVING = MemberState.BOUND, MemberState.DONE, MemberState.LEAVING
+UNASKED, SENT = BindState.NONE, BindState.SENT
 
 _NOBODY = dict.fromkeys(MemberState, 0)
 
@@ -234,7 +234,7 @@ class Group:
         """May be tried: its numbers are known and enough members exist."""
         if self.definition is None or self.problem:
             return False
-        return self.satisfied or self.n_existing >= self.min_count
+        return self.satisfied or self.n_existing >= self.definition.min_count
 
     @property
     def n_needed(self) -> int:

@@ -7,12 +7,22 @@ the group is refused, because nobody could start it whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gangsched.core.answers import SUCCESS
 from gangsched.core.audit import Audit
 from gangsched.core.cache import allocation_of
-from gangsched.core.group import BindState, Group, MemberState, PodInfo
+from gangsched.core.group import (
+    ASSUMED,
+    BOUND,
+    LEAVING,
+    PENDING,
+    UNASKED,
+    BindState,
+    Group,
+    MemberState,
+    PodInfo,
+)
 from gangsched.core.guard import PluginError
 from gangsched.core.likeness import Likeness, are_alike
 from gangsched.core.numbers import Numbers, identity_of, stated_by
@@ -24,12 +34,21 @@ from gangsched.model.device_labels import allocated_labels, allocation_text
 from gangsched.model.devices import is_device_key
 from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, POD, RANK_KEY, group_key, lone_key, needs_object
+from gangsched.model.pod_group import (
+    ATTEMPT_KEY,
+    GANG_KEY,
+    POD,
+    RANK_KEY,
+    GroupKey,
+    group_key,
+    lone_key,
+    needs_object,
+)
 
 # Nothing has left the process for these.
-_UNSENT = (BindState.NONE, BindState.PREPARING, BindState.HELD)
+_UNSENT = (UNASKED, BindState.PREPARING, BindState.HELD)
 
-_AT_THE_GATE = (MemberState.GATED, MemberState.PENDING)
+_AT_THE_GATE = (MemberState.GATED, PENDING)
 
 
 class Membership:
@@ -42,19 +61,24 @@ class Membership:
         self._numbers = numbers
         self._latest: Likeness | None = None
         """Of the pod that joined last, where it says something of the next one."""
+        self._joined: Group | None = None
+        """What that pod joined in this run of events: it is there, and touched."""
 
-    def put_pod(self, event: PodAdded | PodUpdated) -> None:
-        """A pod as it is now. An older version than the one known is ignored."""
-        pod, cache = event.pod, self._world.cache
-        info = cache.pods.get(pod.metadata.uid)
-        if info is not None and not _newer(pod, info.pod):
-            return
-        if pod.spec.scheduler_name not in self._world.profiles:
-            self._put_stranger(pod, info)
-        elif info is None:
-            self._join(pod)
-        else:
-            self._update(info, pod)
+    def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
+        """Pods as they are now, one after the other. An older version than the one known is ignored."""
+        known, profiles = self._world.cache.pods, self._world.profiles
+        self._joined = None
+        for event in events:
+            pod = event.pod
+            info = known.get(pod.metadata.uid)
+            if info is not None and not _newer(pod, info.pod):
+                continue
+            if pod.spec.scheduler_name not in profiles:
+                self._put_stranger(pod, info)
+            elif info is None:
+                self._join(pod)
+            else:
+                self._update(info, pod)
 
     def look_again(self, uid: str) -> None:
         """PreEnqueue is asked once more: it failed, or it is another one by now."""
@@ -77,7 +101,7 @@ class Membership:
         info = world.cache.pods.pop(uid, None)
         if info is None:
             return
-        if info.state is MemberState.ASSUMED:
+        if info.state is ASSUMED:
             world.unreserve([info])
         change = world.cache.forget(info)
         if change is not None:
@@ -100,7 +124,7 @@ class Membership:
             return
         if info is None:
             info = world.cache.pods[uid] = PodInfo(pod, world.cache.template_of(pod), uid)
-            info.state = MemberState.BOUND
+            info.state = BOUND
             self._place(info, pod)
         else:
             self._replace_pod(info, pod)
@@ -118,11 +142,12 @@ class Membership:
         info = PodInfo(pod, like.template, pod.metadata.uid, None, like.identity, like.stated)
         info.state = self._state_of(info, pod)
         world.cache.pods[info.uid] = info
-        if info.state is MemberState.BOUND:
+        if info.state is BOUND:
             self._place(info, pod)
-        group = world.groups.get(key)
-        if group is None:
-            group = world.groups[key] = Group(key, pod.spec.scheduler_name, now_s=world.now_s)
+        group = self._joined
+        if group is None or group.key != key:
+            group = self._joined = self._group_of(key, pod)
+            world.touch(group)
         if pod.spec.node_name:
             annotations = pod.metadata.annotations or {}
             info.rank = _number(annotations.get(RANK_KEY), -1)
@@ -131,7 +156,14 @@ class Membership:
         group.add(info)
         if key.dialect == POD:
             group.own_problem = like.problem
-        world.touch(group)
+
+    def _group_of(self, key: GroupKey, pod: Pod) -> Group:
+        """The group that the pod joins, made when it is the first."""
+        world = self._world
+        group = world.groups.get(key)
+        if group is None:
+            group = world.groups[key] = Group(key, pod.spec.scheduler_name, now_s=world.now_s)
+        return group
 
     def _meet(self, pod: Pod) -> Likeness:
         """A pod that is not like the one before it."""
@@ -152,28 +184,28 @@ class Membership:
             self._remove(info.uid)
             self._join(pod)
             return
-        if info.state is MemberState.BOUND and not pod.spec.node_name:
+        if info.state is BOUND and not pod.spec.node_name:
             # The bind's answer overtook the watch: this version is from before the bind, and nodeName is
             # never taken away from a pod, so nothing that it holds may be given back for it.
             self._world.cache.renew(info, pod)
             return
-        if identity_of(pod) != info.identity and info.bind in _UNSENT:
+        if info.bind in _UNSENT and identity_of(pod) != info.identity:
             # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
             self._remove(info.uid)
             self._join(pod)
             return
         old = info.pod
         target = self._state_of(info, pod)
-        if info.state is MemberState.ASSUMED:
-            self._update_assumed(info, pod, target)
-        elif target is info.state:
+        if target is info.state:
             self._replace_pod(info, pod)
+        elif info.state is ASSUMED:
+            self._update_assumed(info, pod, target)
         else:
             self._replace_pod(info, pod)
-            if target is MemberState.BOUND:
+            if target is BOUND:
                 self._place(info, pod)
                 group.move(info, target)
-            elif info.state is MemberState.BOUND:
+            elif info.state is BOUND:
                 self._world.forget(info, target)
             else:
                 group.move(info, target)
@@ -186,22 +218,22 @@ class Membership:
         world, group = self._world, info.group
         assert group is not None
         world.cache.renew(info, pod)
-        if target in (MemberState.PENDING, MemberState.GATED):
+        if target in (PENDING, MemberState.GATED):
             return  # the promise stands: only the outcome of its bind, or its group, can end it
-        if target in (MemberState.BOUND, MemberState.DONE):
+        if target in (BOUND, MemberState.DONE):
             by_us = info.bind not in _UNSENT
-            if not by_us or info.node_name != pod.spec.node_name or info.allocated != _allocated(info, pod):
+            if not by_us or _is_elsewhere(info, pod):
                 self._place(info, pod)
-            info.bind = BindState.NONE
+            info.bind = UNASKED
             self._audit.pod_bound(info)
-            group.move(info, MemberState.BOUND)
+            group.move(info, BOUND)
             if by_us and (profile := world.profile_of(group)).post_binds:
                 world.hooks.post_bind(info, profile)
             if target is MemberState.DONE:
                 world.forget(info, MemberState.DONE)
         elif info.bind in _UNSENT:
-            info.bind = BindState.NONE
-            world.forget(info, MemberState.LEAVING)
+            info.bind = UNASKED
+            world.forget(info, LEAVING)
         else:
             return  # being deleted while its bind is on the way: the bind's answer decides
         world.touch(group)
@@ -210,9 +242,13 @@ class Membership:
         """A new version of a pod that stays where it is; room is counted anew if it asks for another."""
         old, world = info.pod, self._world
         world.cache.renew(info, pod)
-        is_bound_now = bool(pod.spec.node_name) and not old.spec.node_name
-        told_anew = not is_bound_now and pod.spec != old.spec
-        if told_anew or (not pod.spec.node_name and constraints_of(pod) != constraints_of(old)):
+        if pod.spec.node_name and not old.spec.node_name:
+            if info.state is BOUND:
+                self._audit.pod_bound(info)
+                if _is_elsewhere(info, pod):
+                    self._place(info, pod)
+            return
+        if pod.spec != old.spec or (not pod.spec.node_name and constraints_of(pod) != constraints_of(old)):
             template = world.cache.template_of(pod)
             if template is not info.template:
                 node_name, allocation = info.node_name, info.allocation
@@ -224,11 +260,9 @@ class Membership:
                         world.changes.append(change)
                 if info.group is not None:
                     world.touch(info.group)
-        if info.state is MemberState.BOUND:
-            if is_bound_now:
-                self._audit.pod_bound(info)
-            if _says_anew(info, old, pod) and not (old.spec.node_name and self._audit.pod_edited(info, pod)):
-                self._place(info, pod)
+        is_told = info.state is BOUND and _says_anew(info, old, pod)
+        if is_told and not (old.spec.node_name and self._audit.pod_edited(info, pod)):
+            self._place(info, pod)
 
     def _place(self, info: PodInfo, pod: Pod) -> None:
         in_labels = self._world.settings.devices.in_labels
@@ -245,11 +279,11 @@ class Membership:
 
     def _state_of(self, info: PodInfo, pod: Pod) -> MemberState:
         if pod.is_terminal:
-            return MemberState.DONE if pod.spec.node_name else MemberState.LEAVING
+            return MemberState.DONE if pod.spec.node_name else LEAVING
         if pod.spec.node_name:
-            return MemberState.BOUND
+            return BOUND
         if pod.metadata.deletion_timestamp is not None:
-            return MemberState.LEAVING
+            return LEAVING
         profile = self._world.profiles[pod.spec.scheduler_name]
         try:
             if profile.run_pre_enqueue(pod) is not SUCCESS:
@@ -258,7 +292,7 @@ class Membership:
             self._world.hooks.blame(error, info.group, pod)
             self._world.look_again_at(self._world.now_s + self._world.settings.pod_max_backoff_s, info)
             return MemberState.GATED
-        return MemberState.PENDING if info.state is not MemberState.LEAVING else MemberState.LEAVING
+        return PENDING if info.state is not LEAVING else LEAVING
 
 
 def _newer(pod: Pod, known: Pod) -> bool:
@@ -281,9 +315,14 @@ def _lacks_labels(info: PodInfo, pod: Pod) -> bool:
     return is_ours and bool(info.ids) and _allocated(info, pod) is None
 
 
+def _is_elsewhere(info: PodInfo, pod: Pod) -> bool:
+    """Whether the pod's node or devices are told otherwise than they are known."""
+    return info.node_name != pod.spec.node_name or info.allocated != _allocated(info, pod)
+
+
 def _says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
     """Whether the pod's node or devices are told otherwise than they are known, or than they were told."""
-    if info.node_name != pod.spec.node_name or info.allocated != _allocated(info, pod):
+    if _is_elsewhere(info, pod):
         return True
     if not old.spec.node_name:
         return False

@@ -53,11 +53,11 @@ def reconfigure(
     added = frozenset(profiles).difference(world.profiles)
     world.take_over(profiles, settings)
     for info in left:
-        membership.put_pod(PodUpdated(info.pod))
+        membership.put_pods((PodUpdated(info.pod),))
     numbers.forget_strangers_of(added)
     for info in [info for info in world.cache.pods.values() if _is_ours_now(info, added)]:
         membership.remove_pod(PodDeleted(info.pod))
-        membership.put_pod(PodUpdated(info.pod))
+        membership.put_pods((PodUpdated(info.pod),))
     for info in list(world.cache.pods.values()):
         if info.group is not None and info.state in (MemberState.PENDING, MemberState.GATED):
             membership.look_again(info.uid)

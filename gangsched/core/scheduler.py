@@ -8,7 +8,8 @@ one World.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from gangsched.config import Settings
@@ -89,9 +90,13 @@ class Scheduler:
             else Extension(extenders, self.world, self.reporter, self.attempts.give_back)
         )
         self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
+        self._on_run: dict[type, Callable[[Iterator[Any]], None]] = {
+            ev.PodAdded: self.membership.put_pods,
+            ev.PodUpdated: self.membership.put_pods,
+            ev.BindSucceeded: self.binder.succeeded,
+        }
+        """What comes in numbers is taken in as it comes: all of one kind until another comes between."""
         self._on_event: dict[type, Callable[[Any], None]] = {
-            ev.PodAdded: self.membership.put_pod,
-            ev.PodUpdated: self.membership.put_pod,
             ev.PodDeleted: self.membership.remove_pod,
             ev.NodeAdded: lambda e: self._put_node(e.node),
             ev.NodeUpdated: lambda e: self._put_node(e.node),
@@ -106,7 +111,6 @@ class Scheduler:
             ev.KindSynced: lambda e: self._synced(e.kind),
             ev.KindMissing: lambda e: self._synced(e.kind),
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
-            ev.BindSucceeded: self.binder.succeeded,
             ev.BindFailed: self.binder.failed,
             ev.BindUnknown: self.binder.unknown,
             ev.BindCancelled: self.binder.cancelled,
@@ -130,8 +134,14 @@ class Scheduler:
     def handle(self, events: Sequence[ev.Event], now_s: float) -> list[Effect]:
         """Applies what happened, in order. now_s: a monotonic clock, in seconds, never going back."""
         self.world.set_time(now_s)
-        for event in events:
-            self._on_event[type(event)](event)
+        for kind, run in groupby(events, type):
+            take_all = self._on_run.get(kind)
+            if take_all is not None:
+                take_all(run)
+            else:
+                take = self._on_event[kind]
+                for event in run:
+                    take(event)
         return self._end_turn()
 
     def reconfigure(
@@ -325,7 +335,7 @@ class Scheduler:
     def _read(self, event: ev.PodRead) -> None:
         info = self.binder.read(event)
         if info is not None and event.pod is not None:
-            self.membership.put_pod(ev.PodUpdated(event.pod))
+            self.membership.put_pods((ev.PodUpdated(event.pod),))
 
     def _hook_answered(self, event: ev.HookAnswered) -> None:
         call = self.world.hooks.take(event)

@@ -6,7 +6,7 @@ unbroken scheduler, which must find nothing. The mistakes live here and nowhere 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import pytest
@@ -93,15 +93,16 @@ def m8_half_bound_is_no_state(settings: Settings) -> Scheduler:
 def m9_keyed_by_name(settings: Settings) -> Scheduler:
     """M9: a pod deleted and made anew is one update to a watch keyed by name, and inherits what was known."""
     scheduler = make_scheduler(settings)
-    handle, put = scheduler.handle, scheduler.membership.put_pod
+    handle, put = scheduler.handle, scheduler.membership.put_pods
 
-    def by_name(event: ev.PodAdded | ev.PodUpdated) -> None:
-        same = (info for info in scheduler.world.cache.pods.values() if info.pod.key == event.pod.key)
-        known = next(same, None)
-        if known is None or known.uid == event.pod.metadata.uid:
-            put(event)
-        else:
-            known.pod = event.pod
+    def by_name(events: Iterator[ev.PodAdded | ev.PodUpdated]) -> None:
+        for event in events:
+            same = (info for info in scheduler.world.cache.pods.values() if info.pod.key == event.pod.key)
+            known = next(same, None)
+            if known is None or known.uid == event.pod.metadata.uid:
+                put((event,))
+            else:
+                known.pod = event.pod
 
     def merged(events: Sequence[ev.Event], now_s: float) -> list[Effect]:
         left: list[ev.Event] = []
@@ -111,8 +112,8 @@ def m9_keyed_by_name(settings: Settings) -> Scheduler:
                 left.append(event)
         return handle(left, now_s)
 
-    scheduler._on_event[ev.PodAdded] = by_name
-    scheduler._on_event[ev.PodUpdated] = by_name
+    scheduler._on_run[ev.PodAdded] = by_name
+    scheduler._on_run[ev.PodUpdated] = by_name
     scheduler.handle = merged  # type: ignore[method-assign]
     return scheduler
 
