@@ -58,7 +58,7 @@ class Account(Protocol):
 
 
 class Accounts:
-    """All accounts of all profiles. Without any it is false, and nobody calls it."""
+    """All accounts of all profiles. Without any it is false, and nobody tells it of pods and nodes."""
 
     __slots__ = ("_accounts", "_note", "now_s")
 

@@ -174,7 +174,7 @@ class Membership:
         except ParseError as error:
             key, problem = lone_key(pod), str(error)
         like = Likeness(pod, template, key, problem, identity_of(pod), stated_by(key, pod), templates.edition)
-        self._latest = like if templates.is_of_all_alike(pod, template) else None
+        self._latest = like if templates.is_of_all_alike(pod) else None
         return like
 
     def _update(self, info: PodInfo, pod: Pod) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
+from msgspec.structs import replace
+
 from gangsched.core.group import Group, GroupState
 from gangsched.core.world import World
 from gangsched.errors import ParseError
@@ -53,6 +55,8 @@ class Numbers:
         self._world = world
         self._objects: dict[GroupKey, PodGroup | str] = {}
         """PodGroup objects as read, or what is wrong with one."""
+        self._read_from: dict[GroupKey, PodGroupAdded | PodGroupUpdated] = {}
+        """What they were read from."""
         self._strangers: dict[GroupKey, Counter[str]] = {}
         """Members that name another scheduler, by its name."""
         self._stranger_of: dict[str, tuple[GroupKey, str]] = {}
@@ -61,13 +65,13 @@ class Numbers:
         """A PodGroup object as it is now."""
         meta = event.item.metadata
         key = GroupKey(event.dialect, meta.namespace, meta.name)
-        read: PodGroup | str
-        try:
-            read = group_from_object(event.dialect, event.api_version, event.item)
-        except ParseError as error:
-            read = f"PodGroup {meta.namespace}/{meta.name}: {error}"
-        known = self._objects.get(key)
+        known, before = self._objects.get(key), self._read_from.get(key)
+        if before is not None and isinstance(known, PodGroup) and _differ_in_status(before, event):
+            read: PodGroup | str = replace(known, status=event.item.status or {})
+        else:
+            read = _read(event)
         self._objects[key] = read
+        self._read_from[key] = event
         group = self._world.groups.get(key)
         if group is not None and not _same_numbers(known, read):
             self._world.touch(group)
@@ -79,6 +83,7 @@ class Numbers:
         meta = event.item.metadata
         key = GroupKey(event.dialect, meta.namespace, meta.name)
         self._objects.pop(key, None)
+        self._read_from.pop(key, None)
         if key in self._world.groups:
             self._world.touch(self._world.groups[key])
 
@@ -215,23 +220,33 @@ def _disagreement(group: Group) -> str:
     return f"gang {group.key}: members disagree on the group's numbers"
 
 
+def _read(event: PodGroupAdded | PodGroupUpdated) -> PodGroup | str:
+    try:
+        return group_from_object(event.dialect, event.api_version, event.item)
+    except ParseError as error:
+        meta = event.item.metadata
+        return f"PodGroup {meta.namespace}/{meta.name}: {error}"
+
+
+def _differ_in_status(
+    before: PodGroupAdded | PodGroupUpdated, event: PodGroupAdded | PodGroupUpdated
+) -> bool:
+    """Whether a PodGroup says what it said but for its status: most often it is the echo of our own word."""
+    then, now = before.item.metadata, event.item.metadata
+    return (
+        then.uid == now.uid
+        and then.generation == now.generation
+        and then.annotations == now.annotations
+        and before.api_version == event.api_version
+        and before.item.spec == event.item.spec
+    )
+
+
 def _same_numbers(known: PodGroup | str | None, read: PodGroup | str) -> bool:
     if not isinstance(known, PodGroup) or not isinstance(read, PodGroup):
         return known == read
+    return _numbers_of(known) == _numbers_of(read)
 
-    def numbers(group: PodGroup) -> tuple[object, ...]:
-        return (
-            group.min_count,
-            group.total_count,
-            group.schedule_timeout_s,
-            dict(group.min_resources),
-            group.start_together,
-            group.on_partial_bind,
-            group.disruption_mode,
-            group.preempts,
-            group.on_device_failure,
-            group.priority,
-            group.uid,
-        )
 
-    return numbers(known) == numbers(read)
+def _numbers_of(group: PodGroup) -> PodGroup:
+    return replace(group, api_version="", generation=0, status={})

@@ -396,16 +396,8 @@ class Scheduler:
                     self.numbers.resolve(group)
                     self.table.look(group)
             world.flush_changes()
-            for uid, node_name, device_id in world.cache.clashes:
-                info = world.cache.pods.get(uid)
-                if info is not None:
-                    message = f"device {device_id} on {node_name} is held by another live pod too"
-                    self.reporter.pod_event(info.pod, "Warning", "DeviceMismatch", "Scheduling", message)
-                    world.count("device_clashes")
-            world.cache.clashes.clear()
-            for node, problem in world.cache.bad_reports:
-                self.reporter.node_problem(node, problem, reason="InvalidNodeReport")
-            world.cache.bad_reports.clear()
+            if world.cache.clashes or world.cache.bad_reports:
+                self._tell_of_nodes()
         else:
             # Nobody waits for a cure yet; a follower hears changes for weeks.
             world.changes.clear()
@@ -414,6 +406,20 @@ class Scheduler:
             del world.cache.bad_reports[:-_MAX_CLASHES]
         effects, world.effects = world.effects, []
         return effects
+
+    def _tell_of_nodes(self) -> None:
+        """What the cache has found amiss with what is said of nodes and devices."""
+        world = self.world
+        for uid, node_name, device_id in world.cache.clashes:
+            info = world.cache.pods.get(uid)
+            if info is not None:
+                message = f"device {device_id} on {node_name} is held by another live pod too"
+                self.reporter.pod_event(info.pod, "Warning", "DeviceMismatch", "Scheduling", message)
+                world.count("device_clashes")
+        world.cache.clashes.clear()
+        for node, problem in world.cache.bad_reports:
+            self.reporter.node_problem(node, problem, reason="InvalidNodeReport")
+        world.cache.bad_reports.clear()
 
 
 def _watched(profiles: Iterable[Profile]) -> tuple[str, ...]:

@@ -23,32 +23,29 @@ HostPort = tuple[str, str, int]
 """(host IP or "0.0.0.0", protocol, port)."""
 
 
-_encode = msgspec.msgpack.Encoder().encode
 NO_LABELS: Mapping[str, str] = {}
 _NO_CONSTRAINTS: Mapping[str, DeviceConstraint] = {}
 
 
-def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> bytes:
+def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> tuple[object, ...]:
     """Equal for pods that no plugin can tell apart; `labels` are those that some selector looks at."""
     spec = pod.spec
-    return _encode(
-        (
-            pod.metadata.namespace,
-            spec.node_name,
-            spec.node_selector,
-            spec.affinity,
-            spec.tolerations,
-            spec.containers,
-            spec.init_containers,
-            spec.resources,
-            spec.overhead,
-            spec.host_network,
-            _signed_volumes(pod) if spec.volumes else None,
-            unsupported(spec),
-            spec.topology_spread_constraints,
-            labels,
-            constraints_of(pod),
-        )
+    return (
+        pod.metadata.namespace,
+        spec.node_name,
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.containers,
+        spec.init_containers,
+        spec.resources,
+        spec.overhead,
+        spec.host_network,
+        _signed_volumes(pod) if spec.volumes else None,
+        unsupported(spec),
+        spec.topology_spread_constraints,
+        labels,
+        constraints_of(pod),
     )
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
 
+import msgspec
+
 from gangsched.core.pod_index import PodIndex
 from gangsched.core.pod_terms import keys_named
-from gangsched.core.template import PodTemplate, Unsigned, constraints_of, signature
+from gangsched.core.template import PodTemplate, Unsigned, signature
 from gangsched.model.objects import Pod
 from gangsched.model.resources import ResourceTable
 
+_encode = msgspec.msgpack.Encoder().encode
 # Templates are shared by live pods; beyond this many the table is dropped and pods keep what they have.
 _MAX_TEMPLATES = 50_000
 
@@ -27,8 +30,8 @@ class Templates:
         self._index = index
         self._sign = sign
         self._by_key: dict[Hashable, PodTemplate] = {}
-        self._latest: tuple[Pod, PodTemplate, Hashable] | None = None
-        """Who asked last, for which, and what was signed: a gang's pods come one after the other."""
+        self._latest: tuple[tuple[object, ...], PodTemplate, Hashable] | None = None
+        """How the one that asked last looks, its template, and what was signed: the next is often like it."""
         self._serial = 0
         self._n_signatures = 0
 
@@ -52,16 +55,16 @@ class Templates:
         """Moves when a pod like one before may come to have another template."""
         return self._index.selection + self._n_signatures
 
-    def is_of_all_alike(self, pod: Pod, template: PodTemplate) -> bool:
+    def is_of_all_alike(self, pod: Pod) -> bool:
         """Whether the pod has its template, and all there is to it, by nothing that tells it from its like.
 
-        Claims of its own are named after a pod; what it says of others is heard of each anew; and a plugin
-        that reads metadata may read the name.
+        It is the one that asked last. Claims of its own are named after a pod; what it says of others is
+        heard of each anew; and a plugin that reads metadata may read the name.
         """
         spec = pod.spec
         if spec.volumes or spec.affinity is not None or spec.topology_spread_constraints:
             return False
-        return self._sign is None or self._sign(pod) in (None, ())
+        return self._latest is not None and self._latest[2] in (None, ())
 
     def of(self, pod: Pod) -> PodTemplate:
         """The shared template of pods that no plugin can tell apart."""
@@ -70,18 +73,21 @@ class Templates:
             self._index.select(keys_named(spec))
         labels = self._index.project(pod.metadata.labels)
         signed = self._sign(pod) if self._sign is not None else None
+        looks = signature(pod, labels)
         latest = self._latest
-        if latest is not None and latest[2] == signed and _is_alike(pod, latest[0], labels, latest[1]):
+        if latest is not None and latest[2] == signed and latest[0] == looks:
             template = latest[1]
         else:
-            template = self._known(pod, labels, signed)
-            self._latest = (pod, template, signed)
+            template = self._known(pod, looks, labels, signed)
+            self._latest = (looks, template, signed)
         if template.wishes or spec.topology_spread_constraints:
             self._index.wake(template.wishes)
         return template
 
-    def _known(self, pod: Pod, labels: Mapping[str, str], signed: Hashable) -> PodTemplate:
-        key: Hashable = signature(pod, labels)
+    def _known(
+        self, pod: Pod, looks: tuple[object, ...], labels: Mapping[str, str], signed: Hashable
+    ) -> PodTemplate:
+        key: Hashable = _encode(looks)
         if signed is not None:
             key = (key, signed)
         template = self._by_key.get(key)
@@ -93,17 +99,3 @@ class Templates:
             if isinstance(signed, Unsigned):
                 template.problem = signed.problem
         return template
-
-
-def _is_alike(pod: Pod, other: Pod, labels: Mapping[str, str], template: PodTemplate) -> bool:
-    """Whether a glance tells that the pod's signature is the other's, whose template this is.
-
-    The template's own pod is mostly of another group, which its spec may name: no use as the other.
-    """
-    return (
-        pod.spec == other.spec
-        and not pod.spec.volumes  # a claim of its own is named after the pod
-        and pod.metadata.namespace == other.metadata.namespace
-        and labels == template.labels
-        and constraints_of(pod) == constraints_of(other)
-    )

@@ -112,8 +112,7 @@ class World:
     def set_time(self, now_s: float) -> None:
         """A turn begins."""
         self.now_s = now_s
-        if self.cache.accounts:
-            self.cache.accounts.advance(now_s)
+        self.cache.accounts.advance(now_s)
 
     def emit(self, effect: Effect) -> None:
         """Adds to what this turn wants done."""

@@ -41,6 +41,8 @@ CORE = "core"
 COSCHEDULING = "coscheduling"
 LIGHTWEIGHT = "lightweight"
 
+_WITH_OBJECT = frozenset({CORE, COSCHEDULING})
+
 SINGLE = "single"
 ALL = "all"
 
@@ -135,7 +137,7 @@ def lone_key(pod: Pod) -> GroupKey:
 
 def needs_object(key: GroupKey) -> bool:
     """True for dialects whose numbers are on a PodGroup object and not on the pods."""
-    return key.dialect in (CORE, COSCHEDULING)
+    return key.dialect in _WITH_OBJECT
 
 
 def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
