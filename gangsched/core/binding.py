@@ -146,18 +146,16 @@ class Binder:
     def succeeded(self, events: Iterable[BindSucceeded]) -> None:
         """Binds that landed, in the order of their answers; what they change is counted once a gang."""
         world = self._world
+        is_told = any(profile.post_binds for profile in world.profiles.values())
         landed: dict[Group, list[PodInfo]] = {}
         for event in events:
             info = self._expected(event.uid, event.attempt, SENT)
             if info is None or info.group is None:
                 continue
             info.bind = UNASKED
-            mine = landed.get(info.group)
-            if mine is None:
-                mine = landed[info.group] = []
-            mine.append(info)
-            if (profile := world.profile_of(info.group)).post_binds:
-                world.hooks.post_bind(info, profile)
+            landed.setdefault(info.group, []).append(info)
+            if is_told:
+                world.hooks.post_bind(info, world.profile_of(info.group))
         for group, infos in landed.items():
             group.move_all(infos, ASSUMED, BOUND)
             world.count("pods_bound", len(infos))

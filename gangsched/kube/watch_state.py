@@ -273,7 +273,7 @@ class WatchState:
 
     def _moves_to(self, resource_version: str) -> bool:
         """Take that of a line in; False: it is not newer than the last one."""
-        number = _number(resource_version)
+        number = int(resource_version) if resource_version.isdecimal() else -1
         if 0 <= number <= self._number:
             return False
         if resource_version:
@@ -281,12 +281,10 @@ class WatchState:
         return True
 
     def _set_resource_version(self, resource_version: str) -> None:
+        """Take it, whether it is newer or not."""
         if resource_version:
-            self.resource_version, self._number = resource_version, _number(resource_version)
-
-
-def _number(resource_version: str) -> int:
-    return int(resource_version) if resource_version.isdecimal() else -1
+            self._number = -1
+            self._moves_to(resource_version)
 
 
 def _key(meta: ObjectMeta) -> str:
