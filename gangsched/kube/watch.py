@@ -36,6 +36,9 @@ HOLD_S = 0.05
 # More in so long is many: a gang of 16 with its echoes is less, 300 a second are more, also on a slow server.
 MANY = 60
 RECENT_S = 0.2
+# Of any kind but pods fewer are many: most of it is what we and kubelets write, and a turn for each status
+# of a group costs as much as writing it.
+FEWER = 8
 
 Emit = Callable[[list[Event]], Awaitable[None]]
 
@@ -50,9 +53,9 @@ def continue_of(page: bytes) -> str:
     return found[1].decode() if found else ""
 
 
-def reading_pace() -> Pace:
+def reading_pace(many: int = MANY) -> Pace:
     """How long events may gather before they are read."""
-    return Pace(HOLD_S, many=MANY, recent_s=RECENT_S)
+    return Pace(HOLD_S, many=many, recent_s=RECENT_S)
 
 
 class WatchTiming(msgspec.Struct, frozen=True, gc=False):
@@ -101,6 +104,7 @@ class Reflector:
         self._version = "" if kind.versions else "v1"
         self._said = ""
         self._pace = pace or reading_pace()
+        self._own_pace = self._pace if kind.name == "pods" else reading_pace(FEWER)
         self._emitting = False
         self._dead = False
         self._missing = False
@@ -272,7 +276,7 @@ class Reflector:
                         break
                     self.last_heard_s = time.monotonic()
                     events = self.state.lines(chunk)
-                    hold_s = self._pace.hold_s(len(events), self.last_heard_s)
+                    hold_s = self._hold_s(len(events))
                     if events:
                         self._emitting = True
                         await self._emit(events)
@@ -287,6 +291,12 @@ class Reflector:
                 self._scope = None
                 group.cancel_scope.cancel()
         return None
+
+    def _hold_s(self, n_events: int) -> float:
+        hold_s = self._pace.hold_s(n_events, self.last_heard_s)
+        if self._own_pace is not self._pace:
+            hold_s = max(hold_s, self._own_pace.hold_s(n_events, self.last_heard_s))
+        return hold_s
 
     async def _find_silence(self, watch: anyio.CancelScope) -> None:
         """Cut a watch that is silent although there was something to say.

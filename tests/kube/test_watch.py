@@ -7,10 +7,12 @@ from random import Random
 from typing import Any
 
 import anyio
+import pytest
 
 from gangsched.kube.client import ApiClient
 from gangsched.kube.decode import Kind, nodes, pod_groups, pods
 from gangsched.kube.pace import Pace
+from gangsched.kube.stream import Stream
 from gangsched.kube.watch import HOLD_S, Reflector, WatchTiming, continue_of
 from gangsched.model.events import Event, KindMissing, KindSynced, PodAdded
 from tests.kube.scripted import Request, ScriptedServer, created, credentials, status, until
@@ -201,6 +203,34 @@ async def test_a_kind_of_which_little_comes_is_read_at_the_pace_of_all() -> None
             await until(lambda: len(said) == 103)
             group.cancel_scope.cancel()
     assert holds[-1] == (1, HOLD_S)
+
+
+async def test_a_dozen_changed_groups_are_much_and_a_dozen_pods_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    holds: list[float] = []
+    read = Stream.read
+
+    async def noting(stream: Stream, hold_s: float = 0.0) -> bytes:
+        holds.append(hold_s)
+        return await read(stream, hold_s)
+
+    monkeypatch.setattr(Stream, "read", noting)
+    a_dozen = STREAM + chunk(b"".join(line("ADDED", pod(f"n{i}", 6 + i)) for i in range(12)))
+
+    def answer(request: Request) -> bytes:
+        if "?" not in request.line:
+            return created(b'{"resources":[{"name":"podgroups"}]}')
+        return a_dozen if "watch=1" in request.line else created(page(rv=5))
+
+    async def emit(events: list[Event]) -> None:
+        pass
+
+    for kind, hold_s in ((pods(), 0.0), (pod_groups("core", "g", ("v1",)), HOLD_S)):
+        holds.clear()
+        async with ScriptedServer(default=answer) as server:
+            await follow(server, kind, emit, lambda: len(holds) >= 2)
+        assert holds[:2] == [0.0, hold_s]
 
 
 async def test_what_is_large_is_listed_in_shorter_pages() -> None:
