@@ -33,9 +33,9 @@ class Pace:
 
 
 class Patience:
-    """How long until about half of what is awaited has come, learned from look to look.
+    """How long until about a quarter of what is awaited has come, learned from look to look.
 
-    Then the other half keeps the server busy while the first is taken in and followed by as much.
+    The rest keeps the server busy meanwhile.
     """
 
     def __init__(self, shortest_s: float, longest_s: float) -> None:
@@ -45,7 +45,7 @@ class Patience:
 
     def hold_s(self, n_come: int, n_awaited: int) -> float:
         """Seconds to wait before the next look, after one that found `n_come` of `n_awaited`."""
-        if 2 * n_come > n_awaited:
+        if 4 * n_come > n_awaited:
             self._hold_s = max(self._hold_s / _STEP, self._shortest_s)
         else:
             self._hold_s = min(self._hold_s * _STEP, self._longest_s)

@@ -3,8 +3,8 @@
 With requests on 16 connections and more the loop would wake up for each answer, and a wake-up costs more than
 reading it: the caches belong to the server by then. So these sockets are behind a selector of their own:
 while it is quiet the loop watches that one, and every answer is heard at once; while hundreds come in a
-second it is asked when about half of what is on its way has been answered, so that the server has the other
-half to work on meanwhile. How long that takes is learned from what each look finds.
+second it is asked when about a quarter of what is on its way has been answered, so that the server has the
+rest to work on meanwhile. How long that takes is learned from what each look finds.
 """
 
 from __future__ import annotations
