@@ -22,7 +22,7 @@ from gangsched.core.framework import (
     NodeFilterPlugin,
     Rows,
 )
-from gangsched.core.guard import Ask, check_shape
+from gangsched.core.guard import Ask, check_count, check_shape
 from gangsched.core.per_node import NodeInfos, PerNodeFilter
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
@@ -320,8 +320,9 @@ class Filtering:
         for plugin, count_on in self._counts_on:
             if plugin.name not in state.unconcerned:
                 own = self._ask(plugin.name, "Filter", count_on, state, template, view, row)
-                if own is not None and own < least:
-                    least = own
+                if own is not None:
+                    check_count(plugin.name, "Filter", own)
+                    least = min(least, own)
         return least
 
     def reasons(

@@ -6,6 +6,7 @@ Called by core.runtime and core.node_info around every call of a plugin.
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from gangsched.core.framework import SUCCESS, Code, Status
@@ -52,6 +53,12 @@ def check_shape(plugin: str, point: str, own: Any, shape: tuple[int, ...], kinds
         raise PluginError(
             plugin, point, f"answered {got}, expected an array of kind {kinds!r} and shape {shape}"
         )
+
+
+def check_count(plugin: str, point: str, own: Any) -> None:
+    """Raises: PluginError (no integer, Python's or NumPy's)."""
+    if not isinstance(own, Integral):
+        raise PluginError(plugin, point, f"answered {type(own).__name__}, expected an int")
 
 
 def checked_status(plugin: str, point: str, answer: Any, allowed: frozenset[Code]) -> Status:

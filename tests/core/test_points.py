@@ -412,6 +412,20 @@ def test_a_plugin_that_fails_is_named_and_costs_this_attempt_alone(fault: str) -
     assert broken.diary
 
 
+def test_a_plugin_that_counts_one_node_in_words_is_named() -> None:
+    broken = Noting(
+        "Broken",
+        None,
+        capacity=lambda s, t, view, rows=slice(None): np.full(view.n_rows, 9)[rows],
+        capacity_on=lambda *_: "many",
+    )
+    c = with_plugins(broken).submit(make_pod("p-0")).run()
+    assert c.placed("p")
+    c.submit(make_pod("q-0")).run()
+    assert "plugin Broken failed in Filter: answered str, expected an int" in c.said("q-0")
+    assert c.untouched("q")
+
+
 def test_a_pod_that_a_plugin_cannot_sign_is_refused_with_the_reason() -> None:
     class Unsure:
         name = "Unsure"
