@@ -274,11 +274,8 @@ class Cache:
                 at, template, name = row, info.template, self.nodes.names[row]
                 on_node = self.by_node.setdefault(name, {})
                 alike = runs.setdefault((row, template.serial), [])
-            info.allocation = allocation = placement.allocation
-            if len(allocation) == 1:  # as in ids_of, without its call
-                [info.ids] = allocation.values()
-            else:
-                info.ids = ids_of(allocation)
+            info.allocation = placement.allocation
+            info.ids = ids_of(placement.allocation)
             info.row = row
             info.node_name = name
             on_node[info.uid] = info

@@ -150,7 +150,6 @@ class Lane(Generic[ItemT]):
         self._paused_until_s = 0.0
         self._is_troubled = False
         self._is_renewing = False
-        self._is_pumped_later = False
         self._sweeper: asyncio.TimerHandle | None = None
         self._group: TaskGroup | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -216,7 +215,6 @@ class Lane(Generic[ItemT]):
 
     def _pump(self) -> None:
         """Send as much as may be sent now."""
-        self._is_pumped_later = False
         idle = self._idle
         if self._group is None or self._is_renewing or (not idle and len(self._lines) == self._size):
             return
@@ -322,9 +320,7 @@ class Lane(Generic[ItemT]):
                 self._group.start_soon(self._renew, call.frame.authorization)
         else:
             self._refused(call, api_error(status, retry_after, body))
-        if not self._is_pumped_later:
-            self._is_pumped_later = True
-            self._readers.then(self._pump)
+        self._readers.then(self._pump)
 
     def _pause(self, error: ApiError) -> None:
         """Send nothing for a while. Answers that come during a pause belong to the same trouble."""

@@ -34,7 +34,7 @@ class Readers:
         self._patience = Patience(MIN_HOLD_S, MAX_HOLD_S)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_watched = False
-        self._next_steps: list[Callable[[], None]] = []
+        self._next_steps: dict[Callable[[], None], None] = {}
         self._later: asyncio.TimerHandle | None = None
 
     def add_reader(self, sock: socket.socket, callback: Callable[[], None]) -> None:
@@ -49,8 +49,8 @@ class Readers:
         self._selector.unregister(sock)
 
     def then(self, callback: Callable[[], None]) -> None:
-        """Call it when all that was found has been read; for who is called back and has more to do."""
-        self._next_steps.append(callback)
+        """Call it once when all that was found has been read; for who is called back and has more to do."""
+        self._next_steps[callback] = None
 
     def close(self) -> None:
         """Give back what the loop and the kernel hold for us."""
@@ -78,6 +78,6 @@ class Readers:
             for key, _ in ready:
                 key.data()
         finally:
-            steps, self._next_steps = self._next_steps, []
+            steps, self._next_steps = self._next_steps, {}
             for step in steps:
                 step()
