@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -66,7 +68,8 @@ def conditions(shape: Shape, *, gogc: int, fsync: bool, order: Sequence[str]) ->
         "cores": meters.n_cores(),
         "machine": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
+        # Two builds of one version differ by a quarter in CPU: which one it is belongs to the figures.
+        "python": f"{platform.python_version()}, {os.path.realpath(sys.executable)}",
         "gangsched": __version__,
         "kubernetes": KUBERNETES_VERSION,
         "kube-apiserver GOGC": gogc,
