@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -40,6 +41,8 @@ class Latency(msgspec.Struct):
 
     from_answer_ms: float
     from_request_ms: float
+    slow_syncs: int = 0
+    """How often etcd's disk was slow (meters.SLOW_SYNC_S) from the gang's first creation to its last bind."""
 
 
 class Block(msgspec.Struct):
@@ -59,6 +62,9 @@ class LatencySummary(msgspec.Struct):
     p50_ms: float
     p99_ms: float
     max_ms: float
+    n_slow_disk: int
+    """Gangs with a slow sync of etcd's log in them; `p99_quick_disk_ms` is of the others."""
+    p99_quick_disk_ms: float | None
     from_request_p50_ms: float
     from_request_p99_ms: float
     blocks_disturbed: int
@@ -114,35 +120,48 @@ def _block(bench: Bench, scheduler: str, number: int) -> Block:
     _, version = bench.cluster.pods()
     watcher = WatchProcess(bench.cp, bench.folder, version)
     try:
-        created, others = _submit(bench, scheduler, prefix, watcher)
+        submitted = _submit(bench, scheduler, prefix, watcher)
         binds = first_binds(watcher.finish())
     finally:
         watcher.kill()
     times = {uid: seen.at_ns for uid, seen in binds.items()}
-    gangs = [_latency(made, times) for gang, made in created.items() if gang >= N_WARM_UP]
+    gangs = [
+        _latency(made, times, slow_syncs)
+        for made, slow_syncs in list(zip(submitted.created, submitted.slow_syncs, strict=True))[N_WARM_UP:]
+    ]
+    others = submitted.others_cores
     return Block(number, scheduler, gangs, others, meters.is_disturbed(others))
 
 
-def _submit(
-    bench: Bench, scheduler: str, prefix: str, watcher: WatchProcess
-) -> tuple[dict[int, list[Created]], float]:
-    """Gang after gang; when each was created, and the cores that others used meanwhile."""
+class _Submitted(NamedTuple):
+    """When the pods of each gang were created, how often the disk was slow in it; the cores others used."""
+
+    created: list[list[Created]]
+    slow_syncs: list[int]
+    others_cores: float
+
+
+def _submit(bench: Bench, scheduler: str, prefix: str, watcher: WatchProcess) -> _Submitted:
+    """Gang after gang."""
     started = contenders.start(scheduler, bench.cp, bench.folder)
-    created: dict[int, list[Created]] = {}
+    created: list[list[Created]] = []
+    slow_syncs: list[int] = []
     try:
         pids = bench.pids() | {"watcher": watcher.daemon.pid, "scheduler": started.daemon.pid}
         meters.wait_quiet(pids, timeout_s=20.0)
         before = meters.sample(pids)
         with bench.progress.bar(f"{prefix}: gangs", bench.shape.n_gangs) as advance:
             for gang in range(bench.shape.n_gangs):
-                created[gang] = _one_gang(bench, scheduler, prefix, gang)
+                n_slow = meters.count_slow_syncs(bench.cp.etcd_metrics())
+                created.append(_one_gang(bench, scheduler, prefix, gang))
                 _wait(watcher, started, n_bound=(gang + 1) * bench.shape.gang_size)
+                slow_syncs.append(meters.count_slow_syncs(bench.cp.etcd_metrics()) - n_slow)
                 time.sleep(PAUSE_S)
                 advance()
         after = meters.sample(pids)
     finally:
         contenders.stop(started, bench.cp)
-    return created, meters.others_cores(before, after)
+    return _Submitted(created, slow_syncs, meters.others_cores(before, after))
 
 
 def _one_gang(bench: Bench, scheduler: str, prefix: str, gang: int) -> list[Created]:
@@ -165,22 +184,27 @@ def _wait(watcher: WatchProcess, started: contenders.Started, *, n_bound: int) -
         time.sleep(POLL_PERIOD_S)
 
 
-def _latency(made: Sequence[Created], bound_ns: Mapping[str, int]) -> Latency:
+def _latency(made: Sequence[Created], bound_ns: Mapping[str, int], slow_syncs: int) -> Latency:
     last_ns = max(bound_ns[one.uid] for one in made)
     return Latency(
         from_answer_ms=(last_ns - max(one.answered_ns for one in made)) / 1e6,
         from_request_ms=(last_ns - max(one.sent_ns for one in made)) / 1e6,
+        slow_syncs=slow_syncs,
     )
 
 
 def _summary(blocks: Sequence[Block]) -> LatencySummary:
-    answered = [gang.from_answer_ms for block in blocks for gang in block.gangs]
-    sent = [gang.from_request_ms for block in blocks for gang in block.gangs]
+    gangs = [gang for block in blocks for gang in block.gangs]
+    answered = [gang.from_answer_ms for gang in gangs]
+    sent = [gang.from_request_ms for gang in gangs]
+    quick = [gang.from_answer_ms for gang in gangs if not gang.slow_syncs]
     return LatencySummary(
         n_gangs=len(answered),
         p50_ms=percentile(answered, 0.5),
         p99_ms=percentile(answered, 0.99),
         max_ms=max(answered),
+        n_slow_disk=len(gangs) - len(quick),
+        p99_quick_disk_ms=percentile(quick, 0.99) if quick else None,
         from_request_p50_ms=percentile(sent, 0.5),
         from_request_p99_ms=percentile(sent, 0.99),
         blocks_disturbed=sum(block.disturbed for block in blocks),
@@ -200,10 +224,24 @@ def print_report(done: LatencyReport, console: Console) -> None:
     """The table, the conditions and the promises."""
     print_conditions(done.conditions, console)
     table = Table(title="last pod's creation answered to last bind, ms", title_justify="left")
-    for column in ("scheduler", "gangs", "p50", "p99", "max", "from request p50", "p99", "disturbed blocks"):
-        table.add_column(column, justify="left" if column == "scheduler" else "right")
-    for name, summary in done.summaries.items():
-        n_gangs, *times, disturbed = msgspec.structs.astuple(summary)
-        table.add_row(name, str(n_gangs), *(text(ms) for ms in times), str(disturbed))
+    table.add_column("scheduler")
+    for column in (
+        *("gangs", "p50", "p99", "max", "slow disk", "p99 without", "from request p50", "p99"),
+        "disturbed blocks",
+    ):
+        table.add_column(column, justify="right")
+    for name, one in done.summaries.items():
+        quick_ms = "-" if one.p99_quick_disk_ms is None else text(one.p99_quick_disk_ms)
+        table.add_row(
+            *(name, str(one.n_gangs), text(one.p50_ms), text(one.p99_ms), text(one.max_ms)),
+            *(str(one.n_slow_disk), quick_ms),
+            *(text(one.from_request_p50_ms), text(one.from_request_p99_ms), str(one.blocks_disturbed)),
+        )
     console.print(table)
+    console.print(
+        f"slow disk: gangs in which etcd waited over {meters.SLOW_SYNC_S * 1000:.0f} ms for its log to be"
+        " written, from the first creation on; every scheduler waits for that",
+        highlight=False,
+        soft_wrap=True,
+    )
     print_targets(done.targets, console)

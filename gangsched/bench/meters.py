@@ -23,6 +23,10 @@ _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE", "APPLY"})
 _REVIEW_GROUPS = ("authentication.k8s.io", "authorization.k8s.io")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _PREFIX = "apiserver_request_total{"
+SLOW_SYNC_S = 0.032
+"""A sync of etcd's log this long is a delay that no scheduler can help; one of etcd's histogram's bounds."""
+_SYNC_COUNT = "etcd_disk_wal_fsync_duration_seconds_count "
+_SYNC_QUICK = f'etcd_disk_wal_fsync_duration_seconds_bucket{{le="{SLOW_SYNC_S:g}"}} '
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -130,6 +134,22 @@ def new_writes(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str,
 def is_lease(key: str) -> bool:
     """Whether these writes only keep somebody's lease; listed apart from writes per pod."""
     return key.partition(" ")[2] == "leases"
+
+
+def count_slow_syncs(metrics: str) -> int:
+    """How often etcd has waited longer than SLOW_SYNC_S for its log to be on the disk.
+
+    Source: etcd_disk_wal_fsync_duration_seconds. Raises: ValueError where it is not told.
+    """
+    found = {
+        prefix: float(line.removeprefix(prefix))
+        for line in metrics.splitlines()
+        for prefix in (_SYNC_COUNT, _SYNC_QUICK)
+        if line.startswith(prefix)
+    }
+    if len(found) != 2:
+        raise ValueError("etcd's metrics have no etcd_disk_wal_fsync_duration_seconds")
+    return int(found[_SYNC_COUNT] - found[_SYNC_QUICK])
 
 
 def n_cores() -> int:

@@ -235,6 +235,11 @@ class ControlPlane:
             raise KubectlFailed(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
+    def etcd_metrics(self) -> str:
+        """etcd's own metrics. Raises: OSError when it does not answer."""
+        with _opener(None).open(f"http://127.0.0.1:{self._etcd_port}/metrics", timeout=30) as answer:
+            return str(answer.read().decode())
+
     def request(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
     ) -> Any:

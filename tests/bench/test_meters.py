@@ -76,3 +76,20 @@ def test_this_process_can_be_read() -> None:
     reading = meters.sample({"self": os.getpid()})
     assert 0 < reading.cpu_s["self"] <= reading.machine_cpu_s
     assert meters.peak_memory_bytes(os.getpid()) > 2**20
+
+
+SYNCS = """\
+# TYPE etcd_disk_wal_fsync_duration_seconds histogram
+etcd_disk_wal_fsync_duration_seconds_bucket{le="0.016"} 4000
+etcd_disk_wal_fsync_duration_seconds_bucket{le="0.032"} 4127
+etcd_disk_wal_fsync_duration_seconds_bucket{le="0.064"} 4139
+etcd_disk_wal_fsync_duration_seconds_bucket{le="+Inf"} 4147
+etcd_disk_wal_fsync_duration_seconds_sum 7.1
+etcd_disk_wal_fsync_duration_seconds_count 4147
+"""
+
+
+def test_slow_syncs_are_those_above_the_bound() -> None:
+    assert meters.count_slow_syncs(SYNCS) == 20
+    with pytest.raises(ValueError, match="no etcd_disk_wal_fsync"):
+        meters.count_slow_syncs(METRICS)

@@ -60,6 +60,8 @@ def test_latency_of_a_few_gangs_is_told_for_each_scheduler(capsys: pytest.Captur
     assert report["summaries"].keys() == {contenders.GANGSCHED, contenders.KUBE, contenders.KUBE_GANG}
     for summary in report["summaries"].values():
         assert summary["n_gangs"] == 2
+        assert 0 <= summary["n_slow_disk"] <= 2
+        assert (summary["p99_quick_disk_ms"] is None) == (summary["n_slow_disk"] == 2)
         assert summary["p50_ms"] <= summary["p99_ms"] <= summary["max_ms"]
         # The answer to a creation may be read later than the bind is seen: only the request is surely before.
         assert summary["from_request_p50_ms"] > 0
