@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from gangsched.kube.http1 import Answer
+
 
 @dataclass
 class Rule:
@@ -38,7 +40,10 @@ class Rule:
 
 
 class Link:
-    """One client connection and its upstream one; `request` is the latest request's line (HTTP mode)."""
+    """One client connection and its upstream one; `request` is the latest request's line (HTTP mode).
+
+    In HTTP mode a request is taken when those before it have been answered, as proxies do that rewrite.
+    """
 
     def __init__(self, client: asyncio.StreamWriter) -> None:
         self.client = client
@@ -47,6 +52,20 @@ class Link:
         self.flowing = asyncio.Event()
         self.flowing.set()
         self.budget: int | None = None
+        self.is_answered = asyncio.Event()
+        self.is_answered.set()
+        self._answer = Answer(stream=True)
+
+    def passes(self, data: bytes) -> None:
+        """Bytes of an answer go by."""
+        while data:
+            self._answer.feed(data)
+            self._answer.take()
+            if not self._answer.whole:
+                return
+            data = self._answer.rest
+            self._answer = Answer(stream=True)
+            self.is_answered.set()
 
     def cut(self) -> None:
         """Reset both sides."""
@@ -169,6 +188,7 @@ class Proxy:
     async def _requests(self, link: Link, reader: asyncio.StreamReader) -> None:
         assert link.upstream is not None
         while True:
+            await link.is_answered.wait()
             head = await reader.readuntil(b"\r\n\r\n")
             lengths = [
                 int(line.split(b":")[1])
@@ -190,6 +210,7 @@ class Proxy:
                 link.budget = rule.forward_bytes
             if rule is not None and rule.stall:
                 link.flowing.clear()
+            link.is_answered.clear()
             link.upstream.write(head + body)
             await link.upstream.drain()
 
@@ -209,6 +230,8 @@ class Proxy:
                     link.budget -= len(data)
                 link.client.write(data)
                 await link.client.drain()
+                if self.http:
+                    link.passes(data)
                 if link.budget == 0:
                     # What was let through must leave before the reset, which would discard it.
                     await asyncio.sleep(0.05)

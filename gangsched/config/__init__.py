@@ -56,11 +56,11 @@ class Settings(msgspec.Struct, frozen=True):
     topology_key: the node label that names a rack. invalid_inventory: what a node with an unreadable
     inventory offers. allow_eviction: half-bound gangs may be given back by evicting what is bound.
     tells_victims: whom preemption would take is searched and told where nobody may be evicted (shadow mode).
-    parallelism: binds under way at once. search_placements: how many placements beyond one for each member
-    may be tried before a gang is told that it does not fit. search_victims: how often one search for victims
-    may ask a node how many pods it would take. devices: config.devices. nodes_to_score: how many
-    percent of the nodes are looked at for a lone pod, by profile (0: by the cluster's size); without any, all
-    of them.
+    parallelism: binds that the server is given to work on at once. search_placements: how many placements
+    beyond one for each member may be tried before a gang is told that it does not fit. search_victims: how
+    often one search for victims may ask a node how many pods it would take. devices: config.devices.
+    nodes_to_score: how many percent of the nodes are looked at for a lone pod, by profile (0: by the
+    cluster's size); without any, all of them.
     """
 
     on_partial_bind: Literal["complete", "unwind"] = "complete"

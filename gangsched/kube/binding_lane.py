@@ -37,10 +37,11 @@ from gangsched.model.events import BindCancelled, BindFailed, BindSucceeded, Bin
 _log = structlog.get_logger(__name__)
 
 _POST = Verb("POST", JSON)
+DEPTH = 2
 
 
 class BindingLane(Lane[BindPod]):
-    """FIFO of binds over `size` connections.
+    """FIFO of binds over `size` connections, two on each while more wait than there are connections.
 
     Every submitted bind is answered by exactly one event to `emit_nowait`, as the table says.
     """
@@ -61,7 +62,13 @@ class BindingLane(Lane[BindPod]):
     ) -> None:
         """`may_send` is asked right before each bind is written: a process may be stopped between any two."""
         super().__init__(
-            credentials, rng=rng, size=size, timeout_s=timeout_s, backoff_s=backoff_s, readers=readers
+            credentials,
+            rng=rng,
+            size=size,
+            depth=DEPTH,
+            timeout_s=timeout_s,
+            backoff_s=backoff_s,
+            readers=readers,
         )
         self._emit = emit_nowait
         self._may_send = may_send
@@ -94,8 +101,9 @@ class BindingLane(Lane[BindPod]):
 
     def _take_back(self, is_meant: Callable[[BindPod], bool]) -> None:
         for line in self._lines:
-            if line.call is not None and is_meant(line.call.item):
-                line.call.is_cancelled = True
+            for call in line.calls:
+                if is_meant(call.item):
+                    call.is_cancelled = True
         calls, self._waiting = self._waiting, deque()
         for call in calls:
             if is_meant(call.item):

@@ -7,7 +7,7 @@ effects come from the core, so that inbox is bounded by what the core has asked 
 
 | lane | effects | order | connections | under load |
 |---|---|---|---|---|
-| binds | BindPod, CancelBinds | FIFO | 16 | first |
+| binds | BindPod, CancelBinds | FIFO | 16 | first, and two on each |
 | reads | GetPod | FIFO | 4 | as binds: they decide about binds |
 | evictions | EvictPod, DeletePod | FIFO | 2 | |
 | patches | PatchPod | FIFO | 2 | up to 1 s after binds |

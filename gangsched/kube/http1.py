@@ -1,8 +1,9 @@
 """Just enough HTTP/1.1 to talk to an API server: requests as bytes, answers from bytes cut anywhere.
 
-Not a general parser: it serves kube.lane, kube.pool and kube.stream, which send one request at a
-time on a connection and trust their peer to be a kube-apiserver or the proxy before it. What it does not
-understand is an error, and an error means that the connection is given up and the outcome is unknown.
+Not a general parser: it serves kube.lane, kube.pool and kube.stream, which trust their peer to be a
+kube-apiserver or the proxy before it. What it does not understand is an error, and an error means that the
+connection is given up and the outcome is unknown. Bytes behind an answer are left in `rest`: they belong to
+the next request that was sent on this connection, or are an error where there is none.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ def _is_number(value: bytes) -> bool:
     return value.isdigit() and len(value) <= _MAX_DIGITS
 
 
-def whole_success(data: bytes) -> tuple[int, bytes] | None:
-    """Status and body, if `data` is one success, whole and of stated length, that leaves the connection open.
+def whole_success(data: bytes) -> tuple[int, bytes, bytes] | None:
+    """Status, body and what is behind it, if `data` opens with a success, whole, that keeps the connection.
 
     What most answers are, at a third of what an Answer costs; None means no more than that it is not.
     """
@@ -106,19 +107,26 @@ def whole_success(data: bytes) -> tuple[int, bytes] | None:
     if line is None or not end:
         return None
     fields = head.lower()
-    length = fields.partition(_LENGTH)[2].partition(b"\r\n")[0]
-    if length.strip() != b"%d" % len(body) or _UNUSUAL.search(fields):
+    length = fields.partition(_LENGTH)[2].partition(b"\r\n")[0].strip()
+    if not _is_number(length) or _UNUSUAL.search(fields):
         return None
-    return int(line[1]), body
+    n_bytes = int(length)
+    if n_bytes == len(body):
+        return int(line[1]), body, b""
+    return (int(line[1]), body[:n_bytes], body[n_bytes:]) if n_bytes < len(body) else None
 
 
 class Chunks:
-    """The chunked transfer coding taken off, as far as bytes have come; `whole` after the last chunk."""
+    """The chunked transfer coding taken off, as far as bytes have come; `whole` after the last chunk.
 
-    __slots__ = ("_ending", "_left", "_line", "whole")
+    `rest`: what has come behind it.
+    """
+
+    __slots__ = ("_ending", "_left", "_line", "rest", "whole")
 
     def __init__(self) -> None:
         self.whole = False
+        self.rest = b""
         self._ending = False
         self._left = 0  # of this chunk, with the line end after it
         self._line = b""
@@ -147,6 +155,8 @@ class Chunks:
             left -= n_taken
             at += n_taken
         self._left = left
+        if self.whole:
+            self.rest = data[at:]
         return parts
 
     def _size(self, line: bytes) -> int:
@@ -165,7 +175,8 @@ class Chunks:
 
 
 class Answer:
-    """One response; `whole` once all of it is there. `feed` may be given bytes until then.
+    """One response; `whole` once all of it is there. `feed` may be given bytes until then, `rest` is what
+    came behind it.
 
     With `stream` the body of a success may be of any length: once `status` is known, `take()` gives what
     has come of it.
@@ -181,6 +192,7 @@ class Answer:
         "_stream",
         "body",
         "keep_alive",
+        "rest",
         "retry_after",
         "status",
         "whole",
@@ -192,6 +204,7 @@ class Answer:
         self.retry_after: str | None = None
         self.keep_alive = True
         self.whole = False
+        self.rest = b""
         self._stream = stream
         self._max_body_bytes = max_body_bytes
         self._data = b""
@@ -256,17 +269,17 @@ class Answer:
     def _gather(self) -> None:
         """Keep what has come until it is the whole body; a page of a list comes in hundreds of pieces."""
         data, self._data = self._data, b""
-        self._n_bytes += len(data)
         if self._chunks is not None:
+            self._n_bytes += len(data)
             self._parts += self._chunks.feed(data)
-            self.whole = self._chunks.whole
-            if self._n_bytes > self._max_body_bytes:
+            self.whole, self.rest = self._chunks.whole, self._chunks.rest
+            if self._n_bytes - len(self.rest) > self._max_body_bytes:
                 raise ProtocolError("the answer is too long")
-        elif self._n_bytes > self._needed:
-            raise ProtocolError("more bytes than one answer has")
         else:
-            self._parts.append(data)
-            self.whole = self._n_bytes == self._needed
+            part = data[: self._needed - self._n_bytes]
+            self._n_bytes += len(part)
+            self._parts.append(part)
+            self.whole, self.rest = self._n_bytes == self._needed, data[len(part) :]
         if self.whole:
             self.body = self.take()
 
@@ -275,10 +288,10 @@ class Answer:
         data, self._data = self._data, b""
         if self._chunks is not None:
             self._parts += self._chunks.feed(data)
-            self.whole = self._chunks.whole
+            self.whole, self.rest = self._chunks.whole, self._chunks.rest
             return
         if self._needed >= 0:
-            data = data[: self._needed]
+            data, self.rest = data[: self._needed], data[self._needed :]
             self._needed -= len(data)
             self.whole = not self._needed
         if data:

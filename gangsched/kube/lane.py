@@ -15,13 +15,22 @@ Each call that was sent is told to the subclass exactly once, and may be put bac
 | the connection was lost, silent for too long, or talked nonsense | `_silent`: the bytes may have arrived |
 
 Where no connection can be opened nothing is sent: calls wait where they are, and the lane pauses.
+
+A lane of some `depth` sends further requests on connections that have not answered yet, once each has one:
+the server finds the next when it has done with one, instead of sleeping until we have heard of it, and two
+that are sent together cost us one write. It works on no more of them at once than there are connections. RFC
+9112 (9.3.2) asks for care with that, as a lost connection leaves more than one outcome open: each of them is
+told as `_silent`, and then one request at a time is sent for a while, as a proxy that cannot take more would
+show itself in this way.
+
 HTTP proxies are not supported: the API server is reached directly, or by a transparent one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections import deque
+from collections.abc import Hashable, Sequence
 from random import Random
 from time import monotonic
 from typing import Generic, Protocol, TypeVar
@@ -40,6 +49,8 @@ from gangsched.kube.status import api_error
 from gangsched.kube.tally import SILENCE
 
 CONNECT_TIMEOUT_S = 10.0
+# So long one request at a time, after a connection was lost that had more.
+ONE_EACH_S = 60.0
 CREDENTIALS_CHECK_S = 5.0
 
 
@@ -63,11 +74,15 @@ ItemT = TypeVar("ItemT", bound=Item)
 class Call(Generic[ItemT]):
     """An item on its way through a lane."""
 
-    __slots__ = ("deadline_s", "frame", "is_cancelled", "is_renewed", "item", "key", "n_done", "n_tries")
+    __slots__ = (
+        *("deadline_s", "frame", "is_behind", "is_cancelled", "is_renewed"),
+        *("item", "key", "n_done", "n_tries"),
+    )
 
     def __init__(self, item: ItemT, key: Hashable = None) -> None:
         self.item = item
         self.key = key
+        self.is_behind = False  # sent while another on its connection was not answered
         self.is_cancelled = False
         self.is_renewed = False
         self.n_tries = 0
@@ -77,49 +92,59 @@ class Call(Generic[ItemT]):
 
 
 class _Line(Connection, Generic[ItemT]):
-    """One connection of a lane, at most one request at a time."""
+    """One connection of a lane; `calls` are on their way, in the order of their answers."""
 
-    __slots__ = ("_answer", "_lane", "call")
+    __slots__ = ("_answer", "_lane", "calls")
 
     def __init__(self, lane: Lane[ItemT], readers: Readers) -> None:
         super().__init__(readers=readers)
         self._lane = lane
         self._answer: Answer | None = None
-        self.call: Call[ItemT] | None = None
+        self.calls: deque[Call[ItemT]] = deque()
 
     def received(self, data: bytes) -> None:
-        call = self.call
-        if call is None:
-            # An answer to nothing (Go's 408 on an idle connection): the connection has had its day.
-            self.close()
-            self._lane._lost(self, "an answer to nothing")
-            return
-        answer = self._answer
-        if answer is None:
-            found = whole_success(data)
-            if found is not None:
-                self.call = None
-                self._lane._answered(self, call, *found)
-                return
-            answer = self._answer = Answer()
+        lane, calls = self._lane, self.calls
         try:
-            answer.feed(data)
+            while data and self.is_open:
+                if not calls:
+                    # Go's 408 on an idle connection, for one: the connection has had its day.
+                    raise ProtocolError("an answer to nothing")
+                if self._answer is None and (found := whole_success(data)) is not None:
+                    status, body, data = found
+                    self._check(data)
+                    lane._answered(self, calls.popleft(), status, body)
+                else:
+                    data = self._piece(data)
         except ProtocolError as error:
             self.close()
-            self._lane._lost(self, f"the answer makes no sense: {error}")
-            return
+            lane._lost(self, f"the answer makes no sense: {error}")
+
+    def _piece(self, data: bytes) -> bytes:
+        """Of an answer that is no plain success, or not whole yet; what is behind it."""
+        answer = self._answer
+        if answer is None:
+            answer = self._answer = Answer()
+        answer.feed(data)
+        self._check(answer.rest)
         if answer.whole:
-            self.call = self._answer = None
+            self._answer = None
+            call = self.calls.popleft()
             if not answer.keep_alive:
                 self.close()
             self._lane._answered(self, call, answer.status, answer.body, answer.retry_after)
+        return answer.rest
+
+    def _check(self, rest: bytes) -> None:
+        """Bytes behind an answer are the next one's."""
+        if rest and len(self.calls) == 1:
+            raise ProtocolError("more bytes than one answer has")
 
     def lost(self, why: str) -> None:
         self._lane._lost(self, f"connection lost: {why}")
 
 
 class Lane(Generic[ItemT]):
-    """At most `size` requests at once; `run()` must be running for anything to be sent."""
+    """At most `size` connections; `run()` must be running for anything to be sent."""
 
     name = "ask"
     method = "POST"
@@ -130,14 +155,17 @@ class Lane(Generic[ItemT]):
         *,
         rng: Random,
         size: int,
+        depth: int = 1,
         timeout_s: float,
         backoff_s: tuple[float, float] = (0.25, 10.0),
         readers: Readers,
     ) -> None:
-        """`timeout_s` is for each request; `readers` bundle the answers of several lanes."""
+        """`depth`: requests on a connection; `timeout_s` for each; `readers` bundle lanes' answers."""
         self._credentials = credentials
         self._address = address_of(credentials)
         self._size = size
+        self._depth = depth
+        self._one_each_until_s = 0.0
         self._timeout_s = timeout_s
         self._backoff = Backoff(rng, first_s=backoff_s[0], max_s=backoff_s[1])
         self._complaints = Complaints()
@@ -154,16 +182,13 @@ class Lane(Generic[ItemT]):
         self._group: TaskGroup | None = None
         self._loop: asyncio.AbstractEventLoop
         self.n_sent = 0
+        self.n_in_flight = 0
+        """Calls that were sent and not answered."""
 
     @property
     def n_unsent(self) -> int:
         """Calls that wait to be sent."""
         raise NotImplementedError
-
-    @property
-    def n_in_flight(self) -> int:
-        """Calls that were sent and not answered."""
-        return len(self._lines) - len(self._idle)
 
     def _next(self, now_s: float) -> Call[ItemT] | None:
         """What is to be sent now; None where nothing may be."""
@@ -216,30 +241,56 @@ class Lane(Generic[ItemT]):
     def _pump(self) -> None:
         """Send as much as may be sent now."""
         idle = self._idle
-        if self._group is None or self._is_renewing or (not idle and len(self._lines) == self._size):
+        if self._group is None or self._is_renewing or self.n_in_flight == self._size * self._depth:
             return
         now_s = monotonic()
         if now_s < self._paused_until_s:
             return  # a timer will call
-        while idle and (call := self._next(now_s)) is not None:
-            self._send(idle.pop(), call, now_s)
-        if not idle and len(self._lines) < self._size and self.n_unsent:
+        depth = self._depth
+        if self._is_troubled or len(self._lines) < self._size or now_s < self._one_each_until_s:
+            depth = 1
+        while idle:
+            # One on each connection before a second on any.
+            calls = self._take(depth if self.n_unsent >= depth * len(idle) else 1, now_s)
+            if not calls:
+                return
+            self._send(idle.pop(), calls, now_s)
+        if depth > 1:
+            for line in self._lines:
+                if len(line.calls) < depth:
+                    calls = self._take(depth - len(line.calls), now_s)
+                    if not calls:
+                        return
+                    self._send(line, calls, now_s)
+        if len(self._lines) < self._size and self.n_unsent:
             # While there is trouble one connection asks for all: no storm when the server comes back.
             self._connect(1 if self._is_troubled else self.n_unsent)
 
-    def _send(self, line: _Line[ItemT], call: Call[ItemT], now_s: float) -> None:
-        """Write the request; from here on its outcome is the server's word or unknown."""
-        verb, path, body = self._request(call)
-        frame = self._frames.get(verb)
-        if frame is None or frame.authorization is not self._credentials.authorization:
-            frame = Frame(verb, self._credentials.server, authorization=self._credentials.authorization)
-            self._frames[verb] = frame
-        call.frame = frame
-        call.deadline_s = now_s + self._timeout_s
-        self.n_sent += 1
-        self._readers.n_awaited += 1
-        line.call = call
-        line.write(frame.request(path, body))
+    def _take(self, n_wanted: int, now_s: float) -> list[Call[ItemT]]:
+        """What may be sent now, so many at most."""
+        calls: list[Call[ItemT]] = []
+        while len(calls) < n_wanted and (call := self._next(now_s)) is not None:
+            calls.append(call)
+        return calls
+
+    def _send(self, line: _Line[ItemT], calls: Sequence[Call[ItemT]], now_s: float) -> None:
+        """Write the requests; from here on their outcome is the server's word or unknown."""
+        requests = []
+        for call in calls:
+            verb, path, body = self._request(call)
+            frame = self._frames.get(verb)
+            if frame is None or frame.authorization is not self._credentials.authorization:
+                frame = Frame(verb, self._credentials.server, authorization=self._credentials.authorization)
+                self._frames[verb] = frame
+            call.frame = frame
+            call.deadline_s = now_s + self._timeout_s
+            call.is_behind = bool(line.calls)
+            line.calls.append(call)
+            requests.append(frame.request(path, body))
+        self.n_sent += len(calls)
+        self.n_in_flight += len(calls)
+        self._readers.n_awaited += len(calls)
+        line.write(requests[0] if len(requests) == 1 else b"".join(requests))
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
@@ -251,7 +302,7 @@ class Lane(Generic[ItemT]):
         """One timer for all requests: a timer each would cost more than reading the answer."""
         now_s = monotonic()
         for line in list(self._lines):
-            if line.call is not None and line.call.deadline_s <= now_s:
+            if line.calls and line.calls[0].deadline_s <= now_s:
                 line.close()
                 self._lost(line, f"no answer in {self._timeout_s:g} s")
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep) if self.n_in_flight else None
@@ -283,30 +334,35 @@ class Lane(Generic[ItemT]):
         self._pump()
 
     def _lost(self, line: _Line[ItemT], why: str) -> None:
-        self._lines.remove(line)
-        call, line.call = line.call, None
-        if call is None:
+        if not line.calls:
             self._idle.remove(line)
-        else:
+        self._give_up(line, why)
+        self._pump()
+
+    def _give_up(self, line: _Line[ItemT], why: str) -> None:
+        """The connection is closed: what was sent on it and not answered may have arrived."""
+        self._lines.remove(line)
+        calls, line.calls = line.calls, deque()
+        for call in calls:
+            if call.is_behind:
+                self._one_each_until_s = monotonic() + ONE_EACH_S
             self._landed(call)
             self._credentials.answers.count(call.frame.method, SILENCE)
             self._silent(call, why)
-        self._pump()
 
     # Answers
 
     def _landed(self, call: Call[ItemT]) -> None:
         """It is not on its way any more; what came of it is told next."""
+        self.n_in_flight -= 1
         self._readers.n_awaited -= 1
 
     def _answered(
         self, line: _Line[ItemT], call: Call[ItemT], status: int, body: bytes, retry_after: str | None = None
     ) -> None:
         self._landed(call)
-        if line.is_open:
+        if line.is_open and not line.calls:
             self._idle.append(line)
-        else:
-            self._lines.remove(line)
         self._credentials.answers.count(call.frame.method, status)
         if 200 <= status < 300:
             if self._is_troubled:
@@ -320,6 +376,8 @@ class Lane(Generic[ItemT]):
                 self._group.start_soon(self._renew, call.frame.authorization)
         else:
             self._refused(call, api_error(status, retry_after, body))
+        if not line.is_open:
+            self._give_up(line, "the server closed the connection after an earlier answer")
         self._readers.then(self._pump)
 
     def _pause(self, error: ApiError) -> None:

@@ -60,6 +60,8 @@ class _Exchange(Connection):
             return
         try:
             self._answer.feed(data)
+            if self._answer.rest:
+                raise ProtocolError("more bytes than one answer has")
         except ProtocolError as error:
             self._give_up(f"the answer makes no sense: {error}")
             return

@@ -46,7 +46,8 @@ class Request:
 class ScriptedServer:
     """Answers with `script`'s entries one after the other, then with `default`; remembers all requests.
 
-    An entry is a whole answer, CUT (close without one), SILENCE, or a function of the request.
+    An entry is a whole answer, CUT (close without one), SILENCE, or a function of the request. A
+    connection's requests are answered one after the other, as HTTP/1.1 has it.
     """
 
     default: Any = field(default_factory=created)
@@ -84,8 +85,10 @@ class ScriptedServer:
                     answer = answer(request)
                 if answer == CUT:
                     return
-                if answer != SILENCE:
-                    writer.write(answer)
+                if answer == SILENCE:
+                    await reader.read()  # until the client closes: later requests stay unanswered, too
+                    return
+                writer.write(answer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:

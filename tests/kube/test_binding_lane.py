@@ -78,16 +78,17 @@ async def test_request_is_a_binding_with_uid_and_annotations() -> None:
 
 async def test_nothing_is_sent_from_the_moment_it_may_not_be() -> None:
     async with ScriptedServer(script=[SILENCE]) as server, running(server.port, timeout_s=0.1) as lane:
-        lane.lane.submit(bind(0))
-        lane.lane.submit(bind(1))
+        for n in range(3):
+            lane.lane.submit(bind(n))
         await until(lambda: len(server.requests) == 1)
         lane.may_send = False
-        assert [type(event) for event in await lane.said()] == [BindUnknown]  # a connection is free again
-        lane.lane.submit(bind(2))
+        # A connection is free again.
+        assert [type(event) for event in await lane.said(2)] == [BindUnknown, BindUnknown]
+        lane.lane.submit(bind(3))
         await anyio.sleep(0.05)
         assert len(server.requests) == 1
         lane.lane.cancel_all()
-        assert lane.events[1:] == [BindCancelled("u1", 3), BindCancelled("u2", 3)]
+        assert lane.events[2:] == [BindCancelled("u2", 3), BindCancelled("u3", 3)]
 
 
 async def test_strange_names_stay_one_segment_of_the_path() -> None:
@@ -107,7 +108,7 @@ async def test_a_refusal_for_good_fails(code: int) -> None:
         assert await lane.said() == [BindFailed("u0", 3, code, "Why", "because")]
 
 
-@pytest.mark.parametrize("answer", [status(409), status(500), status(502), status(503), status(504), CUT])
+@pytest.mark.parametrize("answer", [status(409), status(500), status(502), status(503), status(504)])
 async def test_what_is_not_certain_is_unknown_and_the_lane_goes_on(answer: bytes) -> None:
     async with ScriptedServer(script=[answer]) as server, running(server.port) as lane:
         lane.lane.submit(bind(0))
@@ -117,6 +118,18 @@ async def test_what_is_not_certain_is_unknown_and_the_lane_goes_on(answer: bytes
         assert first.uid == "u0"
         assert second == BindSucceeded("u1", 3)
         assert len(server.requests) == 2  # never sent twice by itself
+
+
+async def test_with_its_connection_all_that_was_sent_on_it_becomes_unknown() -> None:
+    async with ScriptedServer(script=[CUT]) as server, running(server.port) as lane:
+        for n in range(4):
+            lane.lane.submit(bind(n))
+        first, second, *others = await lane.said(4)
+        assert isinstance(first, BindUnknown)
+        assert isinstance(second, BindUnknown)  # it may have been read and carried out
+        assert (first.uid, second.uid) == ("u0", "u1")
+        assert others == [BindSucceeded("u2", 3), BindSucceeded("u3", 3)]
+        assert len(server.requests) == 3
 
 
 async def test_truncated_answer_is_unknown() -> None:
@@ -152,7 +165,8 @@ async def test_429_is_nobodys_answer_and_is_sent_again() -> None:
     async with ScriptedServer(script=script) as server, running(server.port) as lane:
         lane.lane.submit(bind(0))
         lane.lane.submit(bind(1))
-        assert await lane.said(2) == [BindSucceeded("u0", 3), BindSucceeded("u1", 3)]
+        events = await lane.said(2)
+        assert sorted(event.uid for event in events if isinstance(event, BindSucceeded)) == ["u0", "u1"]
         assert len(server.requests) == 4
         assert lane.lane.n_throttled == 2
 
@@ -172,14 +186,14 @@ async def test_taken_back_while_throttled_is_not_sent_again() -> None:
 
 async def test_only_this_causes_unsent_binds_are_taken_back() -> None:
     async with ScriptedServer(script=[SILENCE]) as server, running(server.port, timeout_s=0.3) as lane:
-        for n, cause in enumerate(["c", "c", "other", "c"]):
+        for n, cause in enumerate(["c", "c", "c", "other", "c"]):
             lane.lane.submit(bind(n, cause=cause))
         await until(lambda: server.requests)
         lane.lane.cancel("c")
-        assert lane.events == [BindCancelled("u1", 3), BindCancelled("u3", 3)]
-        events = await lane.said(4)
-        assert isinstance(events[2], BindUnknown)
-        assert events[3] == BindSucceeded("u2", 3)
+        assert lane.events == [BindCancelled("u2", 3), BindCancelled("u4", 3)]
+        events = await lane.said(5)
+        assert [type(event) for event in events[2:4]] == [BindUnknown, BindUnknown]
+        assert events[4] == BindSucceeded("u3", 3)
 
 
 async def test_server_that_is_not_there_yet_is_waited_for() -> None:
@@ -219,6 +233,62 @@ async def test_many_binds_over_few_connections_are_each_answered_once() -> None:
             f"u{n}" for n in range(200)
         )
         assert server.n_connections == 4
+
+
+async def test_a_second_request_waits_at_the_server_once_each_connection_has_one() -> None:
+    n_in_flight: list[int] = []
+    async with ScriptedServer() as server, running(server.port, size=2) as lane:
+
+        def answer(_: object) -> bytes:
+            n_in_flight.append(lane.lane.n_in_flight)
+            return created()
+
+        server.default = answer
+        for n in range(12):
+            lane.lane.submit(bind(n))
+        await lane.said(12)
+        assert server.n_connections == 2
+    assert max(n_in_flight) == 4
+
+
+@pytest.mark.parametrize("first", [created(), status(403)])
+async def test_answers_that_come_in_one_piece_are_each_their_own(first: bytes) -> None:
+    async with ScriptedServer() as server, running(server.port) as lane:
+        held: list[bytes] = []
+
+        def answer(_: object) -> bytes:
+            held.append(first if not held else created())
+            return b"" if len(held) == 1 else b"".join(held)
+
+        server.default = answer
+        lane.lane.submit(bind(0))
+        lane.lane.submit(bind(1))
+        one, two = await lane.said(2)
+        assert isinstance(one, BindSucceeded if first == created() else BindFailed)
+        assert one.uid == "u0"
+        assert two == BindSucceeded("u1", 3)
+        assert server.n_connections == 1
+
+
+async def test_who_closes_after_an_answer_gets_one_request_at_a_time() -> None:
+    """As a proxy that cannot read ahead: it answers the first and drops the second with the connection."""
+    n_in_flight: list[int] = []
+    async with ScriptedServer() as server, running(server.port) as lane:
+
+        def answer(_: object) -> bytes:
+            n_in_flight.append(lane.lane.n_in_flight)
+            return created()
+
+        server.script.append(created().replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+        server.default = answer
+        for n in range(6):
+            lane.lane.submit(bind(n))
+        first, second, *others = await lane.said(6)
+        assert first == BindSucceeded("u0", 3)
+        assert isinstance(second, BindUnknown)
+        assert others == [BindSucceeded(f"u{n}", 3) for n in range(2, 6)]
+        assert server.n_connections == 2
+        assert max(n_in_flight[-4:]) == 1
 
 
 async def test_stopping_answers_what_is_in_flight() -> None:

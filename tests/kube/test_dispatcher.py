@@ -343,14 +343,14 @@ async def test_drain_takes_back_what_is_not_sent_and_says_the_rest() -> None:
         return created() if "binding" not in request.line else SILENCE
 
     async with ScriptedServer(default=answer) as server, running(server, n_binds=1) as run:
-        run.dispatcher.submit([bind(0), bind(1), event("x")])
+        run.dispatcher.submit([bind(0), bind(1), bind(2), event("x")])
         await until(lambda: server.requests)
         server.default = created()
-        assert await run.dispatcher.drain(0.5) is False  # bind 0 hangs in silence
-        assert BindCancelled("u1", 1) in run.events
-        assert [r for r in server.requests if r.line.endswith("/events")]
-        run.dispatcher.submit([bind(2)])
+        assert await run.dispatcher.drain(0.5) is False  # bind 0 hangs in silence, and 1 behind it
         assert BindCancelled("u2", 1) in run.events
+        assert [r for r in server.requests if r.line.endswith("/events")]
+        run.dispatcher.submit([bind(3)])
+        assert BindCancelled("u3", 1) in run.events
 
 
 async def test_drain_with_nothing_left_is_clean() -> None:

@@ -137,6 +137,34 @@ async def test_08_a_bind_without_an_answer_is_decided_by_a_read(
         await edge.agrees(fresh_cluster)
 
 
+@pytest.mark.parametrize(("fault", "n_bound"), [({"cut_after": True}, 39), ({"cut_before": True}, 38)])
+async def test_08_what_was_sent_behind_a_lost_bind_is_decided_by_a_read_too(
+    fault: dict[str, Any], n_bound: int, http: Proxy, fresh_cluster: ControlPlane, tmp_path: Path
+) -> None:
+    make_node(fresh_cluster, "n1")
+    pods = [make_pod(fresh_cluster, f"p{n}") for n in range(40)]  # more than twice the connections
+    http.rule(Rule(lambda line: line.endswith("/p0/binding"), **fault))
+    async with edge_on(http, fresh_cluster, tmp_path) as edge:
+        edge.dispatcher.warm()
+        await until(
+            lambda: len(edge.dispatcher.binds._idle) == 16
+        )  # then each is sent one, and one behind it
+        edge.dispatcher.submit([bind_of(pod) for pod in pods])
+        await until(lambda: len(edge.heard(BindSucceeded)) + len(edge.heard(BindUnknown)) == 40)
+        unknown = {event.uid for event in edge.heard(BindUnknown)}
+        assert pods[0]["metadata"]["uid"] in unknown
+        assert len(unknown) == 2
+        for pod in pods:
+            if pod["metadata"]["uid"] in unknown:
+                name = pod["metadata"]["name"]
+                read = await edge.does(GetPod(pod["metadata"]["uid"], "default", name, "cause"), PodRead)
+                assert read.pod.spec.node_name == node_of(fresh_cluster, name)[0]
+        await edge.agrees(fresh_cluster)
+    assert sum(bool(node_of(fresh_cluster, f"p{n}")[0]) for n in range(40)) == n_bound
+    sent = [line for line in http.requests if line.endswith("/binding")]
+    assert len(sent) == len(set(sent)) == 39  # the one behind it was never taken in
+
+
 async def test_08_the_read_is_tried_until_the_server_is_back(
     http: Proxy, fresh_cluster: ControlPlane, tmp_path: Path
 ) -> None:
