@@ -28,7 +28,8 @@ import structlog
 from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import JSON, Verb
-from gangsched.kube.lane import Call, Lane, always
+from gangsched.kube.lane import Lane, always
+from gangsched.kube.line import Call
 from gangsched.kube.readers import Readers
 from gangsched.kube.writes import binding_body, pod_path
 from gangsched.model.effects import BindPod

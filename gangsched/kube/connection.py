@@ -1,7 +1,7 @@
 """One connection to an API server: a socket, TLS or not, read and written without a transport in between.
 
 Lives here: connecting, the handshake, bytes in and out, the end. Not here: what the bytes mean (kube.http1)
-and who sends what (kube.lane, kube.pool, kube.stream, which subclass it).
+and who sends what (kube.line, kube.pool, kube.stream, which subclass it).
 
 asyncio's TLS transport costs more than the scheduler's own work on a pod: protocol layers, flow control and
 two reads for each record. Here one recv takes all that the kernel has, OpenSSL decrypts it from memory, and

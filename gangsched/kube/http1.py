@@ -1,6 +1,6 @@
 """Just enough HTTP/1.1 to talk to an API server: requests as bytes, answers from bytes cut anywhere.
 
-Not a general parser: it serves kube.lane, kube.pool and kube.stream, which trust their peer to be a
+Not a general parser: it serves kube.line, kube.pool and kube.stream, which trust their peer to be a
 kube-apiserver or the proxy before it. What it does not understand is an error, and an error means that the
 connection is given up and the outcome is unknown. Bytes behind an answer are left in `rest`: they belong to
 the next request that was sent on this connection, or are an error where there is none.

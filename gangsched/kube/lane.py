@@ -1,9 +1,9 @@
 """Requests over a few warm connections of their own, without a task, a future or a timer for each.
 
-Lives here: connections, sending, deadlines, pauses, renewal after a 401. Not here: what waits, in which order
-it goes and what an answer means (the subclasses in kube.binding_lane and kube.lanes), the bytes of HTTP
-(kube.http1). A general client costs about 200 us of CPU a request, which would be most of what we spend on a
-pod; here headers are prebuilt, and a success that has come in one piece costs one look at it.
+Lives here: sending, deadlines, pauses, renewal after a 401. Not here: what waits, in which order it goes and
+what an answer means (the subclasses in kube.binding_lane and kube.lanes), one connection (kube.line), the
+bytes of HTTP (kube.http1). A general client costs about 200 us of CPU a request, which would be most of what
+we spend on a pod; here headers are prebuilt, and a success that has come in one piece costs one look at it.
 
 Each call that was sent is told to the subclass exactly once, and may be put back then:
 
@@ -30,10 +30,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from random import Random
 from time import monotonic
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 import anyio
 from anyio.abc import TaskGroup
@@ -41,9 +41,10 @@ from anyio.abc import TaskGroup
 from gangsched.errors import ApiError
 from gangsched.kube.backoff import Backoff
 from gangsched.kube.complaints import Complaints
-from gangsched.kube.connection import Connection, address_of
+from gangsched.kube.connection import address_of
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.http1 import Answer, Frame, ProtocolError, Verb, whole_success
+from gangsched.kube.http1 import Frame, Verb
+from gangsched.kube.line import Call, ItemT, Line
 from gangsched.kube.readers import Readers
 from gangsched.kube.status import api_error
 from gangsched.kube.tally import SILENCE
@@ -57,90 +58,6 @@ CREDENTIALS_CHECK_S = 5.0
 def always() -> bool:
     """Nobody has to be asked."""
     return True
-
-
-class Item(Protocol):
-    """An effect: about one object."""
-
-    @property
-    def uid(self) -> str:
-        """The object's."""
-        ...
-
-
-ItemT = TypeVar("ItemT", bound=Item)
-
-
-class Call(Generic[ItemT]):
-    """An item on its way through a lane."""
-
-    __slots__ = (
-        *("deadline_s", "frame", "is_behind", "is_cancelled", "is_renewed"),
-        *("item", "key", "n_done", "n_tries"),
-    )
-
-    def __init__(self, item: ItemT, key: Hashable = None) -> None:
-        self.item = item
-        self.key = key
-        self.is_behind = False  # sent while another on its connection was not answered
-        self.is_cancelled = False
-        self.is_renewed = False
-        self.n_tries = 0
-        self.n_done = 0  # of several requests that it takes
-        self.deadline_s = 0.0
-        self.frame: Frame
-
-
-class _Line(Connection, Generic[ItemT]):
-    """One connection of a lane; `calls` are on their way, in the order of their answers."""
-
-    __slots__ = ("_answer", "_lane", "calls")
-
-    def __init__(self, lane: Lane[ItemT], readers: Readers) -> None:
-        super().__init__(readers=readers)
-        self._lane = lane
-        self._answer: Answer | None = None
-        self.calls: deque[Call[ItemT]] = deque()
-
-    def received(self, data: bytes) -> None:
-        lane, calls = self._lane, self.calls
-        try:
-            while data and self.is_open:
-                if not calls:
-                    # Go's 408 on an idle connection, for one: the connection has had its day.
-                    raise ProtocolError("an answer to nothing")
-                if self._answer is None and (found := whole_success(data)) is not None:
-                    status, body, data = found
-                    self._check(data)
-                    lane._answered(self, calls.popleft(), status, body)
-                else:
-                    data = self._piece(data)
-        except ProtocolError as error:
-            self.close()
-            lane._lost(self, f"the answer makes no sense: {error}")
-
-    def _piece(self, data: bytes) -> bytes:
-        """Of an answer that is no plain success, or not whole yet; what is behind it."""
-        answer = self._answer
-        if answer is None:
-            answer = self._answer = Answer()
-        answer.feed(data)
-        self._check(answer.rest)
-        if answer.whole:
-            self._answer = None
-            call = self.calls.popleft()
-            if not answer.keep_alive:
-                self.close()
-            self._lane._answered(self, call, answer.status, answer.body, answer.retry_after)
-        return answer.rest
-
-    def _check(self, rest: bytes) -> None:
-        """Bytes behind an answer are the next one's."""
-        if rest and len(self.calls) == 1:
-            raise ProtocolError("more bytes than one answer has")
-
-    def lost(self, why: str) -> None:
-        self._lane._lost(self, f"connection lost: {why}")
 
 
 class Lane(Generic[ItemT]):
@@ -171,8 +88,8 @@ class Lane(Generic[ItemT]):
         self._complaints = Complaints()
         self._readers = readers
         self._frames: dict[Verb, Frame] = {}
-        self._lines: list[_Line[ItemT]] = []
-        self._idle: list[_Line[ItemT]] = []
+        self._lines: list[Line[ItemT]] = []
+        self._idle: list[Line[ItemT]] = []
         self._n_connecting = 0
         self._n_asked = 0
         self._paused_until_s = 0.0
@@ -234,7 +151,7 @@ class Lane(Generic[ItemT]):
                 self._sweeper.cancel()
             for line in list(self._lines):
                 line.close()
-                self._lost(line, "the scheduler is stopping")
+                self.lost(line, "the scheduler is stopping")
 
     # Sending
 
@@ -273,7 +190,7 @@ class Lane(Generic[ItemT]):
             calls.append(call)
         return calls
 
-    def _send(self, line: _Line[ItemT], calls: Sequence[Call[ItemT]], now_s: float) -> None:
+    def _send(self, line: Line[ItemT], calls: Sequence[Call[ItemT]], now_s: float) -> None:
         """Write the requests; from here on their outcome is the server's word or unknown."""
         requests = []
         for call in calls:
@@ -304,7 +221,7 @@ class Lane(Generic[ItemT]):
         for line in list(self._lines):
             if line.calls and line.calls[0].deadline_s <= now_s:
                 line.close()
-                self._lost(line, f"no answer in {self._timeout_s:g} s")
+                self.lost(line, f"no answer in {self._timeout_s:g} s")
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep) if self.n_in_flight else None
 
     # Connections
@@ -319,7 +236,7 @@ class Lane(Generic[ItemT]):
             self._group.start_soon(self._open)
 
     async def _open(self) -> None:
-        line = _Line(self, self._readers)
+        line = Line(self, self._readers)
         try:
             with anyio.fail_after(CONNECT_TIMEOUT_S):
                 await line.open(self._address)
@@ -333,13 +250,14 @@ class Lane(Generic[ItemT]):
             self._idle.append(line)
         self._pump()
 
-    def _lost(self, line: _Line[ItemT], why: str) -> None:
+    def lost(self, line: Line[ItemT], why: str) -> None:
+        """The connection is closed, with or without calls on it."""
         if not line.calls:
             self._idle.remove(line)
         self._give_up(line, why)
         self._pump()
 
-    def _give_up(self, line: _Line[ItemT], why: str) -> None:
+    def _give_up(self, line: Line[ItemT], why: str) -> None:
         """The connection is closed: what was sent on it and not answered may have arrived."""
         self._lines.remove(line)
         calls, line.calls = line.calls, deque()
@@ -357,9 +275,10 @@ class Lane(Generic[ItemT]):
         self.n_in_flight -= 1
         self._readers.n_awaited -= 1
 
-    def _answered(
-        self, line: _Line[ItemT], call: Call[ItemT], status: int, body: bytes, retry_after: str | None = None
+    def answered(
+        self, line: Line[ItemT], call: Call[ItemT], status: int, body: bytes, retry_after: str | None = None
     ) -> None:
+        """One call of the line, which has been taken off it."""
         self._landed(call)
         if line.is_open and not line.calls:
             self._idle.append(line)

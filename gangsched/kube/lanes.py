@@ -20,7 +20,8 @@ from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.decode import read_pod_leniently
 from gangsched.kube.http1 import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Verb
-from gangsched.kube.lane import Call, ItemT, Lane, always
+from gangsched.kube.lane import Lane, always
+from gangsched.kube.line import Call, ItemT
 from gangsched.kube.readers import Readers
 from gangsched.kube.writes import (
     annotations_body,
