@@ -43,7 +43,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._pace = Pace(_BUSY_DELAY_S, many=_MANY_OUTCOMES, recent_s=0.2)
+        self._pace = Pace(_BUSY_DELAY_S)
         self._delay_s = _OUTCOMES_DELAY_S
         self._urgent = False
         self._sleeper: asyncio.Future[None] | None = None

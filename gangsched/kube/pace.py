@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 
+# Much is going on when more than so many have come in so long: a gang of 16, bound and echoed, or one of 32
+# answered are less; 300 a second are more, also on a slow server.
+MANY = 60
+RECENT_S = 0.2
 _STEP = 1.25
 
 
 class Pace:
     """From how much has come lately: nothing is held back when it is quiet, `hold_s` when much is going on.
 
-    `_n` is what has come, forgotten evenly over `recent_s`. A gang of 8, bound and echoed, is far below
-    `many`; thousands being bound are far above.
+    `_n` is what has come, forgotten evenly over RECENT_S.
     """
 
-    def __init__(self, hold_s: float = 0.0, *, many: int = 30, recent_s: float = 0.05) -> None:
+    def __init__(self, hold_s: float = 0.0, *, many: int = MANY) -> None:
         self._hold_s = hold_s
         self._many = many
-        self._recent_s = recent_s
         self._n = 0.0
         self._at_s = -math.inf
 
@@ -27,7 +29,7 @@ class Pace:
 
     def is_much(self, n_come: int, now_s: float) -> bool:
         """Whether much is going on, after a look that found `n_come`."""
-        self._n = self._n * max(0.0, 1.0 - (now_s - self._at_s) / self._recent_s) + n_come
+        self._n = self._n * max(0.0, 1.0 - (now_s - self._at_s) / RECENT_S) + n_come
         self._at_s = now_s
         return self._n > self._many
 

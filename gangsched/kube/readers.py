@@ -18,9 +18,6 @@ from gangsched.kube.pace import Pace, Patience
 
 # Shorter than the first it costs as much as it saves; longer than the last people would notice.
 MIN_HOLD_S, MAX_HOLD_S = 0.001, 0.01
-# More in so long is many: a gang of 32 is less, 300 a second are more.
-_MANY = 60
-_RECENT_S = 0.2
 
 
 class Readers:
@@ -30,7 +27,7 @@ class Readers:
         self.n_awaited = 0
         """Answers on their way, those included that have come and were not read: who asks counts them."""
         self._selector = selectors.DefaultSelector()
-        self._pace = Pace(many=_MANY, recent_s=_RECENT_S)
+        self._pace = Pace()
         self._patience = Patience(MIN_HOLD_S, MAX_HOLD_S)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_watched = False

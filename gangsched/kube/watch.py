@@ -33,9 +33,6 @@ _log = structlog.get_logger(__name__)
 # A wake-up, and the core's turn after it, cost as much as hearing several events; while thousands come they
 # are read together. What is decided meanwhile waits behind more binds than are sent in this time.
 HOLD_S = 0.05
-# More in so long is many: a gang of 16 with its echoes is less, 300 a second are more, also on a slow server.
-MANY = 60
-RECENT_S = 0.2
 # Of any kind but pods fewer are many: most of it is what we and kubelets write, and a turn for each status
 # of a group costs as much as writing it.
 FEWER = 8
@@ -53,9 +50,9 @@ def continue_of(page: bytes) -> str:
     return found[1].decode() if found else ""
 
 
-def reading_pace(many: int = MANY) -> Pace:
+def reading_pace() -> Pace:
     """How long events may gather before they are read."""
-    return Pace(HOLD_S, many=many, recent_s=RECENT_S)
+    return Pace(HOLD_S)
 
 
 class WatchTiming(msgspec.Struct, frozen=True, gc=False):
@@ -104,7 +101,7 @@ class Reflector:
         self._version = "" if kind.versions else "v1"
         self._said = ""
         self._pace = pace or reading_pace()
-        self._own_pace = self._pace if kind.name == "pods" else reading_pace(FEWER)
+        self._own_pace = self._pace if kind.name == "pods" else Pace(HOLD_S, many=FEWER)
         self._emitting = False
         self._dead = False
         self._missing = False

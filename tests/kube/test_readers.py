@@ -61,7 +61,7 @@ async def test_who_raises_does_not_make_the_others_deaf() -> None:
 
 
 def test_answers_to_one_gang_are_never_held_back() -> None:
-    pace = Pace(many=60, recent_s=0.2)
+    pace = Pace()
     assert not any(pace.is_much(1, n * 0.001) for n in range(32))
     assert pace.is_much(60, 0.04)
     assert not pace.is_much(1, 0.3)
