@@ -162,7 +162,7 @@ class Chunks:
     def _size(self, line: bytes) -> int:
         """Of the chunk that this line is the head of, with the line end after it; 0: nothing follows."""
         if self._ending:
-            self.whole = True
+            self.whole = not line  # else a trailer
             return 0
         try:
             size = int(line.partition(b";")[0], 16)

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gangsched.kube.backoff import Backoff
-from gangsched.kube.http1 import whole_success
+from gangsched.kube.http1 import Answer, whole_success
 from gangsched.kube.lanes import STATUS_TRIES, StatusLane
 from gangsched.kube.readers import Readers
 from gangsched.model.effects import WritePodCondition
@@ -134,6 +134,12 @@ async def test_answers_of_any_form_are_taken_off_the_wire_whole() -> None:
         await until(lambda: not lane.n_waiting)
         assert len(server.requests) == 4
         assert server.n_connections == 2  # only what the server closed is not used again
+
+
+def test_a_trailer_belongs_to_its_answer() -> None:
+    answer = Answer()
+    answer.feed(CHUNKED.replace(b"\r\n0\r\n", b"\r\n0\r\nX-Sum: 7\r\n") + b"HTTP/1.1")
+    assert (answer.whole, answer.rest) == (True, b"HTTP/1.1")
 
 
 HEAD = b"HTTP/1.1 201 Created\r\nAudit-Id: 7\r\ncontent-length:  4 \r\nDate: today\r\n\r\n"
