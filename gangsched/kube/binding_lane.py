@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 from random import Random
 
 import structlog
@@ -119,7 +120,9 @@ class BindingLane(Lane[BindPod]):
         if call.is_cancelled:
             self._emit(BindCancelled(call.item.uid, call.item.attempt))
         else:
-            self._waiting.appendleft(call)
+            # Behind what was sent before it and put back, too; what was never sent has no deadline.
+            n_before = sum(1 for _ in takewhile(lambda o: 0 < o.deadline_s <= call.deadline_s, self._waiting))
+            self._waiting.insert(n_before, call)
 
     def _request(self, call: Call[BindPod]) -> tuple[Verb, str, bytes]:
         return _POST, pod_path(call.item, "binding"), binding_body(call.item)
