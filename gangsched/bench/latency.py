@@ -120,32 +120,28 @@ def _block(bench: Bench, scheduler: str, number: int) -> Block:
     _, version = bench.cluster.pods()
     watcher = WatchProcess(bench.cp, bench.folder, version)
     try:
-        submitted = _submit(bench, scheduler, prefix, watcher)
+        submitted, others = _submit(bench, scheduler, prefix, watcher)
         binds = first_binds(watcher.finish())
     finally:
         watcher.kill()
     times = {uid: seen.at_ns for uid, seen in binds.items()}
-    gangs = [
-        _latency(made, times, slow_syncs)
-        for made, slow_syncs in list(zip(submitted.created, submitted.slow_syncs, strict=True))[N_WARM_UP:]
-    ]
-    others = submitted.others_cores
+    gangs = [_latency(made, times, slow_syncs) for made, slow_syncs in submitted[N_WARM_UP:]]
     return Block(number, scheduler, gangs, others, meters.is_disturbed(others))
 
 
 class _Submitted(NamedTuple):
-    """When the pods of each gang were created, how often the disk was slow in it; the cores others used."""
+    """When the pods of a gang were created, and how often the disk was slow in it."""
 
-    created: list[list[Created]]
-    slow_syncs: list[int]
-    others_cores: float
+    created: list[Created]
+    slow_syncs: int
 
 
-def _submit(bench: Bench, scheduler: str, prefix: str, watcher: WatchProcess) -> _Submitted:
-    """Gang after gang."""
+def _submit(
+    bench: Bench, scheduler: str, prefix: str, watcher: WatchProcess
+) -> tuple[list[_Submitted], float]:
+    """Gang after gang; the cores that others used meanwhile."""
     started = contenders.start(scheduler, bench.cp, bench.folder)
-    created: list[list[Created]] = []
-    slow_syncs: list[int] = []
+    submitted: list[_Submitted] = []
     try:
         pids = bench.pids() | {"watcher": watcher.daemon.pid, "scheduler": started.daemon.pid}
         meters.wait_quiet(pids, timeout_s=20.0)
@@ -153,15 +149,16 @@ def _submit(bench: Bench, scheduler: str, prefix: str, watcher: WatchProcess) ->
         with bench.progress.bar(f"{prefix}: gangs", bench.shape.n_gangs) as advance:
             for gang in range(bench.shape.n_gangs):
                 n_slow = meters.count_slow_syncs(bench.cp.etcd_metrics())
-                created.append(_one_gang(bench, scheduler, prefix, gang))
+                created = _one_gang(bench, scheduler, prefix, gang)
                 _wait(watcher, started, n_bound=(gang + 1) * bench.shape.gang_size)
-                slow_syncs.append(meters.count_slow_syncs(bench.cp.etcd_metrics()) - n_slow)
+                n_slow_after = meters.count_slow_syncs(bench.cp.etcd_metrics())
+                submitted.append(_Submitted(created, n_slow_after - n_slow))
                 time.sleep(PAUSE_S)
                 advance()
         after = meters.sample(pids)
     finally:
         contenders.stop(started, bench.cp)
-    return _Submitted(created, slow_syncs, meters.others_cores(before, after))
+    return submitted, meters.others_cores(before, after)
 
 
 def _one_gang(bench: Bench, scheduler: str, prefix: str, gang: int) -> list[Created]:

@@ -146,9 +146,8 @@ async def test_08_what_was_sent_behind_a_lost_bind_is_decided_by_a_read_too(
     http.rule(Rule(lambda line: line.endswith("/p0/binding"), **fault))
     async with edge_on(http, fresh_cluster, tmp_path) as edge:
         edge.dispatcher.warm()
-        await until(
-            lambda: len(edge.dispatcher.binds._idle) == 16
-        )  # then each is sent one, and one behind it
+        # Then each connection is sent one, and one behind it.
+        await until(lambda: len(edge.dispatcher.binds._idle) == 16)
         edge.dispatcher.submit([bind_of(pod) for pod in pods])
         await until(lambda: len(edge.heard(BindSucceeded)) + len(edge.heard(BindUnknown)) == 40)
         unknown = {event.uid for event in edge.heard(BindUnknown)}
