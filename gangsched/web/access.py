@@ -155,17 +155,18 @@ class Access:
         return user
 
     async def _may(self, user: User, path: str, verb: str) -> bool:
-        key = (user.username, user.uid, user.groups, path, verb)
+        spec = {
+            "user": user.username,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": user.extra,
+            "nonResourceAttributes": {"path": path, "verb": verb},
+        }
+        body = _review("authorization.k8s.io/v1", "SubjectAccessReview", spec)
+        # All that is asked about decides, so the whole question is the key.
+        key = hashlib.sha256(body).digest()
         allowed = self._allowed.get(key)
         if allowed is None:
-            spec = {
-                "user": user.username,
-                "uid": user.uid,
-                "groups": user.groups,
-                "extra": user.extra,
-                "nonResourceAttributes": {"path": path, "verb": verb},
-            }
-            body = _review("authorization.k8s.io/v1", "SubjectAccessReview", spec)
             answer = msgspec.json.decode(await self._ask(ACCESS_REVIEWS, body), type=_AccessReview)
             allowed = self._allowed.put(key, answer.status.allowed)
         return allowed

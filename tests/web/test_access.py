@@ -85,6 +85,21 @@ async def test_who_may_read_reads_and_is_not_asked_for_again_for_a_while(
     assert (code, message) == (403, 'User "prometheus" cannot get path "/metrics"')
 
 
+async def test_what_one_of_a_users_sessions_may_another_may_not(access: Access, server: Server) -> None:
+    """An authorizer may decide by `extra`: scopes of a token, a session, the pod that it was made for."""
+    for token, scope in (("wide", "metrics"), ("narrow", "none")):
+        server.users[token] = {"username": "prometheus", "groups": ["monitors"], "extra": {"scope": [scope]}}
+    await access.check("/metrics", "Bearer wide")
+    server.may.clear()
+    assert (await refused(access, "/metrics", "Bearer narrow"))[0] == 403
+    assert [spec["extra"] for path, spec in server.asked if path == ACCESS_REVIEWS] == [
+        {"scope": ["metrics"]},
+        {"scope": ["none"]},
+    ]
+    await access.check("/metrics", "Bearer wide")
+    assert len(server.asked) == 4
+
+
 async def test_an_open_path_does_not_open_what_begins_like_it(access: Access) -> None:
     assert (await refused(access, "/healthz/x", ""))[0] == 403
 
