@@ -92,7 +92,7 @@ class Dispatcher:
         may_send: Callable[[], bool] = always,
         to_plugins: Callable[[RunHook | CancelHooks | BlamePlugin], None] | None = None,
     ) -> None:
-        """`may_send`: whether this process may still act; asked before each bind and each eviction.
+        """`may_send`: whether this process may still act; asked before everything that is written.
 
         `to_plugins` takes the effects that are about plugins; without it there are no plugins.
         """
@@ -112,8 +112,9 @@ class Dispatcher:
         common: Any = {"rng": rng, "binds": binds, "readers": readers}
         many: Any = {**common, "limit": MAX_WAITING}
         self._reads = ReadLane(credentials, emit_nowait, size=4, timeout_s=10.0, **many)
-        self._evictions = EvictionLane(credentials, emit_nowait, size=2, may_send=may_send, **many)
-        self._patches = PatchLane(credentials, emit_nowait, size=2, may_send=may_send, **many)
+        many["may_send"] = may_send
+        self._evictions = EvictionLane(credentials, emit_nowait, size=2, **many)
+        self._patches = PatchLane(credentials, emit_nowait, size=2, **many)
         self._status = StatusLane(credentials, emit_nowait, size=4, **many)
         self._events = EventLane(
             credentials,
@@ -122,6 +123,7 @@ class Dispatcher:
             limit=max_events,
             controller=controller,
             instance=instance,
+            may_send=may_send,
             **common,
         )
         self._takers: dict[type[Effect], Callable[[Any], None]] = {

@@ -339,10 +339,18 @@ class EventLane(_SlowLane[RecordEvent]):
         limit: int,
         controller: str,
         instance: str,
+        may_send: Callable[[], bool] = always,
         wall: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(
-            credentials, emit_nowait, rng=rng, readers=readers, binds=binds, size=size, limit=limit
+            credentials,
+            emit_nowait,
+            rng=rng,
+            readers=readers,
+            binds=binds,
+            size=size,
+            limit=limit,
+            may_send=may_send,
         )
         self._controller = controller
         self._instance = instance

@@ -17,6 +17,7 @@ from gangsched.kube.writes import MAX_NOTE_BYTES, note
 from gangsched.model.effects import (
     BindPod,
     DeletePod,
+    Effect,
     EvictPod,
     GetPod,
     NominateNode,
@@ -203,14 +204,46 @@ async def test_a_nomination_is_a_merge_patch_of_this_pod(node: str, written: str
         assert request.json == {"metadata": {"uid": "u1"}, "status": {"nominatedNodeName": written}}
 
 
-async def test_nothing_is_evicted_or_bound_by_who_may_not_act() -> None:
+def everything_that_is_written() -> list[Effect]:
+    return [
+        EvictPod("u1", "ns", "p", "c"),
+        DeletePod("u1", "ns", "p", "preempting", "c"),
+        PATCH,
+        bind(2),
+        condition("no room"),
+        NominateNode("u1", "ns", "p", "n1", "c"),
+        WritePodGroupStatus("u", "ns", "g", "scheduling.x-k8s.io/v1alpha1", {"phase": "Pending"}, "c"),
+        event("no room"),
+    ]
+
+
+async def test_nothing_is_written_by_who_may_not_act() -> None:
     async with ScriptedServer() as server, running(server, may_send=lambda: False) as run:
-        deletion = DeletePod("u1", "ns", "p", "preempting", "c")
-        run.dispatcher.submit([EvictPod("u1", "ns", "p", "c"), deletion, PATCH, bind(2)])
+        run.dispatcher.submit(everything_that_is_written())
         await run.done()
         await anyio.sleep(0.05)
         assert server.requests == []
         assert run.events == []
+
+
+async def test_what_still_waits_when_the_lease_is_lost_is_not_written() -> None:
+    leads = True
+
+    def depose(_: Request) -> bytes:
+        nonlocal leads
+        leads = False
+        return status(503)  # so that each lane would try again
+
+    async with ScriptedServer(default=depose) as server:
+        async with running(server, may_send=lambda: leads) as run:
+            run.dispatcher.submit([event("first")])
+            await until(lambda: server.requests)
+            run.dispatcher.submit(everything_that_is_written())
+            await run.done()
+            await anyio.sleep(0.05)
+        assert [request.line for request in server.requests] == [
+            "POST /apis/events.k8s.io/v1/namespaces/ns/events"
+        ]
 
 
 async def test_eviction_refused_by_a_budget_is_answered_and_throttling_is_not() -> None:
