@@ -149,7 +149,7 @@ class SchedulerApp:
         period_s = metrics_server_s(self.scheduler.world.profiles)
         self._metrics_server = MetricsServer(self._client, self.inbox.put, period_s=period_s)
         # Unlike any other process's, also that of another container on a host of the same name.
-        identity = f"{instance}_{os.urandom(8).hex()}"
+        identity = f"{instance}_{rng.randbytes(8).hex()}"
         self._elector = (
             LeaderElector(self._client, election, identity=identity, rng=rng)
             if election.leader_elect

@@ -1,7 +1,7 @@
 """One connection to an API server: a socket, TLS or not, read and written without a transport in between.
 
-Lives here: connecting, the handshake, bytes in and out, the end. Not here: what the bytes mean (kube.http1)
-and who sends what (kube.line, kube.pool, kube.stream, which subclass it).
+Lives here: the handshake, bytes in and out, the end. Not here: where sockets come from (kube.network), what
+the bytes mean (kube.http1) and who sends what (kube.line, kube.pool, kube.stream, which subclass it).
 
 asyncio's TLS transport costs more than the scheduler's own work on a pod: protocol layers, flow control and
 two reads for each record. Here one recv takes all that the kernel has, OpenSSL decrypts it from memory, and
@@ -17,9 +17,8 @@ from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-import anyio
-
 from gangsched.kube.credentials import Credentials
+from gangsched.kube.network import KERNEL, Network
 from gangsched.kube.readers import Readers
 
 # One TLS record holds at most this much.
@@ -27,8 +26,6 @@ _RECORD_BYTES = 16384
 _HANDSHAKE_BYTES = 65536
 # Taken from the kernel in one piece; what is made of a piece fits the caches, and into memory that is reused.
 _READ_BYTES = 64 * 1024
-# When a name has several addresses, one that does not answer must not use up the time of the others.
-ADDRESS_TIMEOUT_S = 3.0
 
 
 class Address(NamedTuple):
@@ -38,6 +35,7 @@ class Address(NamedTuple):
     port: int
     ssl_context: ssl.SSLContext | None
     server_hostname: str | None
+    network: Network = KERNEL
 
 
 def address_of(credentials: Credentials) -> Address:
@@ -45,17 +43,8 @@ def address_of(credentials: Credentials) -> Address:
     parts = urlsplit(credentials.server)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    return Address(host, port, credentials.ssl_context, credentials.server_hostname or host)
-
-
-def keep_alive(sock: socket.socket | None) -> None:
-    """Let the kernel find out, in about 25 s, that the peer of an idle connection is gone."""
-    if sock is None:
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    name = credentials.server_hostname or host
+    return Address(host, port, credentials.ssl_context, name, credentials.network)
 
 
 # Where bytes are on their way through, one for all of a loop's connections: nothing stays in it when a turn
@@ -123,10 +112,8 @@ class Connection:
         """Connect and shake hands. Raises: OSError, which TimeoutError and ssl.SSLError are."""
         self._loop = asyncio.get_running_loop()
         self._buffer, self._plain = _buffers_of(self._loop)
-        self._sock = sock = await _connected(self._loop, address)
+        self._sock = sock = await address.network.connect(address.host, address.port)
         try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            keep_alive(sock)
             if address.ssl_context is not None:
                 self._tls = address.ssl_context.wrap_bio(
                     self._incoming, self._outgoing, server_hostname=address.server_hostname
@@ -297,28 +284,3 @@ class Connection:
         if self.is_open:
             self.close()
             self.lost(why)
-
-
-async def _connected(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
-    """A connected, non-blocking socket; the addresses of a name are tried in their order."""
-    try:  # an address needs no resolver, and no thread to ask it in
-        found = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
-        )
-    except socket.gaierror:
-        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    failure: OSError = OSError(f"{address.host} has no address")
-    for family, kind, protocol, _, where in found:
-        sock = socket.socket(family, kind, protocol)
-        sock.setblocking(False)
-        try:
-            with anyio.fail_after(ADDRESS_TIMEOUT_S if len(found) > 1 else None):
-                await loop.sock_connect(sock, where)
-            return sock
-        except OSError as error:
-            failure = error
-            sock.close()
-        except BaseException:
-            sock.close()
-            raise
-    raise failure

@@ -22,6 +22,7 @@ import anyio
 import structlog
 
 from gangsched.errors import ConfigError
+from gangsched.kube.network import KERNEL, Network
 from gangsched.kube.tally import Answers
 
 _log = structlog.get_logger(__name__)
@@ -118,10 +119,16 @@ class Credentials:
     """
 
     def __init__(
-        self, source: _Source, loaded: _Loaded, *, clock: Callable[[], float] = time.monotonic
+        self,
+        source: _Source,
+        loaded: _Loaded,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        network: Network = KERNEL,
     ) -> None:
         self._source = source
         self._clock = clock
+        self.network = network
         self._lock = anyio.Lock()
         self._files: tuple[tuple[str, int], ...] = ()
         self.server: str = loaded.host.rstrip("/")

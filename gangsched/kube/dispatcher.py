@@ -99,7 +99,7 @@ class Dispatcher:
         self._emit = emit_nowait
         self._draining = False
         credentials = client.credentials
-        self._readers = readers = Readers()
+        self._readers = readers = Readers(credentials.network)
         self.binds = binds = BindingLane(
             credentials,
             emit_nowait=emit_nowait,

@@ -197,4 +197,4 @@ def _document(lease: dict[str, Any], record: Record) -> bytes:
 
 
 def _wall() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

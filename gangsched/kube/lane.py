@@ -29,10 +29,10 @@ HTTP proxies are not supported: the API server is reached directly, or by a tran
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from random import Random
-from time import monotonic
 from typing import Generic
 
 import anyio
@@ -160,7 +160,7 @@ class Lane(Generic[ItemT]):
         idle = self._idle
         if self._group is None or self._is_renewing or self.n_in_flight == self._size * self._depth:
             return
-        now_s = monotonic()
+        now_s = time.monotonic()
         if now_s < self._paused_until_s:
             return  # a timer will call
         depth = self._depth
@@ -217,7 +217,7 @@ class Lane(Generic[ItemT]):
 
     def _sweep(self) -> None:
         """One timer for all requests: a timer each would cost more than reading the answer."""
-        now_s = monotonic()
+        now_s = time.monotonic()
         for line in list(self._lines):
             if line.calls and line.calls[0].deadline_s <= now_s:
                 line.close()
@@ -263,7 +263,7 @@ class Lane(Generic[ItemT]):
         calls, line.calls = line.calls, deque()
         for call in calls:
             if call.is_behind:
-                self._one_each_until_s = monotonic() + ONE_EACH_S
+                self._one_each_until_s = time.monotonic() + ONE_EACH_S
             self._landed(call)
             self._credentials.answers.count(call.frame.method, SILENCE)
             self._silent(call, why)
@@ -301,7 +301,7 @@ class Lane(Generic[ItemT]):
 
     def _pause(self, error: ApiError) -> None:
         """Send nothing for a while. Answers that come during a pause belong to the same trouble."""
-        now_s = monotonic()
+        now_s = time.monotonic()
         if now_s < self._paused_until_s:
             return
         wait_s = self._backoff.next_s(error.retry_after_s)
@@ -311,7 +311,7 @@ class Lane(Generic[ItemT]):
         self._is_troubled = True
 
     def _recovered(self) -> None:
-        if monotonic() >= self._paused_until_s:
+        if time.monotonic() >= self._paused_until_s:
             self._is_troubled = False
             self._backoff.reset()
 

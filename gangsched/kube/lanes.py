@@ -340,7 +340,7 @@ class EventLane(_SlowLane[RecordEvent]):
         controller: str,
         instance: str,
         may_send: Callable[[], bool] = always,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float] | None = None,
     ) -> None:
         super().__init__(
             credentials,
@@ -354,8 +354,8 @@ class EventLane(_SlowLane[RecordEvent]):
         )
         self._controller = controller
         self._instance = instance
-        self._wall = wall
-        self._serial = int(wall() * 1e9)
+        self._wall = wall or time.time
+        self._serial = int(self._wall() * 1e9)
         self._recent: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self.n_repeated = 0
 

@@ -14,6 +14,7 @@ import selectors
 import socket
 from collections.abc import Callable
 
+from gangsched.kube.network import KERNEL, Network
 from gangsched.kube.pace import Pace, Patience
 
 # Shorter than the first it costs as much as it saves; longer than the last people would notice.
@@ -23,10 +24,10 @@ MIN_HOLD_S, MAX_HOLD_S = 0.001, 0.01
 class Readers:
     """`add_reader` and `remove_reader` as the loop has them; `close()` when all are removed."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: Network = KERNEL) -> None:
         self.n_awaited = 0
         """Answers on their way, those included that have come and were not read: who asks counts them."""
-        self._selector = selectors.DefaultSelector()
+        self._selector = network.selector()
         self._pace = Pace()
         self._patience = Patience(MIN_HOLD_S, MAX_HOLD_S)
         self._loop: asyncio.AbstractEventLoop | None = None

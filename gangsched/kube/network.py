@@ -1,0 +1,87 @@
+"""Where sockets come from and what tells which are ready: the kernel, unless somebody brings another network.
+
+Lives here: resolving a name, connecting, the options of a TCP socket. Not here: what goes over it
+(kube.connection). A simulation brings a network of its own with the credentials, whose sockets are memory:
+then everything above it, from the first byte to the last event, is the same code as in a cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+import anyio
+
+# When a name has several addresses, one that does not answer must not use up the time of the others.
+ADDRESS_TIMEOUT_S = 3.0
+
+
+class Selector(Protocol):
+    """Of `selectors`, what kube.readers needs; `fileno` is what the loop knows it by."""
+
+    def fileno(self) -> int: ...
+
+    def register(
+        self, fileobj: socket.socket, events: int, data: Callable[[], None]
+    ) -> selectors.SelectorKey: ...
+
+    def unregister(self, fileobj: socket.socket) -> selectors.SelectorKey: ...
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]: ...
+
+    def close(self) -> None: ...
+
+
+class Network:
+    """The kernel's."""
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        """A connected, non-blocking socket; a name's addresses are tried in their order. Raises: OSError."""
+        sock = await _connected(asyncio.get_running_loop(), host, port)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _keep_alive(sock)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def selector(self) -> Selector:
+        """Looks at sockets of this network, and can itself be looked at by the loop."""
+        return selectors.DefaultSelector()
+
+
+KERNEL = Network()
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Let the kernel find out, in about 25 s, that the peer of an idle connection is gone."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
+    try:  # an address needs no resolver, and no thread to ask it in
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    failure: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, where in found:
+        sock = socket.socket(family, kind, protocol)
+        sock.setblocking(False)
+        try:
+            with anyio.fail_after(ADDRESS_TIMEOUT_S if len(found) > 1 else None):
+                await loop.sock_connect(sock, where)
+            return sock
+        except OSError as error:
+            failure = error
+            sock.close()
+        except BaseException:
+            sock.close()
+            raise
+    raise failure
