@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gangsched.core.group import PodInfo
-from gangsched.core.plan import Placement
+from gangsched.core.placement import Placement
 from gangsched.core.snapshot import ClusterView, Trial, Wishes
 from gangsched.core.template import PodTemplate
 from gangsched.errors import InvariantError

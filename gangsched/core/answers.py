@@ -6,18 +6,12 @@ Named to plugin authors by core.framework, from which all of this is imported.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from gangsched.core.arrays import BoolArray, IntArray
-
-if TYPE_CHECKING:
-    from gangsched.core.cache import Nominated
-    from gangsched.core.group import Group, PodInfo
-    from gangsched.core.plan import FitError, Plan
-    from gangsched.core.snapshot import Trial
+from gangsched.core.group import Group
 
 Rows = IntArray | slice
 """Which rows are asked about: some, or EVERYWHERE."""
@@ -113,32 +107,6 @@ class CycleState:
         other.subset = self.subset
         other.subset_reasons = self.subset_reasons
         return other
-
-
-class DryRun(msgspec.Struct, gc=False):
-    """What a PostFilter plugin may try. place: the unit's cycle on a Trial of the plugin's making; search:
-    the same, and other orders of placing for so many placements, of which search_budget is what the unit may
-    spend at a time; siblings: groups that start with a group; lowest_priority: no pod has a lower one;
-    nominated: promises that `place` keeps room for; n_looks: how often it may ask what a node takes; spared:
-    UIDs of pods that did not go when they were asked to."""
-
-    place: Callable[[Trial], Plan | FitError]
-    search: Callable[[Trial, int], Plan | FitError]
-    siblings: Callable[[Group], Mapping[str, Group]]
-    lowest_priority: int
-    nominated: Sequence[Nominated] = ()
-    n_looks: int = 20_000
-    search_budget: int = 0
-    spared: Collection[str] = ()
-
-
-class PostFilterResult(msgspec.Struct, gc=False):
-    """Room can be made: where everybody goes once `victims` are gone, and which of them (UIDs) a disruption
-    budget protects that has nothing left: they are deleted, the others evicted."""
-
-    plan: Plan
-    victims: tuple[PodInfo, ...]
-    violating: frozenset[str] = frozenset()
 
 
 class Handle(Protocol):

@@ -13,13 +13,24 @@ from gangsched.core.binding import Binder
 from gangsched.core.cycle import GANG, run_cycle
 from gangsched.core.early_stop import EarlyStop
 from gangsched.core.framework import SUCCESS, Code, DryRun, Status
-from gangsched.core.group import ASSUMED, NEVER_S, PENDING, Group, GroupState, MemberState, PodInfo
+from gangsched.core.group import (
+    ASSUMED,
+    NEVER_S,
+    PENDING,
+    Group,
+    GroupState,
+    MemberState,
+    PodInfo,
+    Preemption,
+)
 from gangsched.core.guard import PluginError
 from gangsched.core.holding import OVERTAKEN, promise_lost
-from gangsched.core.nomination import Nominations, Preemption, would_take
+from gangsched.core.nomination import Nominations, would_take
 from gangsched.core.permits import Permits
-from gangsched.core.plan import Demand, FitError, Placement, Plan, first_of
+from gangsched.core.placement import Placement
+from gangsched.core.plan import FitError, Plan, first_of
 from gangsched.core.reporter import Reporter
+from gangsched.core.runtime import Demand
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.world import World
 

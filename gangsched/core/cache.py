@@ -10,9 +10,6 @@ Source of the states: kube-scheduler `backend/cache/interface.go`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING
-
-import msgspec
 
 from gangsched.core.accounts import Account, Accounts
 from gangsched.core.changes import Change, ClusterChange
@@ -20,6 +17,7 @@ from gangsched.core.devices import DeviceLedger
 from gangsched.core.group import NO_ROW, PodInfo
 from gangsched.core.nodes import NodeTable
 from gangsched.core.objects import ObjectStore
+from gangsched.core.placement import Nominated, Placement
 from gangsched.core.pod_index import PodIndex
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
@@ -35,21 +33,6 @@ from gangsched.model.devices import (
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node, Pod
 from gangsched.model.resources import ResourceTable
-
-if TYPE_CHECKING:
-    from gangsched.core.plan import Placement
-
-
-class Nominated(msgspec.Struct, frozen=True, gc=False):
-    """Room that is promised on a node to a pod that does not hold it yet."""
-
-    info: PodInfo
-    node_name: str
-    priority: int
-
-    @property
-    def template(self) -> PodTemplate:
-        return self.info.template
 
 
 class Cache:

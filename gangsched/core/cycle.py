@@ -17,11 +17,12 @@ import msgspec
 import numpy as np
 
 from gangsched.core.allotment import n_sets, settle
-from gangsched.core.cache import Nominated
 from gangsched.core.framework import CycleState, Status
 from gangsched.core.group import PodInfo, templates_of
+from gangsched.core.placement import Nominated
 from gangsched.core.placing import Placing, pre_filtered
-from gangsched.core.plan import GAVE_UP, Demand, FitError, Plan, Search
+from gangsched.core.plan import GAVE_UP, FitError, Plan, Search
+from gangsched.core.runtime import Demand
 from gangsched.core.search import search
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate

@@ -62,7 +62,7 @@ Source of the points and of the codes: kube-scheduler `pkg/scheduler/framework/i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from gangsched.core.answers import (
     EVERYWHERE,
@@ -71,23 +71,20 @@ from gangsched.core.answers import (
     SUCCESS,
     Code,
     CycleState,
-    DryRun,
     Handle,
     NodeSubset,
-    PostFilterResult,
     Rows,
     Status,
 )
 from gangsched.core.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.changes import Change, ClusterChange
-
-if TYPE_CHECKING:
-    from gangsched.core.group import Group, PodInfo
-    from gangsched.core.node_info import NodeInfo
-    from gangsched.core.plan import Demand, FitError, Placement
-    from gangsched.core.snapshot import ClusterView, Trial
-    from gangsched.core.template import PodTemplate
-    from gangsched.model.objects import Pod
+from gangsched.core.group import Group, PodInfo
+from gangsched.core.node_info import NodeInfo
+from gangsched.core.placement import Placement
+from gangsched.core.plan import DemandOn, DryRun, FitError, PostFilterResult
+from gangsched.core.snapshot import ClusterView, Trial
+from gangsched.core.template import PodTemplate
+from gangsched.model.objects import Pod
 
 
 @runtime_checkable
@@ -243,7 +240,7 @@ class PostFilterPlugin(Protocol):
     name: str
 
     def post_filter(
-        self, unit: Sequence[Demand], trial: Trial, error: FitError, dry_run: DryRun
+        self, unit: Sequence[DemandOn[Any]], trial: Trial, error: FitError, dry_run: DryRun
     ) -> PostFilterResult | Status:
         """Asked when the whole unit (a group, or groups that start together) does not fit as things stand.
 

@@ -11,16 +11,13 @@ import enum
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from gangsched.core.template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import POD, GroupKey, PodGroup
-
-if TYPE_CHECKING:
-    from gangsched.core.nomination import Preemption
 
 NO_ROW = -1
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -310,3 +307,15 @@ def templates_of(infos: Iterable[PodInfo]) -> dict[int, PodTemplate]:
             before = info.template
             found[before.serial] = before
     return found
+
+
+class Preemption(msgspec.Struct, eq=False, gc=True):
+    """One unit's promise. waits_for: victims by UID that are not gone yet; violating: those of them that a
+    disruption budget protects; refused: how often each one's eviction was."""
+
+    unit: tuple[Group, ...]
+    waits_for: dict[str, PodInfo]
+    violating: frozenset[str]
+    deadline_s: float
+    nodes: frozenset[str] = frozenset()
+    refused: dict[str, int] = {}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-from gangsched.core.framework import SUCCESS, Code, Status
+from gangsched.core.answers import SUCCESS, Code, Status
 from gangsched.errors import GangschedError, InvariantError
 
 T = TypeVar("T")

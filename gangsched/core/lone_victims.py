@@ -16,8 +16,9 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from gangsched.core.group import PodInfo
-from gangsched.core.plan import Demand, Plan
+from gangsched.core.plan import Plan
 from gangsched.core.reprieve import Ranking, rank
+from gangsched.core.runtime import Demand
 from gangsched.core.victims import Cost, Victims
 from gangsched.core.what_if import WhatIf
 

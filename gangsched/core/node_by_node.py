@@ -14,7 +14,7 @@ import numpy as np
 
 from gangsched.core.allotment import listed_requests, reserve_devices
 from gangsched.core.group import PodInfo
-from gangsched.core.plan import Demand
+from gangsched.core.runtime import Demand
 from gangsched.core.snapshot import Trial
 from gangsched.core.template import PodTemplate
 from gangsched.core.victims import Chosen, Cost, Victims

@@ -15,12 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
-from gangsched.core.cache import Nominated
-from gangsched.core.framework import PostFilterResult
-from gangsched.core.group import Group, GroupState, MemberState, PodInfo
-from gangsched.core.plan import Placement
+from gangsched.core.group import Group, GroupState, MemberState, PodInfo, Preemption
+from gangsched.core.placement import Nominated, Placement
+from gangsched.core.plan import PostFilterResult
 from gangsched.core.reporter import Reporter
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.victims import is_leaving
@@ -33,18 +30,6 @@ _MAX_REFUSALS = 3
 # What Kubernetes gives a pod that says nothing.
 _GRACE_S = 30
 _MAX_NAMED = 4
-
-
-class Preemption(msgspec.Struct, eq=False, gc=True):
-    """One unit's promise. waits_for: victims by UID that are not gone yet; violating: those of them that a
-    disruption budget protects; refused: how often each one's eviction was."""
-
-    unit: tuple[Group, ...]
-    waits_for: dict[str, PodInfo]
-    violating: frozenset[str]
-    deadline_s: float
-    nodes: frozenset[str] = frozenset()
-    refused: dict[str, int] = {}
 
 
 class Nominations:

@@ -23,8 +23,8 @@ from gangsched.core.framework import (
 )
 from gangsched.core.group import Group, GroupState, PodInfo
 from gangsched.core.guard import Ask, guarded
-from gangsched.core.plan import Demand, FitError
-from gangsched.core.runtime import Profile
+from gangsched.core.plan import FitError
+from gangsched.core.runtime import Demand, Profile
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
 

@@ -19,7 +19,8 @@ from gangsched.core.allotment import listed_requests, reserve_devices
 from gangsched.core.framework import SUCCESS, BoolArray, CycleState, IntArray, Status
 from gangsched.core.group import PodInfo, templates_of
 from gangsched.core.packing import pack
-from gangsched.core.plan import Demand, Placement
+from gangsched.core.placement import Placement
+from gangsched.core.runtime import Demand
 from gangsched.core.snapshot import Trial
 from gangsched.core.template import PodTemplate
 

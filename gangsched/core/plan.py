@@ -6,24 +6,20 @@ Made by core.attempts (Demand) and core.cycle (the answers).
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 
+from gangsched.core.answers import Code, CycleState
 from gangsched.core.early_stop import EarlyStop
-from gangsched.core.framework import Code, CycleState
 from gangsched.core.group import Group, PodInfo
-from gangsched.core.runtime import Profile
+from gangsched.core.placement import Nominated, Placement
+from gangsched.core.snapshot import Trial
 from gangsched.core.template import PodTemplate
 from gangsched.model.pod_group import GroupKey
 
-
-class Placement(msgspec.Struct, frozen=True, gc=False):
-    """One member's reservation. allocation: container -> resource -> IDs, empty without inventories."""
-
-    info: PodInfo
-    row: int
-    allocation: dict[str, dict[str, tuple[str, ...]]]
+ProfileT = TypeVar("ProfileT")
 
 
 def first_of(n: int) -> int:
@@ -31,15 +27,18 @@ def first_of(n: int) -> int:
     return 0
 
 
-class Demand(msgspec.Struct, gc=False):
+class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
     """What one group asks of this cycle: `members` to place, at least `n_needed` of them.
+
+    core.runtime has it with its own Profile, as Demand; the plugin interface, which that one is built on,
+    knows no more than this.
 
     pick: which of n equally good nodes a lone pod gets, from 0. early_stop: a lone pod is offered no more
     than enough nodes; None: all of them.
     """
 
     group: Group
-    profile: Profile
+    profile: ProfileT
     members: list[PodInfo]
     n_needed: int
     pick: Callable[[int], int] = first_of
@@ -96,3 +95,29 @@ class FitError(msgspec.Struct, gc=False):
     code: Code = Code.UNSCHEDULABLE
     search: Search = Search.NONE
     n_tried: int = 0
+
+
+class DryRun(msgspec.Struct, gc=False):
+    """What a PostFilter plugin may try. place: the unit's cycle on a Trial of the plugin's making; search:
+    the same, and other orders of placing for so many placements, of which search_budget is what the unit may
+    spend at a time; siblings: groups that start with a group; lowest_priority: no pod has a lower one;
+    nominated: promises that `place` keeps room for; n_looks: how often it may ask what a node takes; spared:
+    UIDs of pods that did not go when they were asked to."""
+
+    place: Callable[[Trial], Plan | FitError]
+    search: Callable[[Trial, int], Plan | FitError]
+    siblings: Callable[[Group], Mapping[str, Group]]
+    lowest_priority: int
+    nominated: Sequence[Nominated] = ()
+    n_looks: int = 20_000
+    search_budget: int = 0
+    spared: Collection[str] = ()
+
+
+class PostFilterResult(msgspec.Struct, gc=False):
+    """Room can be made: where everybody goes once `victims` are gone, and which of them (UIDs) a disruption
+    budget protects that has nothing left: they are deleted, the others evicted."""
+
+    plan: Plan
+    victims: tuple[PodInfo, ...]
+    violating: frozenset[str] = frozenset()

@@ -31,8 +31,9 @@ from gangsched.core.framework import Code, DryRun, PostFilterResult, Status
 from gangsched.core.group import PodInfo
 from gangsched.core.lone_victims import LoneVictims
 from gangsched.core.node_by_node import NodeByNode
-from gangsched.core.plan import Demand, FitError, Plan
+from gangsched.core.plan import FitError, Plan
 from gangsched.core.reprieve import rank
+from gangsched.core.runtime import Demand
 from gangsched.core.snapshot import Trial
 from gangsched.core.victim_nodes import domains, ever_more
 from gangsched.core.victims import Budget, Chosen, Cost, Victims, is_free

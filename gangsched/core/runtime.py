@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
@@ -52,14 +52,12 @@ from gangsched.core.framework import (
 from gangsched.core.group import Group
 from gangsched.core.guard import Ask, PluginError, blamed, check_shape, checked_status, guarded
 from gangsched.core.per_node import NodeInfos, sign_metadata
+from gangsched.core.placement import Placement
+from gangsched.core.plan import DemandOn, FitError
 from gangsched.core.scoring import Scoring
-from gangsched.core.snapshot import ClusterView
+from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate, Unsigned
 from gangsched.model.objects import Pod
-
-if TYPE_CHECKING:
-    from gangsched.core.plan import Demand, FitError, Placement
-    from gangsched.core.snapshot import Trial
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -405,6 +403,10 @@ class Profile:
             if change.what & plugin.cured_by and plugin.cures(change, template, view):
                 return True
         return False
+
+
+class Demand(DemandOn[Profile], gc=False):
+    """What one group asks of a cycle that runs these plugins."""
 
 
 def _signers(plugins: Iterable[Plugin]) -> Iterator[tuple[str, Callable[[Pod], Hashable]]]:

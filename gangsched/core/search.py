@@ -23,7 +23,8 @@ from gangsched.core.arrays import IntArray
 from gangsched.core.framework import CycleState
 from gangsched.core.group import PodInfo
 from gangsched.core.placing import Placing, pre_filtered
-from gangsched.core.plan import Demand, Plan, Search
+from gangsched.core.plan import Plan, Search
+from gangsched.core.runtime import Demand
 from gangsched.core.snapshot import Trial
 from gangsched.core.template import PodTemplate
 

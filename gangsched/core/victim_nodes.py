@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from gangsched.core.arrays import IntArray
-from gangsched.core.plan import Demand
+from gangsched.core.runtime import Demand
 from gangsched.core.what_if import WhatIf
 
 # How many times more nodes are looked at next.

@@ -12,7 +12,8 @@ import numpy as np
 
 from gangsched.core.arrays import IntArray
 from gangsched.core.framework import CycleState, DryRun
-from gangsched.core.plan import Demand, FitError, Plan, Search
+from gangsched.core.plan import FitError, Plan, Search
+from gangsched.core.runtime import Demand
 from gangsched.core.snapshot import Trial
 from gangsched.core.template import PodTemplate
 from gangsched.core.victims import Chosen

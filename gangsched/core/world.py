@@ -10,12 +10,12 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gangsched.config import Settings
 from gangsched.core.cache import Cache
 from gangsched.core.changes import Change, ClusterChange
-from gangsched.core.group import NEVER_S, Group, GroupState, MemberState, PodInfo
+from gangsched.core.group import NEVER_S, Group, GroupState, MemberState, PodInfo, Preemption
 from gangsched.core.guard import PluginError, blamed
 from gangsched.core.hooks import Hooks
 from gangsched.core.observer import Observer
@@ -26,9 +26,6 @@ from gangsched.core.snapshot import ClusterView
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
-
-if TYPE_CHECKING:
-    from gangsched.core.nomination import Preemption
 
 PRE_ENQUEUE = -1
 """In the heap of retries in place of an attempt: PreEnqueue failed, and is asked again."""

@@ -13,8 +13,9 @@ import msgspec
 
 from gangsched.core.framework import DryRun, PostFilterResult, Status
 from gangsched.core.group import PodInfo
-from gangsched.core.plan import Demand, FitError
+from gangsched.core.plan import FitError
 from gangsched.core.preemption import Search
+from gangsched.core.runtime import Demand
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.victims import Budget
 from gangsched.model.selectors import selector_of

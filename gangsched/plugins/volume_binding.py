@@ -29,7 +29,7 @@ from gangsched.core.framework import (
     Status,
 )
 from gangsched.core.group import Group, PodInfo
-from gangsched.core.plan import Placement
+from gangsched.core.placement import Placement
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
 from gangsched.core.volume_users import claims_of

@@ -8,7 +8,7 @@ from typing import Any
 from gangsched.config import Settings
 from gangsched.core.framework import SKIP, SUCCESS, CycleState, Status
 from gangsched.core.group import Group, PodInfo
-from gangsched.core.plan import Placement
+from gangsched.core.placement import Placement
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.template import PodTemplate
 from gangsched.sim.driver import make_scheduler

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gangsched.core.framework import Code, DryRun, PostFilterResult, Status
-from gangsched.core.plan import Demand, FitError, Plan
+from gangsched.core.plan import FitError, Plan
+from gangsched.core.runtime import Demand
 from gangsched.core.snapshot import Trial
 from gangsched.model import effects as ef
 from gangsched.sim.objects import make_pod

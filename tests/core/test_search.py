@@ -14,8 +14,8 @@ import pytest
 
 from gangsched.core.cycle import run_cycle
 from gangsched.core.group import Group, PodInfo
-from gangsched.core.plan import Demand, FitError, Plan, Search
-from gangsched.core.runtime import Points, Profile
+from gangsched.core.plan import FitError, Plan, Search
+from gangsched.core.runtime import Demand, Points, Profile
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 from gangsched.plugins.devices import Devices

@@ -10,7 +10,7 @@ import pytest
 
 from gangsched.core.framework import SKIP, SUCCESS, Change, ClusterChange, Code, Status
 from gangsched.core.group import Group, PodInfo
-from gangsched.core.plan import Placement
+from gangsched.core.placement import Placement
 from gangsched.core.snapshot import Trial
 from gangsched.errors import ApiError
 from gangsched.kube.decode import objects

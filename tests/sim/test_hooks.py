@@ -12,7 +12,7 @@ import pytest
 from gangsched.config import Settings
 from gangsched.core.framework import SUCCESS, CycleState, Status
 from gangsched.core.group import Group, GroupState, MemberState, PodInfo
-from gangsched.core.plan import Placement
+from gangsched.core.placement import Placement
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.objects import Pod
 from gangsched.sim.driver import Broken, Simulation, make_scheduler
