@@ -16,16 +16,14 @@ pkg/registry/rest/delete.go (BeforeDelete) and pkg/registry/generic/registry/sto
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
+from gangsched.apiserver.resources import Resource
 from gangsched.apiserver.status import conflict
 from gangsched.apiserver.store import Item
 from gangsched.apiserver.strategy import Context, Object, Strategy, timestamp
-
-if TYPE_CHECKING:
-    from gangsched.apiserver.registry import Registry
 
 
 class DeleteOptions(msgspec.Struct, frozen=True):
@@ -44,10 +42,20 @@ class Deletion(NamedTuple):
     left: Item | None
 
 
+class Objects(Protocol):
+    """What a deletion needs of the registry: the kind's strategy, and its two writes."""
+
+    def strategy(self, resource: Resource) -> Strategy: ...
+
+    def write(self, existing: Item, old: Object, new: Object, context: Context) -> Item: ...
+
+    def remove(self, existing: Item, context: Context, last: Object | None = None) -> Item: ...
+
+
 class Deletions:
     """Deletes in the registry's store."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Objects) -> None:
         self._registry = registry
 
     def delete(self, existing: Item, options: DeleteOptions, context: Context) -> Deletion:
