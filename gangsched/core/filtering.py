@@ -21,6 +21,7 @@ from gangsched.core.framework import (
     IntArray,
     NodeFilterPlugin,
     Rows,
+    serves,
 )
 from gangsched.core.guard import Ask, check_count, check_shape
 from gangsched.core.per_node import NodeInfos, PerNodeFilter
@@ -71,7 +72,7 @@ class Filtering:
         self._place: dict[str, int] = {}
         for plugin in filters:
             self._place[plugin.name] = len(self._place)
-            if not isinstance(plugin, FilterPlugin):
+            if not serves(plugin, FilterPlugin):
                 per_node.append(PerNodeFilter(plugin, infos, is_told=plugin.name in is_told))
             elif getattr(plugin, "sees_pods", False):
                 seeing.append(plugin)

@@ -61,8 +61,9 @@ Source of the points and of the codes: kube-scheduler `pkg/scheduler/framework/i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Hashable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from gangsched.core.answers import (
     EVERYWHERE,
@@ -85,6 +86,25 @@ from gangsched.core.plan import DemandOn, DryRun, FitError, PostFilterResult
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
 from gangsched.model.objects import Pod
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+P = TypeVar("P")
+
+
+def serves(plugin: object, point: Callable[..., P]) -> TypeIs[P]:
+    """Whether the plugin has all that `point`, one of the protocols below, asks for.
+
+    As isinstance answers, which before Python 3.12 works out a protocol's members anew each time.
+    """
+    return all(getattr(plugin, name, None) is not None for name in _members(point))
+
+
+@cache
+def _members(point: Callable[..., object]) -> tuple[str, ...]:
+    public = [name for name in vars(point) if not name.startswith("_")]
+    return (*point.__annotations__, *public)
 
 
 @runtime_checkable

@@ -30,6 +30,7 @@ from gangsched.core.framework import (
     NodeFilterPlugin,
     NodeScorePlugin,
     Status,
+    serves,
 )
 from gangsched.core.guard import PluginError, checked_status
 from gangsched.core.node_info import NodeInfo
@@ -110,7 +111,7 @@ class _PerNode:
         self._run: Callable[..., list[Any]] | None = getattr(plugin, "over_nodes", None)
         self._infos = infos
         self._is_told = is_told
-        self._follows = isinstance(plugin, FollowingPlugin)
+        self._follows = serves(plugin, FollowingPlugin)
         self._kept: dict[int, _Answers] = {}
 
     def _answers(self, state: CycleState, template: PodTemplate, view: ClusterView) -> _Answers:

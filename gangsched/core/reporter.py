@@ -23,7 +23,9 @@ MAX_MESSAGE = 1024
 
 def clean(text: str) -> str:
     """One line without control characters (names and annotations come from strangers), cut to size."""
-    shown = "".join(c if c.isprintable() else "\\x%02x" % ord(c) for c in text)  # noqa: UP031
+    shown = text
+    if not text.isprintable():
+        shown = "".join(c if c.isprintable() else "\\x%02x" % ord(c) for c in text)  # noqa: UP031
     return shown if len(shown) <= MAX_MESSAGE else shown[: MAX_MESSAGE - 1] + "…"
 
 

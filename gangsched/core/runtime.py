@@ -48,6 +48,7 @@ from gangsched.core.framework import (
     ScorePlugin,
     SelectivePlugin,
     Status,
+    serves,
 )
 from gangsched.core.group import Group
 from gangsched.core.guard import Ask, PluginError, blamed, check_shape, checked_status, guarded
@@ -137,7 +138,7 @@ class Profile:
         self.scoring = Scoring(points.scores, points.pre_scores, is_told=is_told, infos=infos, ask=ask)
         self.batching = Batching(self.filtering, self.scoring)
         self._by_name = points.plugins()
-        self._following = tuple(p for p in self._by_name.values() if isinstance(p, FollowingPlugin))
+        self._following = tuple(p for p in self._by_name.values() if serves(p, FollowingPlugin))
         self.follows = bool(self._following)
         """Whether a plugin must be told of each pod that a Trial gains or loses."""
         self._signers = tuple(_signers(self._by_name.values()))
@@ -156,7 +157,7 @@ class Profile:
             for is_noted in (False, True)
         }
         """Who reads of a pod's metadata, by (has it owners, has it an annotation that somebody signs)."""
-        self._selective = tuple(p for p in self._by_name.values() if isinstance(p, SelectivePlugin))
+        self._selective = tuple(p for p in self._by_name.values() if serves(p, SelectivePlugin))
         self._concerned: dict[int, _Concerned] = {}
         self.async_permits = frozenset(p.name for p in self.permits if iscoroutinefunction(p.permit))
         """Permit plugins whose answer is an event."""
@@ -398,7 +399,7 @@ class Profile:
         """Whether one of the plugins that said no may say yes after this change."""
         for name, template in rejected_by:
             plugin = self._by_name.get(name)
-            if not isinstance(plugin, CuringPlugin):
+            if not serves(plugin, CuringPlugin):
                 return True
             if change.what & plugin.cured_by and plugin.cures(change, template, view):
                 return True
@@ -412,8 +413,8 @@ class Demand(DemandOn[Profile], gc=False):
 def _signers(plugins: Iterable[Plugin]) -> Iterator[tuple[str, Callable[[Pod], Hashable]]]:
     """Who reads metadata. Plugins for single nodes are handed the pod itself, and are right by default."""
     for plugin in plugins:
-        if isinstance(plugin, PodSigningPlugin):
+        if serves(plugin, PodSigningPlugin):
             if getattr(plugin, "signs", True):
                 yield plugin.name, plugin.sign
-        elif isinstance(plugin, NodeFilterPlugin | NodeScorePlugin):
+        elif serves(plugin, NodeFilterPlugin) or serves(plugin, NodeScorePlugin):
             yield plugin.name, sign_metadata

@@ -22,6 +22,7 @@ from gangsched.core.framework import (
     NodeScorePlugin,
     PreScorePlugin,
     ScorePlugin,
+    serves,
 )
 from gangsched.core.guard import Ask, PluginError, check_shape, checked_status
 from gangsched.core.per_node import NodeInfos, PerNodeScore
@@ -66,7 +67,7 @@ class Scoring:
         is_told |= {plugin.name for plugin in self.pre_scores}
         self.scores: tuple[tuple[ScorePlugin, float], ...] = tuple(
             (one, weight)
-            if isinstance(one, ScorePlugin)
+            if serves(one, ScorePlugin)
             else (PerNodeScore(one, infos, is_told=one.name in is_told), weight)
             for one, weight in scores
         )

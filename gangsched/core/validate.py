@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
-
-from gangsched.core.group import BindState, Group, GroupState, MemberState
+from gangsched.core.group import ASSUMED, BOUND, BindState, Group, GroupState, MemberState
 from gangsched.core.world import World
+
+_MEMBER_STATES = tuple(MemberState)
 
 
 def find_broken(world: World) -> list[str]:
@@ -23,7 +23,7 @@ def _one_owner(world: World) -> list[str]:
     broken = []
     holders: dict[tuple[str, str, str], str] = {}
     for info in world.cache.pods.values():
-        if info.group is None:
+        if info.group is None or not info.ids:
             continue  # what a stranger's annotation claims is told as a clash and is no promise of ours
         for resource, ids in info.ids.items():
             for device_id in ids:
@@ -37,31 +37,37 @@ def _one_owner(world: World) -> list[str]:
 def _counted_once(world: World) -> list[str]:
     """6: what is counted on nodes is the sum of the pods that hold something there."""
     cache = world.cache
-    used = cache.nodes.used
-    expected = np.zeros_like(used)
-    padding = np.zeros_like(cache.nodes.padding)
+    used, counted_padding = cache.nodes.used.tolist(), cache.nodes.padding.tolist()
+    # Plain integers in lists: a handful of additions a pod is cheaper so than any array.
+    expected, padding = [[0] * len(row) for row in used], [[0] * len(row) for row in counted_padding]
+    row_of = cache.nodes.row_of
     for info in cache.pods.values():
-        row = cache.nodes.row_of.get(info.node_name, -1) if info.node_name else -1
+        row = row_of.get(info.node_name, -1) if info.node_name else -1
         if info.row != row:
             return [f"6: {info!r} is counted on row {info.row}, its node has row {row}"]
         if row >= 0:
-            expected[info.template.columns, row] += info.template.amounts
-            padding[:, row] += info.template.padding or (0, 0)
+            template = info.template
+            for column, amount in zip(template.columns, template.amounts, strict=True):
+                expected[column][row] += amount
+            if template.padding:
+                padding[0][row] += template.padding[0]
+                padding[1][row] += template.padding[1]
     broken = []
-    priorities = Counter(info.pod.spec.priority or 0 for info in cache.pods.values() if info.node_name)
+    priorities = Counter([info.pod.spec.priority or 0 for info in cache.pods.values() if info.node_name])
     if priorities != cache.priorities:
         broken.append(f"6: pods by priority are {dict(priorities)}, counted are {cache.priorities}")
-    if not np.array_equal(padding, cache.nodes.padding):
+    if padding != counted_padding:
         broken.append("6: what scores count for pods without requests is not the sum over pods")
-    if not np.array_equal(expected, used):
-        where = np.argwhere(expected != used)[0]
-        name = cache.table.names[where[0]]
-        broken.append(
-            f"6: {name} on {cache.nodes.names[where[1]]} counts {used[tuple(where)]}, "
-            f"pods add up to {expected[tuple(where)]}"
+    if expected != used:
+        column, row = next(
+            (c, r) for c, sums in enumerate(expected) for r, total in enumerate(sums) if total != used[c][r]
         )
-    for resource, column in cache.ledger.columns.items():
-        for row, at in column.at.items():
+        broken.append(
+            f"6: {cache.table.names[column]} on {cache.nodes.names[row]} counts {used[column][row]}, "
+            f"pods add up to {expected[column][row]}"
+        )
+    for resource, devices in cache.ledger.columns.items():
+        for row, at in devices.at.items():
             held = {
                 device_id
                 for info in cache.by_node.get(cache.nodes.names[row], {}).values()
@@ -77,19 +83,19 @@ def _one_place(world: World) -> list[str]:
     broken = []
     seen: dict[str, Group] = {}
     for group in world.groups.values():
-        states = dict.fromkeys(MemberState, 0)
+        states = [info.state for info in group.members.values()]
         for uid, info in group.members.items():
-            states[info.state] += 1
             if uid in seen:
                 broken.append(f"5: {info!r} is in {seen[uid]!r} and {group!r}")
             seen[uid] = group
             if info.group is not group or world.cache.pods.get(uid) is not info:
                 broken.append(f"5: {info!r} does not know its group {group!r}")
-        if any(states[state] != group.counts[state] for state in MemberState):
+        counts = group.counts
+        if [states.count(state) for state in _MEMBER_STATES] != [counts[state] for state in _MEMBER_STATES]:
             broken.append(f"5: {group!r} counts differ from its members")
-    for uid, info in world.cache.pods.items():
-        if info.group is not None and uid not in seen:
-            broken.append(f"5: {info!r} is in no group")
+    for uid in sorted(world.cache.pods.keys() - seen.keys()):
+        if world.cache.pods[uid].group is not None:
+            broken.append(f"5: {world.cache.pods[uid]!r} is in no group")
     return broken
 
 
@@ -105,11 +111,11 @@ def _states(world: World) -> list[str]:
         if group.state is GroupState.ACTIVE and not group.active_token:
             broken.append(f"5: {group!r} is active and not in line")
         for info in group.members.values():
-            if info.state is MemberState.ASSUMED:
+            if info.state is ASSUMED:
                 sent = info.bind is not BindState.NONE
                 if sent != (group.state is GroupState.BINDING):
                     broken.append(f"4: {info!r} has bind {info.bind.value} in {group!r}")
-            elif info.ids and info.state is not MemberState.BOUND:
+            elif info.ids and info.state is not BOUND:
                 broken.append(f"4: {info!r} holds devices")
     if n_in_line != world.queue.n_active:
         broken.append(f"5: {n_in_line} groups in line, the queue counts {world.queue.n_active}")
