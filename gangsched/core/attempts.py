@@ -68,6 +68,11 @@ class Attempts:
 
     def run(self, group: Group) -> None:
         """The group's turn."""
+        if group.start_together and not group.recovering and not group.satisfied:
+            if too_large := self._world.start_together.problem(group):
+                self._refuse_set(group, too_large)
+                return
+            self._world.start_together.refused.pop(group.key, None)
         siblings = self._world.siblings(group)
         busy = [g for g in siblings.values() if g.state in _BUSY and not g.satisfied] if siblings else []
         if busy and not group.recovering:
@@ -95,6 +100,14 @@ class Attempts:
         except PluginError as error:
             self._world.hooks.blame(error, group)
             self.reject(unit, str(error), plugin=error.plugin)
+
+    def _refuse_set(self, group: Group, why: str) -> None:
+        """More groups start with this one than may. Those that wait already are refused in their turn."""
+        self._world.start_together.refused[group.key] = None
+        self.reject([group], why)
+        for other in self._world.start_together.neighbours(group):
+            if other.state is GroupState.WAITING:
+                self._world.queue.activate(other)
 
     def decide(self, unit: list[Group]) -> None:
         """Places the unit on top of what it holds; failing that, gives that back and tries from nothing."""

@@ -101,7 +101,10 @@ class Numbers:
 
     def resolve(self, group: Group) -> None:
         """Works out the group's numbers, or what is wrong with them, from its members and its object."""
+        listed = group.start_together
         group.definition, group.problem = self._numbers(group)
+        if group.start_together != listed:
+            self._world.list_changed(group, listed)
         before = group.priority
         info = group.first()
         if info is not None:

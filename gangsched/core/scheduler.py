@@ -394,6 +394,7 @@ class Scheduler:
                 touched, world.touched = world.touched, {}
                 for group in touched.values():
                     self.numbers.resolve(group)
+                for group in touched.values():  # all numbers are known by now, so sets are worked out once
                     self.table.look(group)
             world.flush_changes()
             if world.cache.clashes or world.cache.bad_reports:

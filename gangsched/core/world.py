@@ -23,6 +23,7 @@ from gangsched.core.places import Places
 from gangsched.core.queue import SchedulingQueue
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView
+from gangsched.core.start_together import StartTogether
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
@@ -54,6 +55,7 @@ class World:
         )
         self.cache.keep_accounts(one for profile in profiles.values() for one in profile.accounts)
         self.groups: dict[GroupKey, Group] = {}
+        self.start_together = StartTogether(self.groups)
         self.now_s = 0.0
         self.effects: list[Effect] = []
         self.changes: list[ClusterChange] = []
@@ -183,28 +185,14 @@ class World:
             self.changes = []
             self.queue.hear(changes, self.cache.view, self.now_s)
 
-    def siblings(self, group: Group) -> dict[str, Group]:
-        """The other groups of its set that exist, by "namespace/name".
+    def siblings(self, group: Group) -> Mapping[str, Group]:
+        """The other groups of its set that exist, by "namespace/name"; see core.start_together."""
+        return self.start_together.siblings(group)
 
-        A set is what start_together connects, directly or through others, where both sides name each
-        other: whoever waits for a group that waits for a third waits for the third, and they are placed as
-        one. Were a chain's ends tried apart, one end could hold the room that the other's neighbour needs.
-        """
-        found: dict[str, Group] = {}
-        if not group.start_together:
-            return found
-        me, todo = str(group.key), [group]
-        while todo:
-            one = todo.pop()
-            for name in one.start_together:
-                if name == me or name in found:
-                    continue
-                namespace, _, short = name.partition("/")
-                other = self.groups.get(GroupKey(one.key.dialect, namespace, short))
-                if other is not None and str(one.key) in other.start_together:
-                    found[name] = other
-                    todo.append(other)
-        return found
+    def list_changed(self, group: Group, before: tuple[str, ...]) -> None:
+        """The group starts with others than `before`, or is gone: a set that was too large may fit now."""
+        for other in self.start_together.changed(group, before):
+            self.queue.wake(other, self.now_s)
 
     def stir_siblings(self, group: Group) -> None:
         """The group has come to rest, one way or the other: those that start with it are tried again."""
@@ -261,5 +249,7 @@ class World:
             told(group)
         self.queue.forget(group)
         self.groups.pop(group.key, None)
+        if group.start_together:
+            self.list_changed(group, group.start_together)
         self.settle_by_s.pop(group.key, None)
         self.touched.pop(group.key, None)

@@ -6,7 +6,7 @@ Lives here: which object a hook is called on, and with what. Not here: running i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import structlog
@@ -84,7 +84,7 @@ class Edge:
         profile = self._scheduler.world.profiles.get(effect.profile)
         return None if profile is None else profile.points.plugins().get(effect.plugin)
 
-    def _groups(self, effect: RunHook) -> tuple[Group, dict[str, Group]] | None:
+    def _groups(self, effect: RunHook) -> tuple[Group, Mapping[str, Group]] | None:
         group = self._scheduler.world.groups.get(effect.group)
         return None if group is None else (group, self._scheduler.world.siblings(group))
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
@@ -40,7 +40,7 @@ MAX_RUNNING = 64
 _STOP_STEP_S = 0.01
 
 Find = Callable[[RunHook], object | None]
-Groups = Callable[[RunHook], tuple[Group, dict[str, Group]] | None]
+Groups = Callable[[RunHook], tuple[Group, Mapping[str, Group]] | None]
 
 
 class _Running:

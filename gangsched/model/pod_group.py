@@ -82,8 +82,9 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
 
     min_count members must start together; total_count (>= min_count), where given, are waited for in
     Permit; min_resources are what the members must add up to before the group may start; start_together
-    are the "namespace/name" of groups that start only with this one. disruption_mode: whether preemption
-    takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count would stay.
+    are the "namespace/name" of groups that start only with this one, and its own. disruption_mode: whether
+    preemption takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count
+    would stay.
     preempts: whether it may take others' room at all.
     """
 
@@ -245,11 +246,12 @@ def _start_together(text: str | None, own: GroupKey) -> tuple[str, ...]:
         raise ParseError(
             f'{text[:80]!r} is not a JSON list of groups, as ["team-a/train","team-a/data"]', field=GROUPS_KEY
         ) from None
-    if len(names) > MAX_START_TOGETHER:
-        raise ParseError(
-            f"{len(names)} groups start together, at most {MAX_START_TOGETHER}", field=GROUPS_KEY
-        )
     full = {name if "/" in name else f"{own.namespace}/{name}" for name in names} | {str(own)}
+    if len(full) > MAX_START_TOGETHER:
+        raise ParseError(
+            f"{len(full)} groups start together, this one included; at most {MAX_START_TOGETHER} may",
+            field=GROUPS_KEY,
+        )
     return tuple(sorted(full)) if len(full) > 1 else ()
 
 

@@ -1,0 +1,135 @@
+"""Groups that start together: what is one set, how large it may be, and what working it out costs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import GROUPS_KEY, MAX_START_TOGETHER
+from tests.core.scenario import Cluster, cluster, gang, with_annotations
+
+
+def listing(name: str, others: list[str], *, pods: int = 1) -> list[Pod]:
+    """A group of one-GPU pods that names these others."""
+    own = {GROUPS_KEY: msgspec.json.encode([name, *others]).decode()}
+    return with_annotations(gang(name, pods=pods, gpus=1), own)
+
+
+def chain(n: int, *, reach: int = 1, ring: bool = False) -> list[list[Pod]]:
+    """g0, g1, …: each names its `reach` neighbours on both sides; in a ring the ends are neighbours."""
+    steps = [k for k in range(-reach, reach + 1) if k]
+    made = []
+    for i in range(n):
+        near = [(i + k) % n if ring else i + k for k in steps]
+        made.append(listing(f"g{i}", [f"g{k}" for k in near if 0 <= k < n]))
+    return made
+
+
+def tell_all(c: Cluster, groups: list[list[Pod]]) -> Cluster:
+    """All of them in one batch, as a list after a restart tells them."""
+    return c.tell(*(ev.PodUpdated(c.store(pod)) for pods in groups for pod in pods))
+
+
+def n_calls(work: Callable[[], Any]) -> int:
+    """How many Python functions the work calls: the same on every machine."""
+    n = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal n
+        n += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return n
+
+
+def test_a_chain_of_as_many_as_may_starts_as_one() -> None:
+    c = tell_all(cluster(nodes=8), chain(MAX_START_TOGETHER)).run()
+    assert all(c.placed(f"g{i}") for i in range(MAX_START_TOGETHER))
+
+
+@pytest.mark.parametrize("ring", [False, True], ids=["chain", "ring"])
+def test_one_more_is_refused_with_the_reason_on_each(ring: bool) -> None:
+    n = MAX_START_TOGETHER + 1
+    c = tell_all(cluster(nodes=10), chain(n, ring=ring)).run()
+    for i in range(n):
+        assert c.untouched(f"g{i}")
+        assert c.said(f"g{i}-0").startswith(
+            f"gang d/g{i} starts together with more than 63 other groups, directly (d/g"
+        )
+    assert c.said("g1-0").endswith(
+        "(d/g0, d/g2…) or through them, and 64 in all may: shorten the lists in gangsched.io/groups"
+    )
+    c.five_more_turns_change_nothing()
+
+
+def test_the_one_too_many_sends_back_those_that_wait_and_its_going_lets_all_start() -> None:
+    """The last of 64 is still to come, so 63 wait reserved; two come and there are 65."""
+    groups = chain(MAX_START_TOGETHER + 1)
+    c = tell_all(cluster(nodes=10), groups[1:-1]).run()
+    assert {c.state(f"g{i}") for i in range(1, MAX_START_TOGETHER)} == {"waiting"}
+    tell_all(c, [groups[0], groups[-1]]).run()
+    assert {c.state(f"g{i}") for i in range(MAX_START_TOGETHER + 1)} == {"unschedulable"}
+    assert not any(group.n_assumed for group in c.scheduler.world.groups.values())
+    # The last is gone, and nobody lists it any more: the edit alone is what cures the set.
+    c.delete(f"g{MAX_START_TOGETHER}-0")
+    last = c.pod(f"g{MAX_START_TOGETHER - 1}-0")
+    (fresh,) = listing(f"g{MAX_START_TOGETHER - 1}", [f"g{MAX_START_TOGETHER - 2}"])
+    c.update(last, metadata=fresh.metadata)
+    c.run().wait(2.0)
+    assert all(c.placed(f"g{i}") for i in range(MAX_START_TOGETHER))
+
+
+def test_a_set_that_is_cut_in_two_is_tried_on_both_sides_of_the_cut() -> None:
+    c = tell_all(cluster(nodes=10), chain(MAX_START_TOGETHER + 1)).run()
+    for i in (31, 33):  # g32's neighbours list it no longer, and are not there themselves any more
+        c.delete(f"g{i}-0")
+    c.wait(20.0)
+    rest = [i for i in range(MAX_START_TOGETHER + 1) if i not in (31, 33)]
+    assert {c.state(f"g{i}") for i in rest} == {"waiting"}, "each part is placed, and waits for whom it lists"
+
+
+def test_many_that_list_one_another_cost_little_a_turn() -> None:
+    """900 groups of one pod that list 62 neighbours each: every list was walked for every group, and again
+    for each that asked Permit, which is 50 million steps in one turn."""
+    c = cluster(nodes=2)
+    groups = chain(900, reach=31, ring=True)
+    events = [ev.PodUpdated(c.store(pod)) for pods in groups for pod in pods]
+    heard = n_calls(lambda: c.scheduler.handle(events, c.now_s))
+    turns = []
+    while c.scheduler.n_active:
+        turns.append(n_calls(lambda: c.scheduler.schedule_next(c.now_s)))
+    assert len(turns) == 900
+    assert heard < 900 * 500
+    assert max(turns) < 64 * 64 * 10, "one walk as far as a set may go"
+    assert sum(turns) < 900 * 3_000
+
+
+def test_a_whole_set_is_worked_out_once_for_all_of_its_groups() -> None:
+    """64 groups that all name each other."""
+    names = [f"g{i}" for i in range(MAX_START_TOGETHER)]
+    c = tell_all(cluster(nodes=10), [listing(name, names) for name in names])
+    sets, group = c.scheduler.world.start_together, c.group("g0")
+    first = n_calls(lambda: sets.siblings(group))
+    assert len(sets.siblings(group)) == MAX_START_TOGETHER - 1
+    others = [c.group(name) for name in names[1:]]
+    assert first < MAX_START_TOGETHER**2 * 10
+    assert n_calls(lambda: [sets.siblings(one) for one in others]) < MAX_START_TOGETHER**2 * 3
+
+
+def test_a_list_of_too_many_is_refused_with_its_number() -> None:
+    c = cluster().submit(listing("a", [f"g{i}" for i in range(MAX_START_TOGETHER)])).run()
+    assert c.untouched("a")
+    assert "65 groups start together, this one included; at most 64 may" in c.said("a-0")
+    assert len(c.all(ef.BindPod)) == 0
