@@ -342,7 +342,8 @@ def test_args_are_decoded_with_defaults() -> None:
          "exactly one queue sort plugin is needed, there are 0"),
         (profile("{bind: {disabled: [{name: DefaultBinder}]}}"), "profiles[0].plugins.bind",
          "at least one bind plugin is needed; there is DefaultBinder"),
-        (profile("{}", "[{name: Nothing}]"), "profiles[0].pluginConfig[0].name", "unknown plugin 'Nothing'"),
+        (profile("{}", "[{name: Nothing}]"), "profiles[0].pluginConfig[0].name", "unknown plugin 'Nothing';"
+         " one of your own comes by --plugin FILE, or as an installed entry point gangsched.plugins"),
         (profile("{}", "[{name: NodeAffinity}, {name: NodeAffinity}]"), "profiles[0].pluginConfig[1].name",
          "NodeAffinity is configured twice"),
         (profile("{}", "[{name: PrioritySort, args: {x: 1}}]"), "profiles[0].pluginConfig[0].args",

@@ -89,7 +89,10 @@ def run(args: argparse.Namespace) -> int:
         value, notices = await app.look_once()
         for notice in notices:
             print(f"gangsched: {notice.level}: {notice.message}", file=sys.stderr)
-        if value is not None:
+        print(f"gangsched: changes to what the Node lists now: {app.reporter.changes()}", file=sys.stderr)
+        if value is None:
+            print("gangsched: nothing would be written", file=sys.stderr)
+        else:
             print(json.dumps(json.loads(value), indent=2, ensure_ascii=False))
         return 0 if all(notice.level == "info" for notice in notices) else 2
 

@@ -29,9 +29,11 @@ from gangsched.agent.inventory import (
     Listed,
     as_labels_can,
     by_id,
-    changes,
     merge,
     with_the_vanished,
+)
+from gangsched.agent.inventory import (
+    changes as differences,
 )
 from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_bytes
 from gangsched.agent.notices import Notice, Notices
@@ -350,17 +352,22 @@ class InventoryReporter:
 
     # -- what is said ----------------------------------------------------------------------------------------
 
-    def _tell_changes(self) -> None:
-        different = changes(self._on_node, self._carried)
-        self._on_node = self._carried
+    def changes(self) -> str:
+        """How the list that is to be written differs from the Node's, for people."""
+        different = differences(self._on_node, self._carried)
         more = f" and {len(different) - _MAX_SAID} more" if len(different) > _MAX_SAID else ""
+        return "; ".join(different[:_MAX_SAID]) + more or "none"
+
+    def _tell_changes(self) -> None:
+        different = self.changes()
+        self._on_node = self._carried
         devices = [device for there in self._carried.values() for device in there.values()]
         self.notices.tell(
             "info",
             "inventory written",
             devices=len(devices),
             healthy=sum(device.health == "Healthy" for device in devices),
-            changes="; ".join(different[:_MAX_SAID]) + more or "none",
+            changes=different,
         )
 
 

@@ -138,7 +138,8 @@ def _check_names(given: PluginSet, path: str, known: Mapping[str, PluginInfo], *
 
 def _check_known(name: str, path: str, known: Mapping[str, PluginInfo]) -> None:
     if name not in known:
-        raise ConfigError(f"unknown plugin {name!r}{nearest(name, known)}", path=path)
+        own = "; one of your own comes by --plugin FILE, or as an installed entry point gangsched.plugins"
+        raise ConfigError(f"unknown plugin {name!r}{nearest(name, known) or own}", path=path)
 
 
 def _with_defaults(given: PluginSet, known: Mapping[str, PluginInfo]) -> list[PluginRef]:

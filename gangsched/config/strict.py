@@ -101,12 +101,35 @@ def join(path: str, more: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean x?`, or "" when nothing is near."""
+    """`; did you mean x?`, or "" when nothing is near.
+
+    A name that differs in its numbers alone is another one's and no slip: node-99 is not meant for node-15.
+    """
     by_lower = {one.lower(): one for one in known}
     import difflib  # for a mistake only: a scheduler that starts pays for every import
 
-    close = difflib.get_close_matches(name.lower(), sorted(by_lower), n=1, cutoff=0.6)
-    return f"; did you mean {by_lower[close[0]]}?" if close else ""
+    wanted = name.lower()
+    for close in difflib.get_close_matches(wanted, sorted(by_lower), n=20, cutoff=0.6):
+        if _numbers(close) == _numbers(wanted):
+            is_near = close.startswith(wanted) or difflib.SequenceMatcher(None, wanted, close).ratio() >= 0.75
+        else:
+            is_near = _letters(close) != _letters(wanted) and _differ_once(close, wanted)
+        if is_near:
+            return f"; did you mean {by_lower[close]}?"
+    return ""
+
+
+def _differ_once(one: str, other: str) -> bool:
+    return len(one) == len(other) and sum(a != b for a, b in zip(one, other, strict=True)) == 1
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[0-9]+", "0", name)
+
+
+def _numbers(name: str) -> list[int]:
+    """Those in it: "node-01" has the same as "node-1"."""
+    return [int(digits) for digits in re.findall(r"[0-9]{1,18}", name)]
 
 
 def _cleaned(kind: Any, value: object, path: str) -> object:

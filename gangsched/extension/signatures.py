@@ -5,6 +5,7 @@ A hook with wrong arguments would fail at its first call, on somebody's pod; it 
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from typing import Any
 
@@ -85,6 +86,7 @@ _OR = {"score": ("score", "score_node")}
 
 def check_hooks(kind: type[Any], source: str) -> tuple[str, ...]:
     """The hooks that the class has, each as it should be. Raises: ConfigError."""
+    _check_names(kind, source)
     found = tuple(name for name in HOOKS if callable(getattr(kind, name, None)))
     for name in found:
         problem = _problem(kind, name)
@@ -93,6 +95,21 @@ def check_hooks(kind: type[Any], source: str) -> tuple[str, ...]:
                 f"{_place(getattr(kind, name))}: {kind.__name__}.{name} {problem}", source=source
             )
     return found
+
+
+def _check_names(kind: type[Any], source: str) -> None:
+    """A misspelt hook would never be called, and nobody would hear of it. Raises: ConfigError."""
+    plain = {hook.replace("_", ""): hook for hook in HOOKS}
+    for name, method in inspect.getmembers(kind, inspect.isroutine):
+        if name[0] == "_" or name in HOOKS:
+            continue
+        close = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1, cutoff=0.85)
+        if close and not hasattr(kind, plain[close[0]]):
+            raise ConfigError(
+                f"{_place(method)}: {kind.__name__}.{name} is no hook and is never called; did you mean"
+                f" {plain[close[0]]}? The name of a helper of your own begins with an underscore",
+                source=source,
+            )
 
 
 def _problem(kind: type[Any], name: str) -> str:

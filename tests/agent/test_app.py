@@ -63,8 +63,8 @@ class Running:
                 await anyio.sleep(0.01)
 
 
-def settings() -> AgentSettings:
-    return default_settings(AgentFlags(node_name="n1", nvml="off"), {})
+def settings(node: str = "n1") -> AgentSettings:
+    return default_settings(AgentFlags(node_name=node, nvml="off"), {})
 
 
 @asynccontextmanager
@@ -123,5 +123,5 @@ async def test_a_node_that_is_not_there_is_a_mistake_with_the_nearest_name(tmp_p
         registry.create(registry.resource("nodes"), {"metadata": {"name": "n11"}})
         cluster.kubeconfig(tmp_path / "kubeconfig")
         credentials = await load_credentials(kubeconfig=str(tmp_path / "kubeconfig"), environ={})
-        with pytest.raises(ConfigError, match="there is no node 'n1'; did you mean n11"):
-            await AgentApp(settings(), credentials, sources=[]).run()
+        with pytest.raises(ConfigError, match="there is no node 'n011'; did you mean n11"):
+            await AgentApp(settings("n011"), credentials, sources=[]).run()

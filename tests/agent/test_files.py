@@ -59,11 +59,11 @@ def test_what_never_parsed_leaves_open_what_there_is(tmp_path: Path) -> None:
     assert "is not text" in found.problems[0]
 
 
-def test_a_file_that_is_not_there_lists_nothing_and_says_so(tmp_path: Path) -> None:
+def test_a_file_that_never_was_there_is_a_problem_and_takes_nothing_away(tmp_path: Path) -> None:
     found = FileSource(str(tmp_path / "no.json")).read()
     assert found.places == ()
-    assert found.problems == ()
-    assert found.whole
+    assert "no.json: no such file or directory, and there has been none since the start" in found.problems[0]
+    assert not found.whole
     assert found.looked.endswith("no.json: no such file or directory")
 
 

@@ -224,7 +224,8 @@ def test_dry_run_prints_what_would_be_written_and_writes_nothing(site: Site) -> 
     site.node("n1")
     site.devices("n1", "a")
     done = site.dry_run("--node-name=n1", f"--devices={site.directory / 'n1'}")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert done.stderr == f"gangsched: changes to what the Node lists now: {GPU} a new, Healthy\n"
     assert json.loads(done.stdout) == {GPU: [{"id": "a", "health": "Healthy"}]}
     assert site.listed("n1") is None
 
@@ -240,8 +241,22 @@ def test_dry_run_says_what_is_wrong_and_ends_with_2(site: Site) -> None:
 def test_dry_run_that_finds_nothing_says_where_it_looked(site: Site) -> None:
     site.node("n1")
     done = site.dry_run("--node-name=n1", "--devices=/nowhere/at/all")
-    assert done.returncode == 0
+    assert done.returncode == 2
     assert "no devices found; looked at: /nowhere/at/all: no such file or directory" in done.stderr
+    assert (
+        "/nowhere/at/all: no such file or directory, and there has been none since the start" in done.stderr
+    )
+
+
+def test_dry_run_with_a_misspelt_path_empties_no_list(site: Site) -> None:
+    listed = {KEY: json.dumps({GPU: [{"id": "gpu-0", "health": "Healthy"}]})}
+    site.node("n1")
+    path = "/api/v1/nodes/n1"
+    site.plane.request("PATCH", path, {"metadata": {"annotations": listed}}, content_type=MERGE)
+    done = site.dry_run("--node-name=n1", "--devices=/nowhere/at/all")
+    assert done.returncode == 2
+    assert "changes to what the Node lists now: none" in done.stderr
+    assert '"gpu-0"' in done.stdout
 
 
 def test_a_node_that_is_not_there_is_one_line(site: Site) -> None:

@@ -93,6 +93,11 @@ WRONG = {
     "import": ("import nowhere_to_be_found\n", "line 1: ModuleNotFoundError: No module named"),
     "raises": ("\n\n1 / 0\n", "line 3: ZeroDivisionError: division by zero"),
     "nothing in it": ("x = 1\n", "there is no plugin in it: a plugin is a class with a name and a method"),
+    "one method of two misspelt": (
+        "class Own:\n    name = 'Own'\n    def permit(self, a, b): ...\n"
+        "    def scoreNode(self, a, b, c): ...\n",
+        r"line 4: Own.scoreNode is no hook and is never called; did you mean score_node\?",
+    ),
     "method misspelt": (
         "class Own:\n    name = 'Own'\n    def score_nodes(self, a, b, c): ...\n",
         "did you mean score_node?",

@@ -20,7 +20,10 @@ MAX_FILES = 256
 
 
 class FileSource:
-    """A file that is not there lists nothing; one that cannot be understood keeps what it last listed."""
+    """A file that is gone lists nothing; one that cannot be understood keeps what it last listed.
+
+    A path at which there has never been anything may be misspelt: it is a problem, and takes nothing away.
+    """
 
     period_s = 1.0
     silence = Silence.NOTHING
@@ -32,6 +35,7 @@ class FileSource:
         self._good: dict[Path, Place] = {}
         self._problem: dict[Path, str] = {}
         self._n_left_out = 0
+        self._was_there = False
 
     def read(self) -> Report:
         """Raises: nothing."""
@@ -40,6 +44,10 @@ class FileSource:
         except OSError as error:
             problem = f"{self.name}: cannot be read: {error.strerror}; what it last listed stays"
             return Report(self.name, self._places(), (problem,), problem, whole=bool(self._read))
+        self._was_there = self._was_there or bool(files) or self._path.is_dir()
+        if not self._was_there:
+            problem = f"{looked}, and there has been none since the start; the Node's list stays as it is"
+            return Report(self.name, problems=(problem,), looked=looked, whole=False)
         kept: tuple[dict[Path, Any], ...] = (self._read, self._good, self._problem)
         for known in kept:
             for gone in [path for path in known if path not in files]:
