@@ -90,3 +90,10 @@ def _admits_forged_keys(plane: ControlPlane) -> bool:
         plane.request("POST", f"{PODS}/nobody/binding", binding)
     assert refused.value.code in (403, 404), refused.value
     return refused.value.code == 404
+
+
+def test_samples_can_be_applied_together() -> None:
+    """Two of one name would be one Job, and the second its edit."""
+    documents = [one for sample in SAMPLES for one in yaml.safe_load_all(sample.read_text())]
+    names = [(one["kind"], one["apiVersion"], one["metadata"]["name"]) for one in documents]
+    assert len(names) == len(set(names)), names
