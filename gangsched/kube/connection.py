@@ -84,11 +84,14 @@ class Connection:
         "_sock",
         "_tls",
         "_unsent",
+        "is_at_end",
         "is_open",
     )
 
     def __init__(self, *, readers: Readers | None = None) -> None:
         self.is_open = False
+        self.is_at_end = False
+        """The server has closed it in order; over TLS it must have said so, as a cut looks the same."""
         self._readers = readers
         self._is_reading = False
         self._unsent = b""
@@ -203,6 +206,7 @@ class Connection:
             except (BlockingIOError, InterruptedError):
                 return False
             if not n_bytes:
+                self.is_at_end = True
                 return True
             parts.append(bytes(buffer[:n_bytes]))
             if n_bytes < len(buffer):
@@ -220,6 +224,7 @@ class Connection:
                 return True
             incoming.write(buffer[:n_bytes])
             if self._decrypt(tls, parts):
+                self.is_at_end = True
                 return True
             if self._outgoing.pending:
                 self._send(self._outgoing.read())  # an answer of TLS itself, to a key update

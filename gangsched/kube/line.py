@@ -96,12 +96,15 @@ class Line(Connection, Generic[ItemT]):
         answer.feed(data)
         self._check(answer.rest)
         if answer.whole:
-            self._answer = None
-            call = self.calls.popleft()
-            if not answer.keep_alive:
-                self.close()
-            self._lane.answered(self, call, answer.status, answer.body, answer.retry_after)
+            self._tell(answer)
         return answer.rest
+
+    def _tell(self, answer: Answer) -> None:
+        self._answer = None
+        call = self.calls.popleft()
+        if not answer.keep_alive:
+            self.close()
+        self._lane.answered(self, call, answer.status, answer.body, answer.retry_after)
 
     def _check(self, rest: bytes) -> None:
         """Bytes behind an answer are the next one's."""
@@ -109,4 +112,7 @@ class Line(Connection, Generic[ItemT]):
             raise ProtocolError("more bytes than one answer has")
 
     def lost(self, why: str) -> None:
-        self._lane.lost(self, f"connection lost: {why}")
+        if self._answer is not None and self.is_at_end and self._answer.end():
+            self._tell(self._answer)
+        else:
+            self._lane.lost(self, f"connection lost: {why}")

@@ -71,7 +71,10 @@ class _Exchange(Connection):
             self._done.set_result(self._answer)
 
     def lost(self, why: str) -> None:
-        self._give_up(f"connection lost: {why}")
+        if self._done is not None and not self._done.done() and self.is_at_end and self._answer.end():
+            self._done.set_result(self._answer)
+        else:
+            self._give_up(f"connection lost: {why}")
 
     def _give_up(self, why: str) -> None:
         self.close()

@@ -87,7 +87,8 @@ class Stream(Connection):
         self._wake()
 
     def lost(self, why: str) -> None:
-        self._finish(f"connection lost: {why}")
+        is_whole = self.is_at_end and self._answer.end()
+        self._finish("" if is_whole else f"connection lost: {why}")
 
     def _finish(self, why: str) -> None:
         self.close()

@@ -18,6 +18,10 @@ CUT = b"cut"
 SILENCE = b"silence"
 
 
+class Last(bytes):
+    """An answer after which the server closes the connection."""
+
+
 def status(code: int, *, reason: str = "", message: str = "", headers: str = "") -> bytes:
     """A whole answer carrying a Status."""
     body = json.dumps(
@@ -46,7 +50,7 @@ class Request:
 class ScriptedServer:
     """Answers with `script`'s entries one after the other, then with `default`; remembers all requests.
 
-    An entry is a whole answer, CUT (close without one), SILENCE, or a function of the request. A
+    An entry is a whole answer, or the Last, CUT (close without one), SILENCE, or a function of the request. A
     connection's requests are answered one after the other, as HTTP/1.1 has it.
     """
 
@@ -89,6 +93,9 @@ class ScriptedServer:
                     await reader.read()  # until the client closes: later requests stay unanswered, too
                     return
                 writer.write(answer)
+                if isinstance(answer, Last):
+                    writer.close()
+                    return await writer.wait_closed()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:

@@ -15,7 +15,17 @@ from gangsched.kube.http1 import Answer, whole_success
 from gangsched.kube.lanes import STATUS_TRIES, StatusLane
 from gangsched.kube.readers import Readers
 from gangsched.model.effects import WritePodCondition
-from tests.kube.scripted import CUT, SILENCE, Request, ScriptedServer, created, credentials, status, until
+from tests.kube.scripted import (
+    CUT,
+    SILENCE,
+    Last,
+    Request,
+    ScriptedServer,
+    created,
+    credentials,
+    status,
+    until,
+)
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{ }\r\n0\r\n\r\n"
 
@@ -134,6 +144,20 @@ async def test_answers_of_any_form_are_taken_off_the_wire_whole() -> None:
         await until(lambda: not lane.n_waiting)
         assert len(server.requests) == 4
         assert server.n_connections == 2  # only what the server closed is not used again
+
+
+async def test_an_answer_that_ends_with_its_connection_is_an_answer() -> None:
+    script = [Last(b"HTTP/1.0 500 Trouble\r\n\r\ntrouble"), Last(b"HTTP/1.1 200 OK\r\n\r\n{}")]
+    async with ScriptedServer(script=script) as server, running(server.port) as lane:
+        lane.submit(word("x"))
+        lane.submit(word("x", name="q"))
+        await until(lambda: not lane.n_waiting)
+        assert len(server.requests) == 3
+        assert lane._credentials.answers.by_code_and_method() == {
+            ("500", "PATCH"): 1,
+            ("200", "PATCH"): 1,
+            ("201", "PATCH"): 1,
+        }
 
 
 def test_a_trailer_belongs_to_its_answer() -> None:
