@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, CustomObject, Node, Pod
+from gangsched.sim.books import Books
 from gangsched.sim.faults import BindFate, Weather
 from gangsched.sim.hooks import SimHooks
 from gangsched.sim.objects import at
@@ -43,6 +44,9 @@ class SimApi:
         self.pods: dict[Key, Pod] = {}
         self.nodes: dict[str, Node] = {}
         self.groups: dict[Key, CustomObject] = {}
+        self.books = Books()
+        self.n_changes = 0
+        """Of pods, nodes and groups: who has looked since the last one need not look again."""
         self.recorded: list[ef.RecordEvent] = []
         self.on_bound: list[Callable[[Pod], None]] = []
         self.on_gone: list[Callable[[Pod], None]] = []
@@ -332,6 +336,7 @@ class SimApi:
             self._timeline.after(grace_s, lambda: self.delete_pod(pod))
             return
         del self.pods[key]
+        self.books.pod_changed(now, None)
         gone = replace(now, metadata=replace(now.metadata, resource_version=self._next_version()))
         self.streams["pods"].tell(key, gone, deleted=True)
         for hook in self.on_gone:
@@ -345,27 +350,33 @@ class SimApi:
     def delete_node(self, name: str) -> None:
         node = self.nodes.pop(name, None)
         if node is not None:
+            self.n_changes += 1
             self.streams["nodes"].tell((name,), node, deleted=True)
 
     def put_group(self, dialect: str, item: CustomObject) -> None:
         item = replace(item, metadata=replace(item.metadata, resource_version=self._next_version()))
         key = (dialect, item.metadata.namespace, item.metadata.name)
         self.groups[key] = item
+        self.books.group_changed(key, item)
         self.streams[f"podgroups.{dialect}"].tell(key, item)
 
     def delete_group(self, dialect: str, namespace: str, name: str) -> None:
         item = self.groups.pop((dialect, namespace, name), None)
         if item is not None:
+            self.n_changes += 1
+            self.books.group_changed((dialect, namespace, name), None)
             self.streams[f"podgroups.{dialect}"].tell((dialect, namespace, name), item, deleted=True)
 
     def _put_pod(self, key: Key, pod: Pod) -> Pod:
         pod = replace(pod, metadata=replace(pod.metadata, resource_version=self._next_version()))
+        self.books.pod_changed(self.pods.get(key), pod)
         self.pods[key] = pod
         self.streams["pods"].tell(key, pod)
         return pod
 
     def _next_version(self) -> str:
         self._version += 1
+        self.n_changes += 1
         return str(self._version)
 
 

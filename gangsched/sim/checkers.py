@@ -1,8 +1,9 @@
 """The invariants of the fault catalogue, one function each; each answers with what is broken, in words.
 
 They read the API server's store, what the process was told (sim.told) and the scheduler's own tables, and
-share no code with what they judge beyond parsing. Called by sim.driver: some after every effect, some
-after every turn, some when a run has come to rest.
+share no code with what they judge: annotations and quantities are read by sim.reading. Called by sim.driver:
+some after every effect, some after every turn, some when a run has come to rest. The invariants that watch
+something over time have files of their own: half_bound, progress.
 """
 
 from __future__ import annotations
@@ -11,23 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gangsched.core.group import GroupState, MemberState
 from gangsched.core.scheduler import Scheduler
-from gangsched.errors import ParseError
 from gangsched.model import effects as ef
-from gangsched.model.device_labels import allocation_text
-from gangsched.model.devices import parse_allocation
-from gangsched.model.objects import Condition, Pod
-from gangsched.model.pod_group import (
-    GANG_KEY,
-    GroupKey,
-    PodGroup,
-    group_from_object,
-    group_from_pod,
-    group_key,
-)
-from gangsched.model.resources import container_requests
+from gangsched.model.objects import Pod
 from gangsched.sim.api import SimApi
-from gangsched.sim.objects import at
-from gangsched.sim.told import Told, allocatable, healthy_ids, ids_of
+from gangsched.sim.reading import (
+    Ids,
+    allocatable,
+    container_asks,
+    given,
+    healthy_ids,
+    ids_of,
+    is_vast,
+    says_devices,
+)
+from gangsched.sim.told import Told
 
 
 def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) -> Iterator[str]:
@@ -42,15 +40,18 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
     mine = told.claim_of_bind(bind)
     others = [claim for claim in told.claims_on(bind.node) if claim.uid != bind.uid]
     room = allocatable(node)
+    if room is None:
+        yield f"2: {bind.name} goes to {bind.node}, whose room cannot be read"
+        return
     for resource, amount in mine.requests.items():
         used = amount + sum(claim.requests.get(resource, 0) for claim in others)
-        if used > room.get(resource, 0):
+        if used > room.get(resource, 0) and not is_vast(room.get(resource, 0)):
             yield f"2: {bind.name} makes {used} {resource} on {bind.node}, which has {room.get(resource, 0)}"
     for resource, ids in mine.ids.items():
         for claim in others:
             if both := ids & claim.ids.get(resource, frozenset()):
                 yield f"1: {bind.name} is given {sorted(both)} on {bind.node}, held by {claim.uid}"
-    if is_repetition and allocation_text(bind.annotations, bind.labels) is None:
+    if is_repetition and not says_devices(bind.annotations, bind.labels):
         return
     healthy = healthy_ids(node)
     if healthy is None:
@@ -60,14 +61,16 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
     yield from _ids_match(bind, pod, healthy)
 
 
-def _ids_match(bind: ef.BindPod, pod: Pod, healthy: dict[str, frozenset[str]]) -> Iterator[str]:
-    try:
-        allocation = parse_allocation(allocation_text(bind.annotations, bind.labels) or "{}")
-    except ParseError as error:
-        yield f"10: {bind.name}: {error}"
+def _ids_match(bind: ef.BindPod, pod: Pod, healthy: Ids) -> Iterator[str]:
+    allocation = given(bind.annotations, bind.labels)
+    if allocation is None:
+        yield f"10: what {bind.name} is given cannot be read"
         return
     for container in (*(pod.spec.init_containers or ()), *pod.spec.containers):
-        asked = container_requests(container)
+        asked = container_asks(container)
+        if asked is None:
+            yield f"10: {bind.name} is bound, and what {container.name} asks for cannot be read"
+            return
         for resource in {*asked, *allocation.get(container.name, {})}:
             ids = allocation.get(container.name, {}).get(resource, ())
             wanted = asked.get(resource, 0) if resource in healthy else 0
@@ -82,30 +85,24 @@ def _ids_match(bind: ef.BindPod, pod: Pod, healthy: dict[str, frozenset[str]]) -
 
 def one_owner(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
     """1: no device ID is on two live pods, bound in the store or promised by the scheduler."""
-    owner: dict[tuple[str, str, str], str] = {}
-    for uid, node, ids in _held(api, scheduler):
-        for resource, some in ids.items():
-            for device_id in some:
-                other = owner.setdefault((node, resource, device_id), uid)
-                if other != uid:
-                    yield f"1: {device_id} on {node} is held by {other} and {uid}"
-
-
-def _held(api: SimApi, scheduler: Scheduler) -> Iterator[tuple[str, str, dict[str, frozenset[str]]]]:
-    for pod in api.pods.values():
-        if pod.spec.node_name and not pod.is_terminal and GANG_KEY in (pod.metadata.annotations or {}):
-            yield pod.metadata.uid, pod.spec.node_name, ids_of(pod)
+    for node, resource, device_id in api.books.doubled:
+        owners = " and ".join(api.books.owners[node, resource, device_id])
+        yield f"1: {device_id} of {resource} on {node} is held by {owners}"
+    promised: dict[tuple[str, str, str], str] = {}
     for info in scheduler.world.cache.pods.values():
         if info.state is MemberState.ASSUMED:
-            yield info.uid, info.node_name, {r: frozenset(ids) for r, ids in info.ids.items()}
+            for resource, ids in info.ids.items():
+                for device_id in ids:
+                    place = (info.node_name, resource, device_id)
+                    for other in (*api.books.owners.get(place, ()), promised.setdefault(place, info.uid)):
+                        if other != info.uid:
+                            yield f"1: {device_id} on {info.node_name} is held by {other} and {info.uid}"
 
 
 def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[str]:
     """10: a pod that carries our mark is on the node, with the IDs, of a bind that was sent for its UID."""
-    for pod in api.pods.values():
+    for pod in api.books.changed.values():
         own, labels = pod.metadata.annotations or {}, pod.metadata.labels or {}
-        if GANG_KEY not in own:
-            continue
         binds = sent.get(pod.metadata.uid, [])
         if not any(
             bind.node == pod.spec.node_name
@@ -114,6 +111,7 @@ def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[st
             for bind in binds
         ):
             yield f"3, 10: {pod.key} ({pod.metadata.uid}) on {pod.spec.node_name} was bound for somebody else"
+    api.books.changed.clear()
 
 
 def nothing_lost(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
@@ -136,9 +134,9 @@ def cache_is_store(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
         return
     for name, node in api.nodes.items():
         row = cache.nodes.row_of[name]
-        for resource, amount in allocatable(node).items():
+        for resource, amount in (allocatable(node) or {}).items():
             known = int(cache.nodes.allocatable[cache.table.column(resource), row])
-            if known != amount:
+            if known != amount and not (is_vast(known) and is_vast(amount)):
                 yield f"6: {resource} of {name} is {known} in the cache and {amount} in the store"
     live = {pod.metadata.uid: pod for pod in api.pods.values() if pod.spec.node_name and not pod.is_terminal}
     known_uids = {i.uid for i in cache.pods.values() if i.node_name and i.state is not MemberState.ASSUMED}
@@ -184,43 +182,6 @@ def waits_for_user(scheduler: Scheduler) -> bool:
     return False
 
 
-def gangs_in_store(api: SimApi) -> dict[GroupKey, tuple[PodGroup, list[Pod]]]:
-    """Our gangs as the store shows them, with their numbers and pods."""
-    members: dict[GroupKey, list[Pod]] = {}
-    for pod in api.pods.values():
-        try:
-            key = group_key(pod)
-        except ParseError:
-            continue
-        if pod.spec.scheduler_name == "gangsched":
-            members.setdefault(key, []).append(pod)
-    found = {}
-    for key, pods in members.items():
-        try:
-            item = api.groups.get((key.dialect, key.namespace, key.name))
-            if item is not None:
-                found[key] = (group_from_object(key.dialect, "v", item), pods)
-            elif key.dialect not in ("core", "coscheduling"):
-                found[key] = (group_from_pod(key, pods[0]), pods)
-        except ParseError:
-            continue
-    return found
-
-
-def _names(pod: Pod, key: GroupKey) -> bool:
-    try:
-        return group_key(pod) == key
-    except ParseError:
-        return False
-
-
-_NEVER = at(0.0)
-
-
-def _binding_of(pod: Pod) -> list[Condition]:
-    return [c for c in pod.status.conditions or () if c.type == "PodScheduled" and c.status == "True"]
-
-
 class Preemptions:
     """30: who waits for victims takes no others for the same room, and nobody is taken in vain."""
 
@@ -259,58 +220,6 @@ class Preemptions:
             since = [other for other, at in self._started.items() if at >= n]
             if key not in since and not any(priorities[other] > priorities[key] for other in since):
                 yield f"30: {sorted(victims)} were taken for {key}, which has not started since"
-
-
-class HalfBound:
-    """3: how long each gang of the store has run in part without ever having been whole.
-
-    A member whose deletion the scheduler has not been told of counts: that it went just before the last bind
-    and not just after it is nothing that anybody could have known.
-    """
-
-    def __init__(self) -> None:
-        self.since_s: dict[GroupKey, float] = {}
-        self._whole: set[GroupKey] = set()
-
-    def look(self, api: SimApi, told: Told, now_s: float) -> None:
-        """Called after every turn, so that a gang that is whole for a moment is seen."""
-        seen = gangs_in_store(api)
-        there = {pod.metadata.uid for pod in api.pods.values()}
-        gone = [pod for uid, pod in told.pods.items() if uid not in there and pod.spec.node_name]
-        for key, (numbers, pods) in seen.items():
-            n_bound = sum(bool(pod.spec.node_name) for pod in pods)
-            if n_bound + sum(_names(pod, key) for pod in gone) >= numbers.min_count:
-                self._whole.add(key)
-            elif not n_bound:
-                self._whole.discard(key)
-            runs = any(pod.spec.node_name and not pod.is_terminal for pod in pods)
-            if runs and n_bound < numbers.min_count and key not in self._whole:
-                self.since_s.setdefault(key, now_s)
-            else:
-                self.since_s.pop(key, None)
-        for key in [key for key in self.since_s if key not in seen]:
-            del self.since_s[key]
-        self._whole &= set(seen)
-
-    def excuse(self, api: SimApi) -> None:
-        """A process that starts now cannot tell these from gangs that were whole and lost members.
-
-        Too few of their members exist, or some were created after the last bind. What would tell them apart
-        is a record of the gang's placement, which is not there yet.
-        """
-        for key, (numbers, pods) in gangs_in_store(api).items():
-            bound = [pod for pod in pods if pod.spec.node_name]
-            times = [c.last_transition_time or _NEVER for pod in bound for c in _binding_of(pod)]
-            last = max(times, default=_NEVER)
-            then = [p for p in pods if p in bound or (p.metadata.creation_timestamp or _NEVER) <= last]
-            if bound and len(then) < numbers.min_count:
-                self._whole.add(key)
-
-    def too_long(self, now_s: float, limit_s: float, *, calm_since_s: float) -> Iterator[str]:
-        """3: after faults stop no gang stays half bound for longer than the settle limit."""
-        for key, since_s in self.since_s.items():
-            if now_s - max(since_s, calm_since_s) > limit_s:
-                yield f"3: gang {key} has been half bound since {since_s:.1f}, it is {now_s:.1f}"
 
 
 def nothing_starves(api: SimApi, scheduler: Scheduler, fresh: Scheduler, now_s: float) -> Iterator[str]:

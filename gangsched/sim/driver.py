@@ -7,7 +7,6 @@ events, the deadlines, up to k groups, and again.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
@@ -27,6 +26,7 @@ from gangsched.sim import checkers
 from gangsched.sim.actors import Controllers, Kubelets
 from gangsched.sim.api import SimApi, encoded
 from gangsched.sim.faults import CALM, Rates, Weather
+from gangsched.sim.half_bound import HalfBound
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.mischief import Mischief
 from gangsched.sim.tampering import Tampering
@@ -111,16 +111,22 @@ class Simulation:
         self._store_is_true = not rates.tampering_per_s
         self.history: list[bytes] = []
         self.sent: dict[str, list[ef.BindPod]] = {}
-        self.half_bound = checkers.HalfBound()
+        self.half_bound = HalfBound()
         self.preemptions = checkers.Preemptions()
         self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
         """More checks after every turn, of a test's own."""
         self.calm_since_s = 0.0
         self.n_crashes = 0
-        self._story: list[str] = []
+        self._story: list[tuple[float, str, Any]] = []
+        """When, what, and the events or the effect that it was."""
+        self._judged: tuple[int, int] = (-1, -1)
+        self._judged_quiet = False
         self._dies_after = -1
         self._news_s = 0.0
         self._wake_s: float | None = None
+        self._deadline_s: float | None = None
+        """The scheduler's, as it was after the last step."""
+        self._n_steps = 0
         self.first_nodes: dict[str, Node] = {node.metadata.name: node for node in workload.nodes}
         for node in workload.nodes:
             self.api.put_node(node)
@@ -136,8 +142,10 @@ class Simulation:
         """Lets virtual time pass."""
         until_s = self.timeline.now_s + seconds
         while True:
-            times = [self.timeline.next_s(), self._wake_s, self.scheduler.next_deadline_s()]
-            soonest = min((t for t in times if t is not None), default=math.inf)
+            soonest = self.timeline.next_s()
+            for also_s in (self._wake_s, self._deadline_s):
+                if also_s is not None and also_s < soonest:
+                    soonest = also_s
             if soonest > until_s:
                 break
             self.timeline.advance_to(max(soonest, self.timeline.now_s))
@@ -185,7 +193,7 @@ class Simulation:
     def _start_process(self, *, down_s: Callable[[], float]) -> None:
         self.inbox.clear()
         self._dies_after = -1
-        self._wake_s = None
+        self._wake_s = self._deadline_s = None
         self.scheduler = self._make(self.settings)
         # There is nothing but pods, nodes and groups here.
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.watches]
@@ -218,28 +226,39 @@ class Simulation:
             batch, self.inbox = self.inbox[:n], self.inbox[n:]
             self.told.hear(batch)
             self._news_s = now_s
-            self._note(lambda: "told " + ", ".join(map(_brief, batch)))
+            self._note("told", batch)
             self._step(lambda: scheduler.handle(batch, now_s))
-        deadline_s = scheduler.next_deadline_s()
-        if self.scheduler is scheduler and deadline_s is not None and deadline_s <= now_s:
+        if self._deadline_s is not None and self._deadline_s <= now_s:
             self._step(lambda: scheduler.advance(now_s))
-        for _ in range(self._k):
-            if self.scheduler is not scheduler or not self._step(lambda: scheduler.schedule_next(now_s)):
-                break
-        self.half_bound.look(self.api, self.told, now_s)
-        if self._store_is_true:
-            self._judge(checkers.one_owner(self.api, self.scheduler))
-            self._judge(checkers.bound_as_sent(self.api, self.sent))
+        if scheduler.n_active:
+            for _ in range(self._k):
+                if self.scheduler is not scheduler or not self._step(lambda: scheduler.schedule_next(now_s)):
+                    break
+        self._look()
+        if self.inbox or self.scheduler.n_active:
+            self._wake_s = now_s + self._rng.uniform(0.0, 0.002)
+
+    def _look(self) -> None:
+        """Judges what stands now; what was judged and has not changed since stays as it was."""
+        now = (self.api.n_changes, self._n_steps)
+        if now != self._judged:
+            self.half_bound.look(self.api, self.told, self.timeline.now_s)
+            if self._store_is_true:
+                self._judge(checkers.one_owner(self.api, self.scheduler))
+                self._judge(checkers.bound_as_sent(self.api, self.sent))
         if self.calm_since_s:
             self._judge(self._too_long_half_bound())
-        if self._is_quiet:
+        # Whether it is quiet changes without a step too.
+        if (now != self._judged or not self._judged_quiet) and self._is_quiet:
             self._judge(checkers.nothing_lost(self.api, self.scheduler))
             if self._store_is_true:
                 self._judge(checkers.cache_is_store(self.api, self.scheduler))
+            self._judged_quiet = True
+        elif now != self._judged:
+            self._judged_quiet = False
+        self._judged = now
         for watcher in self.watchers:
             self._judge(watcher(self))
-        if self.inbox or self.scheduler.n_active:
-            self._wake_s = now_s + self._rng.uniform(0.0, 0.002)
 
     def _step(self, call: Callable[[], list[ef.Effect] | None]) -> bool:
         """One call of the scheduler, checked, its effects sent off; False when there was nothing to do."""
@@ -247,10 +266,12 @@ class Simulation:
             effects = call()
             if effects is None:
                 return False
+            self._n_steps += 1
             self.scheduler.validate()
         except InvariantError as error:
             self._judge([f"core: {error}"])
             return False
+        self._deadline_s = self.scheduler.next_deadline_s()
         self._judge(self.preemptions.look(self.scheduler, effects))
         self.history.append(encoded(effects))
         for effect in effects:
@@ -263,7 +284,7 @@ class Simulation:
 
     def _send(self, effect: ef.Effect) -> None:
         self._news_s = self.timeline.now_s
-        self._note(lambda: "does " + _brief(effect))
+        self._note("does", effect)
         bind = as_bind(effect)
         if bind is not None:
             before = self.sent.setdefault(bind.uid, [])
@@ -282,15 +303,19 @@ class Simulation:
 
     # -- telling ---------------------------------------------------------------------------------------
 
-    def _note(self, line: str | Callable[[], str]) -> None:
-        text = line if isinstance(line, str) else line()
-        self._story.append(f"{self.timeline.now_s:8.3f} {text}")
+    def _note(self, what: str, subject: ev.Event | ef.Effect | Sequence[ev.Event] = ()) -> None:
+        self._story.append((self.timeline.now_s, what, subject))
         if len(self._story) > 2 * _MAX_STORY:
             del self._story[:_MAX_STORY]
 
     def _judge(self, problems: Iterable[str]) -> None:
         for problem in problems:
-            raise Broken(f"seed {self.seed}, {self.timeline.now_s:.3f} s: {problem}", self._story)
+            story = [f"{now_s:8.3f} {what} {_briefly(subject)}" for now_s, what, subject in self._story]
+            raise Broken(f"seed {self.seed}, {self.timeline.now_s:.3f} s: {problem}", story)
+
+
+def _briefly(subject: Any) -> str:
+    return ", ".join(map(_brief, subject)) if isinstance(subject, Sequence) else _brief(subject)
 
 
 def _brief(what: ev.Event | ef.Effect) -> str:

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import Node, Pod, Taint
-from gangsched.model.resources import pod_requests
 from gangsched.sim.actors import reborn
 from gangsched.sim.objects import GPU, STRANGER, inventory, make_node, make_pod
-from gangsched.sim.told import allocatable
+from gangsched.sim.reading import allocatable, pod_asks
 
 if TYPE_CHECKING:
     from gangsched.sim.driver import Simulation
@@ -109,12 +108,12 @@ class Mischief:
             return
         self._n += 1
         pod = make_pod(f"stranger-{self._n}", gpus=self._rng.choice((0, 1, 2, 4)), scheduler=STRANGER)
-        room = allocatable(node)
+        room = dict(allocatable(node) or {})
         for other in self._sim.api.pods.values():
             if other.spec.node_name == node.metadata.name and not other.is_terminal:
-                for name, amount in pod_requests(other.spec).items():
+                for name, amount in pod_asks(other.spec).items():
                     room[name] = room.get(name, 0) - amount
-        if all(room.get(name, 0) >= amount for name, amount in pod_requests(pod.spec).items()):
+        if all(room.get(name, 0) >= amount for name, amount in pod_asks(pod.spec).items()):
             self._sim.api.create_pod(pod)
             self._sim.api.bind_as_stranger(pod, node.metadata.name)
 

@@ -18,7 +18,7 @@ from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY
 from gangsched.model.objects import Node, Pod
 from gangsched.sim.objects import GPU, inventory
-from gangsched.sim.told import ids_of
+from gangsched.sim.reading import ids_of
 
 if TYPE_CHECKING:
     from gangsched.sim.driver import Simulation

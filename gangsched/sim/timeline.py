@@ -7,6 +7,7 @@ asked for, so one seed gives one history.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable
 
 
@@ -26,9 +27,9 @@ class Timeline:
     def after(self, delay_s: float, call: Callable[[], object]) -> None:
         self.at(self.now_s + delay_s, call)
 
-    def next_s(self) -> float | None:
-        """When something happens next; None: never."""
-        return self._heap[0][0] if self._heap else None
+    def next_s(self) -> float:
+        """When something happens next; inf: never."""
+        return self._heap[0][0] if self._heap else math.inf
 
     def advance_to(self, when_s: float) -> None:
         """Moves time on, running what is due on the way, also what that asks for."""

@@ -12,13 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from gangsched.core.framework import Code
-from gangsched.errors import ParseError
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.device_labels import allocation_text, inventory_text
-from gangsched.model.devices import parse_allocation, parse_inventory
 from gangsched.model.objects import Node, Pod
-from gangsched.model.resources import PODS, parse_quantities, pod_requests
+from gangsched.sim.reading import Ids, ids_in, ids_of, pod_asks
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -27,7 +24,7 @@ class Claim(msgspec.Struct, frozen=True):
     uid: str
     node: str
     requests: Mapping[str, int]
-    ids: Mapping[str, frozenset[str]]
+    ids: Ids
 
 
 class Told:
@@ -36,6 +33,8 @@ class Told:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
+        self._held: dict[str, Claim] = {}
+        """What pods hold that are on a node and have not ended, by UID."""
         self.promised: dict[str, Claim] = {}
         self.bind_hooks: dict[int, str] = {}
         """UIDs that Bind plugins were asked to bind, by ticket."""
@@ -43,18 +42,18 @@ class Told:
     def hear(self, events: Iterable[ev.Event]) -> None:
         """Applies what the process is about to be told."""
         for event in events:
-            if isinstance(event, ev.PodAdded | ev.PodUpdated):
+            if isinstance(event, (ev.PodAdded, ev.PodUpdated)):
                 self._see(event.pod)
             elif isinstance(event, ev.PodDeleted):
-                self.pods.pop(event.pod.metadata.uid, None)
-                self.promised.pop(event.pod.metadata.uid, None)
-            elif isinstance(event, ev.NodeAdded | ev.NodeUpdated):
+                for kept in (self.pods, self._held, self.promised):
+                    kept.pop(event.pod.metadata.uid, None)
+            elif isinstance(event, (ev.NodeAdded, ev.NodeUpdated)):
                 self.nodes[event.node.metadata.name] = event.node
             elif isinstance(event, ev.NodeDeleted):
                 known = self.nodes.get(event.node.metadata.name)
                 if known is not None and known.metadata.uid == event.node.metadata.uid:
                     del self.nodes[event.node.metadata.name]
-            elif isinstance(event, ev.BindFailed | ev.BindCancelled):
+            elif isinstance(event, (ev.BindFailed, ev.BindCancelled)):
                 self.promised.pop(event.uid, None)
             elif isinstance(event, ev.HookAnswered):
                 uid = self.bind_hooks.pop(event.ticket, "")
@@ -72,8 +71,11 @@ class Told:
         known = self.pods.get(uid)
         if known is None or _version(pod) > _version(known):
             self.pods[uid] = pod
+            self._held.pop(uid, None)
             if pod.spec.node_name:
                 self.promised.pop(uid, None)
+                if not pod.is_terminal:
+                    self._held[uid] = Claim(uid, pod.spec.node_name, pod_asks(pod.spec), ids_of(pod))
 
     def promise(self, bind: ef.BindPod) -> None:
         """Notes that a bind is on its way."""
@@ -81,60 +83,15 @@ class Told:
 
     def claim_of_bind(self, bind: ef.BindPod) -> Claim:
         pod = self.pods[bind.uid]
-        return Claim(bind.uid, bind.node, _requests(pod), ids_in(bind.annotations, bind.labels))
+        return Claim(bind.uid, bind.node, pod_asks(pod.spec), ids_in(bind.annotations, bind.labels))
 
     def claims_on(self, node: str) -> Iterator[Claim]:
         """Everybody who holds something on the node: bound and alive, or promised."""
-        for uid, pod in self.pods.items():
-            if pod.spec.node_name == node and not pod.is_terminal:
-                yield Claim(uid, node, _requests(pod), ids_of(pod))
-        for claim in self.promised.values():
-            if claim.node == node:
-                yield claim
-
-
-def ids_of(pod: Pod) -> dict[str, frozenset[str]]:
-    """Resource -> the device IDs that a pod says it has."""
-    return ids_in(pod.metadata.annotations, pod.metadata.labels)
-
-
-def ids_in(
-    annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None = None
-) -> dict[str, frozenset[str]]:
-    """Resource -> device IDs of an allocation; nothing where there is none or it is broken."""
-    try:
-        allocation = parse_allocation(allocation_text(annotations, labels) or "{}")
-    except ParseError:
-        return {}
-    found: dict[str, frozenset[str]] = {}
-    for sets in allocation.values():
-        for resource, ids in sets.items():
-            found[resource] = found.get(resource, frozenset()) | frozenset(ids)
-    return found
-
-
-def healthy_ids(node: Node) -> dict[str, frozenset[str]] | None:
-    """Resource -> IDs that may be handed out; None where the inventory does not parse."""
-    text = inventory_text(node.metadata.annotations, node.metadata.labels)
-    if text is None:
-        return {}
-    try:
-        found = parse_inventory(text)
-    except ParseError:
-        return None
-    return {resource: frozenset(one.ids_of(one.healthy)) for resource, one in found.items()}
-
-
-def allocatable(node: Node) -> dict[str, int]:
-    return parse_quantities(node.status.allocatable)
-
-
-def _requests(pod: Pod) -> Mapping[str, int]:
-    try:
-        return pod_requests(pod.spec)
-    except ParseError:
-        return {PODS: 1}
+        for claims in (self._held, self.promised):
+            yield from [claim for claim in claims.values() if claim.node == node]
 
 
 def _version(pod: Pod) -> int:
     return int(pod.metadata.resource_version)
+
+

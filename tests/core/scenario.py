@@ -21,8 +21,9 @@ from gangsched.model.objects import CustomObject, Node, Pod
 from gangsched.sim import checkers
 from gangsched.sim.driver import make_scheduler
 from gangsched.sim.objects import at, make_node, make_pod
+from gangsched.sim.reading import ids_of
 from gangsched.sim.streams import API_VERSIONS
-from gangsched.sim.told import Told, ids_of
+from gangsched.sim.told import Told
 
 E = TypeVar("E")
 

@@ -23,7 +23,7 @@ from gangsched.model.pod_group import GANG_KEY
 from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.faults import STORM
 from gangsched.sim.objects import GPU
-from gangsched.sim.told import ids_in
+from gangsched.sim.reading import ids_in
 from gangsched.sim.workloads import Workload, random_workload
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))

@@ -1,0 +1,92 @@
+"""Books: what the store's pods say, read once when they change and not at every look.
+
+Told by sim.api of every change of a pod or a group's object; asked by the checkers, with sim.reading's eyes.
+"""
+
+from __future__ import annotations
+
+from gangsched.model.objects import CustomObject, Pod
+from gangsched.sim.reading import MARK, Gang, gang_of, ids_of, least
+from gangsched.sim.streams import Key
+
+OURS = "gangsched"
+Place = tuple[str, str, str]
+"""Node, resource, device ID."""
+
+
+class Books:
+    """Gangs and holders of devices, as the store shows them."""
+
+    def __init__(self) -> None:
+        self.members: dict[Gang, dict[str, Pod]] = {}
+        """Pods of ours by gang, then by UID, in the order in which they came."""
+        self.owners: dict[Place, dict[str, None]] = {}
+        """UIDs of live pods with our mark, by device."""
+        self.doubled: dict[Place, None] = {}
+        self.uids: set[str] = set()
+        self.touched: dict[Gang, None] = {}
+        """Gangs of which something has changed; whoever looks at them empties it."""
+        self.changed: dict[str, Pod] = {}
+        """Pods with our mark that have changed, by UID; as `touched`."""
+        self._objects: dict[Key, CustomObject] = {}
+
+    def least(self, gang: Gang) -> int | None:
+        """How many of the gang must start together; None where nothing says it."""
+        item = self._objects.get((gang.dialect, gang.namespace, gang.name))
+        return next((least(gang, pod, item) for pod in self.members.get(gang, {}).values()), None)
+
+    def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        """A pod was made, replaced by its next version, or is gone."""
+        if before is not None:
+            self._count(before, is_there=False)
+        if after is not None:
+            self._count(after, is_there=True)
+        leaves = _gang(before) if before is not None else None
+        joins = _gang(after) if after is not None else None
+        if before is not None and leaves is not None:
+            self.touched[leaves] = None
+            if leaves != joins:  # else it keeps its place
+                members = self.members[leaves]
+                del members[before.metadata.uid]
+                if not members:
+                    del self.members[leaves]
+        if after is not None and joins is not None:
+            self.touched[joins] = None
+            self.members.setdefault(joins, {})[after.metadata.uid] = after
+
+    def group_changed(self, key: Key, item: CustomObject | None) -> None:
+        if item is None:
+            self._objects.pop(key, None)
+        else:
+            self._objects[key] = item
+        self.touched[Gang(*key)] = None
+
+    def _count(self, pod: Pod, *, is_there: bool) -> None:
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        (self.uids.add if is_there else self.uids.discard)(uid)
+        if MARK not in (pod.metadata.annotations or ()):
+            return
+        if is_there:
+            self.changed[uid] = pod
+        else:
+            self.changed.pop(uid, None)
+        if not node or pod.is_terminal:
+            return
+        for resource, ids in ids_of(pod).items():
+            for device_id in ids:
+                self._own((node, resource, device_id), uid, is_there=is_there)
+
+    def _own(self, place: Place, uid: str, *, is_there: bool) -> None:
+        owners = self.owners.setdefault(place, {})
+        if is_there:
+            owners[uid] = None
+        else:
+            owners.pop(uid, None)
+        if len(owners) > 1:
+            self.doubled[place] = None
+        else:
+            self.doubled.pop(place, None)
+
+
+def _gang(pod: Pod) -> Gang | None:
+    return gang_of(pod) if pod.spec.scheduler_name == OURS else None

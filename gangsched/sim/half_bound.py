@@ -1,0 +1,97 @@
+"""HalfBound: how long each gang has run in part without ever having been whole.
+
+Kept by sim.driver over a whole run; read from the store (sim.books), never from the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gangsched.model.objects import Condition, Pod
+from gangsched.sim.api import SimApi
+from gangsched.sim.objects import at
+from gangsched.sim.reading import Gang, gang_of
+from gangsched.sim.told import Told
+
+_NEVER = at(0.0)
+
+
+class HalfBound:
+    """3: gangs of the store that run in part, and since when.
+
+    A member whose deletion the scheduler has not been told of counts: that it went just before the last bind
+    and not just after it is nothing that anybody could have known.
+    """
+
+    def __init__(self) -> None:
+        self.since_s: dict[Gang, float] = {}
+        self._whole: set[Gang] = set()
+        self._gone: dict[Gang, int] = {}
+        self._excused_at = -1
+
+    def look(self, api: SimApi, told: Told, now_s: float) -> None:
+        """Called after every turn in which anything happened, so that a gang that is whole for a moment is
+        seen. Looks at what has changed."""
+        books = api.books
+        gone: dict[Gang, int] = {}
+        for uid in told.pods.keys() - books.uids:
+            gang = gang_of(told.pods[uid]) if told.pods[uid].spec.node_name else None
+            if gang is not None:
+                gone[gang] = gone.get(gang, 0) + 1
+        touched = {**books.touched, **dict.fromkeys(self._gone), **dict.fromkeys(gone)}
+        books.touched, self._gone = {}, gone
+        for gang in touched:
+            self._look_at(gang, api, now_s)
+
+    def _look_at(self, gang: Gang, api: SimApi, now_s: float) -> None:
+        pods = list(api.books.members.get(gang, {}).values())
+        least = api.books.least(gang)
+        if least is None:
+            self._whole.discard(gang)
+            self.since_s.pop(gang, None)
+            return
+        n_bound = sum(bool(pod.spec.node_name) for pod in pods)
+        if n_bound + self._gone.get(gang, 0) >= least:
+            self._whole.add(gang)
+        elif not n_bound:
+            self._whole.discard(gang)
+        runs = any(pod.spec.node_name and not pod.is_terminal for pod in pods)
+        if runs and n_bound < least and gang not in self._whole:
+            self.since_s.setdefault(gang, now_s)
+        else:
+            self.since_s.pop(gang, None)
+
+    def excuse(self, api: SimApi) -> None:
+        """A process that starts now cannot tell these from gangs that were whole and lost members.
+
+        Too few of their members exist, or some were created after the last bind. What would tell them apart
+        is a record of the gang's placement, which is not there yet.
+        """
+        if self._excused_at == api.n_changes:
+            return
+        self._excused_at = api.n_changes
+        for gang, members in api.books.members.items():
+            least = api.books.least(gang)
+            bound = [pod for pod in members.values() if pod.spec.node_name]
+            if not bound or least is None:
+                continue
+            times = [c.last_transition_time or _NEVER for pod in bound for c in _binding_of(pod)]
+            last = max(times, default=_NEVER)
+            then = [
+                pod
+                for pod in members.values()
+                if pod.spec.node_name or (pod.metadata.creation_timestamp or _NEVER) <= last
+            ]
+            if len(then) < least:
+                self._whole.add(gang)
+                self.since_s.pop(gang, None)
+
+    def too_long(self, now_s: float, limit_s: float, *, calm_since_s: float) -> Iterator[str]:
+        """3: after faults stop no gang stays half bound for longer than the settle limit."""
+        for gang, since_s in self.since_s.items():
+            if now_s - max(since_s, calm_since_s) > limit_s:
+                yield f"3: gang {gang} has been half bound since {since_s:.1f}, it is {now_s:.1f}"
+
+
+def _binding_of(pod: Pod) -> list[Condition]:
+    return [c for c in pod.status.conditions or () if c.type == "PodScheduled" and c.status == "True"]
