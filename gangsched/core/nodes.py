@@ -16,6 +16,7 @@ from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.images import ImageTable
 from gangsched.core.template import HostPort
 from gangsched.model.objects import Node, Taint
+from gangsched.model.quantity import MAX_VALUE, saturated
 from gangsched.model.resources import ResourceTable, parse_quantities
 
 CodeArray = npt.NDArray[np.int32]
@@ -44,6 +45,7 @@ class NodeTable:
     """Shapes: allocatable and free int64[n_resources, capacity]; live, unschedulable bool[capacity].
 
     padding int64[2, capacity]: the cpu and memory that scores count for pods that state none of it.
+    beyond: by (column, row) what is free exactly, where that is more or less than `free` may hold.
     """
 
     def __init__(self, table: ResourceTable, *, capacity: int = 64) -> None:
@@ -55,6 +57,7 @@ class NodeTable:
         self.row_of: dict[str, int] = {}
         self.allocatable: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
         self.free: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
+        self.beyond: dict[tuple[int, int], int] = {}
         self.padding: IntArray = np.zeros((2, capacity), dtype=np.int64)
         self.n_padded = 0
         self.live: BoolArray = np.zeros(capacity, dtype=np.bool_)
@@ -120,7 +123,8 @@ class NodeTable:
         old = self.allocatable[:, row]
         self.note(row)
         grown = frozenset(self.table.names[i] for i in np.nonzero(fresh > old)[0])
-        self.free[:, row] += fresh - old
+        for i in np.flatnonzero(fresh != old).tolist():
+            self._set_free(i, row, self.exact_free(i, row) + fresh.item(i) - old.item(i))
         self.allocatable[:, row] = fresh
         labels_changed = before is None or before.metadata.labels != node.metadata.labels
         taints_changed = (
@@ -168,6 +172,8 @@ class NodeTable:
         self.taint_class[row] = 0
         self.allocatable[:, row] = 0
         self.free[:, row] = 0
+        for place in [place for place in self.beyond if place[1] == row]:
+            del self.beyond[place]
         self.padding[:, row] = 0
         self.images.put(row, None)
         self.ports.pop(row, None)
@@ -182,7 +188,23 @@ class NodeTable:
         self.note(row)
         free = self.free
         for column, amount in zip(columns, amounts, strict=True):
-            free[column, row] = free.item(column, row) - n_pods * amount
+            left = free.item(column, row) - n_pods * amount
+            if self.beyond or not -MAX_VALUE <= left <= MAX_VALUE:
+                self._set_free(column, row, self.exact_free(column, row) - n_pods * amount)
+            else:
+                free[column, row] = left
+
+    def exact_free(self, column: int, row: int) -> int:
+        """What is left: as `free` has it, but for sums that are beyond all reason."""
+        exact = self.beyond.get((column, row))
+        return self.free.item(column, row) if exact is None else exact
+
+    def _set_free(self, column: int, row: int, exact: int) -> None:
+        self.free[column, row] = shown = saturated(exact)
+        if shown == exact:
+            self.beyond.pop((column, row), None)
+        else:
+            self.beyond[column, row] = exact
 
     def pad(self, row: int, padding: tuple[int, int], n_pods: int) -> None:
         """Adds what scores count for `n_pods` equal pods beyond their requests; use() has noted the row."""

@@ -18,6 +18,7 @@ from gangsched.core.group import NO_ROW, PodInfo
 from gangsched.core.pod_terms import Carried
 from gangsched.core.template import HostPort, PodTemplate
 from gangsched.core.volume_users import claims_of
+from gangsched.model.quantity import saturated
 from gangsched.model.selectors import PodTerm
 
 # Changes that are added up anew sooner than a column is copied.
@@ -104,9 +105,23 @@ class Trial(ClusterView):
         for row, template, count in self._placed[done:]:
             for own, amount in zip(template.columns, template.amounts, strict=True):
                 if own == column:
-                    mine[row] -= amount * count
+                    left = mine.item(row) - amount * count
+                    if (column, row) in self._nodes.beyond:
+                        left = self._exact_free(column, row)
+                    mine[row] = saturated(left)
         self._free[column] = (len(self._placed), mine)
         return shown(mine[:])
+
+    def _exact_free(self, column: int, row: int) -> int:
+        """With all that is placed and taken out here by now."""
+        changes = [
+            amount * count
+            for at, template, count in self._placed
+            if at == row
+            for own, amount in zip(template.columns, template.amounts, strict=True)
+            if own == column
+        ]
+        return self._nodes.exact_free(column, row) - sum(changes)
 
     def room_at(self, columns: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
         if not self._placed:

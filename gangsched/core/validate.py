@@ -38,6 +38,8 @@ def _counted_once(world: World) -> list[str]:
     """6: what is counted on nodes is the sum of the pods that hold something there."""
     cache = world.cache
     used, counted_padding = cache.nodes.used.tolist(), cache.nodes.padding.tolist()
+    for (column, row), exact in cache.nodes.beyond.items():
+        used[column][row] = cache.nodes.allocatable.item(column, row) - exact
     # Plain integers in lists: a handful of additions a pod is cheaper so than any array.
     expected, padding = [[0] * len(row) for row in used], [[0] * len(row) for row in counted_padding]
     row_of = cache.nodes.row_of

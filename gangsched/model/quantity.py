@@ -24,11 +24,16 @@ _SUFFIX: dict[str, Decimal] = {
     "Pi": Decimal(2**50), "Ei": Decimal(2**60),
 }  # fmt: skip
 
-# kube-apiserver saturates quantities here too (int64), so sums of a few stay comparable.
-MAX_VALUE = 2**62
+MAX_VALUE = 2**61
+"""Larger quantities, and larger sums of them, count as this much, 2 EiB. An int64 holds three of them: what a
+node has, what is used beyond that, and another pod's request."""
+# The API server writes them in a dozen; arithmetic on a megabyte of digits is for nobody's good.
+_MAX_CHARS = 8192
 
 
 def _parse(text: str) -> Decimal:
+    if len(text) > _MAX_CHARS:
+        raise ParseError(f"a quantity of {len(text)} characters, at most {_MAX_CHARS}: {text[:40]!r}…")
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise ParseError(f"{text[:80]!r} is not a quantity; examples: 2, 500m, 64Gi, 1e3")
@@ -44,6 +49,11 @@ def to_int(text: str) -> int:
     return _clamp(_parse(text))
 
 
+def saturated(amount: int) -> int:
+    """A sum of quantities, as one of them."""
+    return max(-MAX_VALUE, min(MAX_VALUE, amount))
+
+
 @lru_cache(maxsize=16384)
 def to_milli(text: str) -> int:
     """Thousandths, rounded up (cpu). Raises: ParseError."""
@@ -51,5 +61,4 @@ def to_milli(text: str) -> int:
 
 
 def _clamp(value: Decimal) -> int:
-    whole = int(value.to_integral_value(rounding=ROUND_CEILING))
-    return max(-MAX_VALUE, min(MAX_VALUE, whole))
+    return saturated(int(value.to_integral_value(rounding=ROUND_CEILING)))

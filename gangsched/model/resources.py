@@ -3,7 +3,8 @@
 Units: cpu in thousandths, everything else in whole units (bytes, devices, pods). The sum over containers
 follows k8s.io/component-helpers `resource/helpers.go` (PodRequests): sidecars are init containers with
 restartPolicy Always; the peak of the init phase is compared with the running phase per resource;
-pod-level requests (of cpu, memory and huge pages) replace the sum; overhead is added.
+pod-level requests (of cpu, memory and huge pages) replace the sum; overhead is added. Every sum saturates as
+a single quantity does.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ def _is_pod_level(name: str) -> bool:
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
     for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
+        total[name] = quantity.saturated(total.get(name, 0) + amount)
 
 
 def _max(total: dict[str, int], other: Mapping[str, int]) -> None:

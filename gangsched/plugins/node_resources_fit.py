@@ -46,6 +46,8 @@ StrategyType = Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRa
 # These are columns of every table, in this order.
 NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _PADDED = (CPU, MEMORY)
+# A hundred times this is an int64; beyond it percentages are worked out from less precise amounts.
+_MAX_PRECISE = 2**56
 _MAX_REMEMBERED = 2000
 
 _Scored = tuple[IntArray, IntArray, IntArray, IntArray]
@@ -234,10 +236,14 @@ class NodeResourcesFit:
     def _of_resource(self, allocatable: IntArray, asked: IntArray) -> IntArray:
         """0..100 for each resource, rounded down; a node without it reads some number that is not used."""
         size = np.maximum(allocatable, 1)
+        asked = np.clip(asked, 0, size)  # more than everything is everything
+        if np.maximum.reduce(size, axis=None, initial=1) > _MAX_PRECISE:
+            shift = np.where(size > _MAX_PRECISE, 7, 0)
+            size, asked = size >> shift, asked >> shift
         if self._least:
-            # The free share is rounded, not the used one; more than everything scores nothing.
-            return np.clip((size - asked) * 100 // size, 0, 100)
-        used = np.clip(asked * 100 // size, 0, 100)
+            # The free share is rounded, not the used one.
+            return (size - asked) * 100 // size
+        used = asked * 100 // size
         return used if self._score_of is None else self._score_of[used] * (allocatable > 0)
 
     def _scored(self, template: PodTemplate) -> _Scored:
