@@ -14,6 +14,7 @@ import msgspec
 
 from gangsched.errors import ApiError
 from gangsched.kube.http1 import segment
+from gangsched.model import bounded
 from gangsched.model.device_labels import INVENTORY_SUFFIX, inventory_text
 from gangsched.model.devices import INVENTORY_KEY
 
@@ -58,7 +59,7 @@ class _Node(msgspec.Struct, gc=False):
     metadata: _Meta
 
 
-_decode = msgspec.json.Decoder(_Node).decode
+_decode = bounded.lenient_decoder(_Node)
 _encode = msgspec.json.Encoder().encode
 _OURS = f'"f:{INVENTORY_KEY}":'.encode()
 _OUR_LABELS = f".{INVENTORY_SUFFIX}/".encode()

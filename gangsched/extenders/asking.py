@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import anyio
-import msgspec
 import structlog
 
 from gangsched.config import ExtenderConfig
@@ -25,6 +24,7 @@ from gangsched.errors import ApiError
 from gangsched.extenders.binder import ExtenderBinder
 from gangsched.extenders.client import Extender, ExtenderError
 from gangsched.kube.client import ApiClient
+from gangsched.model import bounded
 from gangsched.model.effects import AskExtenders, Effect
 from gangsched.model.events import Event, ExtendersAnswered
 
@@ -35,6 +35,7 @@ N_AT_ONCE = 16
 # One that is down is said once in this long.
 _SAY_AGAIN_S = 10.0
 Json = dict[str, Any]
+_decode = bounded.lenient_decoder(dict[str, Any])
 
 
 class Asking:
@@ -144,7 +145,7 @@ class Asking:
 
     async def _pod(self, effect: AskExtenders) -> Json:
         body = await self._client.get(f"/api/v1/namespaces/{effect.namespace}/pods/{effect.name}")
-        pod: Json = msgspec.json.decode(body)
+        pod = _decode(body)
         if pod["metadata"]["uid"] != effect.uid:
             raise ApiError("another pod has its name by now", code=404, reason="NotFound")
         # What kube-scheduler does not show either.
@@ -156,7 +157,7 @@ class Asking:
     async def _nodes(self) -> dict[str, Json]:
         """As the API server's own cache has them: a list of thousands costs no read of etcd."""
         body = await self._client.get("/api/v1/nodes", {"resourceVersion": "0"})
-        items = msgspec.json.decode(body)["items"]
+        items = _decode(body)["items"]
         return {node["metadata"]["name"]: node for node in items}
 
     def _say(self, what: str) -> None:

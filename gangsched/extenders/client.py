@@ -19,6 +19,7 @@ import msgspec
 from gangsched.config import ExtenderConfig
 from gangsched.config.extenders import TLSSettings
 from gangsched.errors import ConfigError, GangschedError
+from gangsched.model import bounded
 from gangsched.model.objects import Pod
 
 # Without a node cache of its own an extender answers with whole nodes, some 10 kB each.
@@ -26,6 +27,7 @@ MAX_REPLY = 64 * 2**20
 _MAX_SAID = 512
 _MAX_SCORE = 2**40
 Json = dict[str, Any]
+_decode = bounded.decoder(object, max_bytes=MAX_REPLY)
 
 
 class ExtenderError(GangschedError):
@@ -126,12 +128,16 @@ class Extender:
             ) as answer:
                 if answer.status != 200:
                     raise self._error(f"answers {verb} with code {answer.status}")
-                return msgspec.json.decode(await self._body(answer))
+                return _decode(await self._body(answer))
         except TimeoutError:
             raise self._error(f"has not answered {verb} in {self.config.timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise self._error(f"cannot be asked: {_short(error) or type(error).__name__}") from None
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (bounded.TooLong, bounded.TooDeep) as error:
+            raise self._error(
+                f"answers {verb} with what is not JSON that can be read: {_short(error)}"
+            ) from None
+        except msgspec.DecodeError as error:
             raise self._error(f"answers {verb} with what is not JSON: {_short(error)}") from None
 
     async def _body(self, answer: aiohttp.ClientResponse) -> bytes:

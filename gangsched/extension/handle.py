@@ -18,9 +18,13 @@ from gangsched.core.group import Group
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.http1 import MERGE_PATCH
+from gangsched.model import bounded
 from gangsched.model.events import Event, GroupAllowed, GroupRejected
 
 _PAGE = "500"
+
+
+_decode_json = bounded.decoder(object, max_bytes=bounded.MAX_ANSWER)
 
 
 class Handle:
@@ -42,7 +46,7 @@ class Handle:
 
     async def get(self, path: str) -> Any:
         """One object. Raises: ApiError (code 404: there is none)."""
-        return msgspec.json.decode(await self._client.get(path))
+        return _decode(await self._client.get(path))
 
     async def list(self, path: str, *, label_selector: str = "", field_selector: str = "") -> list[Any]:
         """All objects of a kind, page by page. Raises: ApiError."""
@@ -53,7 +57,7 @@ class Handle:
             params["fieldSelector"] = field_selector
         found: list[Any] = []
         while True:
-            page = msgspec.json.decode(await self._client.get(path, params))
+            page = _decode(await self._client.get(path, params))
             found += page.get("items") or ()
             params["continue"] = page.get("metadata", {}).get("continue", "")
             if not params["continue"]:
@@ -61,12 +65,12 @@ class Handle:
 
     async def post(self, path: str, body: Any) -> Any:
         """Creates an object, or asks a subresource. Raises: ApiError."""
-        return msgspec.json.decode(await self._client.post(path, msgspec.json.encode(body)))
+        return _decode(await self._client.post(path, msgspec.json.encode(body)))
 
     async def patch(self, path: str, body: Any, *, content_type: str = MERGE_PATCH) -> Any:
         """Changes an object, by a merge patch unless said otherwise. Raises: ApiError."""
         changed = await self._client.patch(path, msgspec.json.encode(body), content_type=content_type)
-        return msgspec.json.decode(changed)
+        return _decode(changed)
 
     async def sleep(self, seconds: float) -> None:
         """Before looking again at what others have to do first."""
@@ -89,6 +93,13 @@ class Handle:
         if found is not None:
             self._emit(GroupRejected(found.key, f"plugin {self._plugin}", reason))
         return found is not None
+
+
+def _decode(body: bytes) -> Any:
+    try:
+        return _decode_json(body)
+    except msgspec.MsgspecError as error:
+        raise ApiError(f"the answer cannot be read: {error}") from None
 
 
 __all__ = ["ApiError", "Handle"]

@@ -14,6 +14,7 @@ from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.envelopes import ListMeta
 from gangsched.kube.watch_state import WatchState
+from gangsched.model import bounded
 
 PAGE_LIMIT = 2000
 # Bound pods only: the others hold nothing. Without a resourceVersion, so no lagging cache answers.
@@ -35,7 +36,7 @@ class _Page(msgspec.Struct, gc=False):
     items: list[_Item] | None = None
 
 
-_decode_page = msgspec.json.Decoder(_Page).decode
+_decode_page = bounded.lenient_decoder(_Page)
 
 
 class CatchUp:

@@ -18,6 +18,7 @@ from gangsched.kube.connection import Connection
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import JSON, MERGE_PATCH
 from gangsched.kube.pool import REQUEST_TIMEOUT_S, RequestPool
+from gangsched.model import bounded
 
 # Pages of a list are megabytes, and more where objects are large (1.5 MiB is the most one may have).
 MAX_LIST_BYTES = 2**30
@@ -31,7 +32,7 @@ class _ApiResourceList(msgspec.Struct, gc=False):
     resources: list[_ApiResource] = []
 
 
-_decode_resources = msgspec.json.Decoder(_ApiResourceList).decode
+_decode_resources = bounded.lenient_decoder(_ApiResourceList)
 
 
 class ApiClient:
@@ -113,4 +114,8 @@ async def offers(client: ApiClient, group: str, version: str, resource: str) -> 
         if error.code == 404:
             return False
         raise
-    return any(found.name == resource for found in _decode_resources(body).resources)
+    try:
+        resources = _decode_resources(body).resources
+    except msgspec.MsgspecError as error:
+        raise ApiError(f"the resources of {group}/{version} are not readable: {error}") from None
+    return any(found.name == resource for found in resources)

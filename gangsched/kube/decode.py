@@ -3,18 +3,21 @@
 Lives here: typed decoders per kind, the lenient reading of what they refuse. Not here: what is already known
 (kube.watch_state). Called by kube.watch_state for every page and every batch of lines; a pod costs a few
 microseconds, so what is rare (bookmarks, errors, refused objects) pays a second decoding of its batch.
+What is nested too deep to be decoded, as managedFields may be, is left out and told in the log.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
+import structlog
 
 from gangsched.kube.envelopes import Line, LineOf, Page, PageOf, RawLine, RawPage
 from gangsched.kube.pod_reader import PodReader
+from gangsched.model import bounded
 from gangsched.model.events import (
     Event,
     NodeAdded,
@@ -50,6 +53,9 @@ from gangsched.model.workloads import (
 )
 
 MAX_REFUSAL_CHARS = 512
+_MAX_TOLD_DEPTHS = 100
+T = TypeVar("T")
+_log = structlog.get_logger(__name__)
 
 
 class ApiObject(Protocol):
@@ -62,10 +68,10 @@ class _Bare(msgspec.Struct, gc=False):
     metadata: ObjectMeta
 
 
-decode_raw_line = msgspec.json.Decoder(RawLine).decode
-decode_raw_page = msgspec.json.Decoder(RawPage).decode
-_decode_bare = msgspec.json.Decoder(_Bare).decode
-_decode_any = msgspec.json.Decoder().decode
+decode_raw_line = bounded.lenient_decoder(RawLine)
+decode_raw_page = bounded.lenient_decoder(RawPage)
+_decode_bare = bounded.lenient_decoder(_Bare)
+_decode_any = bounded.lenient_decoder(dict[str, Any])
 
 
 def _decoder(object_type: Any) -> msgspec.json.Decoder[Any]:
@@ -116,16 +122,33 @@ class Kind:
         self.versions = versions
         self.selector = dict(selector or {})
         self.page_limit = page_limit
+        self._told_depths: dict[str, None] = {}
         self.added = added
         self.updated = updated
         self.deleted = deleted
-        self.decode_object: Callable[[bytes | msgspec.Raw], Any] = _decoder(object_type).decode
         lines, page = _decoder(_of(LineOf, object_type)), _decoder(_of(PageOf, object_type))
-        self.decode_line: Callable[[bytes], Line] = lines.decode
-        self.decode_lines: Callable[[bytes], list[Line]] = lines.decode_lines
-        self.decode_page: Callable[[bytes], Page] = page.decode
-        if reader is not None:
-            self.decode_lines, self.decode_page = reader.lines, reader.page
+        self._keeps_all = object_type in (CustomObject, PlainObject)
+        self.decode_object: Callable[[bytes | msgspec.Raw], Any] = self._leniently(
+            _decoder(object_type).decode
+        )
+        self.decode_line: Callable[[bytes], Line] = self._leniently(lines.decode)
+        self.decode_lines: Callable[[bytes], list[Line]] = self._leniently(
+            lines.decode_lines if reader is None else reader.lines
+        )
+        self.decode_page: Callable[[bytes], Page] = self._leniently(
+            page.decode if reader is None else reader.page
+        )
+
+    def _leniently(self, decode: Callable[[bytes], T]) -> Callable[[bytes | msgspec.Raw], T]:
+        return bounded.leniently(decode, keeps_all=self._keeps_all, tell=self._tell_depth)
+
+    def _tell_depth(self, what: str) -> None:
+        """Once for each place: whoever writes such a thing writes it with every update."""
+        if what not in self._told_depths and len(self._told_depths) < _MAX_TOLD_DEPTHS:
+            self._told_depths[what] = None
+            _log.warning(
+                "an object is nested too deep, what is too deep is not read", kind=self.kind, err=what
+            )
 
     def api_version(self, version: str) -> str:
         """`group/version`, or `v1`."""
@@ -283,7 +306,7 @@ def _at(raw: bytes | msgspec.Raw, *path: str) -> str:
     """The string at `path`, or "" if there is none."""
     try:
         found: Any = _decode_any(raw)
-    except (msgspec.MsgspecError, RecursionError):
+    except msgspec.MsgspecError:
         return ""
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None

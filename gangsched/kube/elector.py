@@ -22,6 +22,7 @@ from gangsched.config import LeaderElectionSettings
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.lease import Create, Done, Election, Get, Record, State, Update, Wait
+from gangsched.model import bounded
 
 _log = structlog.get_logger(__name__)
 
@@ -45,7 +46,7 @@ class _Lease(msgspec.Struct, gc=False):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-_decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_any = bounded.lenient_decoder(dict[str, Any])
 
 
 def suspend_aware_clock_s() -> float:

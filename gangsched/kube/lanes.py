@@ -37,6 +37,7 @@ from gangsched.kube.writes import (
     note,
     pod_path,
 )
+from gangsched.model import bounded
 from gangsched.model.effects import (
     DeletePod,
     EvictPod,
@@ -57,7 +58,7 @@ from gangsched.model.events import (
 )
 from gangsched.model.objects import Pod
 
-_decode_pod = msgspec.json.Decoder(Pod).decode
+_decode_pod = bounded.lenient_decoder(Pod)
 
 StatusWrite = WritePodCondition | WritePodGroupStatus | NominateNode
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gangsched.errors import ApiError
+from gangsched.model import bounded
 
 
 class StatusCause(msgspec.Struct, gc=False):
@@ -25,7 +26,7 @@ class Status(msgspec.Struct, gc=False):
     details: StatusDetails | None = None
 
 
-_decode_status = msgspec.json.Decoder(Status).decode
+_decode_status = bounded.lenient_decoder(Status)
 
 
 def api_error(code: int, retry_after: str | None, body: bytes) -> ApiError:

@@ -15,6 +15,7 @@ import structlog
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.backoff import Backoff
 from gangsched.kube.client import ApiClient
+from gangsched.model import bounded
 
 _log = structlog.get_logger(__name__)
 
@@ -30,6 +31,9 @@ class _Version(msgspec.Struct, rename="camel"):
     git_version: str = ""
     emulation_major: str = ""
     emulation_minor: str = ""
+
+
+_decode = bounded.lenient_decoder(_Version)
 
 
 async def require_binding_labels(client: ApiClient, backoff: Backoff, *, source: str = "") -> None:
@@ -68,7 +72,7 @@ async def _ask(client: ApiClient, backoff: Backoff) -> tuple[tuple[int, int], st
 def _read(body: bytes) -> tuple[tuple[int, int], str]:
     """((major, minor), what it calls itself). Raises: ApiError."""
     try:
-        told = msgspec.json.decode(body, type=_Version)
+        told = _decode(body)
     except msgspec.MsgspecError as error:
         raise ApiError(f"/version is not readable: {error}", code=400) from None
     # Some providers add a plus to the minor version.

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from gangsched.errors import ParseError
+from gangsched.model import bounded
 
 REMAINING_KEY = "gangsched.io/remaining-bandwidth"
 REQUIRED_KEY = "gangsched.io/required-rbw"
@@ -100,7 +101,7 @@ class _Remaining(msgspec.Struct, frozen=True, rename="camel"):
     observed_at: datetime
 
 
-_decode_remaining = msgspec.json.Decoder(_Remaining).decode
+_decode_remaining = bounded.decoder(_Remaining)
 
 
 def parse_bandwidth(text: str, *, field: str = "") -> int:
@@ -164,7 +165,7 @@ def parse_remaining(text: str) -> RemainingBandwidth:
     """A node's annotation. Raises: ParseError, naming it."""
     try:
         found = _decode_remaining(text)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except msgspec.MsgspecError as error:
         raise ParseError(_one_line(error), field=REMAINING_KEY) from None
     amounts = {"egressMBps": found.egress, "ingressMBps": found.ingress, "totalMBps": found.total}
     for name, amount in amounts.items():

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from gangsched.errors import ParseError
+from gangsched.model import bounded
 from gangsched.model.devices import LINK_KINDS, is_link_kind, link_weight
 from gangsched.model.quantity import to_int
 from gangsched.model.resources import is_extended
@@ -22,6 +23,8 @@ CONSTRAINTS_KEY = "gangsched.io/device-constraints"
 _DIRECT = "NV1"
 _MAX_MODELS = 32
 _MAX_BYTES = 8192
+# What it has: the resources, what is asked of one, and a list of models.
+_MAX_DEPTH = 3
 
 
 class DeviceConstraint(msgspec.Struct, frozen=True, gc=False):
@@ -68,15 +71,15 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
     min_memory: str | int = msgspec.field(default=0, name="minMemory")
 
 
-_decode = msgspec.json.Decoder(dict[str, dict[str, Any]]).decode
+_decode = bounded.decoder(dict[str, dict[str, Any]], max_bytes=_MAX_BYTES, max_depth=_MAX_DEPTH)
 
 
 def parse_constraints(text: str) -> dict[str, DeviceConstraint]:
     """Reads the annotation; resources of which nothing is asked are left out. Raises: ParseError."""
-    if len(text) > _MAX_BYTES:
-        raise ParseError(f"has {len(text)} characters, at most {_MAX_BYTES}", field=CONSTRAINTS_KEY)
     try:
         written = _decode(text)
+    except (bounded.TooLong, bounded.TooDeep) as error:
+        raise ParseError(str(error), field=CONSTRAINTS_KEY) from None
     except msgspec.MsgspecError as error:
         raise ParseError(
             f'is not of the form {{"nvidia.com/gpu": {{"sameNUMA": true}}}}: {error}', field=CONSTRAINTS_KEY

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gangsched.errors import ParseError
+from gangsched.model import bounded
 from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH
 
 DEVICE_REPORT_KEY = "gangsched.io/device-report"
@@ -38,7 +39,7 @@ class DeviceReport(msgspec.Struct, frozen=True, gc=False):
     ended: tuple[PodDevices, ...] = ()
 
 
-_decode = msgspec.json.Decoder(DeviceReport).decode
+_decode = bounded.decoder(DeviceReport)
 _encode = msgspec.json.Encoder().encode
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from gangsched.errors import ParseError
+from gangsched.model import bounded
 from gangsched.model.objects import Container, PodSpec
 from gangsched.model.resources import container_requests, is_extended
 
@@ -178,9 +179,9 @@ class DeviceInventory:
         ]
 
 
-_inventory_decoder = msgspec.json.Decoder(dict[str, list[Device]])
+_decode_inventory = bounded.decoder(dict[str, list[Device]])
 _encode = msgspec.json.Encoder().encode
-_allocation_decoder = msgspec.json.Decoder(dict[str, dict[str, tuple[str, ...]]])
+_decode_allocation = bounded.decoder(dict[str, dict[str, tuple[str, ...]]])
 
 
 def parse_inventory(text: str) -> dict[str, DeviceInventory]:
@@ -222,7 +223,7 @@ def _said(device: Device) -> dict[str, object]:
 
 def _decoded(text: str) -> dict[str, list[Device]]:
     try:
-        return _inventory_decoder.decode(text)
+        return _decode_inventory(text)
     except msgspec.MsgspecError as error:
         raise ParseError(f"is not a device inventory: {error}", field=INVENTORY_KEY) from None
 
@@ -309,7 +310,7 @@ def is_link_kind(kind: str) -> bool:
 def parse_allocation(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
     """Reads a pod's `gangsched.io/allocated-devices`. Raises: ParseError."""
     try:
-        return _allocation_decoder.decode(text)
+        return _decode_allocation(text)
     except msgspec.MsgspecError as error:
         raise ParseError(
             f'is not an allocation: {error}; expected {{"container":{{"resource":["id"]}}}}',

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from gangsched.errors import ParseError
+from gangsched.model import bounded
 from gangsched.model.bandwidth import utc_text
 from gangsched.model.quantity import to_int, to_milli
 
@@ -61,14 +62,14 @@ class NodeLoad(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     observed_at: datetime
 
 
-_decode = msgspec.json.Decoder(NodeLoad).decode
+_decode = bounded.decoder(NodeLoad)
 
 
 def parse_load(text: str) -> NodeLoad:
     """A node's annotation. Raises: ParseError, naming it."""
     try:
         found = _decode(text)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except msgspec.MsgspecError as error:
         raise ParseError(" ".join(str(error).split())[:200], field=LOAD_KEY) from None
     for name, share in zip(TERMS, found.utilisation.terms, strict=True):
         if not 0.0 <= share <= 1.0:
@@ -128,7 +129,7 @@ class _NodeMetricsList(msgspec.Struct, gc=False):
     items: list[_NodeMetrics]
 
 
-_decode_metrics = msgspec.json.Decoder(_NodeMetricsList).decode
+_decode_metrics = bounded.decoder(_NodeMetricsList, max_bytes=bounded.MAX_ANSWER)
 
 
 def parse_node_metrics(body: bytes) -> list[ReportedUsage]:

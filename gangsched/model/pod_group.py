@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gangsched.errors import ParseError
+from gangsched.model import bounded
 from gangsched.model.objects import CustomObject, Pod
 from gangsched.model.resources import parse_quantities
 
@@ -63,6 +64,9 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 _DURATION = re.compile(
     r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)s)?|(?P<bare>[0-9]{1,9})"
 )
+
+
+_decode_names = bounded.decoder(list[str])
 
 
 class GroupKey(NamedTuple):
@@ -241,7 +245,9 @@ def _start_together(text: str | None, own: GroupKey) -> tuple[str, ...]:
     if not text:
         return ()
     try:
-        names = msgspec.json.decode(text, type=list[str])
+        names = _decode_names(text)
+    except (bounded.TooLong, bounded.TooDeep) as error:
+        raise ParseError(str(error), field=GROUPS_KEY) from None
     except msgspec.MsgspecError:
         raise ParseError(
             f'{text[:80]!r} is not a JSON list of groups, as ["team-a/train","team-a/data"]', field=GROUPS_KEY

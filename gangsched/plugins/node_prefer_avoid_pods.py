@@ -17,6 +17,7 @@ import numpy as np
 from gangsched.core.framework import MAX_SCORE, CycleState, FloatArray, IntArray
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.template import PodTemplate
+from gangsched.model import bounded
 from gangsched.model.objects import Pod
 
 KEY = "scheduler.alpha.kubernetes.io/preferAvoidPods"
@@ -41,7 +42,7 @@ class _Avoided(msgspec.Struct, rename="camel"):
     prefer_avoid_pods: list[_Entry] = []
 
 
-_decode = msgspec.json.Decoder(_Avoided).decode
+_decode = bounded.decoder(_Avoided)
 
 
 class NodePreferAvoidPods:

@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from gangsched.errors import ApiError, ConfigError
+from gangsched.model import bounded
 from gangsched.telemetry import names
 
 MAX_NAMES = 10_000
@@ -123,7 +124,9 @@ class _Line(msgspec.Struct, rename="camel"):
     resource_spans: list[_ResourceSpans]
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = bounded.decoder(_Line, max_bytes=bounded.MAX_ANSWER)
+_decode_answer = bounded.decoder(dict[str, Any], max_bytes=bounded.MAX_ANSWER)
+_decode_list = bounded.decoder(list[Any])
 
 
 def from_file(path: Path, gang: str) -> list[TraceView]:
@@ -151,7 +154,7 @@ def _spans(path: Path) -> Iterator[_Span]:
                     continue
                 try:
                     decoded = _decode(line)
-                except (msgspec.MsgspecError, RecursionError) as error:
+                except msgspec.MsgspecError as error:
                     raise ConfigError(
                         f"line {number} is not a line of OTLP JSON traces: {error}", source=str(path)
                     ) from None
@@ -213,13 +216,13 @@ def _ask(url: str, more: dict[str, str]) -> list[SpanView]:
     full = f"{url.rstrip('/')}/api/traces?{urllib.parse.urlencode(query)}"
     try:
         with urllib.request.urlopen(full, timeout=30) as answer:
-            found = json.load(answer)["data"]
+            found = _decode_answer(answer.read(bounded.MAX_ANSWER + 1))["data"]
         return [_jaeger_span(span) for trace in found for span in trace["spans"]]
     except urllib.error.HTTPError as error:
         raise ApiError(f"{url}: {error.reason}", code=error.code, reason="Jaeger") from None
     except (OSError, http.client.HTTPException) as error:
         raise ApiError(f"{url} cannot be reached: {getattr(error, 'reason', error)}") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError):
         said = "does not answer as Jaeger's query API does (its port is 16686 by default)"
         raise ConfigError(said, source=url) from None
 
@@ -253,8 +256,8 @@ def _decoded(value: Any) -> Any:
     """Jaeger keeps a list as its JSON."""
     if isinstance(value, str) and value.startswith("["):
         try:
-            return json.loads(value)
-        except ValueError:
+            return _decode_list(value)
+        except msgspec.MsgspecError:
             return value
     return value
 

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from gangsched.errors import ApiError
+from gangsched.model import bounded
 
 _log = structlog.get_logger(__name__)
 
@@ -77,6 +78,10 @@ class _AccessStatus(msgspec.Struct):
 
 class _AccessReview(msgspec.Struct):
     status: _AccessStatus = msgspec.field(default_factory=_AccessStatus)
+
+
+_decode_token_review = bounded.lenient_decoder(_TokenReview)
+_decode_access_review = bounded.lenient_decoder(_AccessReview)
 
 
 class _Recent(Generic[ValueT]):
@@ -147,7 +152,7 @@ class Access:
         user = self._users.get(key)
         if user is None:
             body = _review("authentication.k8s.io/v1", "TokenReview", {"token": token})
-            answer = msgspec.json.decode(await self._ask(TOKEN_REVIEWS, body), type=_TokenReview)
+            answer = _decode_token_review(await self._ask(TOKEN_REVIEWS, body))
             known = answer.status.authenticated
             user = self._users.put(key, answer.status.user if known else User())
         if not user.username:
@@ -167,7 +172,7 @@ class Access:
         key = hashlib.sha256(body).digest()
         allowed = self._allowed.get(key)
         if allowed is None:
-            answer = msgspec.json.decode(await self._ask(ACCESS_REVIEWS, body), type=_AccessReview)
+            answer = _decode_access_review(await self._ask(ACCESS_REVIEWS, body))
             allowed = self._allowed.put(key, answer.status.allowed)
         return allowed
 

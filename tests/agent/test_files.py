@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gangsched.agent.reports import Report
-from gangsched.agent.sources.files import MAX_FILE_BYTES, MAX_FILES, FileSource
+from gangsched.agent.sources.device_file import MAX_FILE_BYTES
+from gangsched.agent.sources.files import MAX_FILES, FileSource
 
 GPU = "nvidia.com/gpu"
 

@@ -254,3 +254,60 @@ def test_a_plain_object_without_metadata_is_refused() -> None:
     state = WatchState(objects("widgets.example.com"))
     [refusal, _] = state.page(b'{"metadata": {"resourceVersion": "5"}, "items": [{"metadata": 1}]}')
     assert isinstance(refusal, ObjectRefused)
+
+
+def with_deep_managed_fields(item: dict[str, Any], levels: int = 3_000) -> bytes:
+    """As a line; the API server stores what a user applies under any manager's name."""
+    text = json.dumps({"type": "ADDED", "object": item})
+    fields = '{"f:a":' * levels + "{}" + "}" * levels
+    return (
+        text.replace('"creationTimestamp"', f'"managedFields":[{{"fieldsV1":{fields}}}],"creationTimestamp"')
+        + "\n"
+    ).encode()
+
+
+@pytest.mark.parametrize("levels", [900, 3_000, 200_000])
+def test_managed_fields_of_thousands_of_levels_cost_nobody_anything(
+    watching: WatchState, levels: int
+) -> None:
+    chunk = (
+        line("ADDED", pod("c", 11))
+        + with_deep_managed_fields(pod("d", 12), levels)
+        + line("ADDED", pod("e", 13))
+    )
+    assert told(watching.lines(chunk)) == ["+c", "+d", "+e"]
+    assert watching.failure is None
+    assert watching.next_request() == WatchFrom("13")
+    listed = json.loads(with_deep_managed_fields(pod("d", 12), 900))["object"]
+    watching.gone()
+    assert told(watching.page(page(pod("a", 3), listed, rv=20))) == ["-b", "-c", "-e"]
+
+
+def test_a_deep_object_that_does_not_parse_is_refused_alone(watching: WatchState) -> None:
+    bad = with_deep_managed_fields(pod("d", 12, containers="none"))
+    events = watching.lines(bad + line("ADDED", pod("e", 13)))
+    assert told(events) == ["!d", "+e"]
+
+
+def test_a_bookmark_and_an_error_that_are_deep_are_what_they_are(watching: WatchState) -> None:
+    assert told(watching.lines(with_deep_managed_fields(pod("", 50)).replace(b"ADDED", b"BOOKMARK"))) == []
+    assert watching.next_request() == WatchFrom("50")
+    status = {"status": "Failure", "code": 410, "reason": "Expired", "metadata": {"creationTimestamp": None}}
+    watching.lines(with_deep_managed_fields(status).replace(b"ADDED", b"ERROR"))
+    assert watching.failure is not None
+    assert watching.failure.code == 410
+
+
+@pytest.mark.parametrize("levels", [100, 800, 5_000])
+def test_what_a_custom_object_says_too_deep_is_left_out_of_it(levels: int) -> None:
+    groups = WatchState(next(kind for kind in all_kinds() if kind.name == "podgroups.coscheduling"))
+    item = {"kind": "PodGroup", "metadata": pod("g", 5)["metadata"], "spec": {"minMember": 3}}
+    text = json.dumps({"type": "ADDED", "object": item}).replace(
+        '"minMember"', '"x":' + '{"a":' * levels + "{}" + "}" * levels + ',"minMember"'
+    )
+    groups.page(page(rv=4))
+    for version in (5, 6):  # also where two of them are compared
+        (event,) = groups.lines(text.replace('"5"', f'"{version}"').encode() + b"\n")
+        assert isinstance(event, PodGroupAdded | PodGroupUpdated)
+        assert (event.item.spec or {})["minMember"] == 3
+        assert event.item.spec == dict(event.item.spec or {})

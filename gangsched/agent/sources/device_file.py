@@ -13,9 +13,12 @@ from typing import Any
 from gangsched.agent.inventory import HEALTHY, UNHEALTHY
 from gangsched.config.strict import decode, nearest
 from gangsched.errors import ConfigError
+from gangsched.model import bounded
 from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH, Device
 from gangsched.model.resources import is_extended
 
+# A node's annotations have 256 KiB in all; a larger file is another file.
+MAX_FILE_BYTES = 2**20
 _EXAMPLE = '{"example.com/fpga": [{"id": "fpga-0", "health": "Healthy"}]}'
 
 
@@ -82,12 +85,13 @@ def _check(resource: str, devices: Sequence[Device]) -> None:
 
 def _json(text: str) -> Any:
     try:
+        bounded.check(text, max_bytes=MAX_FILE_BYTES)
         return json.loads(text, object_pairs_hook=_each_once)
+    except (bounded.TooLong, bounded.TooDeep) as error:
+        raise ConfigError(f"{error}; expected {_EXAMPLE}") from None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise ConfigError(f"is not JSON: {where}: {error.msg}; expected {_EXAMPLE}") from None
-    except RecursionError:
-        raise ConfigError(f"is nested too deeply; expected {_EXAMPLE}") from None
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from gangsched.agent.reports import Place, Report, Silence
-from gangsched.agent.sources.device_file import parse_device_file
+from gangsched.agent.sources.device_file import MAX_FILE_BYTES, parse_device_file
 from gangsched.errors import ConfigError
 
-# A node's annotations have 256 KiB in all; a larger file is another file.
-MAX_FILE_BYTES = 2**20
 MAX_FILES = 256
 
 

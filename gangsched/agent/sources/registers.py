@@ -21,6 +21,7 @@ from gangsched.agent.inventory import HEALTHY, UNHEALTHY
 from gangsched.agent.reports import Place, Report
 from gangsched.agent.sources.device_file import check_id
 from gangsched.errors import ParseError
+from gangsched.model import bounded
 from gangsched.model.devices import Device
 
 HAMI_KEY = "hami.io/node-nvidia-register"
@@ -38,7 +39,7 @@ class _Entry(msgspec.Struct, gc=False):
     health: bool = False
 
 
-_decode = msgspec.json.Decoder(list[_Entry]).decode
+_decode = bounded.decoder(list[_Entry])
 
 
 class Register(msgspec.Struct, frozen=True):

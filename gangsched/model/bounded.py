@@ -1,0 +1,175 @@
+"""JSON from outside: how long it may be and how deep it may be nested, before anything walks it.
+
+Decoding, comparing and encoding nested values recurse, and some hundred levels end in a RecursionError that
+depends on where it is asked for. So depth is counted first, here, on the bytes, without recursion and at
+memory speed. Two ways to decode: `decoder` refuses what is too long or too deep, with its place, for what
+people write in annotations and files; `lenient_decoder` reads an object of the API server without what lies
+too deep in it, because in such an object (managedFields are a tree of anybody's making) nothing that we read
+lies as deep. Used by all rooms that decode JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+T = TypeVar("T")
+Text = bytes | str | msgspec.Raw
+# The deepest thing that we read, a term of a pod's affinity, has a third of it.
+MAX_DEPTH = 64
+# What the API server takes for all annotations of an object together.
+MAX_ANNOTATION = 256 * 1024
+# A list of 5,000 nodes with all that kubelets write on them has a quarter of it.
+MAX_ANSWER = 256 * 2**20
+_KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*\Z')
+_MAX_SHOWN_KEYS = 6
+_MAX_KEY = 256
+_QUOTE, _OPEN, _CLOSE = ord('"'), (ord("{"), ord("[")), (ord("}"), ord("]"))
+
+
+class TooLong(msgspec.DecodeError):
+    """More bytes than such a text may have."""
+
+
+class TooDeep(msgspec.DecodeError):
+    """Nested deeper than such a text may be."""
+
+
+def decoder(
+    form: type[T], *, max_bytes: int = MAX_ANNOTATION, max_depth: int = MAX_DEPTH
+) -> Callable[[Text], T]:
+    """Decodes JSON as `form`. The decoder raises: msgspec.MsgspecError, of which TooLong and TooDeep."""
+    decode = msgspec.json.Decoder(form).decode
+
+    def decode_bounded(text: Text) -> T:
+        check(text, max_bytes=max_bytes, max_depth=max_depth)
+        found: T = decode(text)
+        return found
+
+    return decode_bounded
+
+
+def lenient_decoder(form: type[T]) -> Callable[[Text], T]:
+    """Decodes JSON as `form`, without what is nested too deep. The decoder raises: msgspec.MsgspecError."""
+    keeps_all = form == dict[str, Any]
+    return leniently(msgspec.json.Decoder(form).decode, keeps_all=keeps_all)
+
+
+def leniently(
+    decode: Callable[[bytes], T], *, keeps_all: bool = False, tell: Callable[[str], None] | None = None
+) -> Callable[[Text], T]:
+    """`decode`, without what is nested too deep for it.
+
+    keeps_all: it keeps nested values of which it knows no form, so that MAX_DEPTH is a limit for all of it;
+    else only what is skipped can be as deep, and only what cannot be skipped is emptied. tell: is told what
+    was too deep, and where.
+    """
+
+    def decode_leniently(text: Text) -> T:
+        data = text if isinstance(text, bytes) else _bytes(text)
+        if not (keeps_all and is_deep(data)):
+            try:
+                return decode(data)
+            except RecursionError:
+                pass
+        shallow, what = emptied_below(data)
+        if tell is not None:
+            tell(what)
+        try:
+            return decode(shallow)
+        except RecursionError:  # brackets that are never closed: no JSON
+            raise TooDeep(what) from None
+
+    return decode_leniently
+
+
+def check(text: Text, *, max_bytes: int = MAX_ANNOTATION, max_depth: int = MAX_DEPTH) -> None:
+    """Raises: TooLong, TooDeep."""
+    data = _bytes(text)
+    if len(data) > max_bytes:
+        raise TooLong(f"has {len(data)} characters, at most {max_bytes}")
+    if is_deep(data, max_depth):
+        raise TooDeep(_described(data, _Nesting(data), max_depth))
+
+
+def is_deep(data: bytes, max_depth: int = MAX_DEPTH) -> bool:
+    """Whether it is nested deeper; brackets are only looked at one by one where there are enough of them."""
+    if data.count(b"{") + data.count(b"[") <= max_depth:
+        return False
+    return _Nesting(data).deepest > max_depth
+
+
+def emptied_below(text: Text, max_depth: int = MAX_DEPTH) -> tuple[bytes, str]:
+    """The same with the lists and objects at `max_depth` emptied that hold others, and what was too deep.
+
+    Also for several lines of JSON at once; "" where nothing was.
+    """
+    data = _bytes(text)
+    nesting = _Nesting(data)
+    if nesting.deepest <= max_depth:
+        return data, ""
+    at = np.flatnonzero(nesting.levels == max_depth)
+    parts: list[bytes] = []
+    done = 0
+    for begin, end in zip(at[:-1].tolist(), at[1:].tolist(), strict=True):
+        if nesting.opens[begin] and not nesting.opens[end] and end > begin + 1:
+            parts.append(data[done : nesting.places[begin] + 1])
+            done = int(nesting.places[end])
+    parts.append(data[done:])
+    return b"".join(parts), _described(data, nesting, max_depth)
+
+
+class _Nesting:
+    """The brackets of a JSON text outside its strings.
+
+    Shapes: places int64[n] in the text, opens bool[n], levels int64[n]: 1 for those of the outermost value.
+    """
+
+    __slots__ = ("levels", "opens", "places")
+
+    def __init__(self, data: bytes) -> None:
+        # Pairs of backslashes first: what is left of a run before a quote escapes it.
+        plain = data.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in data else data
+        codes = np.frombuffer(plain, dtype=np.uint8)
+        opens = (codes == _OPEN[0]) | (codes == _OPEN[1])
+        brackets = opens | (codes == _CLOSE[0]) | (codes == _CLOSE[1])
+        is_outside = np.cumsum(codes == _QUOTE) % 2 == 0
+        self.places: npt.NDArray[np.int64] = np.flatnonzero(brackets & is_outside)
+        self.opens: npt.NDArray[np.bool_] = opens[self.places]
+        depth = np.cumsum(np.where(self.opens, 1, -1))
+        self.levels: npt.NDArray[np.int64] = depth + ~self.opens
+
+    @property
+    def deepest(self) -> int:
+        return int(self.levels.max(initial=0))
+
+
+def _described(data: bytes, nesting: _Nesting, max_depth: int) -> str:
+    first = int(np.argmax(nesting.levels > max_depth))
+    where = _path(data, nesting, first)
+    at = f" at {where}" if where else ""
+    return f"is nested too deeply: {nesting.deepest} levels{at}, at most {max_depth}"
+
+
+def _path(data: bytes, nesting: _Nesting, to: int) -> str:
+    """The keys that lead to a bracket, the outermost first and only a few of them: `metadata.labels…`."""
+    keys: list[str] = []
+    for level in range(2, int(nesting.levels[to]) + 1):
+        if len(keys) == _MAX_SHOWN_KEYS:
+            return ".".join(keys) + "…"
+        around = np.flatnonzero((nesting.levels[: to + 1] == level) & nesting.opens[: to + 1])
+        place = int(nesting.places[around[-1]])
+        found = _KEY.search(data[max(0, place - _MAX_KEY) : place])
+        if found is not None:
+            key = found.group(1).decode("utf-8", "replace")
+            keys.append("".join(char if char.isprintable() else "?" for char in key[:80]))
+    return ".".join(keys)
+
+
+def _bytes(text: Text) -> bytes:
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
