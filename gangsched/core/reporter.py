@@ -1,12 +1,15 @@
 """Reporter: decisions put into words, as effects: pod conditions, events, PodGroup status.
 
 Says a thing once: a condition that already reads so is not written again, an event goes to the group's
-object or its first pod and not to every member. Reasons and actions are kube-scheduler's where it has one.
+object or its first pod and not to every member. Of a large gang a few members have the full text and the
+others a sentence that points to them and never changes, so that a gang of 5,000 that counts its members does
+not write 5,000 pods for each that comes. Reasons and actions are kube-scheduler's where it has one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gangsched.core.group import Group, GroupState, MemberState, PodInfo
@@ -19,6 +22,9 @@ UNSCHEDULABLE = "Unschedulable"
 DEVICES_HEALTHY = "DevicesHealthy"
 # kube-apiserver refuses longer event notes; conditions are kept to the same for people's sake.
 MAX_MESSAGE = 1024
+# Members that have the full text: the first by name, which are the same ones after a restart, and those that
+# `kubectl get pods` lists first.
+N_SPEAKERS = 5
 
 
 def clean(text: str) -> str:
@@ -36,13 +42,12 @@ class Reporter:
         self._world = world
 
     def rejected(self, group: Group, message: str, *, reason: str = "FailedScheduling") -> None:
-        """The group cannot start now: every unbound member says so, one event tells it."""
+        """The group cannot start now: every unbound member says so, or who does; one event tells it."""
         message = clean(message)
         self._tell(group, message)
-        for info in group.members.values():
-            # A gated member says so itself (SchedulingGated, from the API server), and that stays true.
-            if info.state in (MemberState.PENDING, MemberState.ASSUMED):
-                self._condition(info, UNSCHEDULABLE, message)
+        # A gated member says so itself (SchedulingGated, from the API server), and that stays true.
+        unbound = (MemberState.PENDING, MemberState.ASSUMED)
+        self._tell_members(group, [i for i in group.members.values() if i.state in unbound], message)
         if group.said != message:
             group.said = message
             self.event(group, "Warning", reason, "Scheduling", message)
@@ -54,8 +59,7 @@ class Reporter:
         self._tell(group, clean(message))
         message = clean(f"gang {group.key} is reserved and waits: {message}")
         group.message = message
-        for info in group.in_state(MemberState.ASSUMED):
-            self._condition(info, UNSCHEDULABLE, message)
+        self._tell_members(group, group.in_state(MemberState.ASSUMED), message)
         if group.said != message:
             group.said = message
             self.event(group, "Normal", "GangWaiting", "Permit", message)
@@ -65,8 +69,7 @@ class Reporter:
         self._tell(group, clean(message))
         message = clean(f"gang {group.key}: {message}" if group.is_gang else message)
         group.message = message
-        for info in group.in_state(MemberState.PENDING):
-            self._condition(info, UNSCHEDULABLE, message)
+        self._tell_members(group, group.in_state(MemberState.PENDING), message)
         if group.said != message:
             group.said = message
             self.event(group, "Normal", "Preempting", "Scheduling", message)
@@ -189,6 +192,17 @@ class Reporter:
         if self._world.observer is not None:
             self._world.observer.told(group, message)
 
+    def _tell_members(self, group: Group, infos: Sequence[PodInfo], message: str) -> None:
+        """The full text on a few, a sentence that stays on the others."""
+        if len(infos) <= N_SPEAKERS:
+            for info in infos:
+                self._condition(info, UNSCHEDULABLE, message)
+            return
+        speakers = {info.uid for info in heapq.nsmallest(N_SPEAKERS, infos, key=_name)}
+        pointer = f"gang {group.key} waits as a whole: its first {N_SPEAKERS} pods by name say why"
+        for info in infos:
+            self._condition(info, UNSCHEDULABLE, message if info.uid in speakers else pointer)
+
     def _condition(self, info: PodInfo, reason: str, message: str) -> None:
         if info.said == message:
             return
@@ -225,6 +239,10 @@ class Reporter:
         self._world.emit(
             RecordEvent(what, api_version, namespace, name, uid, kind, reason, action, message, cause_id)
         )
+
+
+def _name(info: PodInfo) -> str:
+    return info.pod.metadata.name
 
 
 def _with_condition(status: Mapping[str, Any], mine: Mapping[str, object]) -> dict[str, Any]:
