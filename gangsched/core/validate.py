@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gangsched.core.group import ASSUMED, BOUND, BindState, Group, GroupState, MemberState
+from gangsched.core.group import ASSUMED, BOUND, BindState, Group, GroupState
 from gangsched.core.world import World
-
-_MEMBER_STATES = tuple(MemberState)
 
 
 def find_broken(world: World) -> list[str]:
@@ -84,20 +82,21 @@ def _one_place(world: World) -> list[str]:
     """5: every pod of ours is in one group, counted in one state."""
     broken = []
     seen: dict[str, Group] = {}
+    pods = world.cache.pods
     for group in world.groups.values():
-        states = [info.state for info in group.members.values()]
+        counts = dict.fromkeys(group.counts, 0)
         for uid, info in group.members.items():
+            counts[info.state] += 1
             if uid in seen:
                 broken.append(f"5: {info!r} is in {seen[uid]!r} and {group!r}")
             seen[uid] = group
-            if info.group is not group or world.cache.pods.get(uid) is not info:
+            if info.group is not group or pods.get(uid) is not info:
                 broken.append(f"5: {info!r} does not know its group {group!r}")
-        counts = group.counts
-        if [states.count(state) for state in _MEMBER_STATES] != [counts[state] for state in _MEMBER_STATES]:
+        if counts != group.counts:
             broken.append(f"5: {group!r} counts differ from its members")
-    for uid in sorted(world.cache.pods.keys() - seen.keys()):
-        if world.cache.pods[uid].group is not None:
-            broken.append(f"5: {world.cache.pods[uid]!r} is in no group")
+    for uid in sorted(pods.keys() - seen.keys()):
+        if pods[uid].group is not None:
+            broken.append(f"5: {pods[uid]!r} is in no group")
     return broken
 
 

@@ -33,7 +33,9 @@ class Books:
     def least(self, gang: Gang) -> int | None:
         """How many of the gang must start together; None where nothing says it."""
         item = self._objects.get((gang.dialect, gang.namespace, gang.name))
-        return next((least(gang, pod, item) for pod in self.members.get(gang, {}).values()), None)
+        for pod in self.members.get(gang, {}).values():
+            return least(gang, pod, item)
+        return None
 
     def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         """A pod was made, replaced by its next version, or is gone."""

@@ -194,18 +194,19 @@ class Preemptions:
     def look(self, scheduler: Scheduler, effects: Iterable[ef.Effect]) -> Iterator[str]:
         """After every step: the victims that a group waits for become fewer, never others."""
         self._n += 1
-        groups = {str(group.key): group for group in scheduler.world.groups.values()}
-        for key, group in groups.items():
-            now = frozenset(group.preemption.waits_for) if group.preemption is not None else frozenset()
-            before = self._waiting.pop(key, frozenset())
-            if now:
-                self._waiting[key] = now
+        waited, self._waiting = self._waiting, {}
+        for group in scheduler.world.groups.values():
+            if group.preemption is None or not group.preemption.waits_for:
+                continue
+            key = str(group.key)
+            now = self._waiting[key] = frozenset(group.preemption.waits_for)
+            before = waited.get(key, frozenset())
             if before and now - before:
                 yield f"30: {group!r} waits for {sorted(before)} and takes {sorted(now - before)} too"
         for effect in effects:
             if isinstance(effect, ef.BindPod):
                 self._started[effect.group] = self._n
-            elif isinstance(effect, ef.EvictPod | ef.DeletePod):
+            elif isinstance(effect, (ef.EvictPod, ef.DeletePod)):
                 key = effect.cause_id.rpartition("#")[0]
                 if effect.uid in self._waiting.get(key, ()):
                     _, victims = self._asked.setdefault(key, (self._n, {}))
