@@ -76,6 +76,25 @@ def test_gang_is_packed_into_one_rack(cluster: Cluster) -> None:
     assert len({node_of(pod) for pod in cluster.members("b")}) == 2
 
 
+def test_a_large_gang_tells_why_on_a_few_members_and_leaves_the_others_unwritten(cluster: Cluster) -> None:
+    cluster.nodes(2, gpus=8)
+    cluster.schedule()
+    cluster.gang("a", pods=14, gpus=2)
+    cluster.held("a", says="8 of 14 fit")
+    before = versions(cluster, "a")
+    speakers = list(before)[:5]
+    assert [p["metadata"]["name"] for p in cluster.members("a") if "8 of 14" in reason_of(p)] == speakers
+    cluster.nodes(1, gpus=8, first=2)
+    cluster.held("a", says="12 of 14 fit")
+    now = versions(cluster, "a")
+    assert [name for name in now if now[name] != before[name]] == speakers
+
+
+def versions(cluster: Cluster, gang: str) -> dict[str, str]:
+    """The resourceVersion of each member, by name in order."""
+    return {pod["metadata"]["name"]: pod["metadata"]["resourceVersion"] for pod in cluster.members(gang)}
+
+
 def test_pods_of_other_schedulers_are_counted_and_left_alone(cluster: Cluster) -> None:
     cluster.nodes(2, gpus=8)
     cluster.pod("theirs", gpus=8, scheduler="default-scheduler")
