@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 
 class GangschedError(Exception):
@@ -38,17 +39,38 @@ class ParseError(GangschedError):
         super().__init__(f"{field}: {message}" if field else message)
 
 
+class Subject(NamedTuple):
+    """The object that a Status is about, as far as it names one; `kind` is a resource's plural or a kind."""
+
+    kind: str = ""
+    name: str = ""
+    group: str = ""
+    uid: str = ""
+
+
 class ApiError(GangschedError):
-    """The API server said no (`code` > 0), or nothing was heard (`code` == 0: the outcome is unknown)."""
+    """An answer that is no success (`code` > 0), or none (`code` == 0: the outcome is unknown).
+
+    `subject` is what the answer's Status is about. None: the answer was no Status, so whoever stands before
+    the API server may have made it up, and it proves nothing.
+    """
 
     def __init__(
-        self, message: str, *, code: int = 0, reason: str = "", retry_after_s: float | None = None
+        self,
+        message: str,
+        *,
+        code: int = 0,
+        reason: str = "",
+        retry_after_s: float | None = None,
+        subject: Subject | None = None,
     ) -> None:
         self.message = message
         self.code = code
         self.reason = reason
         self.retry_after_s = retry_after_s
-        super().__init__(f"{code} {reason}: {message}" if code else message)
+        self.subject = subject
+        said = f"{code} {reason}".rstrip()
+        super().__init__(f"{said}: {message}" if code else message)
 
 
 class InvariantError(GangschedError):

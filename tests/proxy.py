@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from gangsched.kube.http1 import Answer
 
@@ -39,6 +39,13 @@ class Rule:
     seen: list[str] = field(default_factory=list)
 
 
+class Lie(NamedTuple):
+    """An answer of the proxy's own, whether or not the request is `passed_on`; the true answer is dropped."""
+
+    answer: bytes
+    passed_on: bool = False
+
+
 class Link:
     """One client connection and its upstream one; `request` is the latest request's line (HTTP mode).
 
@@ -54,6 +61,7 @@ class Link:
         self.budget: int | None = None
         self.is_answered = asyncio.Event()
         self.is_answered.set()
+        self.lie: bytes | None = None
         self._answer = Answer(stream=True)
 
     def passes(self, data: bytes) -> None:
@@ -66,6 +74,13 @@ class Link:
             data = self._answer.rest
             self._answer = Answer(stream=True)
             self.is_answered.set()
+
+    def lies(self, data: bytes) -> None:
+        """Bytes of the true answer come, and are dropped; behind the last of them goes the other one."""
+        self.passes(data)
+        if self.is_answered.is_set() and self.lie is not None:
+            self.client.write(self.lie)
+            self.lie = None
 
     def cut(self) -> None:
         """Reset both sides."""
@@ -98,6 +113,8 @@ class Proxy:
         self.port = 0
         self.links: list[Link] = []
         self.rules: list[Rule] = []
+        self.lie: Callable[[str], Lie | None] = lambda request: None
+        """Asked for each request (HTTP mode) that no rule is for."""
         self.requests: list[str] = []
         self.refusing = False
         self.delay_s = 0.0
@@ -201,9 +218,14 @@ class Proxy:
             if self.delay_s:
                 await asyncio.sleep(self.delay_s)
             rule = self._applies(link.request)
+            lie = self.lie(link.request) if rule is None else None
             if rule is not None and rule.answer is not None:
                 link.client.write(rule.answer)
                 continue
+            if lie is not None and not lie.passed_on:
+                link.client.write(lie.answer)
+                continue
+            link.lie = lie.answer if lie is not None else None
             if rule is not None and rule.cut_before:
                 return
             if rule is not None and rule.cut_after:
@@ -225,6 +247,9 @@ class Proxy:
         try:
             while data := await reader.read(65536):
                 await link.flowing.wait()
+                if link.lie is not None:
+                    link.lies(data)
+                    continue
                 if link.budget is not None:
                     data = data[: link.budget]
                     link.budget -= len(data)

@@ -20,6 +20,7 @@ from gangsched.core.framework import Code
 from gangsched.core.group import (
     ASSUMED,
     BOUND,
+    LEAVING,
     SENT,
     UNASKED,
     BindState,
@@ -47,6 +48,7 @@ from gangsched.model.events import (
     EvictionFailed,
     HookAnswered,
     PodRead,
+    PodUnread,
 )
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
 
@@ -55,7 +57,16 @@ _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 5.0
 # A retry costs a GET and a POST; after this many the pod is let go and its group planned anew.
 _MAX_TRIES = 8
+# As a webhook denies: it is asked again only in case that somebody else's answer came to us.
+_MAX_REFUSALS = 3
+# People are told when it is no mishap any more.
+_TRIES_TOLD = 4
+# Until the watch says so too, what the server said is gone is looked for: answers have been wrong.
+_LOOK_FIRST_S = 10.0
+_LOOK_OFTEN_S = 60.0
 _EVICT_AGAIN_S = 2.0
+# A gang bound in part that waits for members says so after this long.
+_GATHER_TOLD_S = 5.0
 
 
 class Binder:
@@ -80,7 +91,8 @@ class Binder:
             self._assign_ranks(group, members)
             for info in members:
                 info.attempt = group.attempts
-                info.bind_tries = 0
+                info.bind_tries = info.n_refused = 0
+                info.unclear = ""
             ready.append((group, members))
         try:
             if self.preparing.begin(ready):
@@ -136,7 +148,7 @@ class Binder:
             for rank, info in enumerate(unranked):
                 info.rank = rank
             return
-        taken = {info.rank for info in group.members.values() if info.state is not MemberState.LEAVING}
+        taken = {info.rank for info in group.members.values() if info.state is not LEAVING}
         free = (rank for rank in count() if rank not in taken)
         for info in unranked:
             info.rank = next(free)
@@ -168,7 +180,7 @@ class Binder:
             if event.code == 403:
                 message += "; the scheduler's role needs the verb create on pods/binding"
             gone = event.code == 404
-            self._lost(info, message, MemberState.LEAVING if gone else MemberState.PENDING)
+            self._lost(info, message, LEAVING if gone else MemberState.PENDING)
 
     def cancelled(self, event: BindCancelled) -> None:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
@@ -179,11 +191,24 @@ class Binder:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
         if info is not None and info.group is not None:
             self._world.count("binds_unknown")
+            info.unclear = event.message
+            info.n_refused += event.refused
+            if info.bind_tries == _TRIES_TOLD:
+                self._reporter.unclear(info.group, f"binding {info.pod.key}: {event.message}")
             self._read(info, info.group)
+
+    def unread(self, event: PodUnread) -> None:
+        """The API server itself has not answered a read for a while: its gang is told what it waits for."""
+        info = self._world.cache.pods.get(event.uid)
+        if info is not None and info.group is not None and info.bind is BindState.READING:
+            self._reporter.unclear(info.group, f"reading {info.pod.key}: {event.message}")
 
     def _read(self, info: PodInfo, group: Group) -> None:
         """Asks the server whether the pod is bound: its word decides."""
         info.bind = BindState.READING
+        self._ask(info, group)
+
+    def _ask(self, info: PodInfo, group: Group) -> None:
         meta = info.pod.metadata
         self._world.emit(GetPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
@@ -217,21 +242,24 @@ class Binder:
             self._lost(info, f"no Bind plugin of the profile takes {info.pod.key}", MemberState.PENDING)
 
     def read(self, event: PodRead) -> PodInfo | None:
-        """The GET's answer; a pod that turns out to be bound is left to the caller to apply as seen."""
-        info = self._world.cache.pods.get(event.uid)
-        if info is None or info.state is not MemberState.ASSUMED or info.bind is not BindState.READING:
+        """The GET's answer; a pod that is bound, or there after all, is the caller's to apply as seen."""
+        info, pod = self._world.cache.pods.get(event.uid), event.pod
+        if info is not None and info.state is LEAVING:
+            if pod is None:
+                self._world.look_for_at(self._world.now_s + _LOOK_OFTEN_S, info)
+            return info
+        if info is None or info.state is not ASSUMED or info.bind is not BindState.READING:
             return None
-        pod = event.pod
         if pod is None:
-            self._lost(info, f"{info.pod.key} is gone", MemberState.LEAVING)
+            self._lost(info, f"{info.pod.key} is gone", LEAVING)
             return None
         if pod.spec.node_name:
             return info
         if pod.metadata.deletion_timestamp is not None or pod.is_terminal:
-            self._lost(info, f"{info.pod.key} is being deleted", MemberState.LEAVING)
-        elif info.bind_tries >= _MAX_TRIES:
+            self._lost(info, f"{info.pod.key} is being deleted", LEAVING)
+        elif info.bind_tries >= _MAX_TRIES or info.n_refused >= _MAX_REFUSALS:
             tries = f"binding {info.pod.key} did not take effect after {info.bind_tries} tries"
-            self._lost(info, tries, MemberState.PENDING)
+            self._lost(info, f"{tries}: {info.unclear}" if info.unclear else tries, MemberState.PENDING)
         else:
             info.bind = BindState.SENT
             wait_s = min(_FIRST_RETRY_S * 2 ** (info.bind_tries - 1), _LONGEST_RETRY_S)
@@ -249,6 +277,14 @@ class Binder:
         else:
             self._send(info.group, (info,))
 
+    def look_for(self, uid: str) -> None:
+        """Asks for a pod that the server said is gone or going, if the watch has not said so since."""
+        info = self._world.cache.pods.get(uid)
+        if info is None or info.group is None or info.state is not LEAVING:
+            return
+        if info.pod.metadata.deletion_timestamp is None and not info.pod.is_terminal:
+            self._ask(info, info.group)
+
     def _expected(self, uid: str, attempt: int, bind: BindState) -> PodInfo | None:
         """The member an answer is about, unless it has been answered, replaced or decided since."""
         info = self._world.cache.pods.get(uid)
@@ -262,6 +298,8 @@ class Binder:
         assert group is not None
         info.bind = BindState.NONE
         self._world.forget(info, state)
+        if state is LEAVING:
+            self._world.look_for_at(self._world.now_s + _LOOK_FIRST_S, info)
         if not group.failed_binds:
             self._world.emit(CancelBinds(group.cause_id))
         group.failed_binds[info.uid] = why
@@ -324,7 +362,7 @@ class Binder:
         """First in line, at once; when that has failed before, after its backoff."""
         again, group.recovering = group.recovering, True
         if not group.n_pending:
-            self._world.queue.park(group, GroupState.GATHERING)
+            self._world.queue.park(group, GroupState.GATHERING, self._world.now_s + _GATHER_TOLD_S)
         elif again:
             self._world.queue.back_off(group, self._world.now_s)
         else:
@@ -387,7 +425,7 @@ class Binder:
         if group.counts[MemberState.BOUND]:
             return
         for info in group.in_state(MemberState.DONE):
-            group.move(info, MemberState.LEAVING)
+            group.move(info, LEAVING)
         self._world.queue.back_off(group, self._world.now_s)
         self._world.stir_siblings(group)
 

@@ -88,7 +88,8 @@ class PodInfo(msgspec.Struct, eq=False):
     allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger; allocated: the
     annotation that says so, as sent or seen. identity: what put it into its group, to notice when that is
     edited; stated: what it says of the group's numbers; kin: those it is counted among (core.pod_index).
-    nominated: the nominatedNodeName that we wrote last, None: none so far.
+    nominated: the nominatedNodeName that we wrote last, None: none so far. unclear: what came last instead of
+    a clear answer to its bind; n_refused: how often that was a refusal which named no pod.
     """
 
     pod: Pod
@@ -110,6 +111,8 @@ class PodInfo(msgspec.Struct, eq=False):
     attempt: int = 0
     said: str = ""
     nominated: str | None = None
+    unclear: str = ""
+    n_refused: int = 0
 
     def __repr__(self) -> str:
         return f"<{self.pod.key} {self.state.value} on {self.node_name or '-'}>"

@@ -89,6 +89,14 @@ class Membership:
                 info.group.move(info, target)
                 self._world.touch(info.group)
 
+    def come_back(self, info: PodInfo) -> None:
+        """A consistent read has found a pod that had been said to be gone."""
+        if info.state is LEAVING and info.group is not None:
+            target = self._state_of(info, info.pod)
+            if target is not LEAVING:
+                info.group.move(info, target)
+                self._world.touch(info.group)
+
     def remove_pod(self, event: PodDeleted) -> None:
         """The pod is gone for good."""
         self._remove(event.pod.metadata.uid)
@@ -292,7 +300,8 @@ class Membership:
             self._world.hooks.blame(error, info.group, pod)
             self._world.look_again_at(self._world.now_s + self._world.settings.pod_max_backoff_s, info)
             return MemberState.GATED
-        return PENDING if info.state is not LEAVING else LEAVING
+        # Also what was said to be gone: a version that shows it alive is the later word.
+        return PENDING
 
 
 def _newer(pod: Pod, known: Pod) -> bool:

@@ -105,6 +105,22 @@ class Reporter:
         self._tell(group, message)
         self.event(group, "Warning", "GangAborted", "Scheduling", message)
 
+    def unclear(self, group: Group, message: str) -> None:
+        """A group's binds are still without a clear answer from the API server after several tries.
+
+        Its pods are not written to: nobody knows which of them are bound.
+        """
+        message = clean(
+            f"gang {group.key} keeps what it has reserved until the API server itself gives a clear answer: "
+            f"{message}"
+        )
+        self._tell(group, message)
+        group.message = message
+        if group.said != message:
+            group.said = message
+            self.event(group, "Warning", "AnswerUnclear", "Binding", message)
+        self.status(group, scheduled=False, reason="AnswerUnclear", message=message)
+
     def event(self, group: Group, kind: str, reason: str, action: str, message: str) -> None:
         """One event on the group's object, or on its first pod where it has none."""
         definition = group.definition

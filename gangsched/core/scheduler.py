@@ -33,7 +33,7 @@ from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import Profile
 from gangsched.core.spacing import Spacing
 from gangsched.core.validate import find_broken
-from gangsched.core.world import PRE_ENQUEUE, World
+from gangsched.core.world import LOOK_FOR, PRE_ENQUEUE, World
 from gangsched.errors import InvariantError
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
@@ -115,6 +115,7 @@ class Scheduler:
             ev.BindUnknown: self.binder.unknown,
             ev.BindCancelled: self.binder.cancelled,
             ev.PodRead: self._read,
+            ev.PodUnread: self.binder.unread,
             ev.PodPatched: self.audit.patched,
             ev.PodPatchFailed: self.audit.patch_failed,
             ev.EvictionSucceeded: lambda e: None,
@@ -180,6 +181,8 @@ class Scheduler:
             _, uid, attempt = world.pop_retry()
             if attempt == PRE_ENQUEUE:
                 self.membership.look_again(uid)
+            elif attempt == LOOK_FOR:
+                self.binder.look_for(uid)
             else:
                 self.binder.send_again(uid, attempt)
         for key in [key for key, at_s in world.settle_by_s.items() if at_s <= now_s]:
@@ -336,6 +339,7 @@ class Scheduler:
         info = self.binder.read(event)
         if info is not None and event.pod is not None:
             self.membership.put_pods((ev.PodUpdated(event.pod),))
+            self.membership.come_back(info)
 
     def _hook_answered(self, event: ev.HookAnswered) -> None:
         call = self.world.hooks.take(event)

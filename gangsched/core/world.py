@@ -30,6 +30,8 @@ from gangsched.model.pod_group import GroupKey
 
 PRE_ENQUEUE = -1
 """In the heap of retries in place of an attempt: PreEnqueue failed, and is asked again."""
+LOOK_FOR = -2
+"""There too: a pod that the server said is gone, which the watch has not said yet."""
 
 
 class World:
@@ -209,6 +211,10 @@ class World:
     def look_again_at(self, when_s: float, info: PodInfo) -> None:
         """Asks about a pod's PreEnqueue again then."""
         heapq.heappush(self.retries, (when_s, info.uid, PRE_ENQUEUE))
+
+    def look_for_at(self, when_s: float, info: PodInfo) -> None:
+        """Asks then whether a pod is there that was said to be gone."""
+        heapq.heappush(self.retries, (when_s, info.uid, LOOK_FOR))
 
     def pop_retry(self) -> tuple[float, str, int]:
         return heapq.heappop(self.retries)

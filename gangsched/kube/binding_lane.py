@@ -6,13 +6,15 @@ only.
 
 | the request | event |
 |---|---|
-| taken back while it waited | BindCancelled |
-| 2xx | BindSucceeded |
+| taken back before a byte of it was sent | BindCancelled |
+| 2xx with a Status that says Success | BindSucceeded |
 | 429 | none: the lane pauses as long as asked, and sends it again |
 | no connection, or lost before a byte was sent | none: waits, sent again after a backoff |
 | 401 | none the first time: credentials are renewed and it is sent again |
-| cut, timeout or nonsense after bytes were sent; 409; 5xx | BindUnknown |
-| any other status | BindFailed |
+| a Status that names the pod: NotFound, Forbidden, Invalid, … (kube.evidence) | BindFailed |
+| a Status that names nothing: a webhook's denial, BadRequest | BindUnknown, as a refusal |
+| taken back after a 429 or 401; a Conflict; 5xx | BindUnknown |
+| cut, timeout, nonsense; any answer that is not the API server's word about this pod | BindUnknown |
 
 A keep-alive connection that the server closed just as we wrote to it is "cut": the bytes may have arrived.
 """
@@ -28,10 +30,12 @@ import structlog
 
 from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials
+from gangsched.kube.evidence import is_doubtful, is_refusal, names_nothing, pod
 from gangsched.kube.http1 import JSON, Verb
 from gangsched.kube.lane import Lane, always
 from gangsched.kube.line import Call
 from gangsched.kube.readers import Readers
+from gangsched.kube.status import is_success
 from gangsched.kube.writes import binding_body, pod_path
 from gangsched.model.effects import BindPod
 from gangsched.model.events import BindCancelled, BindFailed, BindSucceeded, BindUnknown, Event
@@ -40,6 +44,12 @@ _log = structlog.get_logger(__name__)
 
 _POST = Verb("POST", JSON)
 DEPTH = 2
+# To the letter what kube-apiserver answers a Binding with; another server's Success is read.
+_BOUND = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}\n'
+# One such answer is a mishap; when nothing else comes, asking everything at once is no use.
+_MAX_DOUBTFUL_IN_ROW = 3
+# Of a refusal: about the request, and the same next time; not about credentials, versions or the moment.
+_ABOUT_THE_REQUEST = (400, 403, 404, 405, 406, 413, 415, 422)
 
 
 class BindingLane(Lane[BindPod]):
@@ -75,6 +85,7 @@ class BindingLane(Lane[BindPod]):
         self._emit = emit_nowait
         self._may_send = may_send
         self._waiting: deque[Call[BindPod]] = deque()
+        self._n_doubtful_in_row = 0
         self.n_unknown = 0
         self.n_throttled = 0
 
@@ -109,16 +120,22 @@ class BindingLane(Lane[BindPod]):
         calls, self._waiting = self._waiting, deque()
         for call in calls:
             if is_meant(call.item):
-                self._emit(BindCancelled(call.item.uid, call.item.attempt))
+                self._taken_back(call)
             else:
                 self._waiting.append(call)
+
+    def _taken_back(self, call: Call[BindPod]) -> None:
+        if call.deadline_s:  # sent before, and nobody knows who threw it back and whether it was done
+            self._silent(call, "taken back after it was sent")
+        else:
+            self._emit(BindCancelled(call.item.uid, call.item.attempt))
 
     def _next(self, now_s: float) -> Call[BindPod] | None:
         return self._waiting.popleft() if self._waiting and self._may_send() else None
 
     def _put_back(self, call: Call[BindPod]) -> None:
         if call.is_cancelled:
-            self._emit(BindCancelled(call.item.uid, call.item.attempt))
+            self._taken_back(call)
         else:
             # Behind what was sent before it and put back, too; what was never sent has no deadline.
             n_before = sum(1 for _ in takewhile(lambda o: 0 < o.deadline_s <= call.deadline_s, self._waiting))
@@ -127,25 +144,32 @@ class BindingLane(Lane[BindPod]):
     def _request(self, call: Call[BindPod]) -> tuple[Verb, str, bytes]:
         return _POST, pod_path(call.item, "binding"), binding_body(call.item)
 
+    def _proves(self, call: Call[BindPod], body: bytes) -> bool:
+        return body == _BOUND or is_success(body)
+
     def _done(self, call: Call[BindPod], body: bytes) -> None:
+        self._n_doubtful_in_row = 0
         self._emit(BindSucceeded(call.item.uid, call.item.attempt))
 
     def _refused(self, call: Call[BindPod], error: ApiError) -> None:
-        bind = call.item
-        code = error.code
-        if code == 429 or code >= 500:
+        bind, code = call.item, error.code
+        target = pod(bind.namespace, bind.name)
+        if is_doubtful(error, target):
+            self._doubt(call, error, f"{bind.namespace}/{bind.name}")
+            self._n_doubtful_in_row += 1
+        if code in (401, 429) or code >= 500 or self._n_doubtful_in_row > _MAX_DOUBTFUL_IN_ROW:
             self._pause(error)
         if code == 429:
             self.n_throttled += 1
             self._put_back(call)
-        elif code == 409 or code >= 500:
-            self._silent(call, str(error))
-        else:
+        elif is_refusal(error, target):
             self._emit(BindFailed(bind.uid, bind.attempt, code, error.reason, error.message))
+        else:
+            self._silent(call, str(error), refused=names_nothing(error) and code in _ABOUT_THE_REQUEST)
 
-    def _silent(self, call: Call[BindPod], why: str) -> None:
+    def _silent(self, call: Call[BindPod], why: str, *, refused: bool = False) -> None:
         self.n_unknown += 1
-        self._emit(BindUnknown(call.item.uid, call.item.attempt, why))
+        self._emit(BindUnknown(call.item.uid, call.item.attempt, why, refused))
 
     def _recovered(self) -> None:
         super()._recovered()

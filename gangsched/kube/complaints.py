@@ -27,7 +27,14 @@ class Complaints:
 
     def say(self, what: str, error: ApiError, *, about: str = "") -> None:
         """Log or count one failure of `what`; `about` is the object in question."""
-        key = (what, error.code, error.reason)
+        self._say("the API server refuses or is not reached", what, error, about)
+
+    def doubt(self, what: str, error: ApiError, *, about: str) -> None:
+        """The same for an answer that is not the API server's own word about that object."""
+        self._say("an answer is not the API server's own: what stands before it?", what, error, about)
+
+    def _say(self, text: str, what: str, error: ApiError, about: str) -> None:
+        key = (f"{text} {what}", error.code, error.reason)
         now_s = self._clock()
         said_s, n_more = self._said.get(key, (None, 0))
         if said_s is not None and now_s - said_s < AGAIN_S:
@@ -37,5 +44,4 @@ class Complaints:
         if len(self._said) > MAX_KINDS:  # reasons are the server's words: not for ever
             del self._said[next(iter(self._said))]
         more = {"n_more_like_it": n_more} if n_more else {}
-        text = f"{what} of {about}: {error}" if about else f"{what}: {error}"
-        _log.warning("the API server refuses or is not reached", err=text, **more)
+        _log.warning(text, err=f"{what} of {about}: {error}" if about else f"{what}: {error}", **more)

@@ -9,9 +9,9 @@ Each call that was sent is told to the subclass exactly once, and may be put bac
 
 | what came | told as |
 |---|---|
-| 2xx | `_done` |
+| 2xx with what was asked for (`_proves`) | `_done` |
 | 401 | not at all the first time: credentials are renewed and it is sent again |
-| any other status | `_refused` |
+| any other status; 2xx with anything else | `_refused` |
 | the connection was lost, silent for too long, or talked nonsense | `_silent`: the bytes may have arrived |
 
 Where no connection can be opened nothing is sent: calls wait where they are, and the lane pauses.
@@ -29,7 +29,6 @@ HTTP proxies are not supported: the API server is reached directly, or by a tran
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -80,6 +79,7 @@ class Lane(Generic[ItemT]):
     ) -> None:
         """`depth`: requests on a connection; `timeout_s` for each; `readers` bundle lanes' answers."""
         self._credentials = credentials
+        self._address = address_of(credentials)
         self._size = size
         self._depth = depth
         self._one_each_until_s = 0.0
@@ -97,7 +97,6 @@ class Lane(Generic[ItemT]):
         self._is_renewing = False
         self._sweeper: asyncio.TimerHandle | None = None
         self._group: TaskGroup | None = None
-        credentials.follow(self)
         self._loop: asyncio.AbstractEventLoop
         self.n_sent = 0
         self.n_in_flight = 0
@@ -118,6 +117,10 @@ class Lane(Generic[ItemT]):
 
     def _request(self, call: Call[ItemT]) -> tuple[Verb, str, bytes]:
         """What to send: verb, path and body."""
+        raise NotImplementedError
+
+    def _proves(self, call: Call[ItemT], body: bytes) -> bool:
+        """Whether the body of a 2xx says what the API server would say; asked for each of them."""
         raise NotImplementedError
 
     def _done(self, call: Call[ItemT], body: bytes) -> None:
@@ -175,7 +178,7 @@ class Lane(Generic[ItemT]):
             self._send(idle.pop(), calls, now_s)
         if depth > 1:
             for line in self._lines:
-                if len(line.calls) < depth and not line.is_leaving:
+                if len(line.calls) < depth:
                     calls = self._take(depth - len(line.calls), now_s)
                     if not calls:
                         return
@@ -194,7 +197,6 @@ class Lane(Generic[ItemT]):
     def _send(self, line: Line[ItemT], calls: Sequence[Call[ItemT]], now_s: float) -> None:
         """Write the requests; from here on their outcome is the server's word or unknown."""
         requests = []
-        version = self._credentials.version
         for call in calls:
             verb, path, body = self._request(call)
             frame = self._frames.get(verb)
@@ -202,7 +204,6 @@ class Lane(Generic[ItemT]):
                 frame = Frame(verb, self._credentials.server, authorization=self._credentials.authorization)
                 self._frames[verb] = frame
             call.frame = frame
-            call.version = version
             call.deadline_s = now_s + self._timeout_s
             call.is_behind = bool(line.calls)
             line.calls.append(call)
@@ -242,31 +243,16 @@ class Lane(Generic[ItemT]):
         line = Line(self, self._readers)
         try:
             with anyio.fail_after(CONNECT_TIMEOUT_S):
-                await line.open(address_of(self._credentials))
+                await line.open(self._address)
         except OSError as error:  # TimeoutError and SSLError are OSErrors
-            if isinstance(error, ssl.SSLError):
-                self._credentials.doubt()
             self._credentials.answers.count(self.method, SILENCE)
             self._pause(ApiError(f"no connection to the API server: {str(error) or 'no answer in time'}"))
         finally:
             self._n_connecting -= 1
-        if line.is_open and line.context is not self._credentials.ssl_context:
-            line.close()  # they have changed meanwhile
         if line.is_open:
             self._lines.append(line)
             self._idle.append(line)
         self._pump()
-
-    def certificates_changed(self) -> None:
-        """Connections by the old ones go: the idle now, the others when they are answered."""
-        for line in self._lines:
-            line.is_leaving = True
-        idle, self._idle = self._idle, []
-        for line in idle:
-            line.close()
-            self._lines.remove(line)
-        if idle:
-            self._connect(len(idle))
 
     def lost(self, line: Line[ItemT], why: str) -> None:
         """The connection is closed, with or without calls on it."""
@@ -299,12 +285,9 @@ class Lane(Generic[ItemT]):
         """One call of the line, which has been taken off it."""
         self._landed(call)
         if line.is_open and not line.calls:
-            if line.is_leaving or line.is_refused_with(status):
-                line.close()
-            else:
-                self._idle.append(line)
+            self._idle.append(line)
         self._credentials.answers.count(call.frame.method, status)
-        if 200 <= status < 300:
+        if 200 <= status < 300 and self._proves(call, body):
             if self._is_troubled:
                 self._recovered()
             self._done(call, body)
@@ -313,12 +296,17 @@ class Lane(Generic[ItemT]):
             self._put_back(call)
             if not self._is_renewing:
                 self._is_renewing = True
-                self._group.start_soon(self._renew, call.version)
+                self._group.start_soon(self._renew, call.frame.authorization)
         else:
             self._refused(call, api_error(status, retry_after, body))
         if not line.is_open:
             self._give_up(line, "the server closed the connection after an earlier answer")
         self._readers.then(self._pump)
+
+    def _doubt(self, call: Call[ItemT], error: ApiError, about: str) -> None:
+        """The answer is not the API server's own word about this object: counted, and said now and then."""
+        self._credentials.answers.doubt(call.frame.method)
+        self._complaints.doubt(self.name, error, about=about)
 
     def _pause(self, error: ApiError) -> None:
         """Send nothing for a while. Answers that come during a pause belong to the same trouble."""
@@ -338,7 +326,7 @@ class Lane(Generic[ItemT]):
 
     # Credentials
 
-    async def _renew(self, refused: int) -> None:
+    async def _renew(self, refused: str) -> None:
         try:
             await self._credentials.refresh(refused=refused)
         finally:

@@ -1,10 +1,14 @@
-"""The API server's words about a failure, as an ApiError. Called by all that reads answers."""
+"""The API server's words about a failure, as an ApiError. Called by all that reads answers.
+
+A Status is told from what a proxy, a login page or a half-written answer looks like by its own marks: kind,
+apiVersion, `status: Failure`, and a code that is the answer's. What lacks one of them has no `subject`.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
-from gangsched.errors import ApiError
+from gangsched.errors import ApiError, Subject
 from gangsched.model import bounded
 
 
@@ -13,19 +17,27 @@ class StatusCause(msgspec.Struct, gc=False):
 
 
 class StatusDetails(msgspec.Struct, gc=False, rename="camel"):
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
     retry_after_seconds: int = 0
     causes: list[StatusCause] | None = None
 
 
-class Status(msgspec.Struct, gc=False):
+class Status(msgspec.Struct, gc=False, rename="camel"):
     """The API server's own words about a failure."""
 
+    kind: str = ""
+    api_version: str = ""
+    status: str = ""
     message: str = ""
     reason: str = ""
     code: int = 0
     details: StatusDetails | None = None
 
 
+_NO_DETAILS = StatusDetails()
 _decode_status = bounded.lenient_decoder(Status)
 
 
@@ -34,30 +46,48 @@ def api_error(code: int, retry_after: str | None, body: bytes) -> ApiError:
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
     try:
         status = _decode_status(body)
-    except msgspec.MsgspecError:
+    except ValueError:  # no JSON of that form, or bytes that are no text
+        status = Status()
+    if status.kind != "Status" or code < 300:
         text = body[:300].decode("utf-8", "replace").strip()
         return ApiError(text or "no message", code=code, retry_after_s=seconds)
     return status_error(status, code=code, retry_after_s=seconds)
 
 
 def status_error(status: Status, *, code: int = 0, retry_after_s: float | None = None) -> ApiError:
-    """The error that a Status object stands for."""
-    reason = status.reason
-    if status.details is not None:
-        if retry_after_s is None and status.details.retry_after_seconds > 0:
-            retry_after_s = float(status.details.retry_after_seconds)
-        # Finer than the reason (Timeout, TooManyRequests), and what we have to tell apart.
-        for cause in status.details.causes or ():
-            if cause.reason in ("ResourceVersionTooLarge", "DisruptionBudget"):
-                reason = cause.reason
+    """The error that a Status object stands for; `code`: of the answer that it came in."""
+    reason, details = status.reason, status.details or _NO_DETAILS
+    if retry_after_s is None and details.retry_after_seconds > 0:
+        retry_after_s = float(details.retry_after_seconds)
+    # Finer than the reason (Timeout, TooManyRequests), and what we have to tell apart.
+    for cause in details.causes or ():
+        if cause.reason in ("ResourceVersionTooLarge", "DisruptionBudget"):
+            reason = cause.reason
+    own = (status.kind, status.api_version, status.status) == ("Status", "v1", "Failure")
+    subject = None
+    if own and (not code or code == status.code):
+        subject = Subject(details.kind, details.name, details.group, details.uid)
     return ApiError(
-        status.message[:2000], code=status.code or code, reason=reason, retry_after_s=retry_after_s
+        status.message[:2000],
+        code=code or status.code,
+        reason=reason,
+        retry_after_s=retry_after_s,
+        subject=subject,
     )
+
+
+def is_success(body: bytes) -> bool:
+    """Whether this is a Status that says Success: the answer to a Binding and to an Eviction."""
+    try:
+        status = _decode_status(body)
+    except ValueError:
+        return False
+    return status.kind == "Status" and status.status == "Success"
 
 
 def read_status(raw: bytes | msgspec.Raw) -> ApiError:
     """The error that a Status in JSON stands for, as an ERROR line of a watch carries it."""
     try:
         return status_error(_decode_status(raw))
-    except msgspec.MsgspecError as error:
+    except ValueError as error:
         return ApiError(f"an error of the API server is not readable: {error}")

@@ -8,10 +8,16 @@ SILENCE = 0
 class Answers:
     """By method and status; SILENCE where a request was sent, or tried to be, and nothing came back."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_counts", "doubtful")
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, int], int] = {}
+        self.doubtful: dict[str, int] = {}
+        """By method: answers that were not the API server's own word about what was asked."""
+
+    def doubt(self, method: str) -> None:
+        """One more of those."""
+        self.doubtful[method] = self.doubtful.get(method, 0) + 1
 
     def count(self, method: str, status: int) -> None:
         """One more."""

@@ -149,14 +149,19 @@ def group_status_body(effect: WritePodGroupStatus, wall_s: float) -> bytes:
     return _encode({"metadata": {"uid": effect.uid}, "status": status})
 
 
+def event_name(effect: RecordEvent, serial: int) -> str:
+    """Unlike those of other Events about the same object."""
+    return f"{effect.name[:MAX_NAME_CHARS]}.{serial:x}"
+
+
 def event_body(effect: RecordEvent, *, controller: str, instance: str, wall_s: float, serial: int) -> bytes:
-    """An Event; `serial` makes its name unlike those of others about the same object."""
+    """An Event; `serial` goes into its name."""
     return _encode(
         {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{effect.name[:MAX_NAME_CHARS]}.{serial:x}",
+                "name": event_name(effect, serial),
                 "namespace": effect.namespace or "default",
             },
             "eventTime": _rfc3339_micro(wall_s),

@@ -127,7 +127,7 @@ class BindSucceeded(_Event, frozen=True):
 
 
 class BindFailed(_Event, frozen=True):
-    """The server said no for good to this bind: it did not and will not take effect (403, 404, 422, …)."""
+    """The server itself, naming this pod, said no for good: this bind did not and will not take effect."""
 
     uid: str
     attempt: int
@@ -137,11 +137,16 @@ class BindFailed(_Event, frozen=True):
 
 
 class BindUnknown(_Event, frozen=True):
-    """Nobody knows whether this bind took effect (timeout, cut, 5xx, 409): a GET must decide."""
+    """Nobody knows whether this bind took effect (timeout, cut, 5xx, 409, a proxy's page): a GET must decide.
+
+    refused: the server itself refused something, without naming a pod, as it does when a webhook denies: if
+    the pod is not bound, the same bind is hardly worth many more tries.
+    """
 
     uid: str
     attempt: int
     message: str
+    refused: bool = False
 
 
 class BindCancelled(_Event, frozen=True):
@@ -169,6 +174,13 @@ class PodRead(_Event, frozen=True):
 
     uid: str
     pod: Pod | None
+
+
+class PodUnread(_Event, frozen=True):
+    """A GetPod has been answered several times by now, and never by the API server itself; asked on."""
+
+    uid: str
+    message: str
 
 
 class PodPatched(_Event, frozen=True):
@@ -251,6 +263,7 @@ Event = (
     | BindCancelled
     | ExtendersAnswered
     | PodRead
+    | PodUnread
     | PodPatched
     | PodPatchFailed
     | EvictionSucceeded

@@ -226,6 +226,12 @@ def _promises(reading: Reading) -> Iterator[Metric]:
         {(): reading.n_bind_unknown},
     )
     yield _counter(
+        "gangsched_doubtful_answers",
+        "Answers that were not the API server's own word about what was asked: something before it answers.",
+        ("method",),
+        {(method,): n for method, n in reading.doubtful_answers.items()},
+    )
+    yield _counter(
         "gangsched_invariant_violations",
         "Promises found broken: a device on two live pods (one_owner), by whosever hand.",
         ("invariant",),

@@ -54,6 +54,7 @@ class Reading(msgspec.Struct, frozen=True):
     leader: Mapping[str, int]
     n_bind_unknown: int
     requests: Mapping[tuple[str, str], int]
+    doubtful_answers: Mapping[str, int]
     host: str
     loads: Loads = Loads()
 

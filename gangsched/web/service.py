@@ -227,6 +227,7 @@ class Web:
                 leader={} if elector is None else {election.resource_name: int(elector.holds)},
                 n_bind_unknown=parts.dispatcher.binds.n_unknown,
                 requests=parts.client.credentials.answers.by_code_and_method(),
+                doubtful_answers=dict(parts.client.credentials.answers.doubtful),
                 host=urlsplit(parts.client.credentials.server).netloc,
                 loads=read_loads(parts.scheduler),
             )

@@ -200,13 +200,15 @@ class Cluster:
         return self.tell(ev.PodRead(pod.metadata.uid, pod))
 
     def _bind(self, bind: ef.BindPod) -> None:
-        """`answer` says ok, hold (no answer yet), unknown, or a code."""
+        """`answer` says ok, hold (no answer yet), unknown, denied (by nobody knows what), or a code."""
         said = self.answer(bind)
         if said == "ok":
             pod = self.commit(bind)
             self.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(pod))
         elif said == "hold":
             self.held_binds.append(bind)
+        elif said == "denied":
+            self.tell(ev.BindUnknown(bind.uid, bind.attempt, "400: denied by a webhook", refused=True))
         elif said == "unknown":
             self.held_binds.append(bind)
             self.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,8 +13,7 @@ from typing import Any, Self
 
 import anyio
 
-from gangsched.kube.credentials import Credentials
-from gangsched.kube.loaders import Loaded, blank
+from gangsched.kube.credentials import Credentials, _blank, _Loaded
 
 CUT = b"cut"
 SILENCE = b"silence"
@@ -24,17 +23,72 @@ class Last(bytes):
     """An answer after which the server closes the connection."""
 
 
-def status(code: int, *, reason: str = "", message: str = "", headers: str = "") -> bytes:
-    """A whole answer carrying a Status."""
-    body = json.dumps(
-        {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
-    ).encode()
+SUCCESS = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}\n'
+PAGE = b"<html><body>Not here</body></html>"
+# As kube-apiserver has them.
+REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+}
+
+
+def status(
+    code: int,
+    *,
+    reason: str | None = None,
+    message: str = "",
+    headers: str = "",
+    about: str = "",
+    kind: str = "pods",
+    group: str = "",
+) -> bytes:
+    """A whole answer carrying a Status as the API server's; `about`: the object's name in its details."""
+    details = {"name": about, "kind": kind, **({"group": group} if group else {})} if about else {}
+    said = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": REASONS.get(code, "") if reason is None else reason,
+        "details": details,
+        "code": code,
+    }
+    return page(code, json.dumps(said).encode(), headers)
+
+
+def page(code: int, body: bytes = PAGE, headers: str = "") -> bytes:
+    """A whole answer, as anything between us and the API server may give it."""
     return f"HTTP/1.1 {code} Word\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def created(body: bytes = b'{"status":"Success"}') -> bytes:
-    """A whole answer of success."""
+def created(body: bytes = SUCCESS) -> bytes:
+    """A whole answer of success; a Binding's and an Eviction's where no body is given."""
     return b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+_OBJECT = re.compile(
+    r"[A-Z]+ /(?:api|apis/[^/]+)/[^/]+/namespaces/([^/]+)/([^/]+)(?:/([^/?]+))?(?:/([^/?]+))?"
+)
+_KINDS = {"pods": "Pod", "podgroups": "PodGroup", "events": "Event"}
+
+
+def obliging(request: Request) -> bytes:
+    """Success, with the object that was asked about in it."""
+    found = _OBJECT.match(request.line)
+    if found is None or found[4] in ("binding", "eviction"):
+        return created()
+    name = found[3] or request.json["metadata"]["name"]
+    meta = {"name": name, "namespace": found[1], "uid": f"u-{name}", "resourceVersion": "9"}
+    return created(json.dumps({"kind": _KINDS[found[2]], "metadata": meta}).encode())
 
 
 @dataclass
@@ -42,7 +96,6 @@ class Request:
     line: str
     headers: dict[str, str]
     body: bytes
-    client: str = ""  # the common name in its certificate
 
     @property
     def json(self) -> Any:
@@ -53,20 +106,21 @@ class Request:
 class ScriptedServer:
     """Answers with `script`'s entries one after the other, then with `default`; remembers all requests.
 
+    By default every request is a success.
+
     An entry is a whole answer, or the Last, CUT (close without one), SILENCE, or a function of the request. A
     connection's requests are answered one after the other, as HTTP/1.1 has it.
     """
 
-    default: Any = field(default_factory=created)
+    default: Any = obliging
     script: list[Any] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     n_connections: int = 0
     port: int = 0
-    tls: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> Self:
         self._writers: set[asyncio.StreamWriter] = set()
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -80,15 +134,13 @@ class ScriptedServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.n_connections += 1
         self._writers.add(writer)
-        subject = (writer.get_extra_info("peercert") or {}).get("subject", ())
-        client = next((value for [(name, value)] in subject if name == "commonName"), "")
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 line, *rest = head.rstrip().split("\r\n")
                 headers = {name.lower(): value for name, value in (part.split(": ", 1) for part in rest)}
                 body = await reader.readexactly(int(headers.get("content-length", "0")))
-                request = Request(line.removesuffix(" HTTP/1.1"), headers, body, client)
+                request = Request(line.removesuffix(" HTTP/1.1"), headers, body)
                 self.requests.append(request)
                 answer = self.script.pop(0) if self.script else self.default
                 if callable(answer):
@@ -113,14 +165,14 @@ def credentials(port: int, *tokens: str) -> Credentials:
     """Credentials for a server on loopback; each renewal gives the next token."""
     left = list(tokens)
 
-    def load() -> Loaded:
-        loaded = blank()
+    def load() -> _Loaded:
+        loaded = _blank()
         loaded.host = f"http://127.0.0.1:{port}"
         if left:
             loaded.api_key["BearerToken"] = f"Bearer {left.pop(0) if len(left) > 1 else left[0]}"
         return loaded
 
-    async def source() -> Loaded:
+    async def source() -> _Loaded:
         return load()
 
     return Credentials(source, load())

@@ -8,6 +8,7 @@ from random import Random
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from gangsched.kube.binding_lane import BindingLane
 from gangsched.kube.credentials import Credentials
@@ -15,7 +16,17 @@ from gangsched.kube.http1 import Answer, ProtocolError
 from gangsched.kube.readers import Readers
 from gangsched.model.effects import BindPod
 from gangsched.model.events import BindCancelled, BindFailed, BindSucceeded, BindUnknown, Event
-from tests.kube.scripted import CUT, SILENCE, ScriptedServer, created, credentials, status, until
+from tests.kube.scripted import (
+    CUT,
+    SILENCE,
+    SUCCESS,
+    ScriptedServer,
+    created,
+    credentials,
+    page,
+    status,
+    until,
+)
 
 
 def bind(n: int = 0, *, cause: str = "c", name: str = "") -> BindPod:
@@ -27,6 +38,7 @@ class Running:
     """A lane that runs, and what it has said."""
 
     def __init__(self, account: Credentials, *, size: int, timeout_s: float) -> None:
+        self.account = account
         self.events: list[Event] = []
         self.may_send = True
         self.lane = BindingLane(
@@ -100,12 +112,78 @@ async def test_strange_names_stay_one_segment_of_the_path() -> None:
         )
 
 
-@pytest.mark.parametrize("code", [400, 403, 404, 405, 413, 422])
-async def test_a_refusal_for_good_fails(code: int) -> None:
-    answer = status(code, reason="Why", message="because")
-    async with ScriptedServer(script=[answer]) as server, running(server.port) as lane:
+@pytest.mark.parametrize(("code", "kind"), [(403, "pods"), (404, "pods"), (413, "pods"), (422, "Pod")])
+async def test_a_refusal_for_good_that_names_the_pod_fails(code: int, kind: str) -> None:
+    refusal = status(code, reason="Why", message="because", about="p0", kind=kind)
+    async with ScriptedServer(script=[refusal]) as server, running(server.port) as lane:
         lane.lane.submit(bind())
         assert await lane.said() == [BindFailed("u0", 3, code, "Why", "because")]
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 413, 422])
+@pytest.mark.parametrize("reason", ["", "Why"])
+async def test_a_refusal_that_names_no_pod_is_unknown_and_told_as_a_refusal(code: int, reason: str) -> None:
+    refusal = status(code, reason=reason, message="denied by a webhook")
+    async with ScriptedServer(script=[refusal]) as server, running(server.port) as lane:
+        lane.lane.submit(bind())
+        [event] = await lane.said()
+        assert isinstance(event, BindUnknown)
+        assert event.refused
+        assert "denied by a webhook" in event.message
+
+
+STRANGE = [
+    page(404, b"404 page not found\n"),
+    page(404),
+    page(404, b""),
+    page(404, SUCCESS),
+    page(
+        404, b'{"kind":"Status","apiVersion":"v1","reason":"NotFound","details":{"name":"p0","kind":"pods"}}'
+    ),
+    page(403),
+    page(422, b"{}"),
+    page(409),
+    page(410, b"gone"),
+    page(302, b"", "Location: /login\r\n"),
+    page(200),
+    page(200, b""),
+    page(200, b"{}"),
+    created(b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p0","namespace":"ns","uid":"u0"}}'),
+    created(b"[" * 5000),
+    created(b"\xff\xfe"),
+    status(404, about="another"),
+    status(404, about="p0", kind="nodes"),
+    status(404, about="p0", group="example.com"),
+    status(403, about="another"),
+    page(404, status(403, about="p0").partition(b"\r\n\r\n")[2]),
+]
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+async def test_what_is_not_the_servers_word_about_this_pod_is_unknown(strange: bytes) -> None:
+    async with ScriptedServer(script=[strange]) as server, running(server.port) as lane:
+        with capture_logs() as logs:
+            lane.lane.submit(bind(0))
+            lane.lane.submit(bind(1))
+            first, second = await lane.said(2)
+        assert isinstance(first, BindUnknown)
+        assert (first.uid, first.refused) == ("u0", False)
+        assert second == BindSucceeded("u1", 3)
+        assert lane.account.answers.doubtful == {"POST": 1}
+        assert "not the API server's own" in logs[0]["event"]
+        assert "ns/p0" in logs[0]["err"]
+
+
+async def test_nonsense_without_end_is_asked_slowly_and_said_once() -> None:
+    async with ScriptedServer(default=page(404)) as server, running(server.port) as lane:
+        with capture_logs() as logs:
+            for n in range(40):
+                lane.lane.submit(bind(n))
+            await until(lambda: lane.lane.n_in_flight == 0 and lane.lane._paused_until_s > 0.0)
+            assert len(server.requests) < 10
+            await lane.said(40)
+        assert all(isinstance(event, BindUnknown) for event in lane.events)
+        assert len([log for log in logs if "own" in log["event"]]) == 1
 
 
 @pytest.mark.parametrize("answer", [status(409), status(500), status(502), status(503), status(504)])
@@ -171,6 +249,7 @@ async def test_429_is_nobodys_answer_and_is_sent_again() -> None:
 
 
 async def test_taken_back_while_throttled_is_not_sent_again() -> None:
+    """Whoever said 429 may have passed it on: only a read can say that it was not done."""
     async with ScriptedServer() as server, running(server.port) as lane:
 
         def throttle(_: object) -> bytes:
@@ -179,7 +258,7 @@ async def test_taken_back_while_throttled_is_not_sent_again() -> None:
 
         server.script.append(throttle)
         lane.lane.submit(bind())
-        assert await lane.said() == [BindCancelled("u0", 3)]
+        assert await lane.said() == [BindUnknown("u0", 3, "taken back after it was sent")]
         assert len(server.requests) == 1
 
 
@@ -214,13 +293,13 @@ async def test_401_renews_the_token_once() -> None:
         assert sent == ["Bearer old", "Bearer new"]
 
 
-async def test_401_twice_fails() -> None:
+async def test_401_twice_is_unknown() -> None:
     script = [status(401), status(401)]
     async with ScriptedServer(script=script) as server, running(server.port, "old", "new") as lane:
         lane.lane.submit(bind())
         [event] = await lane.said()
-        assert isinstance(event, BindFailed)
-        assert event.code == 401
+        assert isinstance(event, BindUnknown)
+        assert not event.refused  # of the credentials, not of the bind
 
 
 async def test_many_binds_over_few_connections_are_each_answered_once() -> None:
@@ -250,7 +329,7 @@ async def test_a_second_request_waits_at_the_server_once_each_connection_has_one
     assert max(n_in_flight) == 4
 
 
-@pytest.mark.parametrize("first", [created(), status(403)])
+@pytest.mark.parametrize("first", [created(), status(403, about="p0")])
 async def test_answers_that_come_in_one_piece_are_each_their_own(first: bytes) -> None:
     async with ScriptedServer() as server, running(server.port) as lane:
         held: list[bytes] = []

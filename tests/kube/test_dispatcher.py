@@ -10,9 +10,11 @@ from typing import Any
 import anyio
 import pytest
 
+from gangsched.kube.backoff import Backoff
 from gangsched.kube.client import ApiClient
 from gangsched.kube.dispatcher import Dispatcher
-from gangsched.kube.lanes import YIELD_STEP_S, EventLane, StatusLane
+from gangsched.kube.lanes import READS_SAID, EventLane, StatusLane
+from gangsched.kube.slow_lane import YIELD_STEP_S
 from gangsched.kube.writes import MAX_NOTE_BYTES, note
 from gangsched.model.effects import (
     BindPod,
@@ -35,8 +37,20 @@ from gangsched.model.events import (
     PodPatched,
     PodPatchFailed,
     PodRead,
+    PodUnread,
 )
-from tests.kube.scripted import CUT, SILENCE, Request, ScriptedServer, created, credentials, status, until
+from tests.kube.scripted import (
+    CUT,
+    SILENCE,
+    Request,
+    ScriptedServer,
+    created,
+    credentials,
+    obliging,
+    page,
+    status,
+    until,
+)
 
 
 class Running:
@@ -79,7 +93,10 @@ def event(message: str, *, name: str = "p") -> RecordEvent:
     )
 
 
-POD = b'{"metadata":{"name":"p","namespace":"ns","uid":"u1"},"spec":{"nodeName":"n1"},"status":{}}'
+POD = (
+    b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"ns","uid":"u1"},'
+    b'"spec":{"nodeName":"n1"},"status":{}}'
+)
 READ = GetPod("u1", "ns", "p", "c")
 
 
@@ -93,7 +110,7 @@ async def test_read_is_consistent_and_gives_the_pod() -> None:
         assert server.requests[0].line == "GET /api/v1/namespaces/ns/pods/p"  # no resourceVersion
 
 
-@pytest.mark.parametrize("answer", [status(404), created(POD.replace(b"u1", b"u2"))])
+@pytest.mark.parametrize("answer", [status(404, about="p"), created(POD.replace(b"u1", b"u2"))])
 async def test_no_pod_or_another_of_its_name_reads_as_none(answer: bytes) -> None:
     async with ScriptedServer(default=answer) as server, running(server) as run:
         run.dispatcher.submit([READ])
@@ -107,6 +124,81 @@ async def test_read_is_tried_until_it_is_answered() -> None:
         [answer] = await run.said()
         assert isinstance(answer, PodRead)
         assert len(server.requests) == 5
+
+
+STRANGE = [
+    page(404, b"404 page not found\n"),
+    page(404, b""),
+    page(404),
+    page(410),
+    page(200),
+    page(200, b""),
+    created(b"{}"),
+    created(b'{"kind":"Pod","metadata":{"name":"p","namespace":"ns"}}'),
+    created(POD.replace(b'"ns"', b'"other"')),
+    created(POD.replace(b'"p"', b'"q"').replace(b"u1", b"u2")),
+    created(POD.replace(b'"Pod"', b'"Node"')),
+    status(404),
+    status(404, about="ns", kind="namespaces"),
+    status(404, about="q"),
+    status(404, about="p", kind="podgroups", group="scheduling.k8s.io"),
+]
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+async def test_a_read_is_not_answered_by_what_is_not_the_servers_word_about_this_pod(strange: bytes) -> None:
+    async with ScriptedServer(created(POD), [strange, strange]) as server, running(server) as run:
+        run.dispatcher.submit([READ])
+        [answer] = await run.said()
+        assert isinstance(answer, PodRead)
+        assert answer.pod is not None
+        assert len(server.requests) == 3
+
+
+async def test_a_read_that_stays_without_an_answer_is_told_and_asked_on() -> None:
+    async with ScriptedServer(default=page(404)) as server, running(server) as run:
+        reads = run.dispatcher._reads
+        reads._backoff = Backoff(Random(1), first_s=0.01, max_s=0.02)
+        run.dispatcher.submit([READ])
+        [told] = await run.said()
+        assert isinstance(told, PodUnread)
+        assert (told.uid, len(server.requests)) == ("u1", READS_SAID)
+        server.default = created(POD)
+        await run.said(2)
+        assert isinstance(run.events[1], PodRead)
+
+
+@pytest.mark.parametrize(
+    "strange", [page(404), page(409), page(429, b"disruption budget"), page(200), status(404, about="q")]
+)
+async def test_an_eviction_is_asked_again_after_what_is_not_the_servers_word(strange: bytes) -> None:
+    async with ScriptedServer(script=[strange]) as server, running(server) as run:
+        run.dispatcher.submit([EvictPod("u1", "ns", "p", "c")])
+        assert await run.said() == [EvictionSucceeded("u1")]
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("strange", [page(403), page(404), page(409), page(200), status(404, about="q")])
+async def test_nobody_knows_of_a_patch_that_the_server_did_not_answer_itself(strange: bytes) -> None:
+    async with ScriptedServer(script=[strange]) as server, running(server) as run:
+        run.dispatcher.submit([PATCH])
+        [answer] = await run.said()
+        assert isinstance(answer, PodPatchFailed)
+        assert answer.code == 0
+        assert "not the API server's own answer" in answer.message
+
+
+async def test_an_event_that_had_arrived_is_not_told_twice() -> None:
+    def again(request: Request) -> bytes:
+        name = request.json["metadata"]["name"]
+        assert name == server.requests[0].json["metadata"]["name"]
+        return status(409, reason="AlreadyExists", about=name, kind="events", group="events.k8s.io")
+
+    async with ScriptedServer(script=[CUT, again]) as server, running(server) as run:
+        run.dispatcher.submit([event("x")])
+        await run.done()
+        assert len(server.requests) == 2
+        assert run.dispatcher.statistics().n_events_dropped == 0
 
 
 async def test_pod_that_does_not_parse_is_read_as_far_as_it_goes() -> None:
@@ -159,7 +251,10 @@ async def test_labels_are_patched_in_the_same_write() -> None:
 
 @pytest.mark.parametrize("code", [403, 404, 409, 422, 500])
 async def test_a_patch_is_sent_once_and_its_answer_is_the_cores_to_judge(code: int) -> None:
-    async with ScriptedServer(script=[status(code, message="no")]) as server, running(server) as run:
+    async with (
+        ScriptedServer(script=[status(code, message="no", about="p")]) as server,
+        running(server) as run,
+    ):
         run.dispatcher.submit([PATCH])
         [answer] = await run.said()
         assert isinstance(answer, PodPatchFailed)
@@ -298,8 +393,8 @@ async def test_only_the_last_word_about_a_pod_is_written() -> None:
 async def test_status_of_what_is_gone_is_dropped_and_trouble_is_tried_again() -> None:
     def answer(request: Request) -> bytes:
         if "/gone/" in request.line:
-            return status(404)
-        return status(503) if len(server.requests) < 4 else created()
+            return status(404, about="gone")
+        return status(503) if len(server.requests) < 4 else obliging(request)
 
     async with ScriptedServer(default=answer) as server, running(server) as run:
         run.dispatcher.submit([condition("x", name="gone"), condition("x", name="p")])
@@ -359,7 +454,7 @@ async def test_events_wait_while_binds_are_on_the_way_too(monkeypatch: pytest.Mo
     monkeypatch.setattr(EventLane, "yield_s", 60.0)
 
     def answer(request: Request) -> bytes:
-        return created() if "binding" not in request.line else SILENCE
+        return obliging(request) if "binding" not in request.line else SILENCE
 
     async with ScriptedServer(default=answer) as server, running(server, n_binds=4) as run:
         run.dispatcher.submit([bind(0), bind(1), event("x")])
@@ -373,12 +468,12 @@ async def test_events_wait_while_binds_are_on_the_way_too(monkeypatch: pytest.Mo
 
 async def test_drain_takes_back_what_is_not_sent_and_says_the_rest() -> None:
     def answer(request: Request) -> bytes:
-        return created() if "binding" not in request.line else SILENCE
+        return obliging(request) if "binding" not in request.line else SILENCE
 
     async with ScriptedServer(default=answer) as server, running(server, n_binds=1) as run:
         run.dispatcher.submit([bind(0), bind(1), bind(2), event("x")])
         await until(lambda: server.requests)
-        server.default = created()
+        server.default = obliging
         assert await run.dispatcher.drain(0.5) is False  # bind 0 hangs in silence, and 1 behind it
         assert BindCancelled("u2", 1) in run.events
         assert [r for r in server.requests if r.line.endswith("/events")]

@@ -23,11 +23,21 @@ from tests.kube.scripted import (
     ScriptedServer,
     created,
     credentials,
+    page,
     status,
     until,
 )
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{ }\r\n0\r\n\r\n"
+
+
+def chunked(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+
+
+def written(name: str) -> bytes:
+    """What the API server answers to a status write with: the pod."""
+    return b'{"kind":"Pod","metadata":{"name":"%b","namespace":"ns","uid":"u"}}' % name.encode()
 
 
 class Quiet:
@@ -63,7 +73,20 @@ def said(request: Request) -> str:
     return str(request.json["status"]["conditions"][0]["message"])
 
 
-@pytest.mark.parametrize("trouble", [status(429), status(503), CUT, b"SSH-2.0\r\n\r\n", SILENCE])
+STRANGE = [
+    page(404, b"404 page not found\n"),
+    page(409, b""),
+    page(403),
+    page(302, b""),
+    page(200),
+    created(),
+    created(written("q")),
+    status(404, about="q"),
+    status(409, about="p", kind="nodes"),
+]
+
+
+@pytest.mark.parametrize("trouble", [status(429), status(503), CUT, b"SSH-2.0\r\n\r\n", SILENCE, *STRANGE])
 async def test_what_may_pass_is_tried_again(trouble: bytes) -> None:
     timeout_s = 0.1 if trouble == SILENCE else 20.0
     async with ScriptedServer(script=[trouble]) as server, running(server.port, timeout_s=timeout_s) as lane:
@@ -137,8 +160,9 @@ async def test_401_renews_the_token_and_counts_as_no_try() -> None:
 
 
 async def test_answers_of_any_form_are_taken_off_the_wire_whole() -> None:
-    closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
-    async with ScriptedServer(script=[CHUNKED, created(), closing]) as server, running(server.port) as lane:
+    closing = page(200, written("p2"), "Connection: close\r\n")
+    script = [chunked(written("p0")), created(written("p1")), closing]
+    async with ScriptedServer(script=script) as server, running(server.port) as lane:
         for n in range(4):
             lane.submit(word("x", name=f"p{n}"))
         await until(lambda: not lane.n_waiting)
@@ -147,7 +171,7 @@ async def test_answers_of_any_form_are_taken_off_the_wire_whole() -> None:
 
 
 async def test_an_answer_that_ends_with_its_connection_is_an_answer() -> None:
-    script = [Last(b"HTTP/1.0 500 Trouble\r\n\r\ntrouble"), Last(b"HTTP/1.1 200 OK\r\n\r\n{}")]
+    script = [Last(b"HTTP/1.0 500 Trouble\r\n\r\ntrouble"), Last(b"HTTP/1.1 200 OK\r\n\r\n" + written("q"))]
     async with ScriptedServer(script=script) as server, running(server.port) as lane:
         lane.submit(word("x"))
         lane.submit(word("x", name="q"))

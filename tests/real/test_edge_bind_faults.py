@@ -97,8 +97,11 @@ async def test_07_without_the_right_to_bind_the_answer_names_the_verb(
     body = json.dumps(
         {
             "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
             "code": 403,
             "reason": "Forbidden",
+            "details": {"name": "a", "kind": "pods"},
             "message": 'cannot create resource "pods/binding"',
         }
     ).encode()

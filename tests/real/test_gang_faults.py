@@ -20,7 +20,15 @@ pytestmark = pytest.mark.real
 FORBIDDEN = http_answer(
     "403 Forbidden",
     json.dumps(
-        {"kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "not today", "code": 403}
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "message": "not today",
+            "reason": "Forbidden",
+            "details": {"name": "a-3", "kind": "pods"},
+            "code": 403,
+        }
     ).encode(),
     "Content-Type: application/json",
 )

@@ -48,6 +48,7 @@ class MeasuredCluster(Cluster):
             "watch_age_s": {},
             "leader": {},
             "n_bind_unknown": 0,
+            "doubtful_answers": {},
             "requests": {},
             "host": "server",
             "reloads": (2, 1, False),

@@ -1,0 +1,103 @@
+"""What an answer proves: whether it is the API server's own word, and about the object that was asked about.
+
+Lives here: the judgement of one answer. Not here: reading it (kube.status), and what follows from it (the
+lanes, the elector, the reflector). A number proves nothing: load balancers, proxies and login pages answer
+404, 403 and even 200, whether they have passed the request on or not. What decides is a Status that names
+the object, by its reason; the API server names it by its resource (NotFound, Forbidden, Conflict), its
+subresource (a Binding's Conflict: pods/binding) or its kind (Invalid, a precondition's Conflict).
+
+| the answer | proves |
+|---|---|
+| a Status that names the object | what its reason says |
+| a Status that names nothing (a webhook's denial, BadRequest, Unauthorized) | only that the server refused |
+| a Status that names another object; no Status; a success without what was asked for | nothing |
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from gangsched.errors import ApiError
+from gangsched.model import bounded
+
+# About this moment and not about the request: it may be answered otherwise next time.
+_MAY_PASS = frozenset({"", "Conflict", "ServerTimeout", "Timeout", "TooManyRequests", "Unauthorized"})
+
+
+class Target(NamedTuple):
+    """The object that a request is about."""
+
+    resource: str
+    kind: str
+    name: str
+    namespace: str = ""
+    group: str = ""
+
+
+def pod(namespace: str, name: str) -> Target:
+    """A pod as a target."""
+    return Target("pods", "Pod", name, namespace)
+
+
+def names(error: ApiError, target: Target) -> bool:
+    """Whether the API server itself says this, and about `target`."""
+    subject = error.subject
+    if subject is None or subject.name != target.name or subject.group != target.group:
+        return False
+    return subject.kind.partition("/")[0] in (target.resource, target.kind)
+
+
+def names_nothing(error: ApiError) -> bool:
+    """Whether the API server itself says this, without naming an object."""
+    return error.subject is not None and not error.subject.name
+
+
+def is_gone(error: ApiError, target: Target) -> bool:
+    """Whether the API server itself says that there is no such object."""
+    return error.reason == "NotFound" and names(error, target)
+
+
+def is_refusal(error: ApiError, target: Target) -> bool:
+    """Whether the API server itself says that it did not and will not do this to `target`."""
+    return error.code < 500 and error.reason not in _MAY_PASS and names(error, target)
+
+
+def is_doubtful(error: ApiError, target: Target) -> bool:
+    """Whether an answer came that proves nothing about `target`, and that no trouble of the server explains.
+
+    A 429 or 5xx without a Status may well be kube-apiserver's own, or that of a proxy that waits for it.
+    """
+    if not error.code or error.code == 429 or error.code >= 500:
+        return False
+    return not (names(error, target) or names_nothing(error))
+
+
+class Identity(msgspec.Struct, gc=False):
+    """An object's name, in its metadata."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class Outline(msgspec.Struct, gc=False):
+    """What an object says it is."""
+
+    kind: str = ""
+    metadata: Identity = msgspec.field(default_factory=Identity)
+
+
+_decode_outline = bounded.lenient_decoder(Outline)
+
+
+def outline_of(body: bytes, target: Target) -> Outline | None:
+    """The object in `body` if it is one of `target`'s kind and name, else None."""
+    try:
+        found = _decode_outline(body)
+    except ValueError:
+        return None
+    meta = found.metadata
+    is_it = (found.kind, meta.name, meta.namespace) == (target.kind, target.name, target.namespace)
+    return found if is_it and meta.uid else None

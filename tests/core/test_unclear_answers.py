@@ -1,0 +1,112 @@
+"""Answers that may be wrong or are none: what is reserved stays, what was given up wrongly comes back, and
+people are told.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gangsched.core.group import MemberState
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from tests.core.scenario import Cluster, cluster, gang
+
+
+def said_gone(answer: str) -> Cluster:
+    """A gang of two whose second pod, which lives, is said to be gone."""
+    c = cluster(nodes=2)
+    c.answer = lambda bind: "ok" if bind.name == "a-0" else answer
+    c.submit(gang("a", pods=2, gpus=8)).run()
+    if answer == "unknown":
+        c.tell(ev.PodRead(c.pod("a-1").metadata.uid, None))
+    c.answer = lambda bind: "ok"
+    assert c.group("a").counts[MemberState.LEAVING] == 1
+    return c
+
+
+@pytest.mark.parametrize("answer", ["404", "unknown"])
+def test_a_later_version_brings_a_pod_back_that_was_said_to_be_gone(answer: str) -> None:
+    c = said_gone(answer)
+    c.update(c.pod("a-1")).run().wait(2.0)
+    assert c.placed("a", on=2)
+    assert not c.all(ef.EvictPod)
+
+
+@pytest.mark.parametrize("answer", ["404", "unknown"])
+def test_a_pod_that_was_said_to_be_gone_and_never_changes_is_looked_for(answer: str) -> None:
+    c = said_gone(answer).clear()
+    c.wait(11.0)
+    assert [e.name for e in c.all(ef.GetPod)] == ["a-1"]
+    c.read("a-1").run().wait(1.0)
+    assert c.placed("a", on=2)
+    assert not c.all(ef.EvictPod)
+
+
+def test_a_pod_that_is_gone_is_looked_for_now_and_then_until_the_watch_says_so() -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "404"
+    c.submit(gang("a", pods=1, gpus=8)).run()
+    for _ in range(3):
+        c.clear().wait(65.0)
+        assert len(c.all(ef.GetPod)) == 1
+        c.tell(ev.PodRead(c.pod("a-0").metadata.uid, None))
+    c.clear().delete("a-0").wait(300.0)
+    assert not c.effects
+    assert not c.scheduler.world.groups
+
+
+def test_a_pod_that_is_found_bound_by_another_is_counted_where_it_is() -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "404"
+    c.submit(gang("a", pods=1, gpus=8)).run()
+    c.wait(11.0)
+    bound = c.commit(c.all(ef.BindPod)[0])
+    c.tell(ev.PodRead(bound.metadata.uid, bound))
+    assert c.state("a") == "bound"
+
+
+def test_a_gang_bound_in_part_that_waits_for_its_members_says_so() -> None:
+    c = said_gone("404").clear()
+    c.wait(6.0)
+    assert "waits for members: 1 of 2 exist" in c.group("a").message
+
+
+def test_a_bind_that_a_webhook_denies_gives_up_soon_and_says_why() -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "denied"
+    c.submit(gang("a", pods=1, gpus=8)).run()
+    for _ in range(3):
+        assert c.scheduler.statistics()["reservations"] == 1, "only a read can end it"
+        c.read("a-0").wait(0.25)
+    assert len(c.all(ef.BindPod)) == 3
+    assert c.scheduler.statistics()["reservations"] == 0
+    assert "did not take effect after 3 tries: 400: denied by a webhook" in c.said("a-0")
+
+
+def test_binds_that_stay_unclear_are_told_on_the_gang() -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "unknown"
+    c.submit(gang("a", pods=1, gpus=8)).run()
+    for _ in range(3):
+        assert "AnswerUnclear" not in c.reasons()
+        c.read("a-0").wait(1.0)
+    assert c.reasons().count("AnswerUnclear") == 1
+    assert c.scheduler.statistics()["reservations"] == 1
+    c.answer = lambda bind: "ok"
+    c.read("a-0").wait(2.0)
+    assert c.placed("a")
+    assert c.group("a").message == ""
+
+
+def test_a_read_that_stays_unanswered_is_told_once_on_the_gang() -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "unknown"
+    c.submit(gang("a", pods=1, gpus=8)).run()
+    uid = c.pod("a-0").metadata.uid
+    for _ in range(3):
+        c.tell(ev.PodUnread(uid, "404 page not found")).wait(30.0)
+    [told] = [e for e in c.all(ef.RecordEvent) if e.reason == "AnswerUnclear"]
+    assert "404 page not found" in told.message
+    assert c.scheduler.statistics()["reservations"] == 1
+    c.read("a-0").tell(ev.PodUnread(uid, "late")).wait(0.0)
+    assert len([e for e in c.all(ef.RecordEvent) if e.reason == "AnswerUnclear"]) == 1
