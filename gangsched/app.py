@@ -33,6 +33,7 @@ from gangsched.config import SchedulerConfig
 from gangsched.core.plan import first_of
 from gangsched.core.runtime import Profile
 from gangsched.core.scheduler import Scheduler
+from gangsched.defects import Defects
 from gangsched.errors import ApiError, ConfigError
 from gangsched.extension.edge import Edge
 from gangsched.inbox import Decider, GroupQueue, Inbox
@@ -102,6 +103,7 @@ class SchedulerApp:
         self._client = ApiClient(credentials)
         self._rng = rng
         self.inbox = Inbox()
+        self._defects = Defects()
         self._tracing = tracing
         measures = optional.measures() if web is not None else None
         self.config = config
@@ -117,6 +119,7 @@ class SchedulerApp:
             observer=optional.observer(measures, tracing),
             pick=rng.randrange if even_ties else first_of,
             extenders=extenders,
+            guard=self._defects.tell,
         )
         self.dispatcher = Dispatcher(
             self._client,

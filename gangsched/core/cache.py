@@ -9,7 +9,7 @@ Source of the states: kube-scheduler `backend/cache/interface.go`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from gangsched.core.accounts import Account, Accounts
 from gangsched.core.changes import Change, ClusterChange
@@ -74,6 +74,7 @@ class Cache:
         self.templates = Templates(self.table, self.index, sign)
         self.template_of = self.templates.of
         self._selection = 0
+        self._unsettled: Iterator[PodInfo] = iter(())
 
     # -- nodes ---------------------------------------------------------------------------------------
 
@@ -198,11 +199,14 @@ class Cache:
     # -- pods ----------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Pods that go nowhere yet get templates that tell apart what selectors look at by now."""
-        if self._selection == self.index.selection:
-            return
-        self._selection = self.index.selection
-        for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
+        """Pods that go nowhere yet get templates that tell apart what selectors look at by now.
+
+        Called again after an exception it goes on behind the pod that raised it.
+        """
+        if self._selection != self.index.selection:
+            self._selection = self.index.selection
+            self._unsettled = iter((*self.pods.values(), *(one.info for one in self.nominated.values())))
+        for info in self._unsettled:
             if not info.node_name and self.index.project(info.pod.metadata.labels) != info.template.labels:
                 info.template = self.template_of(info.pod)
 

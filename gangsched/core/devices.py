@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 import numpy as np
 
 from gangsched.core.arrays import IntArray
+from gangsched.core.group import PodInfo
 from gangsched.errors import InvariantError
 from gangsched.model.device_labels import label_room
 from gangsched.model.devices import DeviceInventory
@@ -252,6 +253,23 @@ class DeviceLedger:
         """device ID -> UIDs."""
         node = self._node(row, resource)
         return node.held if node else {}
+
+    def recount(self, row: int, infos: Iterable[PodInfo]) -> None:
+        """Held on this row is what these pods hold, and nothing else."""
+        for column in self.columns.values():
+            node = column.at.get(row)
+            if node is not None:
+                node.held = {}
+        for info in infos:
+            for resource, ids in info.ids.items():
+                node = self._column(resource).at.setdefault(row, _NodeDevices())
+                for device_id in dict.fromkeys(ids):
+                    node.held[device_id] = (*node.held.get(device_id, ()), info.uid)
+        for column in self.columns.values():
+            node = column.at.get(row)
+            if node is not None:
+                node.recount()
+                self._publish(column, row, node)
 
     def forget_node(self, row: int) -> None:
         """The node is gone: its inventory is void, and its row may become another node's."""

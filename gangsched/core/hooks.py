@@ -57,6 +57,8 @@ class Hooks:
         self._count = count
         self._last_ticket = 0
         self.calls: dict[int, HookCall] = {}
+        self.latest: HookCall | None = None
+        """The one whose answer was taken last."""
 
     def ask(
         self,
@@ -87,7 +89,7 @@ class Hooks:
 
     def take(self, event: HookAnswered) -> HookCall | None:
         """The call that this answers; None when it was taken back since. A failure is told here, once."""
-        call = self.calls.pop(event.ticket, None)
+        call = self.latest = self.calls.pop(event.ticket, None)
         if call is not None and event.code == Code.ERROR.value:
             about = call.info.pod.key if call.info is not None else str(call.group.key)
             self.blame(PluginError(call.plugin, call.point, f"{about}: {event.reason}"), call.group)

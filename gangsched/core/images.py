@@ -55,6 +55,16 @@ class ImageTable:
         """The images of one node."""
         return self._on_row.get(row, ())
 
+    def forget(self, row: int) -> None:
+        """As put with none, for a row that may have been put by half."""
+        self.revision += 1
+        self._on_row.pop(row, None)
+        for image in list(self._images.values()):
+            for _ in range(image.rows().tolist().count(row)):
+                image.drop(row)
+            if not image.n_nodes:
+                del self._images[image.name]
+
     def put(self, row: int, reported: Iterable[NodeImage] | None) -> None:
         """Takes over what a node reports; None or nothing: it has no images."""
         before = self._on_row.get(row, ())

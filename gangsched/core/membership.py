@@ -103,6 +103,7 @@ class Membership:
 
     def _remove(self, uid: str) -> None:
         world = self._world
+        world.unanswered.pop(uid, None)
         self._numbers.forget_stranger(uid)
         self._audit.pod_gone(uid)
         world.changes += world.cache.unnominate(uid)
@@ -187,6 +188,9 @@ class Membership:
 
     def _update(self, info: PodInfo, pod: Pod) -> None:
         group = info.group
+        if group is None and info.uid in self._world.unanswered and not pod.spec.node_name:
+            self._world.unanswered[info.uid] = pod
+            return
         if group is None:
             # It was another scheduler's when first seen; schedulerName is immutable, so this is a new life.
             self._remove(info.uid)

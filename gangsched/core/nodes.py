@@ -183,6 +183,20 @@ class NodeTable:
         self.static_revision += 1
         return row
 
+    def drop(self, name: str) -> None:
+        """As remove, for a node that may have been put by half."""
+        row = self.row_of.pop(name)
+        self.note(row)
+        self.nodes[row], self.names[row] = None, ""
+        self.live[row] = self.unschedulable[row] = False
+        self.taint_class[row] = 0
+        self.allocatable[:, row] = 0
+        self.clear_used(row)
+        self.labels.clear()
+        self.images.forget(row)
+        self._free_rows.append(row)
+        self.static_revision += 1
+
     def use(self, row: int, columns: list[int], amounts: list[int], n_pods: int) -> None:
         """Adds the requests of `n_pods` equal pods, or takes them back where it is negative."""
         self.note(row)
@@ -205,6 +219,15 @@ class NodeTable:
             self.beyond.pop((column, row), None)
         else:
             self.beyond[column, row] = exact
+
+    def clear_used(self, row: int) -> None:
+        """Nobody uses anything on the node, whatever was counted."""
+        self.note(row)
+        for place in [place for place in self.beyond if place[1] == row]:
+            del self.beyond[place]
+        self.free[:, row] = self.allocatable[:, row]
+        self.padding[:, row] = 0
+        self.ports.pop(row, None)
 
     def pad(self, row: int, padding: tuple[int, int], n_pods: int) -> None:
         """Adds what scores count for `n_pods` equal pods beyond their requests; use() has noted the row."""

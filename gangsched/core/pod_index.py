@@ -266,6 +266,14 @@ class PodIndex:
             if info.row != NO_ROW:
                 self._enter(info)
 
+    def forget_counts(self, pods: Mapping[str, PodInfo]) -> None:
+        """What was counted may be wrong: counted anew, volumes at once and the rest when it is asked for."""
+        self._is_built = False
+        self.volumes = VolumeUsers()
+        for info in pods.values():
+            if info.row != NO_ROW and info.template.volumes:
+                self.volumes.enter(info)
+
     def _hear_namespaces(self) -> None:
         """Other labels of namespaces: what looks at them is asked again when it is needed."""
         revision = self._objects.revision(NAMESPACES)

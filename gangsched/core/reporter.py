@@ -19,6 +19,7 @@ from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import CORE, COSCHEDULING, PodGroup
 
 UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
 DEVICES_HEALTHY = "DevicesHealthy"
 # kube-apiserver refuses longer event notes; conditions are kept to the same for people's sake.
 MAX_MESSAGE = 1024
@@ -155,6 +156,17 @@ class Reporter:
         """An object that does not parse."""
         regarding = (kind, "v1", namespace, name, uid)
         self._event(regarding, "Warning", "FailedScheduling", "Scheduling", clean(message), "")
+
+    def refused_pod(self, pod: Pod, message: str) -> None:
+        """A pod that we cannot deal with: said on it, as a condition while it is unbound, and as an event."""
+        meta, message = pod.metadata, clean(message)
+        if not pod.spec.node_name:
+            self._world.emit(
+                WritePodCondition(
+                    meta.uid, meta.namespace, meta.name, "PodScheduled", "False", SCHEDULER_ERROR, message, ""
+                )
+            )
+        self.pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
 
     def status(self, group: Group, *, scheduled: bool, reason: str, message: str) -> None:
         """The status of the group's object, in its dialect, when it differs from what was last written."""

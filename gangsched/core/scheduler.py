@@ -9,6 +9,7 @@ one World.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -17,6 +18,7 @@ from gangsched.core.attempts import Attempts
 from gangsched.core.audit import Audit
 from gangsched.core.binding import Binder
 from gangsched.core.changes import Change, ClusterChange
+from gangsched.core.containment import Containment, Defect, Plainly, Steps
 from gangsched.core.extension import ExtenderVerdicts, Extension
 from gangsched.core.gang import GangTable
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
@@ -62,11 +64,15 @@ class Scheduler:
         observer: Observer | None = None,
         pick: Callable[[int], int] = first_of,
         extenders: ExtenderVerdicts | None = None,
+        guard: Callable[[Defect], None] | None = None,
     ) -> None:
         """With `leading` False it follows everything and decides nothing until LeadershipGained.
 
         pick: which of n equally good nodes a lone pod gets, from 0; a seeded generator's `randrange` uses
         them evenly, as kube-scheduler does. extenders: the plugin that profiles have for them, if any are.
+
+        guard: is told what an object made our own code raise, which then costs that object alone
+        (core.containment); without one it is raised.
         """
         if observer is not None:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
@@ -90,6 +96,7 @@ class Scheduler:
             else Extension(extenders, self.world, self.reporter, self.attempts.give_back)
         )
         self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
+        self._steps: Steps = Plainly(self.world) if guard is None else Containment(self, guard)
         self._on_run: dict[type, Callable[[Iterator[Any]], None]] = {
             ev.PodAdded: self.membership.put_pods,
             ev.PodUpdated: self.membership.put_pods,
@@ -134,15 +141,10 @@ class Scheduler:
 
     def handle(self, events: Sequence[ev.Event], now_s: float) -> list[Effect]:
         """Applies what happened, in order. now_s: a monotonic clock, in seconds, never going back."""
-        self.world.set_time(now_s)
+        self._steps.begin(now_s)
         for kind, run in groupby(events, type):
-            take_all = self._on_run.get(kind)
-            if take_all is not None:
-                take_all(run)
-            else:
-                take = self._on_event[kind]
-                for event in run:
-                    take(event)
+            take_all = self._on_run.get(kind) or partial(_one_by_one, self._on_event[kind])
+            self._steps.apply(take_all, run)
         return self._end_turn()
 
     def reconfigure(
@@ -173,40 +175,52 @@ class Scheduler:
 
     def advance(self, now_s: float) -> list[Effect]:
         """Applies the deadlines that have passed."""
-        world = self.world
-        world.set_time(now_s)
+        world, steps = self.world, self._steps
+        steps.begin(now_s)
         if not self.is_synced:
             return []
         while world.retries and world.retries[0][0] <= now_s:
             _, uid, attempt = world.pop_retry()
             if attempt == PRE_ENQUEUE:
-                self.membership.look_again(uid)
+                steps.for_pod(uid, self.membership.look_again)
             elif attempt == LOOK_FOR:
-                self.binder.look_for(uid)
+                steps.for_pod(uid, self.binder.look_for)
             else:
-                self.binder.send_again(uid, attempt)
+                steps.for_pod(uid, partial(self.binder.send_again, attempt=attempt))
         for key in [key for key, at_s in world.settle_by_s.items() if at_s <= now_s]:
             group = world.groups.get(key)
             if group is None or not group.is_half_bound:
                 del world.settle_by_s[key]
-            elif not group.n_assumed:
-                self.binder.unwind(group)
-            elif self.binder.preparing.stop(
-                group, "the rest of it was not prepared in time"
-            ) or self.binder.waves.stop(group, "the rest of it was not sent in time"):
-                pass  # looked at again before this turn ends, and then by its policy
             else:
-                world.settle_by_s[key] = now_s + 1.0  # binds on the way must be answered first
+                steps.for_group(group, self._settle)
         for group in world.queue.due(now_s):
-            if group.state is GroupState.ASKING and self._extension is not None:
-                self._extension.late(group)
-            else:
-                self.table.expired(group)
-        self.audit.advance()
-        self.health.advance()
-        self.binder.preparing.expire()
-        self.binder.waves.expire()
+            steps.for_group(group, self._expired)
+        for do in (
+            self.audit.advance,
+            self.health.advance,
+            self.binder.preparing.expire,
+            self.binder.waves.expire,
+        ):
+            steps.by_deadline(do)
         return self._end_turn()
+
+    def _settle(self, group: Group) -> None:
+        """It is bound in part, and the time for the rest of it is over."""
+        if not group.n_assumed:
+            self.binder.unwind(group)
+        elif self.binder.preparing.stop(
+            group, "the rest of it was not prepared in time"
+        ) or self.binder.waves.stop(group, "the rest of it was not sent in time"):
+            pass  # looked at again before this turn ends, and then by its policy
+        else:
+            # Binds on the way must be answered first.
+            self.world.settle_by_s[group.key] = self.world.now_s + 1.0
+
+    def _expired(self, group: Group) -> None:
+        if group.state is GroupState.ASKING and self._extension is not None:
+            self._extension.late(group)
+        else:
+            self.table.expired(group)
 
     def pop(self) -> Group | None:
         """The group whose turn it is; None when no group can be tried now."""
@@ -214,16 +228,18 @@ class Scheduler:
 
     def schedule(self, group: Group, now_s: float) -> list[Effect]:
         """One attempt of a popped group."""
-        world = self.world
-        world.set_time(now_s)
-        if group.is_complete and (group.n_pending or group.state is GroupState.WAITING):
-            self._attempt(group)
-        else:
-            world.queue.park(group, GroupState.GATHERING)
-            world.touch(group)
+        self._steps.begin(now_s)
+        self._steps.for_group(group, self._attempt)
         return self._end_turn()
 
     def _attempt(self, group: Group) -> None:
+        if group.is_complete and (group.n_pending or group.state is GroupState.WAITING):
+            self._try(group)
+        else:
+            self.world.queue.park(group, GroupState.GATHERING)
+            self.world.touch(group)
+
+    def _try(self, group: Group) -> None:
         """At once, or after the extenders have been asked: then the group is in line once more."""
         if self._extension is None:
             self.attempts.run(group)
@@ -251,7 +267,7 @@ class Scheduler:
             self.binder.preparing.next_deadline_s(),
             self.binder.waves.next_deadline_s(),
         )
-        soonest = min(self.world.next_deadline_s() or NEVER_S, *others)
+        soonest = max(min(self.world.next_deadline_s() or NEVER_S, *others), self._steps.not_before_s)
         return None if soonest == NEVER_S else soonest
 
     def statistics(self) -> dict[str, Any]:
@@ -328,6 +344,7 @@ class Scheduler:
             self.attempts.give_back(group, why)
 
     def _refused(self, event: ev.ObjectRefused) -> None:
+        self.world.count(f"objects_refused/{event.kind}")
         if event.kind == "PodGroup":
             for dialect in ("core", "coscheduling"):
                 key = GroupKey(dialect, event.namespace, event.name)
@@ -388,21 +405,22 @@ class Scheduler:
     def _end_turn(self) -> list[Effect]:
         world = self.world
         if self.is_synced:
-            self.audit.look()
-            self.health.look()
-            self.promises.give_back_broken()
-            self.binder.preparing.look_again()
-            self.binder.waves.look_again()
-            world.cache.settle()
+            steps = self._steps
+            steps.each(self.audit.look)
+            steps.each(self.health.look)
+            steps.each(self.promises.give_back_broken)
+            steps.each(self.binder.preparing.look_again)
+            steps.each(self.binder.waves.look_again)
+            steps.each(world.cache.settle)
             while world.touched:
                 touched, world.touched = world.touched, {}
                 for group in touched.values():
-                    self.numbers.resolve(group)
+                    steps.for_group(group, self.numbers.resolve)
                 for group in touched.values():  # all numbers are known by now, so sets are worked out once
-                    self.table.look(group)
-            world.flush_changes()
+                    steps.for_group(group, self.table.look)
+            steps.each(world.flush_changes)
             if world.cache.clashes or world.cache.bad_reports:
-                self._tell_of_nodes()
+                steps.each(self._tell_of_nodes)
         else:
             # Nobody waits for a cure yet; a follower hears changes for weeks.
             world.changes.clear()
@@ -425,6 +443,11 @@ class Scheduler:
         for node, problem in world.cache.bad_reports:
             self.reporter.node_problem(node, problem, reason="InvalidNodeReport")
         world.cache.bad_reports.clear()
+
+
+def _one_by_one(take: Callable[[Any], None], run: Iterator[Any]) -> None:
+    for event in run:
+        take(event)
 
 
 def _watched(profiles: Iterable[Profile]) -> tuple[str, ...]:

@@ -72,6 +72,8 @@ class World:
         """By UID: pods that somebody waits for to go."""
         self.stuck: dict[str, None] = {}
         """UIDs of victims that had not gone when their time was over; not counted on again."""
+        self.unanswered: dict[str, Pod] = {}
+        """By UID: refused pods whose bind may be on its way, as last seen; their room is kept meanwhile."""
         self.counters: Counter[str] = Counter()
         self.hooks = Hooks(self.emit, self.count)
         self.on_given_back: list[Callable[[Group], None]] = []

@@ -233,9 +233,24 @@ def _promises(reading: Reading) -> Iterator[Metric]:
     )
     yield _counter(
         "gangsched_invariant_violations",
-        "Promises found broken: a device on two live pods (one_owner), by whosever hand.",
+        "Promises found broken: a device on two live pods (one_owner), by whosever hand; faults of this"
+        " program that an object brought about and that were contained (contained).",
         ("invariant",),
-        {("one_owner",): reading.counters.get("device_clashes", 0)},
+        {
+            ("one_owner",): reading.counters.get("device_clashes", 0),
+            ("contained",): reading.counters.get("defects", 0),
+        },
+    )
+    yield _counter(
+        "gangsched_objects_refused",
+        "Objects that do not parse, or that this program failed on: each is left out until it changes.",
+        ("kind",),
+        {
+            (kind,): n
+            for name, n in reading.counters.items()
+            for what, _, kind in (name.partition("/"),)
+            if what == "objects_refused"
+        },
     )
 
 

@@ -1,0 +1,406 @@
+"""Containment: what one event's application, one group's turn, one deadline raises costs that object alone.
+
+Such an exception is a fault of ours, and the object is what found it: anybody may have written it. So the
+process goes on, the fault is told to the assembly (log, `gangsched_invariant_violations_total`), and what the
+step may have done by half is undone by counting anew.
+
+| what failed | what becomes of it |
+|---|---|
+| a pod's event | refused: in no group, said on it; on its node it takes the room that can be read of it |
+| ... with its bind on the way | the same where it was promised, until the bind's answer has come |
+| a node's event | refused: nothing goes there, what is there is not given twice |
+| a PodGroup's, another object's event | as if it did not parse |
+| a group's turn or look | its reservations go back, it is tried again after its backoff |
+
+The next event of a refused object is its next chance. Called by core.scheduler where the assembly gives it a
+`guard`; without one (tests, simulation) everything is raised as it is.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from gangsched.core.changes import Change, ClusterChange
+from gangsched.core.group import (
+    ASSUMED,
+    BOUND,
+    NO_ROW,
+    PENDING,
+    UNASKED,
+    BindState,
+    Group,
+    GroupState,
+    PodInfo,
+)
+from gangsched.core.hooks import POST_BIND
+from gangsched.core.plain_pod import plain_pods
+from gangsched.core.recount import recount_group, recount_rows, take_out
+from gangsched.core.world import World
+from gangsched.model import events as ev
+from gangsched.model.effects import GetPod
+from gangsched.model.objects import Node, Pod
+from gangsched.model.pod_group import GroupKey
+
+if TYPE_CHECKING:
+    from gangsched.core.scheduler import Scheduler
+
+_ON_THE_WAY = (BindState.SENT, BindState.READING)
+_ANSWERS = (ev.BindSucceeded, ev.BindFailed, ev.BindCancelled, ev.BindUnknown, ev.PodRead)
+# Of the set that was tried with a group; others of its set rest, and keep what they have.
+_WERE_TRIED = (
+    GroupState.ACTIVE,
+    GroupState.ASKING,
+    GroupState.BACKOFF,
+    GroupState.UNSCHEDULABLE,
+    GroupState.WAITING,
+    GroupState.BINDING,
+)
+# A deadline whose work fails stays in the past; it is not looked at without a pause.
+_PAUSE_S = 0.2
+_MAX_STEPS = 100
+
+
+class Defect(msgspec.Struct, frozen=True):
+    """A fault of ours. where: the step; about: the object that found it; story: the traceback."""
+
+    where: str
+    about: str
+    problem: str
+    story: str
+
+
+class Steps(Protocol):
+    """How the scheduler takes its steps: one event, one group, one deadline after the other.
+
+    not_before_s: deadlines are not looked at before.
+    """
+
+    not_before_s: float
+
+    def begin(self, now_s: float) -> None:
+        """A turn begins."""
+        ...
+
+    def apply(self, take: Callable[[Iterator[Any]], None], run: Iterable[ev.Event]) -> None:
+        """Lets `take` have the events of one kind, of which it reads one after the other."""
+        ...
+
+    def each(self, do: Callable[[], Any]) -> None:
+        """Does what looks at one thing after the other, and forgets each before it looks at it."""
+        ...
+
+    def by_deadline(self, do: Callable[[], Any]) -> None:
+        """Does what is due."""
+        ...
+
+    def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
+        """Does something for a group."""
+        ...
+
+    def for_pod(self, uid: str, do: Callable[[str], Any]) -> None:
+        """Does something for a pod."""
+        ...
+
+
+class Plainly:
+    """Nothing is contained: tests and simulation want to see what is raised."""
+
+    not_before_s = 0.0
+
+    def __init__(self, world: World) -> None:
+        self.begin = world.set_time
+
+    def apply(self, take: Callable[[Iterator[Any]], None], run: Iterable[ev.Event]) -> None:
+        take(iter(run))
+
+    def each(self, do: Callable[[], Any]) -> None:
+        do()
+
+    by_deadline = each
+
+    def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
+        do(group)
+
+    def for_pod(self, uid: str, do: Callable[[str], Any]) -> None:
+        do(uid)
+
+
+class Containment:
+    """Runs steps of the scheduler, and clears up after those that fail."""
+
+    def __init__(self, scheduler: Scheduler, guard: Callable[[Defect], None]) -> None:
+        self._scheduler = scheduler
+        self._world: World = scheduler.world
+        self._guard = guard
+        self._refused: set[GroupKey] = set()
+        self.not_before_s = 0.0
+
+    # -- steps -------------------------------------------------------------------------------------------
+
+    def apply(self, take: Callable[[Iterator[Any]], None], run: Iterable[ev.Event]) -> None:
+        """Lets `take` have the events of one kind; one that fails is refused, and the rest goes on."""
+        events = list(run)
+        left = iter(events)
+        while True:
+            try:
+                take(left)
+                break
+            except Exception as error:
+                at = len(events) - length_hint(left) - 1
+                if at < 0:
+                    self._tell(_name(take), "", error)
+                    break
+                whole = isinstance(events[0], ev.BindSucceeded)  # read to their end before any is applied
+                for event in events[: at + 1] if whole else events[at : at + 1]:
+                    self._refuse_event(event, error)
+        if self._world.unanswered and isinstance(events[0], _ANSWERS):
+            for event in events:
+                self._answered(event)
+
+    def begin(self, now_s: float) -> None:
+        self._refused.clear()
+        self._step(lambda: self._world.set_time(now_s))
+
+    def each(self, do: Callable[[], Any]) -> None:
+        """What raised is forgotten, so doing it again goes on with the next one."""
+        for _ in range(_MAX_STEPS):
+            if self._step(do):
+                break
+
+    def by_deadline(self, do: Callable[[], Any]) -> None:
+        if not self._step(do):
+            self.not_before_s = self._world.now_s + _PAUSE_S
+
+    def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
+        """A group that was refused in this turn rests until another."""
+        if group.key in self._refused:
+            return
+        try:
+            do(group)
+        except Exception as error:
+            self._refuse_group(_name(do), group, error)
+
+    def for_pod(self, uid: str, do: Callable[[str], Any]) -> None:
+        try:
+            do(uid)
+        except Exception as error:
+            said = self._tell(_name(do), uid, error)
+            info = self._world.cache.pods.get(uid)
+            if info is not None:
+                self._refuse_pod(uid, info.pod, said)
+
+    def _step(self, do: Callable[[], Any]) -> bool:
+        try:
+            do()
+        except Exception as error:
+            self._tell(_name(do), "", error)
+            return False
+        return True
+
+    # -- what becomes of it ------------------------------------------------------------------------------
+
+    def _tell(self, where: str, about: str, error: Exception) -> str:
+        """Counts and tells it; answers with the words for people."""
+        problem = f"{type(error).__name__}: {error}"[:500]
+        self._world.count("defects")
+        story = "".join(traceback.format_exception(error))
+        self._guard(Defect(where, about, problem, story))
+        return f"the scheduler failed on it, a fault of its own: {problem}; it is left out until it changes"
+
+    def _refuse_event(self, event: Any, error: Exception) -> None:
+        where, about = type(event).__name__, _about(event)
+        said = self._tell(where, about, error)
+        self._world.count(f"objects_refused/{_kind_of(event)}")
+        try:
+            self._refuse(event, said, error)
+        except Exception as again:  # what is left of it is not worth the process
+            self._tell(f"refusing after {where}", about, again)
+
+    def _refuse(self, event: Any, said: str, error: Exception) -> None:
+        if isinstance(event, ev.PodAdded | ev.PodUpdated):
+            self._refuse_pod(event.pod.metadata.uid, event.pod, said)
+        elif isinstance(event, ev.PodDeleted):
+            self._drop_pod(event.pod.metadata.uid, event.pod)
+        elif isinstance(event, ev.NodeAdded | ev.NodeUpdated | ev.NodeDeleted):
+            self._refuse_node(event.node, said, is_gone=isinstance(event, ev.NodeDeleted))
+        elif isinstance(event, ev.PodGroupAdded | ev.PodGroupUpdated | ev.PodGroupDeleted):
+            meta = event.item.metadata
+            key = GroupKey(event.dialect, meta.namespace, meta.name)
+            self._scheduler.numbers.refuse_object(key, meta.uid, f"PodGroup {key}: {said}")
+        elif isinstance(event, ev.ObjectPut):
+            meta = event.object.metadata
+            self._scheduler.reporter.refused(event.kind, meta.namespace, meta.name, meta.uid, said)
+        elif isinstance(event, ev.KindSynced | ev.KindMissing | ev.LeadershipGained):
+            for group in self._world.groups.values():
+                self._world.touch(group)
+        elif isinstance(event, ev.HookAnswered):
+            call = self._world.hooks.latest
+            if call is not None:
+                self._refuse_group(type(event).__name__, call.group, error)
+        elif isinstance(event, ev.GroupAllowed | ev.GroupRejected):
+            named = self._world.groups.get(event.group)
+            if named is not None:
+                self._refuse_group(type(event).__name__, named, error)
+        else:
+            info = self._world.cache.pods.get(getattr(event, "uid", ""))
+            if info is not None:
+                self._refuse_pod(info.uid, info.pod, said)
+
+    # -- pods --------------------------------------------------------------------------------------------
+
+    def _refuse_pod(self, uid: str, pod: Pod, said: str) -> None:
+        """The pod is in no group; on its node, or where its bind may land, its room is taken."""
+        info = self._world.cache.pods.get(uid)
+        is_on_the_way = info is not None and info.bind in _ON_THE_WAY and not pod.spec.node_name
+        node_name = pod.spec.node_name
+        allocation = {} if info is None else info.allocation
+        if info is not None and is_on_the_way:
+            node_name = info.node_name
+        self._drop_pod(uid, pod)
+        if node_name and not pod.is_terminal:
+            self._keep_room(pod, node_name, allocation if is_on_the_way else None)
+            if is_on_the_way:
+                self._world.unanswered[uid] = pod
+        if pod.spec.scheduler_name in self._world.profiles:
+            self._scheduler.reporter.refused_pod(pod, said)
+
+    def _keep_room(self, pod: Pod, node_name: str, promised: Any) -> None:
+        """As another scheduler's pod: what of it can be read counts, the less the plainer."""
+        world = self._world
+        for plain, allocation in plain_pods(pod, node_name, promised):
+            uid = plain.metadata.uid
+            try:
+                info = world.cache.pods[uid] = PodInfo(plain, world.cache.template_of(plain), uid)
+                info.state = BOUND
+                world.cache.place(info, node_name, allocation)
+                return
+            except Exception as error:
+                self._tell("counting a refused pod", pod.key, error)
+                self._drop_pod(uid, plain)
+
+    def _drop_pod(self, uid: str, pod: Pod) -> None:
+        """Out of everything, whatever of it is there."""
+        world, scheduler = self._world, self._scheduler
+        world.unanswered.pop(uid, None)
+        info = world.cache.pods.pop(uid, None)
+        group = info.group if info is not None else None
+        if group is not None:
+            group.members.pop(uid, None)
+            recount_group(group)
+            world.touch(group)
+        self._step(lambda: scheduler.numbers.forget_stranger(uid))
+        self._step(lambda: scheduler.audit.pod_gone(uid))
+        world.changes += world.cache.unnominate(uid)
+        if info is not None:
+            row, info.group, info.bind = info.row, None, UNASKED
+            take_out(world.cache, info, pod.spec.node_name)
+            if row != NO_ROW:
+                freed = frozenset(world.cache.table.names)
+                world.changes.append(ClusterChange(Change.ROOM_FREED, row, freed))
+        self._step(lambda: world.left_node(uid))
+
+    def _answered(self, event: Any) -> None:
+        """The answer to the bind of a pod that has been refused since: what is certain of it counts again."""
+        world = self._world
+        pod = world.unanswered.get(event.uid)
+        if pod is None:
+            return
+        if isinstance(event, ev.BindUnknown):
+            world.emit(GetPod(event.uid, pod.metadata.namespace, pod.metadata.name, ""))
+            return
+        del world.unanswered[event.uid]
+        if isinstance(event, ev.BindSucceeded):
+            return  # the watch tells it
+        self._drop_pod(event.uid, pod)
+        if isinstance(event, ev.PodRead):
+            pod = event.pod if event.pod is not None else None
+        if pod is not None:
+            self.apply(self._scheduler.membership.put_pods, [ev.PodUpdated(pod)])
+
+    # -- nodes -------------------------------------------------------------------------------------------
+
+    def _refuse_node(self, node: Node, said: str, *, is_gone: bool) -> None:
+        """There is no such node for us: its pods are known to be there and are counted when it comes back."""
+        world, scheduler = self._world, self._scheduler
+        cache, name = world.cache, node.metadata.name
+        for info in cache.by_node.get(name, {}).values():
+            info.row, info.kin = NO_ROW, None
+        row = cache.nodes.row_of.get(name)
+        if row is not None:
+            cache.nodes.drop(name)
+            cache.ledger.forget_node(row)
+            self._step(lambda: cache.accounts.remove_node(row))
+            cache.index.forget_counts(cache.pods)
+        scheduler.audit.node_gone(name)
+        scheduler.health.node_gone(name)
+        world.changes.append(ClusterChange(Change.NODE_REMOVED))
+        self._step(lambda: scheduler.promises.recheck(node))
+        if not is_gone:
+            scheduler.reporter.node_problem(node, said, reason="NodeRefused")
+
+    # -- groups ------------------------------------------------------------------------------------------
+
+    def _refuse_group(self, where: str, group: Group, error: Exception) -> None:
+        """It and what was tried with it hold nothing that can be given back, and wait for their backoff."""
+        said = self._tell(where, str(group.key), error).partition("; it is left")[0]
+        try:
+            together = [g for g in self._world.siblings(group).values() if g.state in _WERE_TRIED]
+        except Exception as again:
+            self._tell("looking for siblings", str(group.key), again)
+            together = []
+        for one in (group, *together):
+            self._refused.add(one.key)
+            if one.state is not GroupState.DELETED:
+                self._give_back(one, f"gang {one.key}: {said}" if one.is_gang else said)
+
+    def _give_back(self, group: Group, said: str) -> None:
+        world, scheduler = self._world, self._scheduler
+        for stop in (scheduler.binder.preparing.stop, scheduler.binder.waves.stop):
+            self._step(partial(stop, group, said))
+        calls = [call for call in world.hooks.calls.values() if call.group is group]
+        world.hooks.cancel([call for call in calls if call.point != POST_BIND])
+        self._step(lambda: scheduler.attempts.nominations.drop(group))
+        rows = set()
+        for info in group.members.values():
+            is_promise = info.state is ASSUMED and info.bind not in _ON_THE_WAY
+            if is_promise or (info.state is PENDING and info.node_name):
+                rows.add(info.row)
+                take_out(world.cache, info)
+                info.state, info.bind = PENDING, UNASKED
+        recount_rows(world.cache, rows - {NO_ROW})
+        recount_group(group)
+        if group.n_assumed:
+            group.failed_binds.setdefault("", said)
+            world.queue.park(group, GroupState.BINDING)
+            return
+        group.failed_binds.clear()
+        if group.is_half_bound:
+            world.settle_by_s.setdefault(group.key, world.now_s + world.settings.settle_s / 2)
+        world.queue.back_off(group, world.now_s)
+        self._step(lambda: scheduler.reporter.rejected(group, said))
+
+
+def _name(do: Any) -> str:
+    return str(getattr(getattr(do, "func", do), "__qualname__", do))
+
+
+def _about(event: Any) -> str:
+    for name in ("pod", "node", "item", "object"):
+        found = getattr(event, name, None)
+        if found is not None:
+            return f"{found.metadata.namespace}/{found.metadata.name}".removeprefix("/")
+    return str(getattr(event, "uid", "") or getattr(event, "group", ""))
+
+
+def _kind_of(event: Any) -> str:
+    kinds = (("pod", "Pod"), ("node", "Node"), ("item", "PodGroup"))
+    return next((kind for name, kind in kinds if hasattr(event, name)), getattr(event, "kind", "Pod"))
+
+
+__all__ = ["Containment", "Defect", "Plainly", "Steps"]

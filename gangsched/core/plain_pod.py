@@ -1,0 +1,70 @@
+"""Plain pods: of a pod that our own code fails on, what room it takes, with as little of it as it needs.
+
+Called by core.containment, which books them until their next version comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gangsched.model.device_labels import allocation_text
+from gangsched.model.devices import Allocation, parse_allocation
+from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from gangsched.model.resources import parse_quantities
+
+Amounts = Mapping[str, str | int | float]
+
+
+def plain_pods(pod: Pod, node_name: str, promised: Allocation | None) -> Iterator[tuple[Pod, Allocation]]:
+    """The pod on that node with its requests and its devices, then without devices, then as one pod.
+
+    promised: what it was given where its own word on that is still to come; None: what it says itself.
+    """
+    containers = [_plain(one) for one in (*pod.spec.containers, *(pod.spec.init_containers or ()))]
+    allocation = _allocation(pod) if promised is None else promised
+    yield _pod(pod, node_name, containers), allocation
+    yield _pod(pod, node_name, containers), {}
+    yield _pod(pod, node_name, []), {}
+
+
+def _pod(pod: Pod, node_name: str, containers: list[Container]) -> Pod:
+    meta, spec = pod.metadata, pod.spec
+    return Pod(
+        ObjectMeta(
+            name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+        ),
+        PodSpec(
+            node_name=node_name,
+            scheduler_name=spec.scheduler_name,
+            priority=spec.priority,
+            containers=containers,
+        ),
+    )
+
+
+def _plain(container: Container) -> Container:
+    asked = container.resources
+    if asked is None:
+        return Container(name=container.name)
+    both = {**_readable(asked.limits), **_readable(asked.requests)}
+    return Container(name=container.name, resources=ResourceRequirements(requests=both))
+
+
+def _readable(amounts: Amounts | None) -> Amounts:
+    return {name: amount for name, amount in (amounts or {}).items() if _is_readable(name, amount)}
+
+
+def _is_readable(name: str, amount: str | int | float) -> bool:
+    try:
+        parse_quantities({name: amount})
+    except Exception:  # whatever it is that makes this pod one that cannot be read
+        return False
+    return True
+
+
+def _allocation(pod: Pod) -> Allocation:
+    try:
+        text = allocation_text(pod.metadata.annotations, pod.metadata.labels)
+        return {} if text is None else parse_allocation(text)
+    except Exception:
+        return {}

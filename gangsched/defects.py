@@ -1,0 +1,53 @@
+"""Faults of our own that the core has contained, as the log tells them. Called by the assembly.
+
+The same fault may be found by a thousand objects: its story is told once, later ones in a line a minute.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from gangsched.core.containment import Defect
+
+_log = structlog.get_logger(__name__)
+
+AGAIN_S = 60.0
+_MAX_KINDS = 256
+
+
+class Defects:
+    """Tells each place that fails once with its story."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._said_s: dict[tuple[str, str], float] = {}
+        self._n_unsaid = 0
+
+    def tell(self, defect: Defect) -> None:
+        """Logs it, or counts it for the next line."""
+        kind = (defect.where, _place(defect.story))
+        now_s, said_s = self._clock(), self._said_s.get(kind)
+        if said_s is not None and now_s - said_s < AGAIN_S:
+            self._n_unsaid += 1
+            return
+        more = {"n_more_like_it": self._n_unsaid} if self._n_unsaid else {}
+        self._n_unsaid = 0
+        if len(self._said_s) >= _MAX_KINDS:
+            self._said_s.clear()
+        self._said_s[kind] = now_s
+        _log.error(
+            "a fault of this program, contained: please report it",
+            where=defect.where,
+            about=defect.about,
+            err=defect.problem,
+            story=defect.story if said_s is None else "",
+            **more,
+        )
+
+
+def _place(story: str) -> str:
+    """The innermost line of a traceback that names a file."""
+    return next((line.strip() for line in reversed(story.splitlines()) if "File " in line), "")

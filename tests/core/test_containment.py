@@ -1,0 +1,303 @@
+"""What our own code raises costs the object that found it, and nothing else; what was done by half is undone.
+
+Each fault is put into the core by hand, at a place in the middle of a step, for objects whose name says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings, default_config
+from gangsched.core.attempts import Attempts
+from gangsched.core.audit import Audit
+from gangsched.core.binding import Binder
+from gangsched.core.cache import Cache
+from gangsched.core.containment import Defect
+from gangsched.core.devices import DeviceLedger
+from gangsched.core.gang import GangTable
+from gangsched.core.images import ImageTable
+from gangsched.core.membership import Membership
+from gangsched.core.nodes import NodeTable
+from gangsched.core.numbers import Numbers
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.templates import Templates
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import ContainerPort, NodeImage, Pod
+from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.sim.objects import GPU, STRANGER, make_node, make_pod, make_pod_group
+from tests.core.scenario import Cluster, gang
+
+Poison = Callable[[Any, str, Callable[..., bool]], None]
+
+
+class Fault(Exception):
+    """Ours."""
+
+
+class Guarded:
+    """A cluster whose scheduler is guarded, and what it was told."""
+
+    def __init__(self, *, nodes: int = 2) -> None:
+        self.defects: list[Defect] = []
+        self.cluster = Cluster(make=self._make)
+        for i in range(nodes):
+            self.cluster.node(make_node(f"n{i}"))
+
+    def _make(self, settings: Settings) -> Scheduler:
+        return Scheduler(build_profiles(default_config(IN_TREE)), settings, guard=self.defects.append)
+
+    def a_good_gang_starts(self, name: str = "good", pods: int = 2, gpus: int = 2) -> None:
+        self.cluster.submit(gang(name, pods=pods, gpus=gpus)).run()
+        assert self.cluster.placed(name)
+
+    def n_free(self) -> int:
+        """Devices, by name."""
+        cache = self.cluster.scheduler.world.cache
+        return sum(int(cache.ledger.columns[GPU].free[row]) for row in cache.nodes.row_of.values())
+
+    def count(self, name: str) -> int:
+        return int(self.cluster.scheduler.statistics().get(name, 0))
+
+
+@pytest.fixture
+def guarded() -> Guarded:
+    return Guarded()
+
+
+@pytest.fixture
+def poison(monkeypatch: pytest.MonkeyPatch) -> Poison:
+    """poison(owner, method, when): the method does its work and raises, where `when` says so of its args."""
+
+    def put(owner: Any, method: str, when: Callable[..., bool], *, after: bool = True) -> None:
+        real = getattr(owner, method)
+
+        def faulty(*args: Any, **more: Any) -> Any:
+            done = real(*args, **more) if after else None
+            if when(*args, **more):
+                raise Fault(f"{method} of {owner.__name__}")
+            return done if after else real(*args, **more)
+
+        monkeypatch.setattr(owner, method, faulty)
+
+    return put
+
+
+def is_bad(found: Any) -> bool:
+    """A pod, or what knows one."""
+    return "bad" in getattr(found, "pod", found).metadata.name
+
+
+def bound(pod: Pod, node: str) -> Pod:
+    return replace(pod, spec=replace(pod.spec, node_name=node))
+
+
+OURS, ANYBODY = ("gangsched",), ("gangsched", STRANGER)
+# Where the fault is, for whom, whose pods get there, and whether only with a node.
+POD_FAULTS: list[tuple[Any, str, Callable[..., bool], tuple[str, ...], bool]] = [
+    (Templates, "of", lambda self, pod: is_bad(pod) and bool(pod.metadata.labels), ANYBODY, False),
+    (Templates, "is_of_all_alike", lambda self, pod: is_bad(pod), OURS, False),
+    (Membership, "_state_of", lambda self, info, pod: is_bad(pod), OURS, False),
+    (Membership, "_group_of", lambda self, key, pod: is_bad(pod), OURS, False),
+    (Membership, "_place", lambda self, info, pod: is_bad(pod), ANYBODY, True),
+    (Cache, "place", lambda self, info, *a: is_bad(info) and bool(info.pod.metadata.labels), ANYBODY, True),
+    (Cache, "_count", lambda self, info, row: is_bad(info) and bool(info.pod.metadata.labels), ANYBODY, True),
+    (NodeTable, "use_ports", lambda self, *a: True, ANYBODY, True),
+    (Numbers, "note_stranger", lambda self, pod: is_bad(pod), (STRANGER,), False),
+    (Audit, "pod_bound", lambda self, info: is_bad(info), ANYBODY, True),
+]
+CASES = [
+    pytest.param(owner, method, when, who, node, id=f"{owner.__name__}.{method}-{who}-{node}")
+    for owner, method, when, whose, needs_node in POD_FAULTS
+    for who in whose
+    for node in ("n0", *(() if needs_node or who == STRANGER else ("",)))
+]
+GIVEN = {"gangsched.io/allocated-devices": '{"main":{"nvidia.com/gpu":["GPU-n0-0","GPU-n0-1"]}}'}
+
+
+@pytest.mark.parametrize(("owner", "method", "when", "scheduler", "node"), CASES)
+def test_a_pod_that_our_code_fails_on_is_refused_alone(
+    poison: Poison, owner: Any, method: str, when: Any, scheduler: str, node: str
+) -> None:
+    poison(owner, method, when)
+    guarded = Guarded()
+    c = guarded.cluster
+    bad = make_pod("bad", gpus=2, scheduler=scheduler, labels={"a": "b"}, annotations=GIVEN)
+    with_port = [replace(bad.spec.containers[0], ports=[ContainerPort(host_port=80)])]
+    bad = bound(replace(bad, spec=replace(bad.spec, containers=with_port)), node)
+    for _ in range(3):  # as it came, and with each change of it
+        c.tell(ev.PodUpdated(c.store(bad)), ev.PodUpdated(c.store(make_pod("good-one"))))
+    c.run()
+    assert guarded.count("defects") >= 3
+    assert {one.about for one in guarded.defects} == {"d/bad"}
+    assert "Fault" in guarded.defects[0].story
+    if node:
+        info = c.scheduler.world.cache.pods["uid-d-bad"]
+        assert info.node_name == node, "its room is taken"
+        assert info.template.requests[GPU] == 2
+        assert guarded.n_free() == 16 - 2 - 1
+    elif scheduler == "gangsched":
+        assert "a fault of its own: Fault" in c.said("bad")
+    guarded.a_good_gang_starts()
+    c.delete("bad")
+    assert guarded.n_free() == 16 - 4 - 1
+    guarded.a_good_gang_starts("late", pods=11, gpus=1)
+
+
+def test_devices_that_could_not_be_booked_are_booked_anew(guarded: Guarded, poison: Poison) -> None:
+    turns = cycle((True, False))
+    poison(DeviceLedger, "hold", lambda self, row, uid, *a: "bad" in uid and next(turns))
+    bad = bound(make_pod("bad", gpus=2, annotations=GIVEN), "n0")
+    guarded.cluster.submit(bad)
+    assert len(guarded.defects) == 1
+    assert guarded.n_free() == 14
+    guarded.a_good_gang_starts("all", pods=14, gpus=1)
+
+
+def test_the_fault_is_raised_where_nobody_guards(poison: Poison) -> None:
+    poison(Membership, "_state_of", lambda self, info, pod: is_bad(pod))
+    c = Cluster().node(make_node("n0"))
+    with pytest.raises(Fault):
+        c.submit(make_pod("bad"))
+
+
+def test_a_refused_pod_is_ours_again_when_it_is_mended(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    c = guarded.cluster
+    with monkeypatch.context() as broken:
+
+        def fails(*_: Any) -> Any:
+            raise Fault("for now")
+
+        broken.setattr(Membership, "_group_of", fails)
+        c.submit(gang("g", pods=2))
+    assert len(guarded.defects) == 2
+    assert not c.scheduler.world.groups
+    for name in ("g-0", "g-1"):
+        c.update(c.pod(name))  # the echo of what was said on it
+    c.run()
+    assert c.placed("g")
+
+
+def test_a_refused_pod_of_a_run_costs_the_others_of_it_nothing(guarded: Guarded, poison: Poison) -> None:
+    poison(
+        Membership,
+        "_state_of",
+        lambda self, info, pod: is_bad(pod),
+    )
+    c = guarded.cluster
+    pods = [*gang("a", pods=3), make_pod("bad0"), *gang("b", pods=2), make_pod("bad1"), make_pod("bad2")]
+    c.tell(*(ev.PodAdded(c.store(pod)) for pod in pods))
+    c.run()
+    assert c.placed("a")
+    assert c.placed("b")
+    assert [one.about for one in guarded.defects] == ["d/bad0", "d/bad1", "d/bad2"]
+    assert guarded.count("objects_refused/Pod") == 3
+
+
+def test_the_room_of_a_pod_whose_bind_is_on_the_way_is_kept_until_that_is_answered(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    c = guarded.cluster
+    c.answer = lambda bind: "hold"
+    c.submit(*gang("g", pods=2, gpus=8)).run()
+    assert len(c.held_binds) == 2
+    with monkeypatch.context() as broken:
+
+        def fails(*_: Any) -> Any:
+            raise Fault("for now")
+
+        broken.setattr(Membership, "_state_of", fails)
+        c.update(c.pod("g-0"))
+    late = next(bind for bind in c.held_binds if bind.name == "g-0")
+    c.update(c.pod("g-0"))  # well again, and not bound: nothing may be given back for that
+    c.answer = lambda bind: "ok"
+    c.submit(make_pod("thief", gpus=8)).run()
+    assert not c.pod("thief").spec.node_name
+    c.tell(ev.BindUnknown(late.uid, late.attempt, "timed out"))
+    assert [effect.uid for effect in c.all(ef.GetPod)] == [late.uid]
+    c.read("g-0").wait(30)
+    assert c.scheduler.world.unanswered == {}
+
+
+def test_a_node_that_our_code_fails_on_is_refused_alone(guarded: Guarded, poison: Poison) -> None:
+    c = guarded.cluster
+    c.submit(bound(make_pod("there", gpus=2, annotations=GIVEN), "n0"))
+    sick = c.nodes["n0"]
+    images = [NodeImage(names=["a", "sick"], size_bytes=5)]
+    poison(ImageTable, "put", lambda self, row, images: any("sick" in (i.names or ()) for i in images or ()))
+    c.node(replace(sick, status=replace(sick.status, images=images)))
+    assert "n0" not in c.scheduler.world.cache.nodes.row_of
+    assert "NodeRefused" in c.reasons()
+    guarded.a_good_gang_starts()
+    assert c.placed("good", on=1)
+    c.node(sick)
+    assert guarded.n_free() == 16 - 2 - 4, "what is there was known all the time"
+
+
+def test_a_pod_group_that_our_code_fails_on_is_a_problem_of_its_pods(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise Fault("for now")
+
+    monkeypatch.setattr("gangsched.core.numbers.group_from_object", fails)
+    c = guarded.cluster
+    c.object("coscheduling", make_pod_group("g", spec={"minMember": 1}))
+    c.submit(make_pod("g-0", labels={"scheduling.x-k8s.io/pod-group": "g"})).run()
+    assert "a fault of its own: Fault" in c.said("g-0")
+    guarded.a_good_gang_starts()
+
+
+GROUP_FAULTS: list[tuple[Any, str, Callable[..., bool]]] = [
+    (Numbers, "resolve", lambda self, group: "bad" in group.key.name),
+    (GangTable, "look", lambda self, group: "bad" in group.key.name),
+    (Attempts, "run", lambda self, group: "bad" in group.key.name),
+    (Attempts, "_permit", lambda self, unit: "bad" in unit[0].key.name),
+    (Attempts, "_reserve", lambda self, unit, plan: "bad" in unit[0].key.name),
+    (Binder, "start", lambda self, unit: "bad" in unit[0].key.name),
+    (Binder, "settle", lambda self, group: "bad" in group.key.name),
+    (Cache, "assume", lambda self, placements: "bad" in placements[0].info.pod.metadata.name),
+    (NodeTable, "pad", lambda self, *a: True),
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "when"), GROUP_FAULTS, ids=[f"{o.__name__}.{m}" for o, m, _ in GROUP_FAULTS]
+)
+@pytest.mark.parametrize("after", [True, False])
+def test_a_group_that_our_code_fails_on_gives_back_what_it_holds(
+    poison: Any, owner: Any, method: str, when: Any, after: bool
+) -> None:
+    poison(owner, method, when, after=after)
+    guarded = Guarded()
+    c = guarded.cluster
+    c.submit(gang("bad", pods=2, gpus=2)).run().wait(5)
+    if method != "pad":
+        assert guarded.defects
+    for turn in range(5):
+        guarded.a_good_gang_starts(f"good{turn}", pods=2, gpus=1)
+        c.delete(f"good{turn}-0", f"good{turn}-1")
+        c.wait(7)
+    c.delete("bad-0", "bad-1")
+    assert guarded.n_free() == 16
+    guarded.a_good_gang_starts("all", pods=2, gpus=8)
+
+
+def test_what_fails_by_its_deadline_is_not_tried_without_a_pause(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise Fault("always")
+
+    monkeypatch.setattr(Audit, "advance", fails)
+    monkeypatch.setattr(Audit, "next_deadline_s", lambda self: 0.0)
+    guarded.cluster.wait(10)
+    assert 0 < guarded.count("defects") <= 60
+    guarded.a_good_gang_starts()
