@@ -5,6 +5,8 @@
 # make lint        ruff, types and the import contracts only
 # make controlplane  build etcd, kube-apiserver, kubectl, kube-scheduler, kubelet, Jaeger into the user's cache
 # make protocol    generate the messages and stubs of kubelet's APIs anew (fetches grpcio-tools)
+# make docs        build the documentation's site into build/site, strictly: a dead link fails
+# make docs-reference  write anew what follows from the code in docs/: references, tables, pictures
 # make lock        write the requirements locks anew (needs uv)
 # PYTEST_ARGS="-k name -x" narrows the tests; DEMO_ARGS=--keep lets the demo go on.
 
@@ -22,7 +24,7 @@ endef
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: test demo lint controlplane venv lock protocol clean
+.PHONY: test demo lint controlplane venv lock protocol docs docs-reference clean
 
 # pytest comes last, so that its summary is the last line of the run.
 test: $(STAMP)
@@ -68,13 +70,31 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $(RUNTIME) $@
 
-# requirements.lock is what tests run with; requirements.runtime.lock is that part of it that an image needs.
+# requirements.lock is what tests run with; requirements.runtime.lock is that part of it that an image needs;
+# requirements.docs.lock is what the site is built with.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	--no-annotate --quiet
 
 lock:
 	$(COMPILE) --extra dev --upgrade pyproject.toml -o requirements.lock
 	$(COMPILE) --constraint requirements.lock pyproject.toml -o requirements.runtime.lock
+	$(COMPILE) --upgrade docs/site/requirements.in -o requirements.docs.lock
+
+docs-reference: $(STAMP)
+	@$(BIN)/python -m tests.docs.generate
+
+# In an environment of its own: nothing of it is needed to run, to test or to read the pages.
+DOCS := build/docs-venv
+docs: $(DOCS)/.installed
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict --clean -f docs/site/mkdocs.yml
+	@echo "build/site/index.html"
+
+$(DOCS)/.installed: requirements.docs.lock
+	@$(CHECK_PYTHON)
+	@echo "== $(DOCS): installing the locked requirements of the site"
+	@$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
 
 # grpcio-tools is needed for this alone; what it makes is committed, and needs the protobuf of the lock.
 PROTOCOLS := deviceplugin podresources pods pod

@@ -42,13 +42,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser(arguments)
     args = parser.parse_args(arguments)
     try:
-        return int(args.run(args))
+        code = int(args.run(args))
+        sys.stdout.flush()  # here, where it can be told that nobody reads any more
+        return code
     except ConfigError as error:
         print(f"gangsched: {error}", file=sys.stderr)
         return 2
     except ApiError as error:
         print(f"gangsched: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        # Whoever reads, `head` for one, has seen enough. What is left is flushed to nowhere at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         print("gangsched: interrupted", file=sys.stderr)
         return 130

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,3 +119,16 @@ def test_where_ids_go_is_shown_and_a_wrong_word_is_told(
     file.write_text(FILE + ours % "alocationIn: labels")
     assert main(["check-config", str(file)]) != 0
     assert "allocationIn" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_mistake(file: Path) -> None:
+    """`gangsched check-config FILE | head`: no traceback, and the exit code of a program that got SIGPIPE."""
+    seen, written = os.pipe()
+    os.close(seen)
+    try:
+        command = [sys.executable, "-m", "gangsched.cli", "check-config", str(file)]
+        done = subprocess.run(command, stdout=written, stderr=subprocess.PIPE, text=True, timeout=60)
+    finally:
+        os.close(written)
+    assert done.stderr == ""
+    assert done.returncode == 141

@@ -71,6 +71,8 @@ class CatchUp:
         """Pods that the watch has not shown as the list did; 0: it is as new as the list."""
         if not self._missing:
             return 0
+        if self._state.n_held:
+            return len(self._missing)  # a list is being read: what is known is ahead of what was told
         # Deleted meanwhile, or not readable for us: then the watch's own progress says that it came by.
         if _number(self._state.resource_version) >= self._version:
             self._missing.clear()

@@ -39,7 +39,7 @@ class Address(NamedTuple):
 
 
 def address_of(credentials: Credentials) -> Address:
-    """The server's address; the TLS context in it lives on when certificates are renewed."""
+    """Where a connection that is opened now goes; renewed certificates are another TLS context."""
     parts = urlsplit(credentials.server)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -84,6 +84,7 @@ class Connection:
         "_sock",
         "_tls",
         "_unsent",
+        "context",
         "is_at_end",
         "is_open",
     )
@@ -92,6 +93,8 @@ class Connection:
         self.is_open = False
         self.is_at_end = False
         """The server has closed it in order; over TLS it must have said so, as a cut looks the same."""
+        self.context: ssl.SSLContext | None = None
+        """It was opened by; another than the credentials' means that its certificates are old."""
         self._readers = readers
         self._is_reading = False
         self._unsent = b""
@@ -115,6 +118,7 @@ class Connection:
         """Connect and shake hands. Raises: OSError, which TimeoutError and ssl.SSLError are."""
         self._loop = asyncio.get_running_loop()
         self._buffer, self._plain = _buffers_of(self._loop)
+        self.context = address.ssl_context
         self._sock = sock = await address.network.connect(address.host, address.port)
         try:
             if address.ssl_context is not None:
@@ -135,6 +139,7 @@ class Connection:
         other.is_open = False
         self._loop, self._sock = other._loop, other._sock
         self._buffer, self._plain = other._buffer, other._plain
+        self.context = other.context
         self._tls, self._incoming, self._outgoing = other._tls, other._incoming, other._outgoing
         self.is_open = True
         self.resume()
@@ -154,6 +159,10 @@ class Connection:
             if not data:
                 raise ConnectionResetError("closed by the server during the TLS handshake")
             self._incoming.write(data)
+
+    def is_refused_with(self, status: int) -> bool:
+        """Whether another connection may fare better: with TLS, who we are is told once for each."""
+        return status == 401 and self.context is not None
 
     def close(self) -> None:
         """Give the connection up; asked again it does nothing."""

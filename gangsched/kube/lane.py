@@ -29,6 +29,7 @@ HTTP proxies are not supported: the API server is reached directly, or by a tran
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -79,7 +80,6 @@ class Lane(Generic[ItemT]):
     ) -> None:
         """`depth`: requests on a connection; `timeout_s` for each; `readers` bundle lanes' answers."""
         self._credentials = credentials
-        self._address = address_of(credentials)
         self._size = size
         self._depth = depth
         self._one_each_until_s = 0.0
@@ -97,6 +97,7 @@ class Lane(Generic[ItemT]):
         self._is_renewing = False
         self._sweeper: asyncio.TimerHandle | None = None
         self._group: TaskGroup | None = None
+        credentials.follow(self)
         self._loop: asyncio.AbstractEventLoop
         self.n_sent = 0
         self.n_in_flight = 0
@@ -178,7 +179,7 @@ class Lane(Generic[ItemT]):
             self._send(idle.pop(), calls, now_s)
         if depth > 1:
             for line in self._lines:
-                if len(line.calls) < depth:
+                if len(line.calls) < depth and not line.is_leaving:
                     calls = self._take(depth - len(line.calls), now_s)
                     if not calls:
                         return
@@ -197,6 +198,7 @@ class Lane(Generic[ItemT]):
     def _send(self, line: Line[ItemT], calls: Sequence[Call[ItemT]], now_s: float) -> None:
         """Write the requests; from here on their outcome is the server's word or unknown."""
         requests = []
+        version = self._credentials.version
         for call in calls:
             verb, path, body = self._request(call)
             frame = self._frames.get(verb)
@@ -204,6 +206,7 @@ class Lane(Generic[ItemT]):
                 frame = Frame(verb, self._credentials.server, authorization=self._credentials.authorization)
                 self._frames[verb] = frame
             call.frame = frame
+            call.version = version
             call.deadline_s = now_s + self._timeout_s
             call.is_behind = bool(line.calls)
             line.calls.append(call)
@@ -243,16 +246,31 @@ class Lane(Generic[ItemT]):
         line = Line(self, self._readers)
         try:
             with anyio.fail_after(CONNECT_TIMEOUT_S):
-                await line.open(self._address)
+                await line.open(address_of(self._credentials))
         except OSError as error:  # TimeoutError and SSLError are OSErrors
+            if isinstance(error, ssl.SSLError):
+                self._credentials.doubt()
             self._credentials.answers.count(self.method, SILENCE)
             self._pause(ApiError(f"no connection to the API server: {str(error) or 'no answer in time'}"))
         finally:
             self._n_connecting -= 1
+        if line.is_open and line.context is not self._credentials.ssl_context:
+            line.close()  # they have changed meanwhile
         if line.is_open:
             self._lines.append(line)
             self._idle.append(line)
         self._pump()
+
+    def certificates_changed(self) -> None:
+        """Connections by the old ones go: the idle now, the others when they are answered."""
+        for line in self._lines:
+            line.is_leaving = True
+        idle, self._idle = self._idle, []
+        for line in idle:
+            line.close()
+            self._lines.remove(line)
+        if idle:
+            self._connect(len(idle))
 
     def lost(self, line: Line[ItemT], why: str) -> None:
         """The connection is closed, with or without calls on it."""
@@ -285,7 +303,10 @@ class Lane(Generic[ItemT]):
         """One call of the line, which has been taken off it."""
         self._landed(call)
         if line.is_open and not line.calls:
-            self._idle.append(line)
+            if line.is_leaving or line.is_refused_with(status):
+                line.close()
+            else:
+                self._idle.append(line)
         self._credentials.answers.count(call.frame.method, status)
         if 200 <= status < 300 and self._proves(call, body):
             if self._is_troubled:
@@ -296,7 +317,7 @@ class Lane(Generic[ItemT]):
             self._put_back(call)
             if not self._is_renewing:
                 self._is_renewing = True
-                self._group.start_soon(self._renew, call.frame.authorization)
+                self._group.start_soon(self._renew, call.version)
         else:
             self._refused(call, api_error(status, retry_after, body))
         if not line.is_open:
@@ -326,7 +347,7 @@ class Lane(Generic[ItemT]):
 
     # Credentials
 
-    async def _renew(self, refused: str) -> None:
+    async def _renew(self, refused: int) -> None:
         try:
             await self._credentials.refresh(refused=refused)
         finally:

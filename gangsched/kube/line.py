@@ -33,7 +33,7 @@ class Call(Generic[ItemT]):
 
     __slots__ = (
         *("deadline_s", "frame", "is_behind", "is_cancelled", "is_renewed"),
-        *("item", "key", "n_done", "n_tries"),
+        *("item", "key", "n_done", "n_tries", "version"),
     )
 
     def __init__(self, item: ItemT, key: Hashable = None) -> None:
@@ -46,6 +46,7 @@ class Call(Generic[ItemT]):
         self.n_done = 0  # of several requests that it takes
         self.deadline_s = 0.0
         self.frame: Frame
+        self.version: int  # of the credentials that it was sent with
 
 
 class Owner(Protocol[ItemT]):
@@ -63,13 +64,15 @@ class Owner(Protocol[ItemT]):
 class Line(Connection, Generic[ItemT]):
     """One connection of a lane; `calls` are on their way, in the order of their answers."""
 
-    __slots__ = ("_answer", "_lane", "calls")
+    __slots__ = ("_answer", "_lane", "calls", "is_leaving")
 
     def __init__(self, lane: Owner[ItemT], readers: Readers) -> None:
         super().__init__(readers=readers)
         self._lane = lane
         self._answer: Answer | None = None
         self.calls: deque[Call[ItemT]] = deque()
+        self.is_leaving = False
+        """Nothing more is sent on it; it is closed when the last of its calls is answered."""
 
     def received(self, data: bytes) -> None:
         lane, calls = self._lane, self.calls

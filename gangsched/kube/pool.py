@@ -7,6 +7,7 @@ Lives here: deadlines, connections kept for the next one, error mapping. Not her
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 import anyio
 
@@ -92,8 +93,8 @@ class RequestPool:
         """A longer answer is an error."""
         self._credentials = credentials
         self._max_body_bytes = max_body_bytes
-        self._address = address_of(credentials)
         self._idle: list[_Exchange] = []
+        credentials.follow(self)
 
     async def __aenter__(self) -> RequestPool:
         return self
@@ -105,6 +106,10 @@ class RequestPool:
         """Close the connections that are not in use."""
         while self._idle:
             self._idle.pop().close()
+
+    def certificates_changed(self) -> None:
+        """Close what is idle; the others go when they are answered."""
+        self.close()
 
     def take_idle(self) -> _Exchange | None:
         """An open connection that is not in use; it is the caller's now."""
@@ -126,11 +131,11 @@ class RequestPool:
         """One request and its whole answer. Raises: ApiError, with code 0 if nothing certain was heard."""
         for last in (False, True):
             await self._credentials.headers()
-            authorization = self._credentials.authorization
+            version, authorization = self._credentials.version, self._credentials.authorization
             frame = Frame(Verb(method, content_type), self._credentials.server, authorization=authorization)
             data = frame.request(path, body)
             answer = await self._counted(method, data, timeout_s)
-            if answer.status == 401 and not last and await self._credentials.refresh(refused=authorization):
+            if answer.status == 401 and not last and await self._credentials.refresh(refused=version):
                 continue  # refused before anything was done: safe to say again with new credentials
             break
         if answer.status >= 300:
@@ -159,6 +164,9 @@ class RequestPool:
 
     async def _ask(self, exchange: _Exchange, data: bytes, timeout_s: float) -> Answer:
         answer = await exchange.ask(data, timeout_s=timeout_s)
+        is_old = exchange.context is not self._credentials.ssl_context
+        if is_old or exchange.is_refused_with(answer.status):
+            exchange.close()
         if exchange.is_open:
             self._idle.append(exchange)
         return answer
@@ -167,7 +175,9 @@ class RequestPool:
         exchange = _Exchange(max_body_bytes=self._max_body_bytes)
         try:
             with anyio.fail_after(CONNECT_TIMEOUT_S):
-                await exchange.open(self._address)
+                await exchange.open(address_of(self._credentials))
         except OSError as error:  # TimeoutError and SSLError are OSErrors
+            if isinstance(error, ssl.SSLError):
+                self._credentials.doubt()
             raise ApiError(str(error) or "no connection in time") from error
         return exchange

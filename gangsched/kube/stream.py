@@ -7,6 +7,7 @@ and whether a silent stream is dead (kube.watch).
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlencode
@@ -14,7 +15,7 @@ from urllib.parse import urlencode
 import anyio
 
 from gangsched.errors import ApiError
-from gangsched.kube.connection import Address, Connection, address_of
+from gangsched.kube.connection import Connection, address_of
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import Answer, Frame, ProtocolError, Verb
 from gangsched.kube.status import api_error
@@ -27,7 +28,7 @@ MAX_WAITING_BYTES = 4 * 2**20
 class Stream(Connection):
     """The body of one answer; `read()` gives what has come."""
 
-    __slots__ = ("_answer", "_ended", "_n_waiting", "_waiter", "_why")
+    __slots__ = ("__weakref__", "_answer", "_ended", "_n_waiting", "_waiter", "_why")
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,6 +91,11 @@ class Stream(Connection):
         is_whole = self.is_at_end and self._answer.end()
         self._finish("" if is_whole else f"connection lost: {why}")
 
+    def certificates_changed(self) -> None:
+        """Whoever reads goes on from where it is, over a connection by the new ones."""
+        if self.is_open:
+            self._finish("the certificates have changed")
+
     def _finish(self, why: str) -> None:
         self.close()
         self._ended = True
@@ -125,35 +131,40 @@ async def open_stream(
 async def _opened(credentials: Credentials, target: str, timeout_s: float, warm: Connection | None) -> Stream:
     for last in (False, True):
         await credentials.headers()
-        authorization = credentials.authorization
+        version, authorization = credentials.version, credentials.authorization
         request = Frame(Verb("GET"), credentials.server, authorization=authorization).request(target)
         status = SILENCE
         try:
             with anyio.fail_after(timeout_s):
-                stream, answer = await _asked(address_of(credentials), request, warm)
+                stream, answer = await _asked(credentials, request, warm)
             status = answer.status
         except OSError as error:  # TimeoutError and SSLError are OSErrors
+            if isinstance(error, ssl.SSLError):
+                credentials.doubt()
             raise ApiError(str(error) or "no answer in time") from error
         finally:
             credentials.answers.count("GET", status)
         if answer.status < 300:
             return stream
         stream.close()
-        if answer.status != 401 or last or not await credentials.refresh(refused=authorization):
+        if answer.status != 401 or last or not await credentials.refresh(refused=version):
             break
         warm = None
     raise api_error(answer.status, answer.retry_after, answer.body)
 
 
-async def _asked(address: Address, request: bytes, warm: Connection | None) -> tuple[Stream, Answer]:
+async def _asked(
+    credentials: Credentials, request: bytes, warm: Connection | None
+) -> tuple[Stream, Answer]:
     """Over the warm connection; over a new one if there is none, or it turns out to be closed."""
     while True:
         stream = Stream()
+        credentials.follow(stream)
         try:
             if warm is not None:
                 stream.take_over(warm)
             else:
-                await stream.open(address)
+                await stream.open(address_of(credentials))
             return stream, await stream.ask(request)
         except OSError:
             stream.close()

@@ -306,6 +306,8 @@ class Reflector:
         """
         timing = self._timing
         while True:
+            # Nothing else may be asked for as long as this watch lives, and it ends where they have changed.
+            await self._client.credentials.headers()
             if self._emitting:
                 # We do not read while the core catches up, and events on their way to it must not be cut.
                 await anyio.sleep(timing.silence_s)

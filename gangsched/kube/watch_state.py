@@ -3,6 +3,7 @@
 | state | on | to | events |
 |---|---|---|---|
 | Listing | a page with a continue token | Listing, next page | Added, Updated by difference |
+| Listing anew | a page with a continue token | Listing, next page | held back until the list is whole |
 | Listing | the last page | Watching, from the list on | Deleted for what was not listed; KindSynced once |
 | Listing | 410 (the continue token expired) | Listing from the start | |
 | Watching | lines | Watching | Added, Updated, Deleted; ObjectRefused |
@@ -14,7 +15,9 @@
 A list asks without a resourceVersion, which is a consistent read: resourceVersion=0 may be answered from a
 lagging cache, and time must not go backwards (kubernetes 59848). What is known is kept by name with the
 decoded object itself, which the core shares, so a missed deletion is found by difference and its Deleted
-carries the last known state; another UID under a known name is Deleted and then Added.
+carries the last known state; another UID under a known name is Deleted and then Added. What a list tells
+anew is held back until it is whole: half of it is no state that the cluster was ever in (a device's next
+holder is there, and the last one not gone yet), and the rest may keep us waiting.
 
 Within one watch resourceVersions only rise (they are comparable as integers: KEP-5504), so a line that is
 not newer than the last one seen is a repetition and says nothing. Driven by kube.watch.
@@ -72,8 +75,14 @@ class WatchState:
         self._token = ""
         self._seen: set[str] = set()
         self._tell_all = False
+        self._held: list[Event] = []
         self._carry: list[bytes] = []
         self._n_carried = 0
+
+    @property
+    def n_held(self) -> int:
+        """Events that are held back: what they tell of is in `known` and has not been told."""
+        return len(self._held)
 
     def next_request(self) -> ListPage | WatchFrom:
         """What to ask the server now."""
@@ -112,7 +121,7 @@ class WatchState:
 
     def page(self, body: bytes) -> list[Event]:
         """Take in a page of the list. Raises: ApiError if it is no list at all."""
-        events: list[Event] = []
+        events = self._held
         try:
             page = self.kind.decode_page(body)
             meta = page.metadata
@@ -124,8 +133,11 @@ class WatchState:
             for raw in raw_page.items or ():
                 self._listed_raw(raw, events)
         self._token = meta.continue_
+        if self._token and self.synced:
+            return []
         if not self._token:
             self._list_is_whole(meta.resource_version, events)
+        self._held = []
         return events
 
     def _raw_page(self, body: bytes) -> RawPage:

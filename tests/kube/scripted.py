@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ from typing import Any, Self
 
 import anyio
 
-from gangsched.kube.credentials import Credentials, _blank, _Loaded
+from gangsched.kube.credentials import Credentials
+from gangsched.kube.loaders import Loaded, blank
 
 CUT = b"cut"
 SILENCE = b"silence"
@@ -96,6 +98,7 @@ class Request:
     line: str
     headers: dict[str, str]
     body: bytes
+    client: str = ""  # the common name in its certificate
 
     @property
     def json(self) -> Any:
@@ -117,10 +120,11 @@ class ScriptedServer:
     requests: list[Request] = field(default_factory=list)
     n_connections: int = 0
     port: int = 0
+    tls: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> Self:
         self._writers: set[asyncio.StreamWriter] = set()
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -134,13 +138,15 @@ class ScriptedServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.n_connections += 1
         self._writers.add(writer)
+        subject = (writer.get_extra_info("peercert") or {}).get("subject", ())
+        client = next((value for [(name, value)] in subject if name == "commonName"), "")
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 line, *rest = head.rstrip().split("\r\n")
                 headers = {name.lower(): value for name, value in (part.split(": ", 1) for part in rest)}
                 body = await reader.readexactly(int(headers.get("content-length", "0")))
-                request = Request(line.removesuffix(" HTTP/1.1"), headers, body)
+                request = Request(line.removesuffix(" HTTP/1.1"), headers, body, client)
                 self.requests.append(request)
                 answer = self.script.pop(0) if self.script else self.default
                 if callable(answer):
@@ -165,14 +171,14 @@ def credentials(port: int, *tokens: str) -> Credentials:
     """Credentials for a server on loopback; each renewal gives the next token."""
     left = list(tokens)
 
-    def load() -> _Loaded:
-        loaded = _blank()
+    def load() -> Loaded:
+        loaded = blank()
         loaded.host = f"http://127.0.0.1:{port}"
         if left:
             loaded.api_key["BearerToken"] = f"Bearer {left.pop(0) if len(left) > 1 else left[0]}"
         return loaded
 
-    async def source() -> _Loaded:
+    async def source() -> Loaded:
         return load()
 
     return Credentials(source, load())

@@ -65,7 +65,7 @@ class Clock:
 
 def test_no_model_of_kubernetes_asyncio_is_loaded() -> None:
     code = (
-        "import sys, gangsched.kube.credentials as c; c._import_loaders();"
+        "import sys, gangsched.kube.loaders as l; l.import_loaders();"
         "bad = [m for m in sys.modules if m.startswith(('kubernetes_asyncio.client.models',"
         "'kubernetes_asyncio.client.api', 'urllib3'))]; sys.exit(str(bad) if bad else 0)"
     )
@@ -179,13 +179,14 @@ async def test_refused_token_is_renewed_and_a_failing_renewal_is_survived(tmp_pa
     clock = Clock()
     path = kubeconfig(tmp_path, plugin(tmp_path, EXEC_OK))
     found = await load_credentials(kubeconfig=path, environ={}, clock=clock)
+    first = found.version
     assert found.authorization == "Bearer t1"
-    assert await found.refresh(refused="Bearer t1")
+    assert await found.refresh(refused=first)
     assert found.authorization == "Bearer t2"
-    assert await found.refresh(refused="Bearer t1")  # somebody was faster: nothing to run
+    assert await found.refresh(refused=first)  # somebody was faster: nothing to run
     assert found.authorization == "Bearer t2"
     plugin(tmp_path, "import sys; sys.exit('down')")
-    assert not await found.refresh(refused="Bearer t2")
+    assert not await found.refresh(refused=found.version)
     assert "down" in found.last_error
     plugin(tmp_path, EXEC_OK)
     clock.now_s += 11

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gangsched.errors import ApiError
 from gangsched.kube.decode import all_kinds, objects, pods
 from gangsched.kube.watch_state import ListPage, WatchFrom, WatchState
 from gangsched.model.events import (
@@ -146,6 +147,29 @@ def test_expired_continue_token_starts_over_and_deletes_nothing_by_mistake(watch
     assert watching.next_request() == ListPage("")
     assert told(watching.page(page(pod("b", 4), rv=30, token="t2"))) == []
     assert told(watching.page(page(pod("a", 31), rv=30))) == ["~a"]
+
+
+def test_what_a_list_tells_anew_is_told_when_it_is_whole(watching: WatchState) -> None:
+    watching.gone()
+    assert told(watching.page(page(pod("c", 15), rv=20, token="t1"))) == []
+    assert watching.n_held == 1
+    assert told(watching.page(page(pod("a", 16), rv=20))) == ["+c", "~a", "-b"]
+    assert watching.n_held == 0
+
+
+def test_what_was_held_back_is_not_lost_with_a_list_that_is_given_up(watching: WatchState) -> None:
+    watching.gone()
+    watching.page(page(pod("a", 3), pod("c", 15), rv=20, token="t1"))
+    watching.gone()
+    assert told(watching.page(page(pod("a", 3), rv=30))) == ["+c", "-b", "-c"]
+
+
+def test_a_page_that_is_none_loses_nothing_of_the_pages_before(watching: WatchState) -> None:
+    watching.gone()
+    watching.page(page(pod("c", 15), rv=20, token="t1"))
+    with pytest.raises(ApiError):
+        watching.page(b"<html>")
+    assert told(watching.page(page(pod("a", 3), pod("b", 4), rv=20))) == ["+c"]
 
 
 def test_deleted_carries_the_last_known_state(watching: WatchState) -> None:

@@ -1,0 +1,198 @@
+"""Credentials as they are written: kubeconfig files and a pod's service account.
+
+Lives here: reading them with kubernetes-asyncio's loaders, and what a user is told where they cannot be
+read. Not here: keeping them fresh (kube.credentials, which calls this at the start and for each renewal).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import anyio
+
+from gangsched.errors import ConfigError
+
+# client-go reads token files anew once a minute; the kubelet replaces them long before they expire.
+FILE_REFRESH_S = 60.0
+# Renewed this long before the stated end, so that no request leaves with a token about to expire.
+EXPIRY_SKEW_S = 60.0
+RETRY_S = 10.0
+# A plugin may ask a person to log in, but must not hold the scheduler for ever.
+EXEC_TIMEOUT_S = 60.0
+
+_OPENID = "kubernetes_asyncio.config.openid"
+
+
+def import_loaders() -> tuple[ModuleType, ModuleType]:
+    """kubernetes-asyncio's configuration loaders, without the rest of that package.
+
+    `import kubernetes_asyncio` builds thousands of model classes: 1.4 s and tens of MiB that we have no use
+    for, in a process that must place its first pod within a second. Its loaders need only the names
+    `Configuration` and `ApiClient` from the package above them, so that package is put in place with its
+    path but without running its `__init__`. The loaders merely set attributes on a Configuration; a plain
+    namespace takes them, which also keeps urllib3 and six out. What renews an OpenID token is put in place
+    unloaded, too: it is all that needs aiohttp there, 100 ms and 12 MiB.
+    """
+    if "kubernetes_asyncio" not in sys.modules:
+        spec = importlib.util.find_spec("kubernetes_asyncio")
+        if spec is None or not spec.submodule_search_locations:
+            raise ConfigError("the package kubernetes-asyncio is not installed")
+        root = next(iter(spec.submodule_search_locations))
+        for name, path in (
+            ("kubernetes_asyncio", root),
+            ("kubernetes_asyncio.client", os.path.join(root, "client")),
+        ):
+            bare = ModuleType(name)
+            bare.__path__ = [path]
+            sys.modules[name] = bare
+        client = sys.modules["kubernetes_asyncio.client"]
+        client.__dict__.update(Configuration=SimpleNamespace, ApiClient=object)
+        sys.modules["kubernetes_asyncio"].__dict__["client"] = client
+        openid = ModuleType(_OPENID)
+        openid.__dict__.update(OpenIDRequestor=_openid_requestor)
+        sys.modules[_OPENID] = openid
+    kube_config = importlib.import_module("kubernetes_asyncio.config.kube_config")
+    incluster = importlib.import_module("kubernetes_asyncio.config.incluster_config")
+    return kube_config, incluster
+
+
+def _openid_requestor(*args: Any, **kwargs: Any) -> Any:
+    """Loads kubernetes-asyncio's own, now that a token is to be renewed."""
+    if getattr(sys.modules[_OPENID], "__spec__", None) is None:
+        del sys.modules[_OPENID]
+    return importlib.import_module(_OPENID).OpenIDRequestor(*args, **kwargs)
+
+
+class Loaded(SimpleNamespace):
+    """What a loader found; the names are those that kubernetes-asyncio's loaders set, but for the last two.
+
+    `files`: all that this was read from; `renew_after_s`: None where only they, or a 401, make it old.
+    """
+
+    host: str
+    ssl_ca_cert: str | None
+    cert_file: str | None
+    key_file: str | None
+    verify_ssl: bool
+    tls_server_name: str | None
+    proxy: str | None
+    api_key: dict[str, str]
+    files: tuple[str, ...]
+    renew_after_s: float | None
+
+
+def blank() -> Loaded:
+    """Nothing found yet."""
+    return Loaded(
+        host="",
+        ssl_ca_cert=None,
+        cert_file=None,
+        key_file=None,
+        verify_ssl=True,
+        tls_server_name=None,
+        proxy=None,
+        api_key={},
+        files=(),
+        renew_after_s=None,
+        refresh_api_key_hook=None,
+    )
+
+
+def _any_exists(paths: str) -> bool:
+    return any(os.path.exists(os.path.expanduser(path)) for path in paths.split(os.pathsep) if path)
+
+
+def from_pod(environ: Mapping[str, str]) -> Loaded:
+    """The service account that is mounted into this pod. Raises: ConfigError."""
+    _, incluster = import_loaders()
+    loaded = blank()
+    loaded.files = (incluster.SERVICE_TOKEN_FILENAME, incluster.SERVICE_CERT_FILENAME)
+    try:
+        incluster.InClusterConfigLoader(
+            token_filename=incluster.SERVICE_TOKEN_FILENAME,
+            cert_filename=incluster.SERVICE_CERT_FILENAME,
+            environ=environ,
+        ).load_and_set(loaded)
+    except (incluster.ConfigException, OSError) as error:
+        raise ConfigError(f"the pod's service account cannot be used: {error}") from None
+    return loaded
+
+
+async def from_kubeconfig(paths: str, context: str) -> Loaded:
+    """What the files of a KUBECONFIG say together; runs credential plugins. Raises: ConfigError."""
+    kube_config, _ = import_loaders()
+    loaded = blank()
+    if not _any_exists(paths):
+        raise ConfigError("the kubeconfig file does not exist", source=paths)
+    user: Any = None
+    try:
+        loader = kube_config._get_kube_config_loader_for_yaml_file(
+            paths, active_context=context or None, persist_config=True
+        )
+        # Renewed OpenID tokens are written back; the loader calls this with what the method does not take.
+        save = loader._config_persister
+        loader._config_persister = lambda _: save()
+        user = loader._user
+        if user is None:
+            # The loader cannot do without a user; kubectl can (a server that lets anybody in).
+            loader._user = kube_config.ConfigNode("user", {})
+        with anyio.fail_after(EXEC_TIMEOUT_S):
+            await loader.load_and_set(loaded)
+        loaded.files = _files(loader, user, loaded, paths)
+        loaded.renew_after_s = _renew_after_s(loader, user, loaded)
+    except ConfigError:
+        raise
+    except Exception as error:
+        # The loaders raise whatever a malformed file leads to: KeyError, TypeError, YAMLError and others.
+        raise ConfigError(_explain(error, user), source=paths) from None
+    return loaded
+
+
+def _files(loader: Any, user: Any, loaded: Loaded, paths: str) -> tuple[str, ...]:
+    found = [os.path.expanduser(path) for path in paths.split(os.pathsep) if path]
+    if user is not None and "tokenFile" in user:
+        found.append(os.path.join(loader._get_base_path(user.path), user["tokenFile"]))
+    found += [path for path in (loaded.ssl_ca_cert, loaded.cert_file, loaded.key_file) if path]
+    return tuple(found)
+
+
+def _explain(error: Exception, user: Any) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    if user is not None and "exec" in user:
+        command = (user.value.get("exec") or {}).get("command", "")
+        if isinstance(error, FileNotFoundError):
+            return f"the credential plugin {command!r} was not found"
+        if isinstance(error, TimeoutError):
+            return f"the credential plugin {command!r} gave no answer in {EXEC_TIMEOUT_S:.0f} s"
+        if text.startswith("exec:"):
+            return f"the credential plugin {command!r} failed: {text.removeprefix('exec: ')[:500]}"
+    return text[:500]
+
+
+def _renew_after_s(loader: Any, user: Any, loaded: Loaded) -> float | None:
+    if user is None:
+        return None
+    if "exec" in user:
+        expiry = getattr(loader, "exec_plugin_expiry", None)
+        if not isinstance(expiry, datetime) and loaded.cert_file:
+            expiry = end_of_certificate(loaded.cert_file)  # a plugin need not state what is in there
+        if not isinstance(expiry, datetime):
+            return None
+        # The one place where the wall clock counts: the plugin states its end by it.
+        return max((expiry - datetime.now(UTC)).total_seconds() - EXPIRY_SKEW_S, RETRY_S)
+    return FILE_REFRESH_S if "auth-provider" in user else None
+
+
+def end_of_certificate(path: str) -> datetime:
+    """When the first certificate of a PEM file expires. Raises: OSError, ValueError."""
+    from cryptography import x509  # 60 ms that most starts need not spend
+
+    return x509.load_pem_x509_certificate(Path(path).read_bytes()).not_valid_after_utc

@@ -1,0 +1,303 @@
+"""Writes the parts of docs/ that follow from the code: `python -m tests.docs.generate` (make docs-reference).
+
+Lives here: pages made whole (configuration.md, annotations.md) and regions of others between two comments.
+Not here: the words for fields and keys (meanings.py). A test fails where a page is not what this writes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import textwrap
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from gangsched import model
+from gangsched.agent.command import add_arguments as add_agent_arguments
+from gangsched.agent.settings import AgentDocument
+from gangsched.cli import _parser
+from gangsched.config.documents import KubeDocument, OurDocument, PluginSets
+from gangsched.plugins import IN_TREE
+from tests.docs import meanings, walk
+from tests.docs.pages import DOCS, ROOT
+
+# Not opened up: kube-scheduler's own shapes, told in words, and what is told once for `all`.
+_CLOSED = {"profiles[].plugins", "plugins[].each", "plugins[].byDevice"}
+_MARKS = ("apiVersion", "kind")
+_METRICS = ("gangsched_", "scheduler_", "leader_election_", "rest_client_")
+_KEY = re.compile(r'^([A-Z_]+) = "([a-z0-9.-]*(?:k8s|gangsched)\.io(?:/[a-z-]+)?)"$', re.MULTILINE)
+_MADE = "<!-- Written by `make docs-reference` from the code and tests/docs/meanings.py; do not edit. -->\n"
+
+
+def fields(kind: type[msgspec.Struct], at: str = "") -> Iterator[tuple[str, Any, object]]:
+    """(path in the file, type, default) of every field, opened up as deep as it goes; NODEFAULT: required."""
+    hints = get_type_hints(kind)
+    for field in msgspec.structs.fields(kind):
+        path = f"{at}{field.encode_name}"
+        if not at and field.encode_name in _MARKS:
+            continue
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        inner, suffix = _inner(hints[field.name])
+        opens = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
+        # A pod's own types, such as an affinity, are documented by Kubernetes.
+        if opens and not inner.__module__.startswith(model.__name__) and path not in _CLOSED:
+            yield from fields(inner, f"{path}{suffix}.")
+        else:
+            yield path, hints[field.name], default
+
+
+def _inner(hint: Any) -> tuple[Any, str]:
+    """What a field holds, and how a path says that there are several."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _inner(next(one for one in args if one is not type(None)))
+    if origin in (tuple, list):
+        return args[0], "[]"
+    return hint, ""
+
+
+def type_name(hint: Any) -> str:
+    """A type as a reader of YAML would name it."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " \\| ".join(f"`{one}`" for one in args)
+    if origin in (Union, types.UnionType):
+        return type_name(next(one for one in args if one is not type(None)))
+    if origin in (tuple, list):
+        return f"list of {type_name(args[0])}"
+    if origin is dict:
+        return f"map to {type_name(args[1])}"
+    names = {str: "text", int: "integer", float: "number", bool: "boolean"}
+    return names.get(hint, "object")
+
+
+def default_text(default: object) -> str:
+    if default is msgspec.NODEFAULT:
+        return ""
+    plain = msgspec.to_builtins(default)
+    if plain in ("", None, [], ()) or isinstance(plain, dict):
+        return ""
+    return f"`{msgspec.json.encode(plain).decode() if isinstance(plain, list | tuple) else _scalar(plain)}`"
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def table(kind: type[msgspec.Struct], words: Mapping[str, str]) -> str:
+    rows = ["| field | type | default | meaning |", "|---|---|---|---|"]
+    for path, hint, default in fields(kind):
+        rows.append(f"| `{path}` | {type_name(hint)} | {default_text(default)} | {words.get(path, '?')} |")
+    return "\n".join(rows) + "\n"
+
+
+def flags(parser: argparse.ArgumentParser) -> str:
+    rows = ["| flag | meaning |", "|---|---|"]
+    for action in parser._actions:
+        if action.help is argparse.SUPPRESS or isinstance(action, argparse._HelpAction):
+            continue
+        value = "" if action.metavar is None else f" {action.metavar}"
+        if action.choices:
+            value = " " + ",".join(map(str, action.choices))
+        names = ", ".join(f"`{name}{value}`" for name in action.option_strings).replace("|", "\\|")
+        rows.append(f"| {names} | {(action.help or '').replace('|', chr(92) + '|')} |")
+    return "\n".join(rows) + "\n"
+
+
+def scheduler_parser() -> argparse.ArgumentParser:
+    for action in _parser(["scheduler"])._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found: argparse.ArgumentParser = action.choices["scheduler"]
+            return found
+    raise LookupError("gangsched has no command scheduler")
+
+
+def agent_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    add_agent_arguments(parser)
+    return parser
+
+
+def configuration_page() -> str:
+    """docs/configuration.md."""
+    names = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(PluginSets))
+    points = textwrap.fill(names, 110)
+    args = [
+        f"### {name}\n\n{table(info.args_type, meanings.ARGS.get(name, {}))}"
+        for name, info in IN_TREE.items()
+        if info.args_type is not None
+    ]
+    return f"""{_MADE}
+# Configuration reference
+
+Every field of every file that gangsched reads, with its type and its default. An unknown field, a wrong type
+or a value out of range is refused with its place in the file and the nearest right name. See what a file
+amounts to with `gangsched check-config FILE`; `config/scheduler.yaml` and `config/agent.yaml` are commented
+examples with all fields of ours.
+
+## The scheduler's file, first document
+
+`apiVersion: kubescheduler.config.k8s.io/v1`, `kind: KubeSchedulerConfiguration`: kube-scheduler's own format,
+so a file moves over as it is. The points of `profiles[].plugins` are
+{points}.
+
+{table(KubeDocument, meanings.SCHEDULER)}
+## The scheduler's file, second document
+
+`apiVersion: gangsched.io/v1`, `kind: GangschedConfiguration`: what kube-scheduler has no field for. Leave it
+out to have the defaults. kube-scheduler reads the first document only.
+
+{table(OurDocument, meanings.OURS)}
+## Plugin arguments
+
+Written in `profiles[].pluginConfig[].args`. Plugins that are not listed have no arguments.
+
+{chr(10).join(args)}
+## The agent's file
+
+`apiVersion: gangsched.io/v1`, `kind: AgentConfiguration`. `--config` takes one file, or a directory of
+`*.yaml` that are read as one document; a section may be in one of them only.
+
+{table(AgentDocument, meanings.AGENT)}
+## Flags of `gangsched scheduler`
+
+A flag wins over the file.
+
+{flags(scheduler_parser())}
+## Flags of `gangsched agent`
+
+{flags(agent_parser())}"""
+
+
+def keys() -> dict[str, str]:
+    """Every annotation and label that the code names: key -> where it is defined."""
+    found = {}
+    for path in sorted((ROOT / "gangsched").rglob("*.py")):
+        if "apiserver" not in path.parts:  # what the simulated nodes obey is told in its own room
+            for match in _KEY.finditer(path.read_text(encoding="utf-8")):
+                if not match[1].endswith(("VERSION", "GROUP")) and not match[2].endswith(".storage.k8s.io"):
+                    found[match[2]] = str(path.relative_to(ROOT))
+    return found
+
+
+def annotation_page() -> str:
+    """docs/annotations.md."""
+    known = keys()
+
+    def rows(words: Mapping[str, tuple[str, str, str]], by: str) -> str:
+        lines = ["| key | on | meaning |", "|---|---|---|"]
+        for key, (on, writer, meaning) in words.items():
+            if writer == by and key in known:
+                lines.append(f"| `{key}` | {on} | {meaning} |")
+        return "\n".join(lines) + "\n"
+
+    return f"""{_MADE}
+# Annotation reference
+
+Every annotation and label that gangsched reads or writes. They are annotations unless the table says label.
+
+## What you write
+
+{rows(meanings.KEYS, "user")}
+## What the scheduler writes
+
+With the pod's node, in the same write. Nobody else may write them where `deploy/reserved-keys.yaml` is
+applied: see [Devices and hand-offs](devices.md#nobody-forges-an-allocation).
+
+{rows(meanings.KEYS, "scheduler")}
+## What the node agent writes
+
+{rows(meanings.KEYS, "agent")}
+## What a submitter's tracing writes
+
+{rows(meanings.KEYS, "submitter")}
+## Other systems' keys that are understood
+
+Beside these labels, pods of the core API name their group in `spec.schedulingGroup.podGroupName`.
+
+{rows(meanings.FOREIGN_KEYS, "user")}"""
+
+
+def gang_table() -> str:
+    """The state table at the head of the gang's room, as a code block."""
+    from gangsched.core import gang
+
+    lines = (gang.__doc__ or "").splitlines()
+    first = next(i for i, line in enumerate(lines) if line.strip().startswith("state "))
+    last = next(i for i, line in enumerate(lines) if line.startswith("(*"))
+    return "```text\n" + "\n".join(line[4:].rstrip() for line in lines[first : last - 1]) + "\n```\n"
+
+
+def plugin_table() -> str:
+    """The built-in plugins, their points, weights and arguments."""
+    rows = ["| plugin | default | weight | points | arguments |", "|---|---|---|---|---|"]
+    for name, info in IN_TREE.items():
+        args = () if info.args_type is None else msgspec.structs.fields(info.args_type)
+        rows.append(
+            f"| {name} | {'yes' if info.is_default else 'no'} | {info.default_weight or ''} |"
+            f" {', '.join(sorted(info.points))} | {', '.join(field.encode_name for field in args)} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def metrics() -> str:
+    """Our own metrics with the help that /metrics gives, and the names of kube-scheduler's."""
+    found: dict[str, str] = {}
+    for path in sorted((ROOT / "gangsched" / "web").glob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and len(call.args) >= 2:
+                words = [one.value if isinstance(one, ast.Constant) else None for one in call.args[:2]]
+                name, help_ = words
+                if isinstance(name, str) and isinstance(help_, str) and name.startswith(_METRICS):
+                    is_counter = isinstance(call.func, ast.Name) and "counter" in call.func.id.lower()
+                    found[f"{name}_total" if is_counter else name] = help_
+    rows = ["| metric | meaning |", "|---|---|"]
+    rows += [f"| `{name}` | {help_} |" for name, help_ in sorted(found.items()) if name.startswith("gang")]
+    theirs = ", ".join(f"`{name}`" for name in sorted(found) if not name.startswith("gang"))
+    return "\n".join(rows) + "\n\n" + textwrap.fill(f"And kube-scheduler's: {theirs}.", 110) + "\n"
+
+
+WHOLE = {"configuration.md": configuration_page, "annotations.md": annotation_page}
+REGIONS = {
+    ("architecture.md", "gang table"): gang_table,
+    ("plugins.md", "plugin table"): plugin_table,
+    ("operating.md", "metrics"): metrics,
+}
+# Pictures that belong to a command and are shown on a page too: GitHub and the site each need them in docs/.
+COPIES = {"load-balance.svg": ROOT / "gangsched" / "bench" / "load-balance.svg"}
+
+
+def pages() -> dict[Path, str]:
+    """What each generated page, and each picture, should be."""
+    found = {DOCS / name: make().rstrip() + "\n" for name, make in WHOLE.items()}
+    for (name, region), make in REGIONS.items():
+        path = DOCS / name
+        text = found.get(path) or path.read_text(encoding="utf-8")
+        begin, end = f"<!-- generated: {region} -->\n", f"<!-- end: {region} -->"
+        before, mark, rest = text.partition(begin)
+        _, mark_end, after = rest.partition(end)
+        if not (mark and mark_end):
+            raise LookupError(f"{path}: the comments {begin.strip()} and {end} are missing")
+        # The empty lines are for the site's Markdown, which takes a table only after one.
+        found[path] = f"{before}{begin}\n{make()}\n{end}{after}"
+    found[DOCS / "walk.svg"] = walk.picture()
+    found |= {DOCS / name: source.read_text(encoding="utf-8") for name, source in COPIES.items()}
+    return found
+
+
+def main() -> None:
+    for path, text in pages().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

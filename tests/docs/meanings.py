@@ -1,0 +1,297 @@
+"""What each field and each key means, in words; the reference pages put them beside what the code says.
+
+Lives here: words alone. Types, defaults and names come from the code (generate.py), and a test holds both
+together: a field without a meaning fails, and so does a meaning without a field.
+"""
+
+from __future__ import annotations
+
+SCHEDULER = {
+    "parallelism": "How many Bindings the API server is given to work on at once.",
+    "leaderElection.leaderElect": "Lead or follow by a Lease. Not set is false here and true in kube-scheduler.",
+    "leaderElection.leaseDuration": "How long the followers wait for a silent leader.",
+    "leaderElection.renewDeadline": "A leader that has not renewed for this long sends no further bind and exits.",
+    "leaderElection.retryPeriod": "How often the Lease is renewed, or asked about.",
+    "leaderElection.resourceLock": "`leases` is the only kind there is.",
+    "leaderElection.resourceName": "The Lease's name; kube-scheduler's is `kube-scheduler`.",
+    "leaderElection.resourceNamespace": "The Lease's namespace.",
+    "clientConnection.kubeconfig": "Used where the flag `--kubeconfig` is not given.",
+    "clientConnection.acceptContentTypes": "Accepted; JSON is spoken.",
+    "clientConnection.contentType": "Accepted; JSON is spoken.",
+    "clientConnection.qps": "Accepted and without effect: `parallelism` and the server's fairness bound requests.",
+    "clientConnection.burst": "As `qps`.",
+    "enableProfiling": "Accepted; there are no profiling pages.",
+    "enableContentionProfiling": "Accepted; there are no profiling pages.",
+    "percentageOfNodesToScore": "Counts only with `earlyStop: true`; otherwise all nodes are scored.",
+    "podInitialBackoffSeconds": "How long a group that failed waits before its next attempt; doubles each time.",
+    "podMaxBackoffSeconds": "Where the doubling ends.",
+    "profiles[].schedulerName": "Pods that name it are this profile's. One unnamed profile is `default-scheduler`.",
+    "profiles[].percentageOfNodesToScore": "As the field above, for this profile.",
+    "profiles[].plugins": "Which plugins run at which point: `multiPoint` or a point, each with `enabled` and"
+    ' `disabled` lists of `{name, weight}`; `disabled: [{name: "*"}]` takes all defaults out.',
+    "profiles[].pluginConfig[].name": "A plugin's name.",
+    "profiles[].pluginConfig[].args": "Its arguments; the tables below have ours.",
+    "extenders[].urlPrefix": "The extender's address; a verb is added to it after a slash. Required.",
+    "extenders[].filterVerb": "Asked which nodes will do; empty: not asked.",
+    "extenders[].preemptVerb": "Refused: extenders are not asked about victims.",
+    "extenders[].prioritizeVerb": "Asked which nodes are better; needs a `weight` above 0.",
+    "extenders[].weight": "What its scores are multiplied by.",
+    "extenders[].bindVerb": "Binds pods in the scheduler's stead; one extender at most.",
+    "extenders[].enableHTTPS": "Use TLS; without a `caFile` or `caData` the certificate is not checked, as in"
+    " kube-scheduler.",
+    "extenders[].tlsConfig.insecure": "Do not check its certificate.",
+    "extenders[].tlsConfig.serverName": "The name its certificate must bear.",
+    "extenders[].tlsConfig.certFile": "Our certificate, PEM.",
+    "extenders[].tlsConfig.keyFile": "Its key, PEM.",
+    "extenders[].tlsConfig.caFile": "Who may have signed its certificate, PEM.",
+    "extenders[].tlsConfig.certData": "Our certificate, base64 of PEM; wins over the file.",
+    "extenders[].tlsConfig.keyData": "The key, base64 of PEM; wins over the file.",
+    "extenders[].tlsConfig.caData": "The authority, base64 of PEM; wins over the file.",
+    "extenders[].httpTimeout": "How long an answer may take; 0 is 5 s.",
+    "extenders[].nodeCacheCapable": "It is sent names of nodes instead of whole nodes.",
+    "extenders[].managedResources[].name": "It is asked about pods that want this resource only.",
+    "extenders[].managedResources[].ignoredByScheduler": "NodeResourcesFit does not count this resource.",
+    "extenders[].ignorable": "If it cannot be reached it is left out; otherwise the pod's attempt fails.",
+    "delayCacheUntilActive": "Accepted; a replica that does not lead follows everything.",
+}
+
+OURS = {
+    "onPartialBind": "What becomes of a gang when a bind fails for good and others succeeded: `complete` binds the"
+    " rest, `unwind` evicts what is bound. A gang can override it: `gangsched.io/on-partial-bind`.",
+    "settleSeconds": "How long a gang may stay half bound before it is given back, whatever `onPartialBind` says.",
+    "permitWaitSeconds": "How long a gang holds reservations while it waits, where neither the gang nor a plugin"
+    " says. At most 900.",
+    "hookTimeoutSeconds": "How long a plugin may take in Permit, PreBind, Bind or PostBind. At most 900.",
+    "pluginBudgetSeconds": "How long a plugin of your own may hold up the scheduler in one turn. At most 10.",
+    "unschedulableFlushSeconds": "A group that does not fit is tried again after this long even if nothing changed.",
+    "topologyKey": "The node label that names a rack: gangs use few nodes, then few racks.",
+    "searchPlacements": "How many placements, beyond one for each member, are tried in other orders when the usual"
+    " orders fail. 0: none.",
+    "searchVictims": "How often one search for victims may ask a node how many pods it takes.",
+    "earlyStop": "`percentageOfNodesToScore` counts for lone pods, as in kube-scheduler.",
+    "invalidInventory": "What a node with an unreadable device list offers: `nothing`, or `counts` (its"
+    " allocatable, without IDs).",
+    "allowEviction": "Whether pods may be evicted: to give back a half-bound gang, and by preemption.",
+    "reportingController": "The name that events carry as their reporter.",
+    "devices.handOff": "How a resource's IDs reach containers, by resource name; a resource that is not named uses"
+    " `env`. `device-plugin`: through kubelet; `count`: no IDs are given.",
+    "devices.allocationIn": "Whether a pod's IDs are written as annotations or as labels. Labels need Kubernetes 1.35.",
+    "devices.repairAnnotations": "Rewrite device annotations that are not true. Needs the verb patch on pods:"
+    " `deploy/device-plugin-hand-off/`.",
+    "devices.onMismatch": "`evict` removes a pod whose devices are of no use to it.",
+    "devices.onDeviceFailure": "What becomes of pods whose device stays unhealthy: `none`, `evictMember` or"
+    " `evictGang`.",
+    "devices.failureGraceSeconds": "How long a device must be unhealthy before that.",
+    "devices.failureAgainSeconds": "A group is not evicted for this reason again within this time.",
+    "tracing.endpoint": "A collector's URL, OTLP over HTTP; `/v1/traces` is added to a URL without a path.",
+    "tracing.file": "A file that traces are appended to, for `gangsched trace`.",
+    "tracing.samplingRatio": "What share of the gangs is traced, 0 to 1.",
+}
+
+ARGS = {
+    "NodeAffinity": {"addedAffinity": "Node affinity that every pod of the profile must match as well."},
+    "NodeResourcesFit": {
+        "ignoredResources": "Extended resources that the filter does not count.",
+        "ignoredResourceGroups": "The same by group: `example.com` ignores `example.com/anything`.",
+        "scoringStrategy.type": "`LeastAllocated` prefers empty nodes, `MostAllocated` full ones,"
+        " `RequestedToCapacityRatio` goes by a shape.",
+        "scoringStrategy.resources[].name": "A resource that counts for the score.",
+        "scoringStrategy.resources[].weight": "Its weight, 1 to 100.",
+        "scoringStrategy.requestedToCapacityRatio.shape[].utilization": "A point of the shape: percent in use.",
+        "scoringStrategy.requestedToCapacityRatio.shape[].score": "The score there, 0 to 10.",
+    },
+    "VolumeBinding": {
+        "bindTimeoutSeconds": "How long a claim may take to be bound.",
+        "shape[].utilization": "A point of the shape: percent of storage in use.",
+        "shape[].score": "The score there, 0 to 10.",
+    },
+    "PodTopologySpread": {
+        "defaultConstraints[].maxSkew": "Constraints for pods that state none; the fields are a pod's own.",
+        "defaultConstraints[].topologyKey": "A node label.",
+        "defaultConstraints[].whenUnsatisfiable": "`DoNotSchedule` or `ScheduleAnyway`.",
+        "defaultConstraints[].labelSelector": "Refused: it is made for each pod.",
+        "defaultConstraints[].minDomains": "As a pod's.",
+        "defaultConstraints[].nodeAffinityPolicy": "As a pod's.",
+        "defaultConstraints[].nodeTaintsPolicy": "As a pod's.",
+        "defaultConstraints[].matchLabelKeys": "As a pod's.",
+        "defaultingType": "`List`: the list above. `System`: kube-scheduler's built-in constraints, which need the"
+        " right to follow services and controllers.",
+    },
+    "InterPodAffinity": {
+        "hardPodAffinityWeight": "The weight of required affinity as a preference of the other side.",
+        "ignorePreferredTermsOfExistingPods": "Count only the new pod's preferences.",
+    },
+    "DefaultPreemption": {
+        "minCandidateNodesPercentage": "How many percent of the nodes are weighed as places to make room.",
+        "minCandidateNodesAbsolute": "The same as a number; the larger of the two counts.",
+    },
+    "NodeResourcesBalancedAllocation": {
+        "resources[].name": "A resource that counts.",
+        "resources[].weight": "Must be 1.",
+    },
+    "RemainingBandwidth": {
+        "strategy": "Which node with enough bandwidth is best: the one closest to what is expected, or the one with"
+        " most.",
+        "pool": "Try nodes between required and expected first for the next pod that asks for the same.",
+        "stalePolicy": "A node not heard of for `staleSeconds` counts as full, or by its last report (`ignore`).",
+        "staleSeconds": "When a report is too old.",
+        "promise": "Subtract what was promised to pods since the node's last report.",
+    },
+    "LoadAware": {
+        "mode": "`normalized` scales each term to the cluster's largest; `paper` adds them up in their units.",
+        "terms": "Which terms count.",
+        "stalePolicy": "A node not heard of for `staleSeconds` counts as fully loaded, or by its last report.",
+        "staleSeconds": "When a report is too old.",
+        "predict": "Count what just-placed pods ask for until it shows in a report.",
+        "settleSeconds": "For how long at most.",
+        "metricsServerSeconds": "How often metrics-server is asked about nodes without an agent; 0: never.",
+        "assumedMHz": "The clock rate of those nodes.",
+    },
+}
+
+AGENT = {
+    "nodeName": "Which node this is; empty: the environment variable `NODE_NAME`.",
+    "heartbeatSeconds": "The Node is compared with what it should say at least this often.",
+    "devices": "JSON files of devices, or directories of `*.json`.",
+    "nvml.mode": "`auto`: NVIDIA GPUs where there is a driver. `on`: report if there is none. `off`.",
+    "nvml.resource": "The resource that a GPU is.",
+    "nvml.ignoreXids": "XIDs that an application caused and that leave the GPU healthy.",
+    "registers": "Read devices from what `hami` or `volcano` node agents wrote on the Node.",
+    "inventoryIn": "Whether the list is an annotation of the Node or labels.",
+    "bandwidth.enabled": "Write `gangsched.io/remaining-bandwidth`.",
+    "bandwidth.nics": "Patterns of NIC names that count; none: the physical ones.",
+    "bandwidth.totalMBps": "Of one direction; 0: what the links' speeds add up to.",
+    "bandwidth.windowsSeconds": "Averaging windows; the first one counts, the others are shown.",
+    "bandwidth.periodSeconds": "Written at least this often.",
+    "bandwidth.thresholdPercent": "And when it moved by this much of the total.",
+    "load.enabled": "Write `gangsched.io/load`.",
+    "load.windowSeconds": "The averaging window.",
+    "load.periodSeconds": "Written at least this often.",
+    "load.thresholdPercent": "And when a term moved by this much.",
+    "load.cpuMHz": "The clock rate; 0: what the system reports.",
+    "load.diskMBps": "The disks' throughput; 0: not known.",
+    "load.diskProbe": "A directory in which the throughput is measured once at the start; empty: not.",
+    "kubelet.devicePlugins": "Where kubelet's device plugin sockets are.",
+    "kubelet.podResources": "kubelet's PodResources socket.",
+    "kubelet.podsApi": "kubelet's Pods API socket (Kubernetes 1.37); empty or absent: the API server is asked.",
+    "kubelet.resources": "Resources of other device plugins, listed by what they told kubelet.",
+    "plugins[].resource": "A resource that the agent offers to kubelet. Required.",
+    "plugins[].handOff": "`device-plugin`, `env` or `count`: see [the three hand-offs](devices.md#three-hand-offs).",
+    "plugins[].tellNuma": "Tell kubelet the devices' NUMA nodes.",
+    "plugins[].env": "Variables of the container; `{ids}` stands for its IDs.",
+    "plugins[].all.deviceFiles[].host": "What a container gets once: a device file on the host.",
+    "plugins[].all.deviceFiles[].container": "Its path in the container; empty: the same.",
+    "plugins[].all.deviceFiles[].permissions": "Of `r`, `w` and `m`.",
+    "plugins[].all.mounts[].host": "A path on the host.",
+    "plugins[].all.mounts[].container": "The path in the container; empty: the same.",
+    "plugins[].all.mounts[].readOnly": "Mount it read-only.",
+    "plugins[].all.cdi": "CDI device names.",
+    "plugins[].each": "What a container gets for each device; fields as in `all`, `{id}` stands for the ID.",
+    "plugins[].byDevice": "The same by device ID, instead of `each`, for devices whose files have other names.",
+}
+
+# key: (on, written by, meaning)
+KEYS = {
+    "gangsched.io/pod-group": ("Pod, label", "user", "the gang's name, in the pod's namespace"),
+    "gangsched.io/min-members": (
+        "Pod",
+        "user",
+        "how many members must be placed before any starts; all say the same",
+    ),
+    "gangsched.io/total-members": (
+        "Pod or PodGroup",
+        "user",
+        "reserve from min-members on, start when this many are reserved",
+    ),
+    "gangsched.io/schedule-timeout": (
+        "Pod or PodGroup",
+        "user",
+        "how long reservations are held while the gang waits: `90s`, `5m`",
+    ),
+    "gangsched.io/groups": (
+        "Pod or PodGroup",
+        "user",
+        "JSON list of groups that start together; each lists the others",
+    ),
+    "gangsched.io/on-partial-bind": ("Pod or PodGroup", "user", "`complete` or `unwind`"),
+    "gangsched.io/disruption-mode": (
+        "Pod or PodGroup",
+        "user",
+        "`all` or `single`: how preemption takes the gang",
+    ),
+    "gangsched.io/on-device-failure": ("Pod or PodGroup", "user", "`none`, `evictMember` or `evictGang`"),
+    "gangsched.io/device-constraints": (
+        "Pod",
+        "user",
+        'JSON by resource: `{"nvidia.com/gpu": {"sameNUMA": true, "linked": true, "model": ["H100"],'
+        ' "minMemory": "79Gi"}}`',
+    ),
+    "gangsched.io/required-rbw": (
+        "Pod",
+        "user",
+        "bandwidth the pod must have: `400MB/s`; also `requiredRBW`",
+    ),
+    "gangsched.io/expected-rbw": ("Pod", "user", "bandwidth it hopes for; also `expectedRBW`"),
+    "gangsched.io/rbw-direction": ("Pod", "user", "`egress`, `ingress` or `both` (the default)"),
+    "gangsched.io/rbw-scope": (
+        "Pod",
+        "user",
+        "`member` (the default) or `group`: the amount is the whole gang's",
+    ),
+    "gangsched.io/allocated-devices": ("Pod", "scheduler", "JSON: container, resource, IDs"),
+    "gangsched.io/visible-devices": (
+        "Pod",
+        "scheduler",
+        "the IDs of the pod's first resource, with commas, for an env `fieldRef`",
+    ),
+    "visible-devices.gangsched.io": (
+        "Pod",
+        "scheduler",
+        "`gpu.nvidia.com.visible-devices.gangsched.io/CONTAINER`: one container's IDs of one resource",
+    ),
+    "gangsched.io/gang": ("Pod", "scheduler", "the group: `namespace/name`"),
+    "gangsched.io/rank": ("Pod", "scheduler", "the member's number in the gang, from 0"),
+    "gangsched.io/attempt": ("Pod", "scheduler", "at which attempt it was bound, from 1"),
+    "gangsched.io/traceparent": ("Pod", "scheduler", "the gang's W3C trace context"),
+    "allocated-devices.gangsched.io": (
+        "Pod, label",
+        "scheduler",
+        "`CONTAINER.nvidia.com.allocated-devices.gangsched.io/gpu: g0.g1` with `allocationIn: labels`",
+    ),
+    "gangsched.io/devices": (
+        "Node",
+        "agent",
+        'JSON by resource: `{"nvidia.com/gpu": [{"id": "GPU-0", "health": "Healthy", "numa": 0,'
+        ' "model": "H100", "memoryMiB": 81559, "links": {"GPU-1": "NV18"}}]}`; only `id` is needed',
+    ),
+    "devices.gangsched.io": (
+        "Node, label",
+        "agent",
+        "`nvidia.com.devices.gangsched.io/gpu: g0.g1` with `inventoryIn: labels`",
+    ),
+    "unhealthy-devices.gangsched.io": ("Node, label", "agent", "those of them that are unhealthy"),
+    "gangsched.io/device-report": ("Node", "agent", "what kubelet gave to which pod"),
+    "gangsched.io/remaining-bandwidth": (
+        "Node",
+        "agent",
+        '`{"egressMBps": 900, "ingressMBps": 850, "totalMBps": 1500, "observedAt": "2026-11-22T12:00:00Z"}`;'
+        " MB is 10^6 bytes",
+    ),
+    "gangsched.io/load": (
+        "Node",
+        "agent",
+        "utilisation 0 to 1 and performance of CPU, memory, network and disk",
+    ),
+    "tracing.k8s.io/traceparent": ("Pod or PodGroup", "submitter", "the submitter's trace context, linked"),
+}
+
+FOREIGN_KEYS = {
+    "scheduling.x-k8s.io/pod-group": (
+        "Pod, label",
+        "user",
+        "a group of Coscheduling, by its PodGroup object",
+    ),
+    "pod-group.scheduling.sigs.k8s.io": ("Pod, label", "user", "the same, older"),
+    "pod-group.scheduling.sigs.k8s.io/name": ("Pod, label", "user", "a lightweight group of Coscheduling"),
+    "pod-group.scheduling.sigs.k8s.io/min-available": ("Pod, label", "user", "how many members it needs"),
+}

@@ -1,0 +1,134 @@
+"""Every message that the scheduler puts on a pod, a group or a node, as found in its source.
+
+A message is a text of the rooms below that is neither a docstring nor an error of ours: what varies in it is
+shown as `…`. Rooms that only log, or that answer a person at a command, are not among them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from tests.docs.pages import ROOT
+
+ROOMS = (
+    "core",
+    "plugins",
+    "model",
+    "extenders",
+    "extension/budget.py",
+    "extension/runner.py",
+    "agent/hand_off.py",
+    "agent/notices.py",
+)
+# What these say is for developers (a broken invariant, which raises), or for a person at a command.
+_OURS = ("core/validate.py", "core/pod_terms.py", "model/evenness.py")
+_OUR_FUNCTIONS = ("__repr__", "recount", "_search")
+_OUR_ERRORS = ("InvariantError", "AssertionError", "AttributeError", "TypeError")
+_REASON = re.compile(r"(?:[A-Z][a-z]+){2,}")
+_TELLS = {"event", "pod_event", "node_problem", "rejected", "devices", "_tell", "RecordEvent", "_event"}
+VARIES = "…"
+
+
+class Message(NamedTuple):
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"gangsched/{self.file}:{self.line}: {self.text!r}"
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Finds the message in a text, whatever stands where it varies."""
+        # Where it joins another message its own edges are commas and dots.
+        pieces = self.text.strip(" .,;").split(VARIES)
+        return re.compile(".*?".join(re.escape(piece) for piece in pieces))
+
+
+@cache
+def messages() -> tuple[Message, ...]:
+    found: dict[str, Message] = {}
+    for file, tree in _trees():
+        for line, text in _texts(tree, _docstrings(tree)):
+            if _says_something(text):
+                found.setdefault(text.strip(), Message(file, line, text))
+    return tuple(found.values())
+
+
+@cache
+def event_reasons() -> tuple[str, ...]:
+    """Reasons of events and conditions: CamelCase texts handed to what tells."""
+    found: set[str] = set()
+    for _, tree in _trees():
+        constants = {
+            target.id: node.value.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name) and isinstance(node.value.value, str)
+        }
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and _called(call) in _TELLS:
+                for one in (*call.args, *(keyword.value for keyword in call.keywords)):
+                    for leaf in (one.body, one.orelse) if isinstance(one, ast.IfExp) else (one,):
+                        text = leaf.value if isinstance(leaf, ast.Constant) else None
+                        if isinstance(leaf, ast.Name) and leaf.id != "ACTION":
+                            text = constants.get(leaf.id)
+                        if isinstance(text, str) and _REASON.fullmatch(text):
+                            found.add(text)
+            elif isinstance(call, ast.FunctionDef) and call.name in _TELLS:
+                defaults = (*call.args.defaults, *call.args.kw_defaults)
+                texts = (one.value for one in defaults if isinstance(one, ast.Constant))
+                found.update(text for text in texts if isinstance(text, str) and _REASON.fullmatch(text))
+    return tuple(sorted(found))
+
+
+def _trees() -> Iterator[tuple[str, ast.Module]]:
+    top = ROOT / "gangsched"
+    for room in ROOMS:
+        path = top / room
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            name = file.relative_to(top).as_posix()
+            if name not in _OURS:
+                yield name, ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _called(call: ast.Call) -> str:
+    return getattr(call.func, "attr", "") or getattr(call.func, "id", "")
+
+
+def _docstrings(tree: ast.Module) -> set[int]:
+    """A text that stands as a statement documents what is before it, or what it is in."""
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def _texts(node: ast.AST, docstrings: set[int]) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _called(node.exc) in _OUR_ERRORS:
+        return
+    if isinstance(node, ast.Assert) or (isinstance(node, ast.FunctionDef) and node.name in _OUR_FUNCTIONS):
+        return
+    if isinstance(node, ast.Call) and _called(node) in ("compile", "TypeVar", "InvariantError"):
+        return
+    if isinstance(node, ast.JoinedStr):
+        pieces = [one.value if isinstance(one, ast.Constant) else VARIES for one in node.values]
+        yield node.lineno, "".join(map(str, pieces))
+        for value in node.values:
+            if isinstance(value, ast.FormattedValue):
+                yield from _texts(value.value, docstrings)
+        return
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _texts(child, docstrings)
+
+
+def _says_something(text: str) -> bool:
+    """Whether there is a sentence in it, and not a key, a name or the glue between two others."""
+    words = re.findall(r"[A-Za-z']{2,}", text)
+    return " " in text.strip() and len(words) >= 1 and sum(map(len, words)) >= 8

@@ -1,0 +1,122 @@
+"""Each command of the pages exists: parsed by ours, a target of make, a verb and files of kubectl.
+
+Commands that end by themselves and need no cluster are run too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+import yaml
+
+from gangsched.cli import _parser, main
+from tests.docs.pages import ROOT, Block, blocks_everywhere
+
+_OURS = ("gangsched", ".venv/bin/gangsched")
+# Programs of others, whose arguments are theirs to check.
+_OTHERS = ("curl", "docker", "kill", "kustomize", "git", "cd")
+_VERBS = {
+    *("annotate", "apply", "create", "delete", "describe", "gangsched", "get", "label", "logs"),
+    *("patch", "port-forward", "rollout", "scale"),
+}
+_TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+_SEPARATORS = re.compile(r"\s(?:&&|\|\||\||;)\s")
+
+
+def _lines(block: Block) -> Iterator[str]:
+    """Commands of a block, one by one; a subshell's parentheses are taken off."""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield from (part.strip().removeprefix("(").removesuffix(")") for part in _SEPARATORS.split(line))
+
+
+COMMANDS = [(str(block), line) for block in blocks_everywhere("sh") for line in _lines(block)]
+
+
+def _check(words: list[str]) -> None:
+    """Raises: AssertionError, SystemExit (of argparse)."""
+    if words[0] in _OURS:
+        _check_ours(words[1:])
+    elif words[0] == "make":
+        targets = [word for word in words[1:] if "=" not in word]
+        assert set(targets) <= _TARGETS, f"make has no such target: {targets}"
+    elif words[0] == "kubectl":
+        _check_kubectl(words[1:])
+    else:
+        assert words[0] in _OTHERS, f"{words[0]}: a program that the pages do not use elsewhere"
+
+
+def _check_ours(words: list[str]) -> None:
+    _parser(words).parse_args(words)
+    _paths_exist(words, after=("--plugin",))
+
+
+def _check_kubectl(words: list[str]) -> None:
+    options = argparse.ArgumentParser(allow_abbrev=False)
+    options.add_argument("--kubeconfig")
+    options.add_argument("-n")
+    _, rest = options.parse_known_args(words)
+    assert rest[0] in _VERBS, f"kubectl {rest[0]}: no verb that the pages use elsewhere"
+    if rest[0] == "gangsched":
+        _check_ours(rest[1:])
+    _paths_exist(rest, after=("-f", "-k"))
+
+
+def _paths_exist(words: list[str], *, after: tuple[str, ...]) -> None:
+    for option, path in pairwise(words):
+        if option in after and "/" in path:
+            assert (ROOT / path).exists(), f"{path} does not exist"
+            if option == "-k":
+                assert (ROOT / path / "kustomization.yaml").exists(), f"{path} is no kustomization"
+            elif path.endswith(".yaml"):
+                assert list(yaml.safe_load_all((ROOT / path).read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(("where", "line"), COMMANDS, ids=[f"{at} {text[:40]}" for at, text in COMMANDS])
+def test_the_command_exists(where: str, line: str) -> None:
+    _check(shlex.split(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gangsched scheduler --no-such-flag",
+        "gangsched no-such-command",
+        "make no-such-target",
+        "kubectl explode pods",
+        "kubectl apply -k deploy/nowhere/",
+        "rm -rf build",
+    ],
+)
+def test_a_wrong_command_is_found(line: str) -> None:
+    with pytest.raises((AssertionError, SystemExit)):
+        _check(shlex.split(line))
+
+
+_CHECKS = [line for _, line in COMMANDS if " check-config " in line and "config/" in line]
+
+
+@pytest.mark.parametrize("line", dict.fromkeys(_CHECKS))
+def test_configurations_are_checked(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(shlex.split(line)[1:]) == 0
+    assert "profile gangsched" in capsys.readouterr().out
+
+
+def test_there_are_commands_of_each_sort() -> None:
+    first = {shlex.split(line)[0] for _, line in COMMANDS}
+    assert {"gangsched", "make", "kubectl"} <= first
+    assert len(_CHECKS) >= 3
+
+
+def test_blocks_say_what_they_are() -> None:
+    """A block without a language, or in one that no test reads, would be checked by nobody."""
+    known = {"sh", "yaml", "python", "text", "toml"}
+    assert [str(block) for block in blocks_everywhere() if block.language not in known] == []

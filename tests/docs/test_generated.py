@@ -1,0 +1,61 @@
+"""What follows from the code is as the code says: references, tables, pictures."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gangsched.agent.settings import AgentDocument
+from gangsched.config.documents import KubeDocument, OurDocument
+from gangsched.plugins import IN_TREE
+from tests.docs import meanings, walk
+from tests.docs.generate import fields, keys, pages
+from tests.docs.pages import ROOT
+
+DOCUMENTS: dict[str, tuple[type[msgspec.Struct], Mapping[str, str]]] = {
+    "KubeSchedulerConfiguration": (KubeDocument, meanings.SCHEDULER),
+    "GangschedConfiguration": (OurDocument, meanings.OURS),
+    "AgentConfiguration": (AgentDocument, meanings.AGENT),
+    **{
+        name: (info.args_type, meanings.ARGS.get(name, {}))
+        for name, info in IN_TREE.items()
+        if info.args_type is not None
+    },
+}
+
+
+def test_generated_pages_are_fresh() -> None:
+    stale = [
+        str(path.relative_to(ROOT))
+        for path, text in pages().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    assert not stale, f"run `make docs-reference` and commit: {', '.join(stale)}"
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_field_has_a_meaning_and_every_meaning_a_field(name: str) -> None:
+    kind, words = DOCUMENTS[name]
+    assert set(words) == {path for path, _, _ in fields(kind)}, "see tests/docs/meanings.py"
+
+
+def test_every_key_has_a_meaning_and_every_meaning_a_key() -> None:
+    assert meanings.KEYS.keys() | meanings.FOREIGN_KEYS.keys() == keys().keys(), "see tests/docs/meanings.py"
+
+
+@pytest.mark.parametrize("step", [*walk.IN, *walk.CORE, *walk.OUT], ids=lambda step: step.name)
+def test_each_step_of_the_walk_is_there(step: walk.Step) -> None:
+    """The picture names what exists where it says so, in words that fit its boxes."""
+    assert len(step.does) <= walk.MAX_WORDS
+    assert len(f"{step.file}  {step.name}") <= walk.MAX_CODE
+    path: Path = ROOT / "gangsched" / step.file
+    assert path.exists(), "see tests/docs/walk.py"
+    body: list[ast.stmt] = ast.parse(path.read_text(encoding="utf-8")).body
+    for part in step.name.split("."):
+        found = [one for one in body if getattr(one, "name", "") == part]
+        assert found, f"{step.file} has no {step.name}; see tests/docs/walk.py"
+        body = getattr(found[0], "body", [])

@@ -1,0 +1,105 @@
+"""docs/getting-started.md, "On your machine": its commands are typed, in their order, as a new user would."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gangsched.controlplane.assets import Assets
+from gangsched.controlplane.daemon import Daemon
+from tests.docs.pages import DOCS, ROOT, blocks
+
+PAGE = DOCS / "getting-started.md"
+PATIENCE_S = 60.0
+"""Nothing is timed here; so long a wait means that it will never be."""
+
+
+class Reader:
+    """Somebody with terminals and a folder. Ports are free ones instead of the usual."""
+
+    def __init__(self, folder: Path, kubectl: Path) -> None:
+        self.folder = folder
+        self.terminals: list[Daemon] = []
+        self._kubectl = kubectl
+        self._env = {**os.environ, "NO_PROXY": "*"}
+
+    def start(self, line: str, *more: str) -> Daemon:
+        """Types it in a terminal that stays open."""
+        name = shlex.split(line)[1]
+        log = self.folder / f"{name}.log"
+        daemon = Daemon(f"gangsched {name}", [*self._words(line), *more], log=log, env=self._env)
+        self.terminals.append(daemon)
+        return daemon
+
+    def type(self, line: str, text: str = "") -> str:
+        """Types it, and answers with what it prints; `text` is what it reads."""
+        words = self._words(line)
+        done = subprocess.run(
+            words, input=text, cwd=ROOT, env=self._env, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def until(self, line: str, holds: Callable[[str], bool]) -> str:
+        """Types it again and again."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not holds(said := self.type(line)):
+            assert time.monotonic() < deadline_s, f"{line}\n{said}"
+            time.sleep(0.2)
+        return said
+
+    def _words(self, line: str) -> list[str]:
+        words = shlex.split(line)
+        if words[0] == "kubectl":
+            start = [str(self._kubectl)]
+        else:
+            assert words[0] == ".venv/bin/gangsched"
+            start = [sys.executable, "-m", "gangsched.cli"]
+        return [*start, *(self._path(word) for word in words[1:])]
+
+    def _path(self, word: str) -> str:
+        if word == "cluster.yaml":
+            return str(self.folder / word)
+        return str(ROOT / word) if word.startswith("config/") else word
+
+
+@pytest.fixture
+def reader(assets: Assets, tmp_path: Path) -> Iterator[Reader]:
+    made = Reader(tmp_path, assets.path("kubectl"))
+    yield made
+    for daemon in reversed(made.terminals):
+        daemon.stop()
+
+
+def test_the_page_works_as_it_says(reader: Reader) -> None:
+    lines = [line for block in blocks(PAGE, "sh") for line in block.text.splitlines()]
+    demo, serve, schedule, apply, get_pods, devices, events, *_ = lines
+    assert demo == "make demo"  # tests/demo plays it
+
+    server = reader.start(serve, "--port", "0")
+    kubeconfig = reader.folder / "cluster.yaml"
+    server.wait_ready(kubeconfig.exists, timeout_s=PATIENCE_S)
+    assert "serving http://127.0.0.1:" in server.tail()
+    assert f"kubectl --kubeconfig {kubeconfig}" in server.tail()
+
+    scheduler = reader.start(schedule, "--secure-port", "0")
+    scheduler.wait_ready(lambda: "synced, scheduling" in scheduler.tail(), timeout_s=PATIENCE_S)
+
+    assert "job.batch/train created" in reader.type(apply)
+    running = reader.until(get_pods, lambda said: said.count("Running") == 4)
+    assert len({line.split()[6] for line in running.splitlines()[1:]}) == 4, "each has a node of its own"
+    held = [line for line in reader.type(devices).splitlines() if "default/train-" in line]
+    assert len(held) == 32
+
+    [too_big] = (block.text for block in blocks(PAGE, "yaml"))
+    reader.type("kubectl --kubeconfig cluster.yaml apply -f -", too_big)
+    said = reader.until(events, lambda text: "too-big" in text)
+    assert "FailedScheduling" in said
+    assert "Traceback" not in server.tail() + scheduler.tail()

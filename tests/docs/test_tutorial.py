@@ -1,0 +1,129 @@
+"""docs/writing-plugins.md: each file that it shows loads and does what the page says, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings, parse_config
+from gangsched.core.framework import Status
+from gangsched.core.scheduler import Scheduler
+from gangsched.errors import ApiError
+from gangsched.extension.loading import KnownPlugins
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import Node, Pod
+from gangsched.plugins import build_profiles
+from gangsched.sim.objects import make_node, make_pod
+from tests.core.scenario import Cluster, gang
+from tests.docs.pages import DOCS, blocks
+
+PAGE = DOCS / "writing-plugins.md"
+FILTER, SCORE, PERMIT = (block.text for block in blocks(PAGE, "python"))
+CONFIGS = [block.text for block in blocks(PAGE, "yaml") if "TeamNodes" in block.text]
+# The page names the third plugin in a profile as it does the first.
+PERMIT_CONFIG = CONFIGS[0].replace("TeamNodes", "Freeze")
+
+
+def cluster(tmp_path: Path, plugin: str, config: str) -> tuple[Cluster, KnownPlugins]:
+    """Four nodes with the plugin as its file, in the profile as the page has it."""
+    file = tmp_path / "shown.py"
+    file.write_text(plugin)
+    known = KnownPlugins([str(file)])
+
+    def make(settings: Settings) -> Scheduler:
+        read = parse_config(config, source=str(PAGE), plugins=known)
+        return Scheduler(build_profiles(read, known.factories), settings)
+
+    c = Cluster(make=make)
+    c.tell(*(ev.KindMissing(kind) for kind in c.scheduler.kinds))
+    return c, known
+
+
+def labelled(node: Node, **labels: str) -> Node:
+    return replace(node, metadata=replace(node.metadata, labels=labels))
+
+
+def team_pod(name: str, label: str, team: str) -> Pod:
+    return make_pod(name, labels={label: team})
+
+
+def test_the_filter_leaves_out_nodes_of_other_teams_and_says_so_as_the_page_does(tmp_path: Path) -> None:
+    c, _ = cluster(tmp_path, FILTER, CONFIGS[0])
+    for i in range(4):
+        c.node(labelled(make_node(f"n{i}"), team="blue"))
+    c.submit(team_pod("a", "team", "red"), team_pod("b", "team", "blue")).run()
+    assert not c.pod("a").spec.node_name
+    assert c.pod("b").spec.node_name
+    [said] = [block.text.strip() for block in blocks(PAGE, "text")]
+    assert c.said("a").startswith(said)
+    c.node(make_node("common")).wait(2.0)
+    assert c.pod("a").spec.node_name == "common"
+
+
+def test_the_score_prefers_the_teams_own_nodes_by_the_label_of_its_arguments(tmp_path: Path) -> None:
+    c, _ = cluster(tmp_path, SCORE, CONFIGS[1])
+    label = "example.com/team"
+    for i in range(3):
+        c.node(make_node(f"common-{i}"))
+    c.node(labelled(make_node("own"), **{label: "red"}))
+    c.submit(*(team_pod(f"p-{i}", label, "red") for i in range(4))).run()
+    assert {c.pod(f"p-{i}").spec.node_name for i in range(4)} == {"own"}
+    c.submit(team_pod("other", label, "blue")).run()
+    assert c.pod("other").spec.node_name.startswith("common")
+
+
+class Server:
+    """The API server as the hook sees it: whether there is a ConfigMap."""
+
+    def __init__(self) -> None:
+        self.code = 404
+        self.asked: list[str] = []
+
+    async def get(self, path: str) -> dict[str, Any]:
+        self.asked.append(path)
+        if self.code:
+            raise ApiError("no", code=self.code)
+        return {}
+
+
+@pytest.mark.parametrize(("code", "is_bound"), [(404, True), (0, False)])
+def test_permit_asks_and_holds_nothing_unless_the_namespace_is_frozen(
+    code: int, is_bound: bool, tmp_path: Path
+) -> None:
+    c, known = cluster(tmp_path, PERMIT, PERMIT_CONFIG)
+    server, plugin = Server(), known.factories["Freeze"]()
+    server.code = code
+
+    def hook(effect: ef.RunHook) -> Status:
+        group = c.scheduler.world.groups[effect.group]
+        answer: Status = asyncio.run(plugin.permit(group, {}, server))
+        return answer
+
+    c.hook = hook
+    c.node(make_node("n0")).submit(gang("a", pods=2)).run()
+    assert server.asked == ["/api/v1/namespaces/d/configmaps/freeze"]
+    assert c.placed("a") is is_bound
+    if not is_bound:
+        assert "the namespace is frozen by its ConfigMap freeze" in c.said("a-0")
+        assert c.scheduler.statistics()["reservations"] == 0
+
+
+async def test_permit_passes_on_what_it_cannot_understand(tmp_path: Path) -> None:
+    _, known = cluster(tmp_path, PERMIT, PERMIT_CONFIG)
+    server = Server()
+    server.code = 500
+    c = Cluster().submit(gang("a", pods=1))
+    with pytest.raises(ApiError):
+        await known.factories["Freeze"]().permit(c.group("a"), {}, server)
+
+
+def test_the_entry_point_names_the_plugin() -> None:
+    [block] = blocks(PAGE, "toml")
+    points = tomllib.loads(block.text)["project"]["entry-points"]
+    assert points == {"gangsched.plugins": {"TeamNodes": "team_nodes:TeamNodes"}}
