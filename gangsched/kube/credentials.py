@@ -43,6 +43,7 @@ from gangsched.kube.loaders import (
     from_pod,
 )
 from gangsched.kube.network import KERNEL, Network
+from gangsched.kube.proxies import network_to
 from gangsched.kube.tally import Answers
 
 _log = structlog.get_logger(__name__)
@@ -91,8 +92,8 @@ class Credentials:
         self._holders: WeakKeyDictionary[ConnectionHolder, None] = WeakKeyDictionary()
         self._loaded = loaded
         self._material: _Material | None = None
-        self._server_said = loaded.host.rstrip("/")
-        self.server: str = self._server_said
+        self.server: str = loaded.host.rstrip("/")
+        self._way_said = (self.server, loaded.proxy)
         self.server_hostname: str | None = loaded.tls_server_name
         self.ssl_context: ssl.SSLContext | None = None
         self.authorization = ""
@@ -182,7 +183,7 @@ class Credentials:
             material = _material_of(loaded)
             if material != self._material:
                 context = _ssl_context(loaded)
-        self._say_other_server(loaded)
+        self._say_other_way(loaded)
         self._loaded = loaded
         self._material = material
         self._due_s = None if loaded.renew_after_s is None else self._clock() + loaded.renew_after_s
@@ -197,12 +198,12 @@ class Credentials:
             for holder in list(self._holders):
                 holder.certificates_changed()
 
-    def _say_other_server(self, loaded: Loaded) -> None:
+    def _say_other_way(self, loaded: Loaded) -> None:
         """Once: what is known is about the cluster that we started with."""
-        server = loaded.host.rstrip("/")
-        if server != self._server_said:
-            self._server_said = server
-            _log.warning("the server's address has changed; a restart takes it up", now=server)
+        way = (loaded.host.rstrip("/"), loaded.proxy)
+        if way != self._way_said:
+            self._way_said = way
+            _log.warning("the server's address or proxy has changed; a restart takes it up", server=way[0])
 
 
 def _digest(files: Iterable[str]) -> bytes:
@@ -277,11 +278,11 @@ async def load_credentials(
             loaded.host = master
         if not loaded.host:
             raise ConfigError("the cluster has no server address", source=paths, path="clusters")
-        if loaded.proxy:
-            raise ConfigError("proxy-url is not supported", source=paths, path="clusters")
         return loaded
 
-    return Credentials(source, await source(), clock=clock)
+    loaded = await source()
+    network = network_to(loaded.host, proxy_url=loaded.proxy, source=paths, environ=environ)
+    return Credentials(source, loaded, clock=clock, network=network)
 
 
 def _home_kubeconfig(environ: Mapping[str, str]) -> str:

@@ -22,8 +22,6 @@ that are sent together cost us one write. It works on no more of them at once th
 9112 (9.3.2) asks for care with that, as a lost connection leaves more than one outcome open: each of them is
 told as `_silent`, and then one request at a time is sent for a while, as a proxy that cannot take more would
 show itself in this way.
-
-HTTP proxies are not supported: the API server is reached directly, or by a transparent one.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from gangsched.kube.pool import RequestPool
 from gangsched.kube.readers import Readers
 from gangsched.kube.stream import open_stream
 from tests.authority import Authority, replace, server_context
-from tests.kube.scripted import Request, ScriptedServer, created, status, until, within
+from tests.kube.scripted import Request, ScriptedServer, created, obliging, status, until, within
 from tests.kube.test_credentials import Clock, kubeconfig, plugin
 from tests.kube.test_lanes import Quiet, word
 
@@ -88,7 +88,7 @@ def clients(server: ScriptedServer) -> list[str]:
 
 
 def answer_watches(request: Request) -> bytes:
-    return STREAM if "watch=1" in request.line else created()
+    return STREAM if "watch=1" in request.line else obliging(request)
 
 
 async def test_connections_by_an_old_client_certificate_are_closed(place: Place) -> None:
@@ -136,7 +136,7 @@ async def test_what_is_on_its_way_is_answered_before_its_connection_is_closed(pl
                 lane.submit(word("y", name="q"))
                 await anyio.sleep(0.02)
                 assert len(server.requests) == 1, "it goes over another connection"
-                old.write(created())
+                old.write(obliging(held[0]))
                 await until(lambda: not lane.n_waiting)
                 assert old not in server._writers
         assert clients(server) == ["one", "two"]
@@ -180,9 +180,7 @@ async def test_a_refused_certificate_that_has_expired_is_told(place: Place) -> N
             n_connections = server.n_connections
             with pytest.raises(ApiError):
                 await pool.request("GET", "/x")
-            assert server.n_connections == n_connections + 1, (
-                "what was refused is not used again"
-            )
+            assert server.n_connections == n_connections + 1, "what was refused is not used again"
             server.default = created()
             place.rotate("two")
             await place.a_minute_later(account)
@@ -303,5 +301,5 @@ async def test_another_servers_address_is_told_and_not_taken_up(place: Place) ->
     with capture_logs() as logs:
         for _ in range(2):
             await place.a_minute_later(account)
-    assert [line["now"] for line in logs] == ["http://127.0.0.1:2"]
+    assert [line["server"] for line in logs] == ["http://127.0.0.1:2"]
     assert account.server == "http://127.0.0.1:1"

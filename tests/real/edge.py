@@ -19,7 +19,7 @@ import yaml
 
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
+from gangsched.kube.credentials import Credentials, load_credentials
 from gangsched.kube.decode import all_kinds, pod_groups
 from gangsched.kube.dispatcher import Dispatcher
 from gangsched.kube.watch import Reflector, WatchTiming
@@ -106,7 +106,13 @@ async def edge_on(proxy: Proxy, cluster: ControlPlane, directory: Path) -> Async
     entry["server"] = f"{scheme}://127.0.0.1:{proxy.port}"
     path = directory / "kubeconfig.yaml"
     path.write_text(yaml.safe_dump(config))
-    account = await load_credentials(kubeconfig=str(path))
+    async with edge_by(await load_credentials(kubeconfig=str(path))) as edge:
+        yield edge
+
+
+@asynccontextmanager
+async def edge_by(account: Credentials) -> AsyncIterator[Edge]:
+    """The edge, synced, by these credentials."""
     async with ApiClient(account) as client, anyio.create_task_group() as group:
         edge = Edge(client)
         for reflector in edge.reflectors.values():
