@@ -248,20 +248,32 @@ def plugin_table() -> str:
 
 
 def metrics() -> str:
-    """Our own metrics with the help that /metrics gives, and the names of kube-scheduler's."""
-    found: dict[str, str] = {}
+    """Our metrics with their labels and the help of /metrics, and the names of kube-scheduler's."""
+    ours: dict[str, str] = {}
+    theirs: set[str] = set()
     for path in sorted((ROOT / "gangsched" / "web").glob("*.py")):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and len(call.args) >= 2:
-                words = [one.value if isinstance(one, ast.Constant) else None for one in call.args[:2]]
-                name, help_ = words
-                if isinstance(name, str) and isinstance(help_, str) and name.startswith(_METRICS):
-                    is_counter = isinstance(call.func, ast.Name) and "counter" in call.func.id.lower()
-                    found[f"{name}_total" if is_counter else name] = help_
-    rows = ["| metric | meaning |", "|---|---|"]
-    rows += [f"| `{name}` | {help_} |" for name, help_ in sorted(found.items()) if name.startswith("gang")]
-    theirs = ", ".join(f"`{name}`" for name in sorted(found) if not name.startswith("gang"))
-    return "\n".join(rows) + "\n\n" + textwrap.fill(f"And kube-scheduler's: {theirs}.", 110) + "\n"
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and len(call.args) >= 3):
+                continue
+            name, help_, labels = (_literal(one) for one in call.args[:3])
+            if isinstance(name, str) and isinstance(help_, str) and name.startswith(_METRICS):
+                full = f"{name}_total" if "counter" in call.func.id.lower() else name
+                if full.startswith("gangsched_"):
+                    ours[
+                        full + (f"{{{','.join(labels)}}}" if isinstance(labels, tuple) and labels else "")
+                    ] = help_
+                else:
+                    theirs.add(full)
+    rows = ["| metric | meaning |", "|---|---|", *(f"| `{name}` | {ours[name]} |" for name in sorted(ours))]
+    names = textwrap.fill(f"And kube-scheduler's: {', '.join(f'`{name}`' for name in sorted(theirs))}.", 110)
+    return "\n".join(rows) + f"\n\n{names}\n"
+
+
+def _literal(node: ast.expr) -> object:
+    """A constant, or a tuple of some; None: it is neither."""
+    if isinstance(node, ast.Tuple):
+        return tuple(_literal(one) for one in node.elts)
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 WHOLE = {"configuration.md": configuration_page, "annotations.md": annotation_page}
