@@ -153,9 +153,7 @@ async def _opened(credentials: Credentials, target: str, timeout_s: float, warm:
     raise api_error(answer.status, answer.retry_after, answer.body)
 
 
-async def _asked(
-    credentials: Credentials, request: bytes, warm: Connection | None
-) -> tuple[Stream, Answer]:
+async def _asked(credentials: Credentials, request: bytes, warm: Connection | None) -> tuple[Stream, Answer]:
     """Over the warm connection; over a new one if there is none, or it turns out to be closed."""
     while True:
         stream = Stream()

@@ -58,7 +58,8 @@ def reading_pace() -> Pace:
 class WatchTiming(msgspec.Struct, frozen=True, gc=False):
     """The reflector's patience; the defaults are for a real cluster.
 
-    silence_s + probe_timeout_s + grace_s bounds how long a dead watch stays unnoticed: under 30 s.
+    silence_s + probe_timeout_s + grace_s bounds how long a dead watch stays unnoticed that there is something
+    to be heard from: under 30 s. bookmark_s is for the others: kube-apiserver says a bookmark once a minute.
     """
 
     # 0: the kind's own.
@@ -68,6 +69,7 @@ class WatchTiming(msgspec.Struct, frozen=True, gc=False):
     probe_s: float = 1.0
     probe_timeout_s: float = 8.0
     grace_s: float = 2.0
+    bookmark_s: float = 90.0
     open_timeout_s: float = 10.0
     missing_s: float = 10.0
     backoff_s: tuple[float, float] = (0.5, 30.0)
@@ -303,6 +305,9 @@ class Reflector:
         it hears, the silent one should have heard. The collection's resourceVersion would not do as a probe,
         it rises with every write to any kind. A refusal (429, 5xx) proves nothing, and a working watch is
         worth most just then: it is kept.
+
+        But none is kept for longer than a bookmark may take: where its end was lost on the way nothing
+        would be missed before the next change, and to resume it is one request.
         """
         timing = self._timing
         while True:
@@ -319,6 +324,8 @@ class Reflector:
             heard_s = self.last_heard_s
             missed = await self._probe()
             await anyio.sleep(timing.grace_s)
+            if not missed and time.monotonic() - heard_s >= timing.bookmark_s:
+                missed = f"nothing in {timing.bookmark_s:g} s, not even a bookmark"
             if self.last_heard_s != heard_s or self._emitting:
                 continue
             if missed:

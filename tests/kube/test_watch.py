@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from gangsched.kube.client import ApiClient
@@ -63,6 +65,28 @@ async def test_a_slow_core_is_not_taken_for_a_silent_server() -> None:
     async with ScriptedServer(default=answer) as server:
         await follow(server, pods(), slow, lambda: [e for e in said if isinstance(e, PodAdded)])
     assert n_heard_by_probes == 0
+
+
+async def test_a_watch_on_which_not_even_a_bookmark_comes_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end was lost on the way, and nothing has changed since: no probe can tell."""
+    monkeypatch.setattr(sys.modules[__name__], "TIMING", msgspec.structs.replace(TIMING, bookmark_s=0.3))
+    watches: list[str] = []
+
+    def answer(request: Request) -> bytes:
+        if "watch=1" not in request.line:
+            return created(page(rv=5))
+        if "timeoutSeconds=1" in request.line.split("&"):
+            return STREAM + END
+        watches.append(request.line)
+        return STREAM + chunk(line("ADDED", pod("a", 6))) if len(watches) == 1 else STREAM
+
+    async def emit(events: list[Event]) -> None:
+        pass
+
+    async with ScriptedServer(default=answer) as server:
+        reflector = await follow(server, pods(), emit, lambda: len(watches) == 2)
+    assert "resourceVersion=6&" in watches[1]
+    assert (reflector.n_dead, reflector.n_lists) == (1, 1)
 
 
 async def test_groups_that_may_not_be_read_do_not_keep_the_scheduler_from_starting() -> None:
