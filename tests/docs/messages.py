@@ -1,7 +1,8 @@
-"""Every message that the scheduler puts on a pod, a group or a node, as found in its source.
+"""Every message that the scheduler puts on a pod, a group or a node, or says about itself, from its source.
 
 A message is a text of the rooms below that is neither a docstring nor an error of ours: what varies in it is
-shown as `…`. Rooms that only log, or that answer a person at a command, are not among them.
+shown as `…`. Not among them: details of bytes on a connection, the configuration file's mistakes, which name
+their own cure, and what answers a person at a command.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ ROOMS = (
     "extension/runner.py",
     "agent/hand_off.py",
     "agent/notices.py",
+    *("extension/loading.py", "extension/reload.py", "extension/signatures.py"),
+    *("app.py", "certificates.py", "kube/catch_up.py", "kube/complaints.py", "kube/credentials.py"),
+    *("kube/elector.py", "kube/loaders.py", "kube/network.py", "kube/version.py", "kube/watch.py"),
+    *("kube/watch_state.py", "telemetry/export.py", "web/access.py", "web/checks.py", "web/listening.py"),
+    "web/waiting.py",
 )
 # What these say is for developers (a broken invariant, which raises), or for a person at a command.
 _OURS = ("core/validate.py", "core/pod_terms.py", "model/evenness.py")
@@ -44,9 +50,14 @@ class Message(NamedTuple):
     @property
     def pattern(self) -> re.Pattern[str]:
         """Finds the message in a text, whatever stands where it varies."""
-        # Where it joins another message its own edges are commas and dots.
-        pieces = self.text.strip(" .,;").split(VARIES)
-        return re.compile(".*?".join(re.escape(piece) for piece in pieces))
+        return _pattern(self.text)
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    # Where it joins another message its own edges are commas and dots.
+    pieces = text.strip(" .,;").split(VARIES)
+    return re.compile(".*?".join(re.escape(piece) for piece in pieces))
 
 
 @cache
@@ -87,14 +98,16 @@ def event_reasons() -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _trees() -> Iterator[tuple[str, ast.Module]]:
-    top = ROOT / "gangsched"
+@cache
+def _trees() -> list[tuple[str, ast.Module]]:
+    top, found = ROOT / "gangsched", []
     for room in ROOMS:
         path = top / room
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             name = file.relative_to(top).as_posix()
             if name not in _OURS:
-                yield name, ast.parse(file.read_text(encoding="utf-8"))
+                found.append((name, ast.parse(file.read_text(encoding="utf-8"))))
+    return found
 
 
 def _called(call: ast.Call) -> str:
