@@ -260,7 +260,11 @@ class Membership:
                 if _is_elsewhere(info, pod):
                     self._place(info, pod)
             return
-        if pod.spec != old.spec or (not pod.spec.node_name and constraints_of(pod) != constraints_of(old)):
+        if (
+            pod.spec != old.spec
+            or (not pod.spec.node_name and constraints_of(pod) != constraints_of(old))
+            or (info.state in _AT_THE_GATE and _is_edited(old, pod))
+        ):
             template = world.cache.template_of(pod)
             if template is not info.template:
                 node_name, allocation = info.node_name, info.allocation
@@ -344,6 +348,12 @@ def _says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
         return True
     then, labels = old.metadata.labels, pod.metadata.labels
     return then != labels and allocated_labels(then) != allocated_labels(labels)
+
+
+def _is_edited(old: Pod, pod: Pod) -> bool:
+    """Whether plugins may read another thing of its metadata now."""
+    before, now = old.metadata, pod.metadata
+    return before.annotations != now.annotations or before.labels != now.labels
 
 
 def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:

@@ -194,3 +194,18 @@ def test_what_an_attempt_gives_back_the_next_one_may_have() -> None:
     [again] = c.held_hooks
     c.say(again, Status())
     assert nodes_of(c, "a") == ["n0"]
+
+
+def test_a_gang_refused_for_an_annotation_is_tried_again_once_that_reads() -> None:
+    """What a plugin reads of a pod's metadata may change while the pod waits; nothing else will wake it."""
+    c = Cluster().node(make_node("n0"))
+    own = {"requiredRBW": "much"}
+    pods = [make_pod(f"a-{k}", group="a", min_members=2, annotations=own) for k in range(2)]
+    c.submit(pods).run()
+    assert "requiredRBW" in c.group("a").message
+    for pod in pods:
+        now = c.pod(pod.metadata.name)
+        said = {key: v for key, v in (now.metadata.annotations or {}).items() if key not in own}
+        c.update(now, metadata=replace(now.metadata, annotations=said))
+    c.wait(2.0).run()
+    assert c.placed("a", on=1)
