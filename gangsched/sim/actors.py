@@ -42,7 +42,7 @@ class Kubelets:
     def _phase(self, pod: Pod, phase: str) -> None:
         now = self._api.pods.get((pod.metadata.namespace, pod.metadata.name))
         if now is not None and now.metadata.uid == pod.metadata.uid and not now.is_terminal:
-            started = now.status.start_time or at(self._timeline.now_s)
+            started = now.status.start_time or self._api.wall_time()
             self._api.update_pod(now, status=replace(now.status, phase=phase, start_time=started))
 
 
@@ -62,7 +62,7 @@ class Controllers:
 
     def _create(self, gone: Pod) -> None:
         self._n_made += 1
-        self._api.create_pod(reborn(gone, f"r{self._n_made}", self._timeline.now_s))
+        self._api.create_pod(reborn(gone, f"r{self._n_made}", self._api.wall_s))
 
 
 def reborn(pod: Pod, mark: str, now_s: float) -> Pod:

@@ -1,55 +1,37 @@
-"""SimApi: the API server as the scheduler sees it: objects with UIDs and versions, effects carried out.
+"""SimApi: the API server as the scheduler sees it: effects carried out, and their outcomes as events.
 
 Every check that kube-apiserver makes on a Binding is made here, in its order; what the network does to
-requests is sim.faults', what the watch does is sim.streams'. Actors that are not the scheduler (users,
-kubelets, controllers) call the plain methods, which take effect at once.
+requests is sim.faults', what the watch does is sim.streams'. Everybody else acts on sim.store at once.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Condition, CustomObject, Node, Pod
-from gangsched.sim.books import Books
 from gangsched.sim.faults import BindFate, Weather
 from gangsched.sim.hooks import SimHooks
-from gangsched.sim.objects import at
-from gangsched.sim.streams import Item, Key, Stream
+from gangsched.sim.store import SimStore
 from gangsched.sim.timeline import Timeline
 
-KINDS = ("nodes", "podgroups.core", "podgroups.coscheduling", "pods")
 GRACE_KEY = "sim/grace-s"
 """How long an evicted pod takes to go, where that is not what all of them take."""
 # As many binds as kube.binding_lane keeps on the way.
 PARALLEL_BINDS = 16
-_NO_LABELS: Mapping[str, str] = {}
 
 
-class SimApi:
-    """The store, and the requests on their way to it."""
+class SimApi(SimStore):
+    """The store, and the scheduler's requests on their way to it."""
 
     def __init__(self, timeline: Timeline, weather: Weather, answer: Callable[[ev.Event], None]) -> None:
-        self._timeline = timeline
-        self._weather = weather
-        self._answer = answer
-        self._version = 100
-        self.pods: dict[Key, Pod] = {}
-        self.nodes: dict[str, Node] = {}
-        self.groups: dict[Key, CustomObject] = {}
-        self.books = Books()
-        self.n_changes = 0
-        """Of pods, nodes and groups: who has looked since the last one need not look again."""
+        super().__init__(timeline, weather, answer)
         self.recorded: list[ef.RecordEvent] = []
-        self.on_bound: list[Callable[[Pod], None]] = []
-        self.on_gone: list[Callable[[Pod], None]] = []
         self.eviction_grace_s = 1.0
         self.checks_bind_uid = True
         """Off: a server that ignores the precondition, as with bindings that carry none."""
@@ -59,25 +41,10 @@ class SimApi:
         self._session = 0
         self._n_binding = 0
         self._n_asked = 0
+        self._rests_until_s: dict[str, float] = {}
+        """By kind of request."""
         self._binds: deque[ef.BindPod] = deque()
         self.hooks = SimHooks(timeline, weather, answer, self._commit)
-        self.streams = {kind: self._stream(kind) for kind in KINDS}
-
-    def _stream(self, kind: str) -> Stream:
-        return Stream(
-            kind,
-            self._timeline,
-            delay_s=self._weather.watch_delay_s,
-            sink=self._answer,
-            store=lambda: self._listed(kind),
-        )
-
-    def _listed(self, kind: str) -> Iterable[tuple[Key, Item]]:
-        if kind == "pods":
-            return list(self.pods.items())
-        if kind == "nodes":
-            return [((name,), node) for name, node in self.nodes.items()]
-        return [(key, item) for key, item in self.groups.items() if kind == f"podgroups.{key[0]}"]
 
     @property
     def is_quiet(self) -> bool:
@@ -106,6 +73,10 @@ class SimApi:
         for stream in self.streams.values():
             stream.reconnect(down_s())
 
+    def binds_under_way(self) -> list[ef.BindPod]:
+        """Those that have left the process and not got to the server."""
+        return list(self._on_the_way.values())
+
     def carry_out(self, effect: ef.Effect) -> None:
         """Takes one effect; its outcome comes back as an event, in whatever order."""
         if isinstance(effect, ef.BindPod):
@@ -118,19 +89,19 @@ class SimApi:
                 self._later(ev.BindCancelled(bind.uid, bind.attempt), 0.0)
         elif isinstance(effect, ef.GetPod):
             self._n_asked += 1
-            self._timeline.after(self._weather.latency_s(), partial(self._get, effect, self._session))
+            self._timeline.after(self._there_s("reads"), partial(self._get, effect, self._session))
         elif isinstance(effect, ef.EvictPod | ef.DeletePod):
             self._n_asked += 1
-            self._timeline.after(self._weather.latency_s(), partial(self._evict, effect, self._session))
+            self._timeline.after(self._there_s("evictions"), partial(self._evict, effect, self._session))
         elif isinstance(effect, ef.PatchPod):
             self._n_asked += 1
-            self._timeline.after(self._weather.latency_s(), partial(self._patch, effect, self._session))
+            self._timeline.after(self._there_s("patches"), partial(self._patch, effect, self._session))
         elif isinstance(effect, ef.NominateNode):
-            self._timeline.after(self._weather.latency_s(), lambda: self._nominate(effect))
+            self._timeline.after(self._there_s("statuses"), lambda: self._nominate(effect))
         elif isinstance(effect, ef.WritePodCondition):
-            self._timeline.after(self._weather.latency_s(), lambda: self._patch_condition(effect))
+            self._timeline.after(self._there_s("statuses"), lambda: self._patch_condition(effect))
         elif isinstance(effect, ef.WritePodGroupStatus):
-            self._timeline.after(self._weather.latency_s(), lambda: self._patch_group(effect))
+            self._timeline.after(self._there_s("statuses"), lambda: self._patch_group(effect))
         elif isinstance(effect, ef.RunHook):
             self.hooks.run(effect)
         elif isinstance(effect, ef.CancelHooks):
@@ -157,8 +128,24 @@ class SimApi:
 
     def _pump(self) -> None:
         while self._binds and self._n_binding < PARALLEL_BINDS:
+            rest_s = self._rest_s("binds")
+            if rest_s:
+                self._timeline.after(rest_s, self._pump)
+                return
             self._n_binding += 1
             self._send(self._binds.popleft())
+
+    def _rest_s(self, lane: str) -> float:
+        """How long a lane rests by now: the server has answered 429, which says for how long."""
+        now_s = self._timeline.now_s
+        asked_s = self._weather.rest_s()
+        if asked_s:
+            self._rests_until_s[lane] = max(self._rests_until_s.get(lane, 0.0), now_s + asked_s)
+        return max(self._rests_until_s.get(lane, 0.0) - now_s, 0.0)
+
+    def _there_s(self, lane: str) -> float:
+        """When a request of this kind gets to the server."""
+        return self._rest_s(lane) + self._weather.latency_s()
 
     def _send(self, bind: ef.BindPod) -> None:
         """One POST on its way: when it is committed, and what the client hears."""
@@ -174,6 +161,13 @@ class SimApi:
             self._later(ev.BindUnknown(bind.uid, bind.attempt, fate.value), timeout_s, ends_bind=True)
             return
         self._on_the_way[ticket] = bind
+        if fate is BindFate.PROXIED:
+            if self._weather.coin():
+                self._timeline.after(there_s, partial(self._reach, ticket))
+            else:
+                del self._on_the_way[ticket]
+            self._later(ev.BindUnknown(bind.uid, bind.attempt, fate.value), there_s, ends_bind=True)
+            return
 
         def arrive() -> None:
             refusal = _REFUSALS.get(fate)
@@ -219,6 +213,9 @@ class SimApi:
     def _get(self, effect: ef.GetPod, session: int) -> None:
         if session != self._session:
             return
+        if self._weather.is_proxied():  # which proves nothing: it is asked again
+            self._timeline.after(self._there_s("reads"), partial(self._get, effect, session))
+            return
         pod = self.pods.get((effect.namespace, effect.name))
         found = pod if pod is not None and pod.metadata.uid == effect.uid else None
         self._later(ev.PodRead(effect.uid, found), self._weather.latency_s(), asked=True)
@@ -230,6 +227,8 @@ class SimApi:
             answer = ev.EvictionFailed(effect.uid, 404, "not found")
         elif isinstance(effect, ef.EvictPod) and self._weather.eviction_refused():
             answer = ev.EvictionFailed(effect.uid, 429, "would violate the pod's disruption budget")
+        elif self._weather.is_proxied():  # and not passed on
+            answer = ev.EvictionFailed(effect.uid, 502, BindFate.PROXIED.value)
         else:
             own_s = (pod.metadata.annotations or {}).get(GRACE_KEY)
             self.delete_pod(pod, grace_s=self.eviction_grace_s if own_s is None else float(own_s))
@@ -244,14 +243,14 @@ class SimApi:
             code, message = 404, "not found"
         elif pod.metadata.uid != effect.uid or pod.metadata.resource_version != effect.resource_version:
             code, message = 409, "the object has been modified"
-        elif not code and fate is not BindFate.LOST_BEFORE:
+        elif not code and fate not in (BindFate.LOST_BEFORE, BindFate.PROXIED):
             merged = {**(pod.metadata.annotations or {}), **effect.annotations}
             left = {key: value for key, value in merged.items() if value is not None}
             both = {**(pod.metadata.labels or {}), **effect.labels}
             labels = {key: value for key, value in both.items() if value is not None}
             self.update_pod(pod, metadata=replace(pod.metadata, annotations=left, labels=labels))
         answer: ev.Event = ev.PodPatched(effect.uid)
-        if code or fate in (BindFate.LOST_BEFORE, BindFate.LOST_AFTER, BindFate.LATE):
+        if code or fate in _UNANSWERED:
             answer = ev.PodPatchFailed(effect.uid, code, message or fate.value)
         if session == self._session:
             self._later(answer, self._weather.latency_s(), asked=True)
@@ -272,114 +271,8 @@ class SimApi:
             if item.metadata.uid == effect.uid:
                 self.put_group(key[0], replace(item, status={**(item.status or {}), **effect.status}))
 
-    # -- everybody else --------------------------------------------------------------------------------
 
-    def create_pod(self, pod: Pod) -> Pod | None:
-        """A new pod; None where its name is taken."""
-        key = (pod.metadata.namespace, pod.metadata.name)
-        return None if key in self.pods else self._put_pod(key, pod)
-
-    def update_pod(self, pod: Pod, **changes: Any) -> Pod | None:
-        """Replaces metadata, spec or status of the pod as it is now; None where it is gone."""
-        key = (pod.metadata.namespace, pod.metadata.name)
-        now = self.pods.get(key)
-        if now is None or now.metadata.uid != pod.metadata.uid:
-            return None
-        return self._put_pod(key, replace(now, **changes))
-
-    def set_condition(self, pod: Pod, kind: str, status: str, reason: str = "", message: str = "") -> None:
-        conditions = [c for c in pod.status.conditions or () if c.type != kind]
-        conditions.append(Condition(kind, status, reason, message, at(self._timeline.now_s)))
-        self.update_pod(pod, status=replace(pod.status, conditions=conditions))
-
-    def bind_as_stranger(self, pod: Pod, node: str, annotations: dict[str, str] | None = None) -> None:
-        """Another scheduler's Binding."""
-        key = (pod.metadata.namespace, pod.metadata.name)
-        now = self.pods.get(key)
-        if now is not None and not now.spec.node_name and now.metadata.deletion_timestamp is None:
-            self._bind(key, now, node, annotations or {})
-
-    def _bind(
-        self,
-        key: Key,
-        pod: Pod,
-        node: str,
-        annotations: Mapping[str, str],
-        labels: Mapping[str, str] = _NO_LABELS,
-    ) -> None:
-        conditions = [c for c in pod.status.conditions or () if c.type != "PodScheduled"]
-        conditions.append(Condition("PodScheduled", "True", last_transition_time=at(self._timeline.now_s)))
-        merged = {**(pod.metadata.annotations or {}), **annotations}
-        both = {**(pod.metadata.labels or {}), **labels}
-        bound = self._put_pod(
-            key,
-            replace(
-                pod,
-                metadata=replace(pod.metadata, annotations=merged, labels=both),
-                spec=replace(pod.spec, node_name=node),
-                status=replace(pod.status, conditions=conditions, nominated_node_name=""),
-            ),
-        )
-        for hook in self.on_bound:
-            hook(bound)
-
-    def delete_pod(self, pod: Pod, *, grace_s: float = 0.0) -> None:
-        """deletionTimestamp, and gone when the grace is over; an unbound pod without grace goes at once."""
-        key = (pod.metadata.namespace, pod.metadata.name)
-        now = self.pods.get(key)
-        if now is None or now.metadata.uid != pod.metadata.uid:
-            return
-        if now.metadata.deletion_timestamp is None and grace_s > 0:
-            leaving = replace(now.metadata, deletion_timestamp=at(self._timeline.now_s + grace_s))
-            self._put_pod(key, replace(now, metadata=leaving))
-        if grace_s > 0:
-            self._timeline.after(grace_s, lambda: self.delete_pod(pod))
-            return
-        del self.pods[key]
-        self.books.pod_changed(now, None)
-        gone = replace(now, metadata=replace(now.metadata, resource_version=self._next_version()))
-        self.streams["pods"].tell(key, gone, deleted=True)
-        for hook in self.on_gone:
-            hook(gone)
-
-    def put_node(self, node: Node) -> None:
-        node = replace(node, metadata=replace(node.metadata, resource_version=self._next_version()))
-        self.nodes[node.metadata.name] = node
-        self.streams["nodes"].tell((node.metadata.name,), node)
-
-    def delete_node(self, name: str) -> None:
-        node = self.nodes.pop(name, None)
-        if node is not None:
-            self.n_changes += 1
-            self.streams["nodes"].tell((name,), node, deleted=True)
-
-    def put_group(self, dialect: str, item: CustomObject) -> None:
-        item = replace(item, metadata=replace(item.metadata, resource_version=self._next_version()))
-        key = (dialect, item.metadata.namespace, item.metadata.name)
-        self.groups[key] = item
-        self.books.group_changed(key, item)
-        self.streams[f"podgroups.{dialect}"].tell(key, item)
-
-    def delete_group(self, dialect: str, namespace: str, name: str) -> None:
-        item = self.groups.pop((dialect, namespace, name), None)
-        if item is not None:
-            self.n_changes += 1
-            self.books.group_changed((dialect, namespace, name), None)
-            self.streams[f"podgroups.{dialect}"].tell((dialect, namespace, name), item, deleted=True)
-
-    def _put_pod(self, key: Key, pod: Pod) -> Pod:
-        pod = replace(pod, metadata=replace(pod.metadata, resource_version=self._next_version()))
-        self.books.pod_changed(self.pods.get(key), pod)
-        self.pods[key] = pod
-        self.streams["pods"].tell(key, pod)
-        return pod
-
-    def _next_version(self) -> str:
-        self._version += 1
-        self.n_changes += 1
-        return str(self._version)
-
-
+_UNANSWERED = (BindFate.LOST_BEFORE, BindFate.LOST_AFTER, BindFate.LATE, BindFate.PROXIED)
 _REFUSALS = {
     BindFate.CONFLICT: (409, "the object has been modified"),
     BindFate.FORBIDDEN: (403, "cannot create resource pods/binding"),

@@ -28,6 +28,8 @@ class Books:
         """Gangs of which something has changed; whoever looks at them empties it."""
         self.changed: dict[str, Pod] = {}
         """Pods with our mark that have changed, by UID; as `touched`."""
+        self._forged: set[str] = set()
+        """Pods that were created with our mark: somebody else's word, by which nobody owns anything."""
         self._objects: dict[Key, CustomObject] = {}
 
     def least(self, gang: Gang) -> int | None:
@@ -39,6 +41,8 @@ class Books:
 
     def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         """A pod was made, replaced by its next version, or is gone."""
+        if before is None and after is not None and MARK in (after.metadata.annotations or ()):
+            self._forged.add(after.metadata.uid)
         if before is not None:
             self._count(before, is_there=False)
         if after is not None:
@@ -66,7 +70,7 @@ class Books:
     def _count(self, pod: Pod, *, is_there: bool) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
         (self.uids.add if is_there else self.uids.discard)(uid)
-        if MARK not in (pod.metadata.annotations or ()):
+        if MARK not in (pod.metadata.annotations or ()) or uid in self._forged:
             return
         if is_there:
             self.changed[uid] = pod

@@ -29,6 +29,7 @@ from gangsched.sim.faults import CALM, Rates, Weather
 from gangsched.sim.half_bound import HalfBound
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.mischief import Mischief
+from gangsched.sim.spite import Spite
 from gangsched.sim.tampering import Tampering
 from gangsched.sim.timeline import Timeline
 from gangsched.sim.told import Told
@@ -103,11 +104,12 @@ class Simulation:
         self.timeline = Timeline()
         self.weather = Weather(Random(f"{seed}-weather"), rates)
         self.inbox: list[ev.Event] = []
-        self.api = SimApi(self.timeline, self.weather, self._arrived)
+        self.api = SimApi(self.timeline, self.weather, self.hear)
         Kubelets(self.api, self.timeline, Random(f"{seed}-kubelets"))
         Controllers(self.api, self.timeline, Random(f"{seed}-controllers"))
         self.mischief = Mischief(self, Random(f"{seed}-mischief"))
         self.tampering = Tampering(self, Random(f"{seed}-tampering"))
+        self.spite = Spite(self, Random(f"{seed}-spite"))
         self._store_is_true = not rates.tampering_per_s
         self.history: list[bytes] = []
         self.sent: dict[str, list[ef.BindPod]] = {}
@@ -135,6 +137,7 @@ class Simulation:
         self._start_process(down_s=lambda: 0.0)
         self.mischief.start()
         self.tampering.start()
+        self.spite.start()
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -211,7 +214,8 @@ class Simulation:
         fresh.handle(events, now_s)
         return fresh
 
-    def _arrived(self, event: ev.Event) -> None:
+    def hear(self, event: ev.Event) -> None:
+        """Something reaches the process."""
         self.inbox.append(event)
 
     # -- one turn --------------------------------------------------------------------------------------
@@ -262,15 +266,18 @@ class Simulation:
 
     def _step(self, call: Callable[[], list[ef.Effect] | None]) -> bool:
         """One call of the scheduler, checked, its effects sent off; False when there was nothing to do."""
+        effects: list[ef.Effect] | None = None
         try:
             effects = call()
-            if effects is None:
-                return False
-            self._n_steps += 1
-            self.scheduler.validate()
+            if effects is not None:
+                self.scheduler.validate()
         except InvariantError as error:
             self._judge([f"core: {error}"])
+        except Exception as error:
+            self._judge([f"core raised {type(error).__name__}: {error}"], error)
+        if effects is None:
             return False
+        self._n_steps += 1
         self._deadline_s = self.scheduler.next_deadline_s()
         self._judge(self.preemptions.look(self.scheduler, effects))
         self.history.append(encoded(effects))
@@ -308,10 +315,10 @@ class Simulation:
         if len(self._story) > 2 * _MAX_STORY:
             del self._story[:_MAX_STORY]
 
-    def _judge(self, problems: Iterable[str]) -> None:
+    def _judge(self, problems: Iterable[str], cause: Exception | None = None) -> None:
         for problem in problems:
             story = [f"{now_s:8.3f} {what} {_briefly(subject)}" for now_s, what, subject in self._story]
-            raise Broken(f"seed {self.seed}, {self.timeline.now_s:.3f} s: {problem}", story)
+            raise Broken(f"seed {self.seed}, {self.timeline.now_s:.3f} s: {problem}", story) from cause
 
 
 def _briefly(subject: Any) -> str:

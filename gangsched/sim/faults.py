@@ -22,6 +22,7 @@ class BindFate(enum.Enum):
     CONFLICT = "409 without a reason"
     FORBIDDEN = "403"
     INVALID = "422"
+    PROXIED = "a front end answered, which may have passed it on or not"
 
 
 class HookFate(enum.Enum):
@@ -38,7 +39,9 @@ class Rates(msgspec.Struct, frozen=True):
 
     tampering: annotations edited, kubelets that swap devices (sim.tampering). For a moment the store does
     not say what is true then, so what is judged by it is judged at rest. crashes: whether the scheduler is
-    among what mischief is done to; a restart orders everything anew.
+    among what mischief is done to; a restart orders everything anew. proxied: a front end answers in the API
+    server's place, or with its answer about another object. throttled: 429, and that kind of request rests.
+    spite: hostile edits, thieves, clocks (sim.spite). without: deeds of mischief and spite that are not done.
     """
 
     lost_before: float = 0.0
@@ -54,6 +57,10 @@ class Rates(msgspec.Struct, frozen=True):
     hook_late: float = 0.0
     mischief_per_s: float = 0.0
     tampering_per_s: float = 0.0
+    proxied: float = 0.0
+    throttled: float = 0.0
+    spite_per_s: float = 0.0
+    without: frozenset[str] = frozenset()
     crashes: bool = True
     watch_delay_s: float = 0.02
     longest_timeout_s: float = 10.0
@@ -98,6 +105,7 @@ class Weather:
             (BindFate.CONFLICT, rates.conflict),
             (BindFate.FORBIDDEN, rates.forbidden),
             (BindFate.INVALID, rates.invalid),
+            (BindFate.PROXIED, rates.proxied),
         ):
             if drawn < rate:
                 return fate
@@ -133,6 +141,16 @@ class Weather:
         if self._rng.random() < self.rates.slow:
             return self._rng.uniform(0.5, 3.0)
         return self._rng.uniform(0.0, self.rates.watch_delay_s)
+
+    def is_proxied(self) -> bool:
+        """Whether a request but a Binding is answered by somebody else."""
+        return bool(self.rates.proxied) and self._rng.random() < self.rates.proxied
+
+    def rest_s(self) -> float:
+        """How long that kind of request must rest; mostly not at all."""
+        if not self.rates.throttled or self._rng.random() >= self.rates.throttled:
+            return 0.0
+        return self._rng.uniform(0.5, 5.0)
 
     def eviction_refused(self) -> bool:
         return self._rng.random() < self.rates.eviction_refused

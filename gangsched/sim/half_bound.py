@@ -26,6 +26,7 @@ class HalfBound:
     def __init__(self) -> None:
         self.since_s: dict[Gang, float] = {}
         self._whole: set[Gang] = set()
+        self._least: dict[Gang, int] = {}
         self._gone: dict[Gang, int] = {}
         self._excused_at = -1
 
@@ -45,10 +46,11 @@ class HalfBound:
 
     def _look_at(self, gang: Gang, api: SimApi, now_s: float) -> None:
         pods = list(api.books.members.get(gang, {}).values())
-        least = api.books.least(gang)
-        if least is None:
+        least = self._least_of(gang, api)
+        if least is None or not pods:
+            for kept in (self.since_s, self._least):
+                kept.pop(gang, None)
             self._whole.discard(gang)
-            self.since_s.pop(gang, None)
             return
         n_bound = sum(bool(pod.spec.node_name) for pod in pods)
         if n_bound + self._gone.get(gang, 0) >= least:
@@ -61,6 +63,14 @@ class HalfBound:
         else:
             self.since_s.pop(gang, None)
 
+    def _least_of(self, gang: Gang, api: SimApi) -> int | None:
+        """While its object is gone or cannot be read, what it said before stands."""
+        least = api.books.least(gang)
+        if least is None:
+            return self._least.get(gang)
+        self._least[gang] = least
+        return least
+
     def excuse(self, api: SimApi) -> None:
         """A process that starts now cannot tell these from gangs that were whole and lost members.
 
@@ -71,7 +81,7 @@ class HalfBound:
             return
         self._excused_at = api.n_changes
         for gang, members in api.books.members.items():
-            least = api.books.least(gang)
+            least = self._least_of(gang, api)
             bound = [pod for pod in members.values() if pod.spec.node_name]
             if not bound or least is None:
                 continue

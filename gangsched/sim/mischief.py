@@ -22,6 +22,25 @@ if TYPE_CHECKING:
     from gangsched.sim.driver import Simulation
 
 T = TypeVar("T")
+DEEDS = {
+    "delete_pod": 2,
+    "recreate_pod": 2,
+    "relabel_pod": 1,
+    "fail_pod": 1,
+    "stranger_comes": 3,
+    "stranger_goes": 2,
+    "nominate_stranger": 1,
+    "delete_node": 1,
+    "recreate_node": 1,
+    "cordon_node": 1,
+    "taint_node": 1,
+    "break_device": 2,
+    "spoil_inventory": 1,
+    "shrink_node": 1,
+    "cut_watch": 2,
+    "crash": 2,
+}
+"""What Mischief does, and how often."""
 _TAINT = Taint("sim/broken", "", "NoSchedule")
 
 
@@ -32,24 +51,7 @@ class Mischief:
         self._sim = sim
         self._rng = rng
         self._n = 0
-        self._deeds: list[tuple[int, Callable[[], None]]] = [
-            (2, self.delete_pod),
-            (2, self.recreate_pod),
-            (1, self.relabel_pod),
-            (1, self.fail_pod),
-            (3, self.stranger_comes),
-            (2, self.stranger_goes),
-            (1, self.nominate_stranger),
-            (1, self.delete_node),
-            (1, self.recreate_node),
-            (1, self.cordon_node),
-            (1, self.taint_node),
-            (2, self.break_device),
-            (1, self.spoil_inventory),
-            (1, self.shrink_node),
-            (2, self.cut_watch),
-            (2, self.crash),
-        ]
+        self._deeds: list[Callable[[], None]] = [getattr(self, name) for name in DEEDS]
 
     def start(self) -> None:
         self._sim.timeline.after(self._pause_s(), self._next)
@@ -61,8 +63,9 @@ class Mischief:
     def _next(self) -> None:
         if not self._sim.weather.rates.mischief_per_s:
             return
-        weights = [weight for weight, _ in self._deeds]
-        self._rng.choices([deed for _, deed in self._deeds], weights)[0]()
+        deed = self._rng.choices(self._deeds, list(DEEDS.values()))[0]
+        if deed.__name__ not in self._sim.weather.rates.without:
+            deed()
         self._sim.timeline.after(self._pause_s(), self._next)
 
     def _some(self, items: list[T]) -> T | None:
@@ -85,7 +88,7 @@ class Mischief:
         if pod := self._some(self._pods(ours=True)):
             self._n += 1
             self._sim.api.delete_pod(pod)
-            self._sim.api.create_pod(reborn(pod, f"m{self._n}", self._sim.timeline.now_s))
+            self._sim.api.create_pod(reborn(pod, f"m{self._n}", self._sim.api.wall_s))
 
     def relabel_pod(self) -> None:
         """A label that decides nothing."""

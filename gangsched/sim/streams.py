@@ -40,6 +40,8 @@ class Stream:
         self._known: dict[Key, Item] = {}
         self._connection = 0
         self._up = False
+        self.is_offered = True
+        """False while the server has no such kind."""
         self._last_s = 0.0
         self.n_on_the_way = 0
 
@@ -64,6 +66,18 @@ class Stream:
         connection = self._connection
         self._timeline.after(down_s, lambda: self._listed(connection))
 
+    def withdraw(self) -> None:
+        """The server does not offer the kind any more; what was known of it is kept."""
+        self._hang_up()
+        self.is_offered = False
+        self.n_on_the_way = 0
+        self._sink(ev.KindMissing(self.kind))
+
+    def offer(self, down_s: float) -> None:
+        """It does again."""
+        self.is_offered = True
+        self.cut(down_s)
+
     def reconnect(self, down_s: float) -> None:
         """A new process: it knows nothing and lists everything."""
         self._known.clear()
@@ -77,8 +91,11 @@ class Stream:
     def _listed(self, connection: int) -> None:
         if connection != self._connection:
             return
-        self._up = True
         self.n_on_the_way = 0
+        if not self.is_offered:
+            self._sink(ev.KindMissing(self.kind))
+            return
+        self._up = True
         self._last_s = self._timeline.now_s
         now = dict(self._store())
         for key, item in list(self._known.items()):

@@ -5,13 +5,16 @@ A workload is a list of arrivals in time, so that a failing one can be cut to it
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from random import Random
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from gangsched.kube import decode
 from gangsched.model.objects import CustomObject, Node, Pod, SchedulingGroup
 from gangsched.model.pod_group import (
     ALL,
@@ -24,7 +27,8 @@ from gangsched.model.pod_group import (
 )
 from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.sim.api import GRACE_KEY, SimApi
-from gangsched.sim.objects import at, make_node, make_pod, make_pod_group
+from gangsched.sim.hostile import hostile_node, hostile_pod
+from gangsched.sim.objects import OURS, STRANGER, make_node, make_pod, make_pod_group
 from gangsched.sim.timeline import Timeline
 
 
@@ -40,26 +44,55 @@ class Arrival(msgspec.Struct, frozen=True):
 
     def happen(self, api: SimApi, timeline: Timeline) -> None:
         for k, pod in enumerate(self.pods):
-            timeline.after(k * self.gap_s, partial(_create, api, timeline, pod))
+            timeline.after(k * self.gap_s, partial(_create, api, pod))
             if pod.spec.scheduling_gates:
                 timeline.after(k * self.gap_s + self.ungate_s, partial(_ungate, api, pod))
         if self.group is not None:
             api.put_group(self.dialect, self.group)
 
 
+class Intrusion(msgspec.Struct, frozen=True):
+    """An object of sim.hostile that comes at a time, read as the watch reads it, and goes after a while."""
+
+    at_s: float
+    document: dict[str, Any]
+    stays_s: float = 1e9
+
+    def happen(self, api: SimApi, timeline: Timeline) -> None:
+        kind = decode.nodes() if self.document["kind"] == "Node" else decode.pods()
+        raw = json.dumps(self.document).encode("utf-8", "replace")
+        try:
+            item = kind.decode_object(raw)
+        except msgspec.MsgspecError as error:  # which tells of no pod
+            api.refuse(decode.refused(kind, raw, error))
+            return
+        meta = replace(item.metadata, uid=f"uid-{item.metadata.name}", creation_timestamp=api.wall_time())
+        item = replace(item, metadata=meta)
+        if isinstance(item, Node):
+            api.put_node(item)
+            timeline.after(self.stays_s, partial(api.delete_node, meta.name))
+        else:
+            api.create_pod(item)
+            timeline.after(self.stays_s, partial(api.delete_pod, item))
+
+
 class Workload(msgspec.Struct, frozen=True):
     """A cluster and what comes to it."""
 
     nodes: tuple[Node, ...]
-    arrivals: tuple[Arrival, ...]
+    arrivals: tuple[Arrival | Intrusion, ...]
 
     def prefix(self, n: int) -> Workload:
         """The first n arrivals only."""
         return replace(self, arrivals=self.arrivals[:n])
 
+    def without(self, i: int) -> Workload:
+        """All arrivals but the i-th."""
+        return replace(self, arrivals=(*self.arrivals[:i], *self.arrivals[i + 1 :]))
 
-def _create(api: SimApi, timeline: Timeline, pod: Pod) -> None:
-    stamped = replace(pod.metadata, creation_timestamp=at(timeline.now_s))
+
+def _create(api: SimApi, pod: Pod) -> None:
+    stamped = replace(pod.metadata, creation_timestamp=api.wall_time())
     api.create_pod(replace(pod, metadata=stamped))
 
 
@@ -82,6 +115,25 @@ def random_workload(seed: int, *, n_arrivals: int = 12, over_s: float = 20.0) ->
         serial = len(arrivals)
         arrivals += _together(rng, serial, at_s) if rng.random() < 0.2 else [_one(rng, serial, at_s)]
     return Workload(nodes, tuple(arrivals))
+
+
+def hostile_workload(seed: int) -> Workload:
+    """random_workload, and among it what nobody should send: pods of ours, of strangers, and nodes."""
+    workload, rng = random_workload(seed), Random(f"{seed}-hostile")
+    names = [node.metadata.name for node in workload.nodes]
+    intrusions: list[Intrusion] = []
+    for k in range(rng.randint(2, 8)):
+        at_s, stays_s = rng.uniform(0.0, 35.0), rng.choice((1e9, rng.uniform(0.5, 10.0)))
+        drawn = rng.random()
+        if drawn < 0.5:
+            document = hostile_pod(rng, f"hostile-{k}", scheduler=OURS)
+        elif drawn < 0.8:  # bound by another scheduler, which checks nothing; it goes, or nothing ever fits
+            document = hostile_pod(rng, f"hostile-{k}", scheduler=STRANGER, node=rng.choice(names))
+            stays_s = rng.uniform(0.5, 10.0)
+        else:
+            document = hostile_node(rng, f"hostile-{k}")
+        intrusions.append(Intrusion(at_s, document, stays_s))
+    return replace(workload, arrivals=(*workload.arrivals, *intrusions))
 
 
 def preempting_workload(

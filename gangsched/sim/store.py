@@ -1,0 +1,179 @@
+"""SimStore: objects with UIDs and versions, and what everybody but the scheduler does to them, at once.
+
+Users, kubelets, controllers and other schedulers call the plain methods; the scheduler's requests come by
+sim.api. Watches are sim.streams'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from gangsched.model import events as ev
+from gangsched.model.objects import Condition, CustomObject, Node, Pod
+from gangsched.sim.books import Books
+from gangsched.sim.faults import Weather
+from gangsched.sim.objects import at
+from gangsched.sim.streams import Item, Key, Stream
+from gangsched.sim.timeline import Timeline
+
+KINDS = ("nodes", "podgroups.core", "podgroups.coscheduling", "pods")
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class SimStore:
+    """The cluster's objects, and the watches that tell of them."""
+
+    def __init__(self, timeline: Timeline, weather: Weather, answer: Callable[[ev.Event], None]) -> None:
+        self._timeline = timeline
+        self._weather = weather
+        self._answer = answer
+        self._version = 100
+        self.wall_offset_s = 0.0
+        """How far the server's clock is from where it started; nobody's durations may hang on it."""
+        self.pods: dict[Key, Pod] = {}
+        self.nodes: dict[str, Node] = {}
+        self.groups: dict[Key, CustomObject] = {}
+        self.books = Books()
+        self.n_changes = 0
+        """Of pods, nodes and groups: who has looked since the last one need not look again."""
+        self.on_bound: list[Callable[[Pod], None]] = []
+        self.on_gone: list[Callable[[Pod], None]] = []
+        self.streams = {kind: self._stream(kind) for kind in KINDS}
+
+    def _stream(self, kind: str) -> Stream:
+        return Stream(
+            kind,
+            self._timeline,
+            delay_s=self._weather.watch_delay_s,
+            sink=self._answer,
+            store=lambda: self._listed(kind),
+        )
+
+    def _listed(self, kind: str) -> Iterable[tuple[Key, Item]]:
+        if kind == "pods":
+            return list(self.pods.items())
+        if kind == "nodes":
+            return [((name,), node) for name, node in self.nodes.items()]
+        return [(key, item) for key, item in self.groups.items() if kind == f"podgroups.{key[0]}"]
+
+    def refuse(self, refused: ev.ObjectRefused) -> None:
+        """The watch shows an object that cannot be read."""
+        self._timeline.after(self._weather.watch_delay_s(), lambda: self._answer(refused))
+
+    def create_pod(self, pod: Pod) -> Pod | None:
+        """A new pod; None where its name is taken."""
+        key = (pod.metadata.namespace, pod.metadata.name)
+        return None if key in self.pods else self._put_pod(key, pod)
+
+    def update_pod(self, pod: Pod, **changes: Any) -> Pod | None:
+        """Replaces metadata, spec or status of the pod as it is now; None where it is gone."""
+        key = (pod.metadata.namespace, pod.metadata.name)
+        now = self.pods.get(key)
+        if now is None or now.metadata.uid != pod.metadata.uid:
+            return None
+        return self._put_pod(key, replace(now, **changes))
+
+    def set_condition(self, pod: Pod, kind: str, status: str, reason: str = "", message: str = "") -> None:
+        conditions = [c for c in pod.status.conditions or () if c.type != kind]
+        conditions.append(Condition(kind, status, reason, message, self.wall_time()))
+        self.update_pod(pod, status=replace(pod.status, conditions=conditions))
+
+    def bind_as_stranger(self, pod: Pod, node: str, annotations: dict[str, str] | None = None) -> None:
+        """Another scheduler's Binding."""
+        key = (pod.metadata.namespace, pod.metadata.name)
+        now = self.pods.get(key)
+        if now is not None and not now.spec.node_name and now.metadata.deletion_timestamp is None:
+            self._bind(key, now, node, annotations or {})
+
+    def _bind(
+        self,
+        key: Key,
+        pod: Pod,
+        node: str,
+        annotations: Mapping[str, str],
+        labels: Mapping[str, str] = _NO_LABELS,
+    ) -> None:
+        conditions = [c for c in pod.status.conditions or () if c.type != "PodScheduled"]
+        conditions.append(Condition("PodScheduled", "True", last_transition_time=self.wall_time()))
+        merged = {**(pod.metadata.annotations or {}), **annotations}
+        both = {**(pod.metadata.labels or {}), **labels}
+        bound = self._put_pod(
+            key,
+            replace(
+                pod,
+                metadata=replace(pod.metadata, annotations=merged, labels=both),
+                spec=replace(pod.spec, node_name=node),
+                status=replace(pod.status, conditions=conditions, nominated_node_name=""),
+            ),
+        )
+        for hook in self.on_bound:
+            hook(bound)
+
+    def delete_pod(self, pod: Pod, *, grace_s: float = 0.0) -> None:
+        """deletionTimestamp, and gone when the grace is over; an unbound pod without grace goes at once."""
+        key = (pod.metadata.namespace, pod.metadata.name)
+        now = self.pods.get(key)
+        if now is None or now.metadata.uid != pod.metadata.uid:
+            return
+        if now.metadata.deletion_timestamp is None and grace_s > 0:
+            leaving = replace(now.metadata, deletion_timestamp=self.wall_time(grace_s))
+            self._put_pod(key, replace(now, metadata=leaving))
+        if grace_s > 0:
+            self._timeline.after(grace_s, lambda: self.delete_pod(pod))
+            return
+        del self.pods[key]
+        self.books.pod_changed(now, None)
+        gone = replace(now, metadata=replace(now.metadata, resource_version=self._next_version()))
+        self.streams["pods"].tell(key, gone, deleted=True)
+        for hook in self.on_gone:
+            hook(gone)
+
+    def put_node(self, node: Node) -> None:
+        node = replace(node, metadata=replace(node.metadata, resource_version=self._next_version()))
+        self.nodes[node.metadata.name] = node
+        self.streams["nodes"].tell((node.metadata.name,), node)
+
+    def delete_node(self, name: str) -> None:
+        node = self.nodes.pop(name, None)
+        if node is not None:
+            self.n_changes += 1
+            self.streams["nodes"].tell((name,), node, deleted=True)
+
+    def put_group(self, dialect: str, item: CustomObject) -> None:
+        item = replace(item, metadata=replace(item.metadata, resource_version=self._next_version()))
+        key = (dialect, item.metadata.namespace, item.metadata.name)
+        self.groups[key] = item
+        self.books.group_changed(key, item)
+        self.streams[f"podgroups.{dialect}"].tell(key, item)
+
+    def delete_group(self, dialect: str, namespace: str, name: str) -> None:
+        item = self.groups.pop((dialect, namespace, name), None)
+        if item is not None:
+            self.n_changes += 1
+            self.books.group_changed((dialect, namespace, name), None)
+            self.streams[f"podgroups.{dialect}"].tell((dialect, namespace, name), item, deleted=True)
+
+    @property
+    def wall_s(self) -> float:
+        """What the server's clock says."""
+        return self._timeline.now_s + self.wall_offset_s
+
+    def wall_time(self, in_s: float = 0.0) -> datetime:
+        """The same as the API writes it, so many seconds from now."""
+        return at(self.wall_s + in_s)
+
+    def _put_pod(self, key: Key, pod: Pod) -> Pod:
+        pod = replace(pod, metadata=replace(pod.metadata, resource_version=self._next_version()))
+        self.books.pod_changed(self.pods.get(key), pod)
+        self.pods[key] = pod
+        self.streams["pods"].tell(key, pod)
+        return pod
+
+    def _next_version(self) -> str:
+        self._version += 1
+        self.n_changes += 1
+        return str(self._version)

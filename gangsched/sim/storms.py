@@ -1,0 +1,171 @@
+"""Storms: what a seed is run through, by name; the command and the tests share them.
+
+Lives here: which workload, weather and settings belong together, running one seed, and cutting a failing one
+down to what it needs. Not here: what goes wrong (faults, mischief), what is judged (checkers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.config.devices import DeviceSettings
+from gangsched.core.scheduler import Scheduler
+from gangsched.sim import mischief, spite
+from gangsched.sim.driver import Broken, Simulation, make_scheduler
+from gangsched.sim.faults import CALM, STORM, Rates
+from gangsched.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload
+
+# No late binds: one that lands after a GET has said "not bound", when its room has been given back since,
+# takes the fence to be harmless.
+ROUGH = replace(STORM, late=0.0)
+HOSTILE = replace(ROUGH, proxied=0.06, throttled=0.03, spite_per_s=1.0)
+_STORM_S = 40.0
+_MEASURES = ("watch_delay_s", "longest_timeout_s", "without")
+Make = Callable[[Settings], Scheduler]
+
+
+class Storm(msgspec.Struct, frozen=True):
+    """A way to run seeds. `title`: for people."""
+
+    title: str
+    workload: Callable[[int], Workload] = random_workload
+    rates: Rates = ROUGH
+    settings: Settings = Settings()
+    storm_s: float = _STORM_S
+
+
+STORMS: dict[str, Storm] = {
+    "storm": Storm("everything goes wrong for 40 s, then nothing more"),
+    "calm": Storm("good weather", rates=CALM),
+    "unwind": Storm(
+        "as storm; gangs bound in part are unwound at once", settings=Settings(on_partial_bind="unwind")
+    ),
+    "one-process": Storm("as storm, and the process never dies", rates=replace(ROUGH, crashes=False)),
+    "labels": Storm(
+        "as storm, with device IDs in labels",
+        settings=Settings(devices=DeviceSettings(allocation_in="labels")),
+    ),
+    "hostile": Storm(
+        "as storm, with hostile objects and edits, thieves, lying front ends, throttling, clocks and CRDs",
+        hostile_workload,
+        rates=HOSTILE,
+    ),
+    "preempting": Storm(
+        "too small a cluster, four priorities",
+        partial(preempting_workload, stubborn=False),
+        settings=Settings(permit_wait_s=15.0),
+        storm_s=60.0,
+    ),
+}
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One seed of a storm, with what is left of its workload and its faults."""
+
+    storm: Storm
+    seed: int
+    workload: Workload
+    rates: Rates
+    make: Make = make_scheduler
+
+    def run(self) -> Simulation:
+        """The storm, then calm until all is at rest. Raises: Broken."""
+        sim = Simulation(
+            self.seed, self.workload, rates=self.rates, settings=self.storm.settings, make=self.make
+        )
+        sim.run_for(self.storm.storm_s)
+        sim.settle()
+        return sim
+
+    def failure(self) -> Broken | None:
+        """What breaks, if anything; whatever the scheduler raises breaks it too."""
+        try:
+            self.run()
+        except Broken as broken:
+            return broken
+        return None
+
+
+def case(storm: Storm, seed: int, make: Make = make_scheduler) -> Case:
+    """The whole of a seed."""
+    return Case(storm, seed, storm.workload(seed), storm.rates, make)
+
+
+class Shrunk(msgspec.Struct, frozen=True):
+    """A failing case with nothing in it that it does not need, as far as the tries went."""
+
+    case: Case
+    broken: Broken
+    n_arrivals_before: int
+    n_tries: int
+
+    @property
+    def faults(self) -> list[str]:
+        """The kinds of faults that are left."""
+        rates = self.case.rates
+        return [name for name in _SWITCHES if getattr(rates, name)] + _deeds(rates)
+
+
+# What may be turned off, one at a time; the rest of Rates are measures, not faults.
+_SWITCHES = tuple(name for name in Rates.__struct_fields__ if name not in _MEASURES)
+
+
+def _deeds(rates: Rates) -> list[str]:
+    """Deeds that are done at these rates, and may be left out one at a time."""
+    names: list[str] = []
+    if rates.mischief_per_s:
+        names += mischief.DEEDS
+    if rates.spite_per_s:
+        names += spite.DEEDS
+    return [name for name in names if name not in rates.without]
+
+
+def shrink(failing: Case, broken: Broken, *, max_tries: int = 120) -> Shrunk:
+    """The shortest prefix of arrivals that fails, without every arrival and fault that it fails without too.
+
+    Any failure counts, so what is told in the end may be another than `broken`.
+    """
+    tries = _Tries(failing, broken, max_tries)
+    n_before = len(failing.workload.arrivals)
+    for n in range(n_before):
+        if tries.take(replace(tries.case, workload=failing.workload.prefix(n))):
+            break
+    for i in reversed(range(len(tries.case.workload.arrivals))):
+        tries.take(replace(tries.case, workload=tries.case.workload.without(i)))
+    for rates in _calmer(tries):
+        tries.take(replace(tries.case, rates=rates))
+    return Shrunk(tries.case, tries.broken, n_before, tries.n)
+
+
+def _calmer(tries: _Tries) -> Iterator[Rates]:
+    for name in _SWITCHES:
+        if getattr(tries.case.rates, name):
+            yield replace(tries.case.rates, **{name: type(getattr(CALM, name))(0)})
+    for deed in _deeds(tries.case.rates):
+        yield replace(tries.case.rates, without=tries.case.rates.without | {deed})
+
+
+class _Tries:
+    """The smallest case that failed so far."""
+
+    def __init__(self, failing: Case, broken: Broken, left: int) -> None:
+        self.case = failing
+        self.broken = broken
+        self.n = 0
+        self._left = left
+
+    def take(self, smaller: Case) -> bool:
+        """Whether it fails too; then it is the case from now on."""
+        if self.n >= self._left:
+            return False
+        self.n += 1
+        broken = smaller.failure()
+        if broken is None:
+            return False
+        self.case, self.broken = smaller, broken
+        return True
