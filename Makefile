@@ -3,6 +3,7 @@
 #                  real-server tests, a Go toolchain (or KUBEBUILDER_ASSETS); as root, with containerd, runc and
 #                  busybox-static, real kubelets too
 # make lint        ruff, types and the import contracts only
+# make storm       simulated storms for STORM_MINUTES (default 2), other seeds for each commit
 # make controlplane  build etcd, kube-apiserver, kubectl, kube-scheduler, kubelet, Jaeger into the user's cache
 # make protocol    generate the messages and stubs of kubelet's APIs anew (fetches grpcio-tools)
 # make docs        build the documentation's site into build/site, strictly: a dead link fails
@@ -22,15 +23,17 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 		"name another with: make PYTHON=python3.12" >&2; exit 1; }
 endef
 PYTEST_ARGS ?=
+STORM_MINUTES ?= 2
+STORM_JOBS ?= 2
 DEMO_ARGS ?=
 
-.PHONY: test demo lint controlplane venv lock protocol docs docs-reference clean
+.PHONY: test demo lint storm controlplane venv lock protocol docs docs-reference clean
 
 # pytest comes last, so that its summary is the last line of the run.
 test: $(STAMP)
 	@echo "== control plane for the real-server tests"
 	@$(BIN)/python -m gangsched.controlplane.build --optional
-	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory lint storm
 	@echo "== pytest"
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
@@ -44,6 +47,10 @@ lint: $(STAMP)
 	@$(BIN)/mypy
 	@echo "== import contracts"
 	@$(BIN)/lint-imports
+
+storm: $(STAMP)
+	@echo "== simulation, on seeds of this commit's own"
+	@$(BIN)/python -m gangsched.sim --storm all --seeds commit --minutes $(STORM_MINUTES) --jobs $(STORM_JOBS)
 
 controlplane: $(STAMP)
 	@$(BIN)/python -m gangsched.controlplane.build

@@ -132,7 +132,7 @@ class Simulation:
         self.first_nodes: dict[str, Node] = {node.metadata.name: node for node in workload.nodes}
         for node in workload.nodes:
             self.api.put_node(node)
-        for arrival in workload.arrivals:
+        for arrival in workload.everything:
             self.timeline.at(arrival.at_s, partial(arrival.happen, self.api, self.timeline))
         self._start_process(down_s=lambda: 0.0)
         self.mischief.start()

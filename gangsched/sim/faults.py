@@ -41,7 +41,8 @@ class Rates(msgspec.Struct, frozen=True):
     not say what is true then, so what is judged by it is judged at rest. crashes: whether the scheduler is
     among what mischief is done to; a restart orders everything anew. proxied: a front end answers in the API
     server's place, or with its answer about another object. throttled: 429, and that kind of request rests.
-    spite: hostile edits, thieves, clocks (sim.spite). without: deeds of mischief and spite that are not done.
+    spite: hostile edits, thieves, clocks (sim.spite). without: names of faults, and of deeds of mischief and
+    spite, that do not happen though they are drawn, so that all the others happen as they did.
     """
 
     lost_before: float = 0.0
@@ -108,7 +109,7 @@ class Weather:
             (BindFate.PROXIED, rates.proxied),
         ):
             if drawn < rate:
-                return fate
+                return BindFate.ARRIVES if fate.name.lower() in rates.without else fate
             drawn -= rate
         return BindFate.ARRIVES
 
@@ -120,7 +121,7 @@ class Weather:
             (HookFate.LATE, self.rates.hook_late),
         ):
             if drawn < rate:
-                return fate
+                return HookFate.ANSWERS if f"hook_{fate.name.lower()}" in self.rates.without else fate
             drawn -= rate
         return HookFate.ANSWERS
 
@@ -129,7 +130,7 @@ class Weather:
 
     def latency_s(self) -> float:
         """One way of one request."""
-        if self._rng.random() < self.rates.slow:
+        if self._happens("slow"):
             return self._rng.uniform(0.5, 4.0)
         return self._rng.uniform(0.001, 0.02)
 
@@ -138,19 +139,24 @@ class Weather:
         return self._rng.uniform(0.2, self.rates.longest_timeout_s)
 
     def watch_delay_s(self) -> float:
-        if self._rng.random() < self.rates.slow:
+        if self._happens("slow"):
             return self._rng.uniform(0.5, 3.0)
         return self._rng.uniform(0.0, self.rates.watch_delay_s)
 
     def is_proxied(self) -> bool:
         """Whether a request but a Binding is answered by somebody else."""
-        return bool(self.rates.proxied) and self._rng.random() < self.rates.proxied
+        return bool(self.rates.proxied) and self._happens("proxied")
 
     def rest_s(self) -> float:
         """How long that kind of request must rest; mostly not at all."""
         if not self.rates.throttled or self._rng.random() >= self.rates.throttled:
             return 0.0
-        return self._rng.uniform(0.5, 5.0)
+        rest_s = self._rng.uniform(0.5, 5.0)
+        return 0.0 if "throttled" in self.rates.without else rest_s
 
     def eviction_refused(self) -> bool:
-        return self._rng.random() < self.rates.eviction_refused
+        return self._happens("eviction_refused")
+
+    def _happens(self, fault: str) -> bool:
+        drawn: float = self._rng.random()
+        return drawn < getattr(self.rates, fault) and fault not in self.rates.without

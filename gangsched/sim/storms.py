@@ -6,7 +6,7 @@ down to what it needs. Not here: what goes wrong (faults, mischief), what is jud
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -25,7 +25,8 @@ from gangsched.sim.workloads import Workload, hostile_workload, preempting_workl
 ROUGH = replace(STORM, late=0.0)
 HOSTILE = replace(ROUGH, proxied=0.06, throttled=0.03, spite_per_s=1.0)
 _STORM_S = 40.0
-_MEASURES = ("watch_delay_s", "longest_timeout_s", "without")
+_PACES = ("mischief_per_s", "spite_per_s", "tampering_per_s")
+_MEASURES = frozenset(("watch_delay_s", "longest_timeout_s", "without", "crashes", *_PACES))
 Make = Callable[[Settings], Scheduler]
 
 
@@ -37,6 +38,7 @@ class Storm(msgspec.Struct, frozen=True):
     rates: Rates = ROUGH
     settings: Settings = Settings()
     storm_s: float = _STORM_S
+    make: Make = make_scheduler
 
 
 STORMS: dict[str, Storm] = {
@@ -71,19 +73,19 @@ class Case(msgspec.Struct, frozen=True):
     seed: int
     workload: Workload
     rates: Rates
-    make: Make = make_scheduler
 
     def run(self) -> Simulation:
         """The storm, then calm until all is at rest. Raises: Broken."""
+        storm = self.storm
         sim = Simulation(
-            self.seed, self.workload, rates=self.rates, settings=self.storm.settings, make=self.make
+            self.seed, self.workload, rates=self.rates, settings=storm.settings, make=storm.make
         )
-        sim.run_for(self.storm.storm_s)
+        sim.run_for(storm.storm_s)
         sim.settle()
         return sim
 
     def failure(self) -> Broken | None:
-        """What breaks, if anything; whatever the scheduler raises breaks it too."""
+        """What breaks, if anything."""
         try:
             self.run()
         except Broken as broken:
@@ -91,9 +93,9 @@ class Case(msgspec.Struct, frozen=True):
         return None
 
 
-def case(storm: Storm, seed: int, make: Make = make_scheduler) -> Case:
+def case(storm: Storm, seed: int) -> Case:
     """The whole of a seed."""
-    return Case(storm, seed, storm.workload(seed), storm.rates, make)
+    return Case(storm, seed, storm.workload(seed), storm.rates)
 
 
 class Shrunk(msgspec.Struct, frozen=True):
@@ -101,23 +103,18 @@ class Shrunk(msgspec.Struct, frozen=True):
 
     case: Case
     broken: Broken
-    n_arrivals_before: int
+    size_before: int
     n_tries: int
 
     @property
     def faults(self) -> list[str]:
         """The kinds of faults that are left."""
-        rates = self.case.rates
-        return [name for name in _SWITCHES if getattr(rates, name)] + _deeds(rates)
+        return _faults(self.case.rates)
 
 
-# What may be turned off, one at a time; the rest of Rates are measures, not faults.
-_SWITCHES = tuple(name for name in Rates.__struct_fields__ if name not in _MEASURES)
-
-
-def _deeds(rates: Rates) -> list[str]:
-    """Deeds that are done at these rates, and may be left out one at a time."""
-    names: list[str] = []
+def _faults(rates: Rates) -> list[str]:
+    """What happens at these rates, each of which may be left out."""
+    names = [name for name in Rates.__struct_fields__ if name not in _MEASURES and getattr(rates, name)]
     if rates.mischief_per_s:
         names += mischief.DEEDS
     if rates.spite_per_s:
@@ -131,23 +128,19 @@ def shrink(failing: Case, broken: Broken, *, max_tries: int = 120) -> Shrunk:
     Any failure counts, so what is told in the end may be another than `broken`.
     """
     tries = _Tries(failing, broken, max_tries)
-    n_before = len(failing.workload.arrivals)
-    for n in range(n_before):
-        if tries.take(replace(tries.case, workload=failing.workload.prefix(n))):
+    workload = failing.workload
+    for n in range(len(workload.arrivals)):
+        if tries.take(replace(tries.case, workload=workload.prefix(n))):
             break
-    for i in reversed(range(len(tries.case.workload.arrivals))):
-        tries.take(replace(tries.case, workload=tries.case.workload.without(i)))
-    for rates in _calmer(tries):
-        tries.take(replace(tries.case, rates=rates))
-    return Shrunk(tries.case, tries.broken, n_before, tries.n)
-
-
-def _calmer(tries: _Tries) -> Iterator[Rates]:
-    for name in _SWITCHES:
-        if getattr(tries.case.rates, name):
-            yield replace(tries.case.rates, **{name: type(getattr(CALM, name))(0)})
-    for deed in _deeds(tries.case.rates):
-        yield replace(tries.case.rates, without=tries.case.rates.without | {deed})
+    for one in reversed(tries.case.workload.everything):
+        tries.take(replace(tries.case, workload=tries.case.workload.without(one)))
+    for pace in _PACES:
+        if getattr(tries.case.rates, pace):
+            tries.take(replace(tries.case, rates=replace(tries.case.rates, **{pace: 0.0})))
+    for name in _faults(tries.case.rates):
+        without = tries.case.rates.without | {name}
+        tries.take(replace(tries.case, rates=replace(tries.case.rates, without=without)))
+    return Shrunk(tries.case, tries.broken, len(workload.everything), tries.n)
 
 
 class _Tries:

@@ -80,15 +80,23 @@ class Workload(msgspec.Struct, frozen=True):
     """A cluster and what comes to it."""
 
     nodes: tuple[Node, ...]
-    arrivals: tuple[Arrival | Intrusion, ...]
+    arrivals: tuple[Arrival, ...]
+    intrusions: tuple[Intrusion, ...] = ()
 
     def prefix(self, n: int) -> Workload:
         """The first n arrivals only."""
         return replace(self, arrivals=self.arrivals[:n])
 
-    def without(self, i: int) -> Workload:
-        """All arrivals but the i-th."""
-        return replace(self, arrivals=(*self.arrivals[:i], *self.arrivals[i + 1 :]))
+    @property
+    def everything(self) -> tuple[Arrival | Intrusion, ...]:
+        """All that comes."""
+        return (*self.arrivals, *self.intrusions)
+
+    def without(self, one: Arrival | Intrusion) -> Workload:
+        """Everything else."""
+        arrivals = tuple(other for other in self.arrivals if other is not one)
+        intrusions = tuple(other for other in self.intrusions if other is not one)
+        return replace(self, arrivals=arrivals, intrusions=intrusions)
 
 
 def _create(api: SimApi, pod: Pod) -> None:
@@ -133,7 +141,7 @@ def hostile_workload(seed: int) -> Workload:
         else:
             document = hostile_node(rng, f"hostile-{k}")
         intrusions.append(Intrusion(at_s, document, stays_s))
-    return replace(workload, arrivals=(*workload.arrivals, *intrusions))
+    return replace(workload, intrusions=tuple(intrusions))
 
 
 def preempting_workload(

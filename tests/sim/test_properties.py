@@ -1,7 +1,7 @@
 """Properties over seeds: safe while everything goes wrong, finished once it stops.
 
-GANGSCHED_SEEDS says how many seeds (default 60, about 20 s on two slow cores); a failure prints its seed
-and the shortest prefix of the workload that still fails.
+GANGSCHED_SEEDS says how many seeds (default 60, about 10 s on two slow cores); a failure prints its seed and
+what of its workload and its faults it needs. More seeds: python -m gangsched.sim.
 """
 
 from __future__ import annotations
@@ -13,79 +13,61 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from gangsched.config import Settings
-from gangsched.config.devices import DeviceSettings
 from gangsched.model.devices import ALLOCATED_KEY
-from gangsched.sim.driver import Broken, Simulation
-from gangsched.sim.faults import CALM, STORM, Rates
-from gangsched.sim.workloads import Workload, random_workload
+from gangsched.sim.driver import Simulation
+from gangsched.sim.faults import STORM
+from gangsched.sim.storms import STORMS, Storm, case, shrink
 
-# No late binds: one that lands after a GET has said "not bound", when its room has been given back since,
-# takes the gang's placement record to be harmless. tests/sim/test_museum.py has it as what is known to fail.
-ROUGH = replace(STORM, late=0.0)
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
-STORM_S = 40.0
 
 
-def run(seed: int, workload: Workload, rates: Rates, settings: Settings) -> Simulation:
-    sim = Simulation(seed, workload, rates=rates, settings=settings)
-    sim.run_for(STORM_S)
-    sim.settle()
-    return sim
-
-
-def run_or_shrink(seed: int, rates: Rates, settings: Settings | None = None) -> Simulation:
-    """Runs one seed; where it fails, fails with the shortest prefix of its workload that fails too."""
-    workload = random_workload(seed)
-    settings = settings or Settings()
-    try:
-        return run(seed, workload, rates, settings)
-    except Broken as broken:
-        for n in range(1, len(workload.arrivals)):
-            try:
-                run(seed, workload.prefix(n), rates, settings)
-            except Broken as shorter:
-                pytest.fail(f"seed {seed}, fails with its first {n} arrivals: {shorter}", pytrace=False)
-        pytest.fail(f"seed {seed}, fails only whole: {broken}", pytrace=False)
+def run_or_shrink(storm: Storm, seed: int) -> Simulation:
+    """Runs one seed; where it fails, fails with what it needs to fail."""
+    whole = case(storm, seed)
+    broken = whole.failure()
+    if broken is not None:
+        shrunk = shrink(whole, broken)
+        names = [arrival.pods[0].key for arrival in shrunk.case.workload.arrivals]
+        pytest.fail(
+            f"seed {seed}: {broken.problem}; with {names}, {shrunk.faults}: {shrunk.broken}", pytrace=False
+        )
+    return whole.run()
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS))
 def test_a_storm_breaks_no_promise_and_everything_finishes_after_it(seed: int) -> None:
-    run_or_shrink(seed, ROUGH)
+    run_or_shrink(STORMS["storm"], seed)
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 4))
 def test_in_good_weather_everything_that_fits_is_bound(seed: int) -> None:
-    sim = run_or_shrink(1000 + seed, CALM)
+    sim = run_or_shrink(STORMS["calm"], 1000 + seed)
     assert sim.n_crashes == 0
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 4))
 def test_unwinding_at_once_is_as_safe(seed: int) -> None:
-    run_or_shrink(2000 + seed, ROUGH, Settings(on_partial_bind="unwind"))
+    run_or_shrink(STORMS["unwind"], 2000 + seed)
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 4))
 def test_nobody_needs_a_restart_to_be_placed(seed: int) -> None:
     """A restart puts everything in another order, which hides what one order never finds."""
-    sim = run_or_shrink(3000 + seed, replace(ROUGH, crashes=False))
+    sim = run_or_shrink(STORMS["one-process"], 3000 + seed)
     assert sim.n_crashes == 0
 
 
 def test_one_seed_is_one_history() -> None:
-    one = run(7, random_workload(7), STORM, Settings())
-    two = run(7, random_workload(7), STORM, Settings())
+    late_too = replace(STORMS["hostile"], rates=replace(STORMS["hostile"].rates, late=STORM.late))
+    one, two = case(late_too, 7).run(), case(late_too, 7).run()
     assert one.history
     assert one.history == two.history
 
 
 _HISTORY = """
 import hashlib
-from gangsched.sim.driver import Simulation
-from gangsched.sim.faults import STORM
-from gangsched.sim.workloads import random_workload
-sim = Simulation(11, random_workload(11), rates=STORM)
-sim.run_for(40.0)
+from gangsched.sim.storms import STORMS, case
+sim = case(STORMS["hostile"], 11).run()
 print(len(sim.history), hashlib.sha256(b"\\n".join(sim.history)).hexdigest())
 """
 
@@ -104,11 +86,15 @@ def test_history_does_not_depend_on_the_order_of_hashes() -> None:
     assert len(said) == 1, said
 
 
+@pytest.mark.parametrize("seed", range(N_SEEDS // 2))
+def test_hostile_objects_and_lying_answers_break_no_promise(seed: int) -> None:
+    run_or_shrink(STORMS["hostile"], seed)
+
+
 @pytest.mark.parametrize("seed", range(max(2, N_SEEDS // 10)))
 def test_a_storm_breaks_no_promise_where_ids_are_labels(seed: int) -> None:
     """Crashes included: the books are made again from labels. Sets that do not fit one are never bound."""
-    settings = Settings(devices=DeviceSettings(allocation_in="labels"))
-    sim = run_or_shrink(2000 + seed, ROUGH, settings)
+    sim = run_or_shrink(STORMS["labels"], 2000 + seed)
     binds = [bind for binds in sim.sent.values() for bind in binds]
     assert any(bind.labels for bind in binds)
     assert not any(ALLOCATED_KEY in bind.annotations for bind in binds)

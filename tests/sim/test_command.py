@@ -1,0 +1,108 @@
+"""python -m gangsched.sim: which seeds, what it prints of what it finds, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.core.scheduler import Scheduler
+from gangsched.errors import ConfigError
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.sim import command
+from gangsched.sim.driver import make_scheduler
+from gangsched.sim.storms import STORMS, case, shrink
+
+
+def which_forgets(settings: Settings) -> Scheduler:
+    """A scheduler that takes a bind whose outcome is unknown for failed: devices are given twice."""
+    scheduler = make_scheduler(settings)
+    handle = scheduler.handle
+
+    def no(events: Sequence[ev.Event], now_s: float) -> list[ef.Effect]:
+        return handle([_as_no(event) for event in events], now_s)
+
+    scheduler.handle = no  # type: ignore[method-assign]
+    return scheduler
+
+
+def _as_no(event: ev.Event) -> ev.Event:
+    if isinstance(event, ev.BindUnknown):
+        return ev.BindFailed(event.uid, event.attempt, 404, "NotFound", event.message)
+    return event
+
+
+def test_seeds_are_told_by_number_range_or_commit() -> None:
+    assert list(command.seeds_of("17")) == [17]
+    assert list(command.seeds_of("3..5")) == [3, 4, 5]
+    assert list(islice(command.seeds_of("8.."), 2)) == [8, 9]
+    one, two = islice(command.seeds_of("commit"), 2)
+    assert two == one + 1
+    assert one == next(iter(command.seeds_of("commit")))
+
+
+@pytest.mark.parametrize("text", ["", "a..b", "5..3", "..5", "-1", "1..2..3", "1.5"])
+def test_what_are_no_seeds_is_refused_with_what_would_be(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--seeds: .*(examples|did you mean)"):
+        command.seeds_of(text)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (["--storm", "sturm"], "there are storm, calm"),
+        (["--jobs", "0"], "at least 1"),
+        (["--seeds", "9.."], "--minutes"),
+        (["--minutes", "-1"], "more than 0"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(
+    wrong: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(wrong) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert said.count("\n") == 1
+
+
+def test_seeds_in_which_nothing_is_found_end_with_0(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "histories"
+    assert command.main(["--storm", "calm", "--seeds", "1..3", "--jobs", "2", "--histories", str(file)]) == 0
+    assert "done: 3 runs" in capsys.readouterr().out
+    lines = [line.split() for line in file.read_text().splitlines()]
+    assert [(name, seed) for name, seed, *_ in lines] == [("calm", "1"), ("calm", "2"), ("calm", "3")]
+
+
+def test_what_is_found_is_told_cut_down_with_the_command_that_shows_it_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = replace(STORMS["storm"], make=which_forgets)
+    seed = next(seed for seed in range(40) if case(broken, seed).failure() is not None)
+    monkeypatch.setitem(STORMS, "storm", broken)
+    assert command.main(["--seeds", str(seed)]) == 1
+    said = capsys.readouterr().out
+    assert f"storm: seed {seed}, " in said
+    assert "cut down in" in said
+    assert f"again: python -m gangsched.sim --storm storm --seeds {seed}" in said
+    assert "told BindUnknown" in said
+    assert "1 found" in said
+
+
+def test_what_is_cut_down_still_fails_and_is_smaller() -> None:
+    broken = replace(STORMS["storm"], make=which_forgets)
+    whole = next(one for one in (case(broken, seed) for seed in range(40)) if one.failure() is not None)
+    found = whole.failure()
+    assert found is not None
+    shrunk = shrink(whole, found)
+    assert shrunk.case.failure() is not None
+    assert len(shrunk.case.workload.everything) < shrunk.size_before
+    # A bind whose outcome is unknown is all that it takes.
+    assert {"lost_before", "lost_after", "conflict"} & set(shrunk.faults)
+    assert len(shrunk.faults) < 12
