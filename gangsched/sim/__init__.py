@@ -1,1 +1,1 @@
-"""Floor 3: the simulator: seeded clock, event heap, faults and checkers; no asyncio here."""
+"""Floor 3: the simulator: seeded clock, event heap, faults and checkers; asyncio in `wire` alone."""

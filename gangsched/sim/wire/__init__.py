@@ -1,0 +1,20 @@
+"""Whole scheduler processes in virtual time, on bytes in memory.
+
+Lives here: a loop whose time moves when nothing is left to do (loop), a network of sockets in memory with
+cuts, delays and silences anywhere (network), an API server at its other end that speaks HTTP and obeys the
+embedded server's rules (server), the weather between them (weather), a small busy cluster (cluster), what
+must hold (judge), and one seed's run (run). Not here: the core alone, told events instead of bytes, which is
+faster by far and sees more of the core's own ways to fail (sim.driver).
+
+Nothing of the process is replaced but its clock and its sockets: gangsched.app with its reflectors, lanes,
+HTTP, election, inbox and core runs as it does in a cluster. TLS is left out. So is a bind that arrives after
+the client has given it up and has asked for the pod: requests on a connection that ends are done at that
+moment or never.
+
+`run_seed(seed)` is what the command and the tests call.
+"""
+
+from gangsched.sim.wire.run import Verdict, run_seed
+from gangsched.sim.wire.weather import CALM, STORM, Rates
+
+__all__ = ["CALM", "STORM", "Rates", "Verdict", "run_seed"]

@@ -1,0 +1,187 @@
+"""An asyncio loop in virtual time: when nothing is left to do now, it is later.
+
+Lives here: the loop, the selector it sleeps on, the clocks that everybody in the process reads while it runs.
+Not here: sockets (sim.wire.network). anyio and asyncio run on it unchanged: the loop is asyncio's own, and
+the one thing that is not is its selector, which never waits.
+
+What could differ from run to run is fixed: sockets are looked at in the order of their registration, tasks
+hash by their number (anyio keeps them in sets), and reading the clock takes a while, always the same, as
+work does: else a turn of the scheduler that ends by the clock would never end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import Coroutine, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+START_S = 1000.0
+_EPOCH_S = 1_767_225_600.0  # 2026-01-01
+_LOOK_S = 5e-5
+
+
+class Stuck(Exception):
+    """Nothing is left to do, now or later, and somebody still waits."""
+
+
+class News:
+    """Whether anything that a selector looks at may have become ready; asking all of them costs the most."""
+
+    def __init__(self) -> None:
+        self.has_come = True
+
+
+class MemorySelector(selectors.BaseSelector):
+    """Finds out what is ready by asking; is itself ready when one of those is."""
+
+    def __init__(self, number: int, news: News) -> None:
+        self._number = number
+        self._news = news
+        self._keys: dict[int, selectors.SelectorKey] = {}
+
+    def fileno(self) -> int:
+        return self._number
+
+    def readiness(self) -> int:
+        return selectors.EVENT_READ if self.select() else 0
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        if number in self._keys:
+            raise KeyError(f"{fileobj!r} is registered already")
+        key = self._keys[number] = selectors.SelectorKey(fileobj, number, events, data)
+        self._news.has_come = True
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys.pop(fileobj if isinstance(fileobj, int) else fileobj.fileno())
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        key = self._keys[number] = selectors.SelectorKey(fileobj, number, events, data)
+        self._news.has_come = True
+        return key
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys[fileobj if isinstance(fileobj, int) else fileobj.fileno()]
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._keys
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        found = []
+        for key in self._keys.values():
+            # The loop's own way to be woken by threads is a number; there are no threads here.
+            waitable: Any = key.fileobj
+            if not isinstance(waitable, int) and (ready := waitable.readiness() & key.events):
+                found.append((key, ready))
+        return found
+
+    def close(self) -> None:
+        self._keys.clear()
+
+
+class _LoopSelector(MemorySelector):
+    """The loop's: where it would sleep, time moves on."""
+
+    def __init__(self) -> None:
+        self.news = News()
+        super().__init__(0, self.news)
+        self.now_s = START_S
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        found = super().select() if self._news.has_come else []
+        self._news.has_come = bool(found)
+        if not found and timeout != 0:
+            if timeout is None:
+                raise Stuck("nothing will ever happen again")
+            self.now_s += timeout
+        return found
+
+
+class _Task(asyncio.Task[Any]):
+    """With a hash that does not hang on where it lies in memory."""
+
+    n_made = 0
+
+    def __init__(self, coro: Any, **rest: Any) -> None:
+        _Task.n_made += 1
+        self._number = _Task.n_made
+        super().__init__(coro, **rest)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """`wall_offset_s`: what the wall clock is wrong by."""
+
+    def __init__(self) -> None:
+        self._clock = _LoopSelector()
+        self.news = self._clock.news
+        self._n_numbers = 1_000
+        self.wall_offset_s = 0.0
+        self.failures: list[str] = []
+        super().__init__(self._clock)
+        _Task.n_made = 0
+        self.set_task_factory(_make_task)
+        self.set_exception_handler(self._failed)
+
+    def time(self) -> float:
+        return self._clock.now_s
+
+    def look(self) -> float:
+        """The clock as programs read it: by then it is a little later."""
+        self._clock.now_s += _LOOK_S
+        return self._clock.now_s
+
+    def wall(self) -> float:
+        """Seconds since the epoch, as this machine has them."""
+        return _EPOCH_S + self._clock.now_s + self.wall_offset_s
+
+    def number(self) -> int:
+        """For the next socket."""
+        self._n_numbers += 1
+        return self._n_numbers
+
+    def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.failures.append(f"{context.get('message')}: {type(error).__name__}: {error}")
+
+
+def _make_task(
+    loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any], **rest: Any
+) -> asyncio.Task[Any]:
+    return _Task(coro, loop=loop, **rest)
+
+
+@contextmanager
+def virtual_time() -> Iterator[VirtualLoop]:
+    """A loop of its own, whose time is everybody's in this process until the end of the block.
+
+    The clocks of the module `time` are replaced for so long: what asks them lives in virtual time without
+    knowing it, also what is written after this.
+    """
+    loop = VirtualLoop()
+    replaced = {
+        "monotonic": loop.look,
+        "monotonic_ns": lambda: int(loop.look() * 1e9),
+        "time": loop.wall,
+        "time_ns": lambda: int(loop.wall() * 1e9),
+        "clock_gettime": lambda _: loop.look(),
+    }
+    before = {name: getattr(time, name) for name in replaced}
+    try:
+        for name, clock in replaced.items():
+            setattr(time, name, clock)
+        yield loop
+    finally:
+        for name, clock in before.items():
+            setattr(time, name, clock)
+        loop.close()

@@ -1,0 +1,284 @@
+"""One seed: scheduler processes in virtual time on a wire in memory, through a storm and into calm.
+
+Lives here: processes that start, are killed and start again; the phases of a run; its verdict. The processes
+are gangsched.app's own, whole: reflectors, lanes, election, inbox and core, in the order in which the loop
+runs them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from random import Random
+
+import msgspec
+import structlog.testing
+from msgspec.structs import replace
+from structlog.typing import EventDict
+
+from gangsched.app import SchedulerApp
+from gangsched.config import SchedulerConfig, default_config
+from gangsched.errors import InvariantError
+from gangsched.kube.credentials import Credentials
+from gangsched.kube.loaders import Loaded, blank
+from gangsched.model.effects import Effect
+from gangsched.model.events import Event
+from gangsched.plugins import IN_TREE
+from gangsched.sim.wire.cluster import Cluster
+from gangsched.sim.wire.judge import Heard, Ledger
+from gangsched.sim.wire.loop import START_S, VirtualLoop, virtual_time
+from gangsched.sim.wire.network import MemoryNetwork
+from gangsched.sim.wire.server import ApiServer
+from gangsched.sim.wire.weather import STORM, Rates, Weather, shaken
+
+STORM_S = 30.0
+# After faults stop: a silent watch is found after 25 s, a backoff ends after 30 s, a gang runs for 12 s.
+REST_S = 400.0
+STEP_S = 2.0
+N_GANGS = 14
+MAX_STORY = 600
+
+
+class Verdict(msgspec.Struct):
+    """What one run came to. `digest` is that of every byte on the wire, with its time."""
+
+    seed: int
+    problems: list[str]
+    story: list[str]
+    digest: str
+    n_requests: int
+    n_processes: int
+    virtual_s: float
+    fates: dict[str, int]
+    watch_fates: dict[str, int]
+    outcomes: dict[str, int]
+
+
+class _WatchedApp(SchedulerApp):
+    """The scheduler process as it is, its inbox and its effects looked at."""
+
+    heard_by: Heard
+
+    def submit(self, effects: Sequence[Effect]) -> None:
+        if effects and self._may_act():
+            self.heard_by.sent(effects)
+        super().submit(effects)
+
+    def _heard(self, events: Sequence[Event]) -> None:
+        self.heard_by.told(events)
+        self.scheduler.validate()
+        super()._heard(events)
+
+
+class _Process:
+    """One scheduler process and its network."""
+
+    def __init__(self, run: _Run, number: int, config: SchedulerConfig) -> None:
+        self.number = number
+        self.network = MemoryNetwork(run.loop, run.weather, run.server.accept, run.record)
+        credentials = _credentials(self.network, run.loop)
+        self.app = _WatchedApp(config, credentials, seed=1000 * run.seed + number)
+        self.heard = self.app.heard_by = Heard(run.ledger)
+        self.task = run.loop.create_task(self._run())
+
+    async def _run(self) -> int:
+        return await self.app.run(on_signals=False)
+
+    def die(self) -> None:
+        """kill -9: what it has sent arrives now or never, and nothing more is sent."""
+        self.network.sever()
+        self.task.cancel()
+
+    def problems(self) -> Iterator[str]:
+        """What must never be, whatever happens to it."""
+        yield from self.heard.problems
+        try:
+            self.app.scheduler.validate()
+        except InvariantError as error:
+            yield f"core: {error}"
+
+    def unrest(self, ledger: Ledger) -> Iterator[str]:
+        """What is not as it must be when nothing happens any more."""
+        yield from self.heard.at_rest()
+        dispatcher = self.app.dispatcher
+        waiting = (dispatcher.n_binds_waiting, dispatcher.n_binds_in_flight, dispatcher.n_waiting)
+        if any(waiting):
+            yield f"the lanes still have work: {waiting}"
+        cache = self.app.scheduler.world.cache
+        cached = {uid: info.pod.metadata.resource_version for uid, info in cache.pods.items()}
+        if cached != {uid: str(version) for uid, version in ledger.there.items()}:
+            yield f"6: the cache has {sorted(cached.items())}, the store {sorted(ledger.there.items())}"
+
+
+def _credentials(network: MemoryNetwork, loop: VirtualLoop) -> Credentials:
+    """For a server that asks nobody for a name."""
+    loaded = blank()
+    loaded.host = "http://10.0.0.1"
+
+    async def source() -> Loaded:
+        return loaded
+
+    return Credentials(source, loaded, clock=loop.look, network=network)
+
+
+class _Slot:
+    """Where a process runs, one after the other."""
+
+    def __init__(self) -> None:
+        self.process: _Process | None = None
+
+
+class _Run:
+    def __init__(self, seed: int, loop: VirtualLoop, rates: Rates, logs: list[EventDict]) -> None:
+        self.seed = seed
+        self._logs = logs
+        self.loop = loop
+        self.rng = Random(f"{seed}-run")
+        self.weather = Weather(Random(f"{seed}-weather"), shaken(rates, Random(f"{seed}-rates")))
+        self.problems: list[str] = []
+        self._story: deque[str] = deque(maxlen=MAX_STORY)
+        self._digest = hashlib.sha256()
+        self.server = ApiServer(loop, self.weather, seed=str(seed), note=self.note)
+        self.ledger = Ledger(self.server)
+        self.cluster = Cluster(self.server, seed=str(seed), n_gangs=N_GANGS, over_s=STORM_S * 0.8)
+        self.cluster.more_mischief += [self._kill_one, self._set_clock]
+        leader_elect = self.rng.random() < 0.5
+        config = default_config(IN_TREE, election_flags={"leader_elect": leader_elect})
+        # With few connections binds wait, and two of them are on one.
+        settings = replace(config.settings, parallelism=self.rng.choice((1, 2, 4, 16)))
+        self._config = replace(config, settings=settings)
+        self._all: list[_Process] = []
+        self._slots = [_Slot() for _ in range(self.rng.randint(1, 2) if leader_elect else 1)]
+        for slot in self._slots:
+            self._start(slot)
+
+    # -- what is noted ---------------------------------------------------------------------------------
+
+    def note(self, line: str) -> None:
+        self._story.append(f"{self.loop.time():9.4f} {line}")
+
+    def record(self, number: int, way: bytes, data: bytes) -> None:
+        self._digest.update(b"%.6f %d %b %b" % (self.loop.time(), number, way, data))
+
+    # -- processes -------------------------------------------------------------------------------------
+
+    def _start(self, slot: _Slot) -> None:
+        process = slot.process = _Process(self, len(self._all) + 1, self._config)
+        self._all.append(process)
+        self.note(f"process {process.number} starts")
+
+    def _kill_one(self) -> None:
+        slot = self.rng.choice(self._slots)
+        if slot.process is not None:
+            self.note(f"process {slot.process.number} is killed")
+            slot.process.die()
+            self._start_later(slot)
+
+    def _start_later(self, slot: _Slot) -> None:
+        slot.process = None
+        self.loop.call_later(self.rng.uniform(0.1, 3.0), self._start, slot)
+
+    def _set_clock(self) -> None:
+        self.loop.wall_offset_s = self.rng.choice((-3600.0, 0.0, 3600.0))
+
+    # -- the run ---------------------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """Storm, calm, a clean stop; ends with the first problem."""
+        while self.loop.time() < START_S + STORM_S:
+            await asyncio.sleep(STEP_S / 4)
+            if self._look():
+                return
+        self.note("faults stop")
+        self.weather.clear()
+        self.cluster.stop_mischief()
+        calm_s = self.loop.time()
+        while unrest := list(self._unrest()):
+            await asyncio.sleep(STEP_S)
+            if self._look():
+                return
+            if self.loop.time() > calm_s + REST_S:
+                self.problems += [f"7: no rest {REST_S:g} s after faults stopped: {one}" for one in unrest]
+                return
+        await self._stop()
+
+    def _unrest(self) -> Iterator[str]:
+        if left := self.ledger.not_done():
+            yield f"not run to their end: {left}"
+        for slot in self._slots:
+            if slot.process is None:
+                yield "a scheduler is down"
+            else:
+                yield from slot.process.unrest(self.ledger)
+
+    def _look(self) -> bool:
+        """Whether something is wrong; a process that has lost its lease is started again."""
+        self.problems += self.server.problems + self.ledger.problems + self.loop.failures
+        self.problems += [f"logged: {one['err']}" for one in self._logs if _is_nonsense(one.get("err", ""))]
+        self._logs.clear()
+        for process in self._all:
+            self.problems += process.problems()
+            task = process.task
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                self.problems.append(f"process {process.number} has died of {task.exception()!r}")
+        for slot in self._slots:
+            current = slot.process
+            if current is not None and current.task.done() and not self.problems:
+                self.note(f"process {current.number} has lost the lease")
+                self._start_later(slot)
+        return bool(self.problems)
+
+    async def _stop(self) -> None:
+        """SIGTERM: everything is answered, and nothing is left behind."""
+        for slot in self._slots:
+            if slot.process is not None:
+                await slot.process.app.stop(10.0)
+                if code := await slot.process.task:
+                    self.problems.append(f"exit code {code} after a clean stop")
+        self._look()
+        n_open = sum(process.network.n_open for process in self._all)
+        if n_open:
+            self.problems.append(f"{n_open} sockets are left open")
+        tasks = [task for task in asyncio.all_tasks(self.loop) if task is not asyncio.current_task()]
+        if tasks:
+            self.problems.append(f"tasks are left: {tasks}")
+
+    def verdict(self) -> Verdict:
+        outcomes: dict[str, int] = {}
+        for process in self._all:
+            for name, n in process.heard.n_outcomes.items():
+                outcomes[name] = outcomes.get(name, 0) + n
+        return Verdict(
+            seed=self.seed,
+            problems=self.problems,
+            story=list(self._story),
+            digest=self._digest.hexdigest(),
+            n_requests=self.server.n_requests,
+            n_processes=len(self._all),
+            virtual_s=self.loop.time() - START_S,
+            fates=self.server.fates,
+            watch_fates=self.server.watch_fates,
+            outcomes=outcomes,
+        )
+
+
+def _is_nonsense(text: str) -> bool:
+    """The server writes HTTP as it should, and cuts it, or says a thing twice."""
+    return "makes no sense" in text and not text.endswith(("an answer to nothing", "than one answer has"))
+
+
+def run_seed(seed: int, *, rates: Rates = STORM) -> Verdict:
+    """Play one seed; `problems` is empty where every promise held."""
+    thresholds = gc.get_threshold()
+    with structlog.testing.capture_logs() as logs, virtual_time() as loop:
+        run = _Run(seed, loop, rates, logs)
+        try:
+            loop.run_until_complete(run.play())
+        finally:
+            # The process sets these for a life of its own, and there are many here.
+            gc.unfreeze()
+            gc.set_threshold(*thresholds)
+        return run.verdict()
