@@ -160,9 +160,10 @@ class Connection:
                 raise ConnectionResetError("closed by the server during the TLS handshake")
             self._incoming.write(data)
 
-    def is_refused_with(self, status: int) -> bool:
-        """Whether another connection may fare better: with TLS, who we are is told once for each."""
-        return status == 401 and self.context is not None
+    @property
+    def is_known_by_certificate(self) -> bool:
+        """With TLS who we are may be told once for each connection: after a 401 another may fare better."""
+        return self.context is not None
 
     def close(self) -> None:
         """Give the connection up; asked again it does nothing."""

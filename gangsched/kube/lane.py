@@ -301,7 +301,7 @@ class Lane(Generic[ItemT]):
         """One call of the line, which has been taken off it."""
         self._landed(call)
         if line.is_open and not line.calls:
-            if line.is_leaving or line.is_refused_with(status):
+            if line.is_leaving or (status == 401 and line.is_known_by_certificate):
                 line.close()
             else:
                 self._idle.append(line)

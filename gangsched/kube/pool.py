@@ -165,7 +165,7 @@ class RequestPool:
     async def _ask(self, exchange: _Exchange, data: bytes, timeout_s: float) -> Answer:
         answer = await exchange.ask(data, timeout_s=timeout_s)
         is_old = exchange.context is not self._credentials.ssl_context
-        if is_old or exchange.is_refused_with(answer.status):
+        if is_old or (answer.status == 401 and exchange.is_known_by_certificate):
             exchange.close()
         if exchange.is_open:
             self._idle.append(exchange)

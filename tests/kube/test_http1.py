@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from random import Random
+
 import pytest
 
 from gangsched.errors import ApiError
@@ -196,3 +199,61 @@ async def test_a_watch_without_a_length_ends_with_its_connection() -> None:
             async with open_stream(credentials(server.port), "/x", {}, timeout_s=20) as stream:
                 assert await stream.read() == b"abcde"
                 assert await stream.read() == b""
+
+
+def outcome(data: bytes, cuts: list[int], *, stream: bool) -> tuple[object, ...]:
+    """What is made of the bytes, cut there: where it ends and with what, or that it is refused."""
+    answer, body = Answer(stream=stream), b""
+    rest = b""
+    for begin, end in pairwise([0, *cuts, len(data)]):
+        if answer.whole:
+            rest = data[begin:]
+            break
+        try:
+            answer.feed(data[begin:end])
+        except ProtocolError:
+            return ("refused",)
+        if stream and 0 < answer.status < 300:
+            body += answer.take()
+    is_whole = answer.whole
+    ends = answer.end()  # gives the body of what ends with the connection
+    return is_whole, answer.status, answer.keep_alive, body or answer.body, answer.rest + rest, ends
+
+
+ODD = [
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"0",
+    b"1",
+    b"+",
+    b"_",
+    b" ",
+    b":",
+    b";",
+    b",",
+    b"\0",
+    b"x",
+    b"chunked",
+    b"close",
+]
+
+
+def damaged(data: bytes, rng: Random) -> bytes:
+    for _ in range(rng.randrange(3)):
+        at = rng.randrange(len(data))
+        data = data[:at] + rng.choice(ODD) + data[at + rng.randrange(3) :]
+    return data
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_what_is_read_does_not_depend_on_where_it_is_cut(seed: int) -> None:
+    rng = Random(seed)
+    for good in ACCEPTED.values():
+        data = damaged(good, rng) + rng.choice([b"", b"HTTP/1.1 "])
+        cuts = sorted(rng.sample(range(1, len(data)), k=rng.randrange(1, 20)))
+        for stream in (False, True):
+            assert outcome(data, [], stream=stream) == outcome(data, cuts, stream=stream), (seed, data, cuts)
+        found, read = whole_success(data), outcome(data, [], stream=False)
+        if found is not None and read != ("refused",):
+            assert found == (read[1], read[3], read[4]), (seed, data)
