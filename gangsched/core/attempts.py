@@ -32,6 +32,7 @@ from gangsched.core.plan import FitError, Plan, first_of
 from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import Demand
 from gangsched.core.snapshot import ClusterView, Trial
+from gangsched.core.transitions import Cause
 from gangsched.core.world import World
 
 # While a sibling is in one of these its set is not tried; it stirs the set when it has come to rest.
@@ -107,7 +108,7 @@ class Attempts:
         self.reject([group], why)
         for other in self._world.start_together.neighbours(group):
             if other.state is GroupState.WAITING:
-                self._world.queue.activate(other)
+                self._world.queue.activate(other, Cause.LOOK_AGAIN)
 
     def decide(self, unit: list[Group]) -> None:
         """Places the unit on top of what it holds; failing that, gives that back and tries from nothing."""
@@ -309,7 +310,7 @@ class Attempts:
             own = group.definition.schedule_timeout_s if group.definition else None
             wait_s = status.timeout_s or own or world.settings.permit_wait_s
             deadline_s = world.now_s + wait_s
-        world.queue.park(group, GroupState.WAITING, deadline_s)
+        world.queue.park(group, Cause.PERMIT_WAITS, deadline_s)
         if not self._permits.is_asking(group):
             self._reporter.waiting(group, status.reason or "another group of its set")
 
@@ -327,9 +328,9 @@ class Attempts:
                 self.nominations.unwrite(info)
             self._world.count("rejections")
             if answer is not None and answer.code is Code.PENDING:  # no change will tell when it may fit
-                self._world.queue.back_off(group, self._world.now_s)
+                self._world.queue.back_off(group, Cause.SAID_LATER, self._world.now_s)
             else:
-                self._world.queue.reject(group, self._world.now_s)
+                self._world.queue.reject(group, Cause.REJECTED, self._world.now_s)
             self._reporter.rejected(group, message)
 
     def timed_out(self, group: Group) -> None:
@@ -350,7 +351,7 @@ class Attempts:
         for each in together:
             world.forget_all(each, why)
             self.nominations.drop(each)
-            world.queue.back_off(each, world.now_s)
+            world.queue.back_off(each, Cause.GAVE_BACK, world.now_s)
             self._reporter.aborted(each, f"gang {each.key} gives its reservations back: {why}")
             self._reporter.rejected(each, f"gang {each.key} gave its reservations back: {why}")
         world.flush_changes()

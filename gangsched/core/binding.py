@@ -35,6 +35,7 @@ from gangsched.core.hooks import BIND, HookCall
 from gangsched.core.preparing import Preparing
 from gangsched.core.reporter import Reporter
 from gangsched.core.spacing import Spacing
+from gangsched.core.transitions import Cause
 from gangsched.core.waves import Waves
 from gangsched.core.world import World
 from gangsched.model.device_labels import allocation_labels, allocation_text
@@ -85,7 +86,7 @@ class Binder:
         """Everybody is reserved and permitted: no way back from here but through an answer."""
         ready: list[tuple[Group, list[PodInfo]]] = []
         for group in unit:
-            self._world.queue.park(group, GroupState.BINDING)
+            self._world.queue.park(group, Cause.PERMITTED)
             group.failed_binds.clear()
             members = group.in_state(ASSUMED)
             self._assign_ranks(group, members)
@@ -329,12 +330,12 @@ class Binder:
             group.failure = 0
             world.settle_by_s.pop(group.key, None)
             world.count("groups_bound")
-            world.queue.park(group, GroupState.BOUND)
+            world.queue.park(group, Cause.ALL_BOUND)
             self._reporter.bound(group)
             if group.n_pending:
-                world.queue.activate(group)
+                world.queue.activate(group, Cause.MORE_MEMBERS)
         elif group.n_bound == 0:
-            world.queue.back_off(group, world.now_s)
+            world.queue.back_off(group, Cause.BIND_FAILED, world.now_s)
             self._reporter.rejected(group, f"gang {group.key}: {why}" if group.is_gang else why)
         else:
             self._reporter.aborted(
@@ -362,11 +363,11 @@ class Binder:
         """First in line, at once; when that has failed before, after its backoff."""
         again, group.recovering = group.recovering, True
         if not group.n_pending:
-            self._world.queue.park(group, GroupState.GATHERING, self._world.now_s + _GATHER_TOLD_S)
+            self._world.queue.park(group, Cause.HALF_BOUND_ALONE, self._world.now_s + _GATHER_TOLD_S)
         elif again:
-            self._world.queue.back_off(group, self._world.now_s)
+            self._world.queue.back_off(group, Cause.HALF_BOUND_AGAIN, self._world.now_s)
         else:
-            self._world.queue.activate(group)
+            self._world.queue.activate(group, Cause.HALF_BOUND)
 
     def unwind(self, group: Group) -> None:
         """Gives a half-bound gang back: its bound members are evicted, its reservations forgotten."""
@@ -392,7 +393,7 @@ class Binder:
             f"gang {group.key} was bound in part ({group.n_bound} of {group.start_count}) and could not be "
             f"completed{': ' + group.message if group.message else ''}; its bound members are evicted",
         )
-        world.queue.park(group, GroupState.UNWINDING, world.now_s + _EVICT_AGAIN_S)
+        world.queue.park(group, Cause.UNWINDS, world.now_s + _EVICT_AGAIN_S)
         self.evict_bound(group)
         self.unwound(group)
 
@@ -403,7 +404,7 @@ class Binder:
         world.forget_all(group, "its gang is evicted")
         group.attempts += 1
         group.cause_id = f"{group.key}#{group.attempts}"
-        world.queue.park(group, GroupState.UNWINDING, world.now_s + _EVICT_AGAIN_S)
+        world.queue.park(group, Cause.EVICTED, world.now_s + _EVICT_AGAIN_S)
         self.evict_bound(group)
         self.unwound(group)
 
@@ -426,7 +427,7 @@ class Binder:
             return
         for info in group.in_state(MemberState.DONE):
             group.move(info, LEAVING)
-        self._world.queue.back_off(group, self._world.now_s)
+        self._world.queue.back_off(group, Cause.UNWOUND, self._world.now_s)
         self._world.stir_siblings(group)
 
     def evict_again(self, group: Group) -> None:

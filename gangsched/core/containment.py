@@ -41,6 +41,7 @@ from gangsched.core.group import (
 from gangsched.core.hooks import POST_BIND
 from gangsched.core.plain_pod import plain_pods
 from gangsched.core.recount import recount_group, recount_rows, take_out
+from gangsched.core.transitions import Cause
 from gangsched.core.world import World
 from gangsched.model import events as ev
 from gangsched.model.effects import GetPod
@@ -377,12 +378,12 @@ class Containment:
         recount_group(group)
         if group.n_assumed:
             group.failed_binds.setdefault("", said)
-            world.queue.park(group, GroupState.BINDING)
+            world.queue.park(group, Cause.CONTAINED_BINDING)
             return
         group.failed_binds.clear()
         if group.is_half_bound:
             world.settle_by_s.setdefault(group.key, world.now_s + world.settings.settle_s / 2)
-        world.queue.back_off(group, world.now_s)
+        world.queue.back_off(group, Cause.CONTAINED, world.now_s)
         self._step(lambda: scheduler.reporter.rejected(group, said))
 
 

@@ -30,6 +30,7 @@ from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView, Trial
 from gangsched.core.template import PodTemplate
+from gangsched.core.transitions import Cause
 from gangsched.core.world import World
 from gangsched.model.effects import AskExtenders
 from gangsched.model.events import ExtendersAnswered
@@ -198,7 +199,7 @@ class Extension:
         else:
             asked.answers[serial] = event
             if not asked.open:
-                self._world.queue.activate(group)
+                self._world.queue.activate(group, Cause.EXTENDERS_ANSWERED)
 
     def late(self, group: Group) -> None:
         """Nobody has answered at all."""
@@ -212,7 +213,7 @@ class Extension:
         if group.state is GroupState.WAITING:
             self._give_back(group, why)
         else:
-            world.queue.back_off(group, world.now_s)
+            world.queue.back_off(group, Cause.EXTENDERS_FAILED, world.now_s)
             self._reporter.rejected(group, why)
 
     def _rest(self, group: Group) -> None:
@@ -221,7 +222,7 @@ class Extension:
             return
         if group.state is not GroupState.ASKING or group.deadline_s == NEVER_S:
             patience_s = 2 * sum(one.timeout_s for one in self._interests) + _SLACK_S
-            self._world.queue.park(group, GroupState.ASKING, self._world.now_s + patience_s)
+            self._world.queue.park(group, Cause.ASKED_EXTENDERS, self._world.now_s + patience_s)
 
     def _to_ask(self, group: Group) -> Iterator[tuple[Profile, PodInfo]]:
         """One member of each template of the group, and of those that start together with it."""

@@ -1,53 +1,7 @@
-"""The gang's table: every state a group can be in, what moves it on, and where to.
+"""GangTable: looks at a group whose members or numbers changed, and moves it where they put it.
 
-    state                  on                                             to             by
-    ─────────────────────  ─────────────────────────────────────────────  ─────────────  ─────────────────
-    Gated, Gathering       members >= min_count, numbers known            Active         GangTable.look
-    Active                 Plan; all Reserve and Permit say yes           Binding        Binder.start
-    Active                 extenders must be asked                        Asking         Extension.rests
-    Asking                 they have answered                             Active         Extension.answered
-    Asking                 one failed that may not; nobody answers        Backoff        Extension.late
-    Active                 Plan; some Permit says wait                    Waiting        Attempts.decide
-    Active                 FitError; others must go first (PostFilter)    Waiting        Nominations.promise
-    Active                 FitError; Reserve or Permit denies             Unschedulable  Attempts.reject
-    Unschedulable          curing change; 5 minute flush                  Active*        queue.hear, due
-    Backoff                its end                                        Active         queue.due
-    Waiting                Permit says yes                                Binding        Binder.start
-    Waiting                Permit, asked at the edge, denies              Unschedulable  Attempts.reject
-    Waiting                WaitOnPermit deadline; rejected by hand        Backoff        Attempts.give_back
-    Waiting                a reserved node or device gone; a member       Backoff        Attempts.give_back
-                           deleted below min_count
-    Waiting                a member or sibling that came does not fit     Unschedulable  Attempts.reject
-    Waiting for victims    the last of them is gone                       Binding        Attempts.decide
-    Waiting for victims    their deadline                                 Backoff        Attempts.give_back
-    Waiting for victims    what was promised will not be there            Unschedulable  Attempts.reject
-    Binding                every PreBind says yes                         Binding        Binder: BindPod
-    Binding                a PreBind denies, fails or is late; a member   Backoff        Preparing.stop
-                           deleted below min_count before any bind
-    Binding                BindUnknown; a Bind plugin has answered        Binding        Binder: GetPod
-    Binding                all bound                                      Bound          Binder.settle
-    Binding                a bind failed for good, nothing bound          Backoff        Binder.settle
-    Binding                a bind failed for good, some bound: complete   Active, first  Binder.settle
-    Binding                a bind failed for good, some bound: unwind     Unwinding      Binder.unwind
-    half bound, not Bound  settle limit                                   Unwinding      Binder.unwind
-    Unwinding              last bound member gone                         Gathering      Binder.unwound
-    found half bound       start-up, a bind by another hand               Active, first  GangTable.recover
-    Bound                  a new member                                   Active         GangTable.look
-    Bound                  a device failed; its policy is evictGang       Unwinding      Binder.evict_gang
-    any                    last member gone                               Deleted        GangTable.look
-
-(* through Backoff while the backoff of the last failure is not over)
-
-Why two gangs never wait for each other. A group holds reservations without binding only in Waiting, and
-it enters Waiting only when every existing member of every group of its start_together set is reserved too
-(they are placed on one Trial, all or nothing). So what a Waiting group waits for is always something that
-does not exist yet: a pod or a group that its user has still to create. When that comes and does not fit
-beside what is held, all the set's holds are given back in the same turn before it is tried again as one
-piece (Attempts.decide), and groups of a set leave Waiting together. Hence no edge "waits for" ever points
-from a group that holds to a group that holds: there is no cycle to be in, and the deadline is for users
-who never come, not for deadlocks. A group that waits for its victims holds no pod's reservation: it waits
-for pods that were told to go, and those wait for nobody. tests/sim/test_no_deadlock.py draws that graph
-after every turn.
+The table itself, with every cause and why no two gangs ever wait for each other, is core.transitions. A group
+found half bound at start-up, or by another hand, is completed or unwound here (`recover`).
 """
 
 from __future__ import annotations
@@ -59,6 +13,7 @@ from gangsched.core.attempts import Attempts
 from gangsched.core.binding import Binder
 from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.reporter import Reporter
+from gangsched.core.transitions import Cause
 from gangsched.core.world import World
 from gangsched.model.objects import Pod
 
@@ -120,14 +75,15 @@ class GangTable:
             self._attempts.give_back(group, why)
             self._look_at_rest(group)
         else:
-            self._world.queue.activate(group)  # looked at again in its turn, holding what it holds
+            # Looked at again in its turn, holding what it holds.
+            self._world.queue.activate(group, Cause.LOOK_AGAIN)
 
     def _look_at_rest(self, group: Group) -> None:
         queue, now_s = self._world.queue, self._world.now_s
         if group.problem:
             if group.state is not GroupState.UNSCHEDULABLE or group.message != group.problem:
                 group.rejected_by = (("GangScheduling", None),)
-                queue.reject(group, now_s)
+                queue.reject(group, Cause.PROBLEM, now_s)
             self._reporter.rejected(group, group.problem)  # also to members that have come since
             group.message = group.problem
             return
@@ -139,24 +95,24 @@ class GangTable:
                 return
         if not group.n_pending:
             if group.n_bound:
-                queue.park(group, GroupState.BOUND)
+                queue.park(group, Cause.BOUND_ELSEWHERE)
             elif group.counts[MemberState.GATED]:
-                queue.park(group, GroupState.GATED)
+                queue.park(group, Cause.GATED)
             else:
-                queue.park(group, GroupState.GATHERING)
+                queue.park(group, Cause.NOTHING_PENDING)
             return
         if not group.is_complete:
             if group.state is not GroupState.GATHERING or group.deadline_s == NEVER_S:
-                queue.park(group, GroupState.GATHERING, now_s + GATHER_REPORT_S)
+                queue.park(group, Cause.INCOMPLETE, now_s + GATHER_REPORT_S)
             return
         if group.first_complete_s == NEVER_S:
             group.first_complete_s = self._world.places.take(group, now_s)
         if group.state in _TRIED_ANYWAY:
             return
         if group.state is GroupState.UNSCHEDULABLE:
-            queue.wake(group, now_s)
+            queue.wake(group, Cause.COMPLETE, now_s)
         else:
-            queue.activate(group)
+            queue.activate(group, Cause.COMPLETE)
 
     def expired(self, group: Group) -> None:
         """A deadline of the queue's has passed: backoff, flush, report or wait, by the group's state."""
@@ -167,7 +123,7 @@ class GangTable:
         elif group.state is GroupState.UNWINDING:
             self._binder.evict_again(group)
         elif group.state in (GroupState.BACKOFF, GroupState.UNSCHEDULABLE):
-            self._world.queue.park(group, GroupState.GATHERING)
+            self._world.queue.park(group, Cause.TIME_IS_UP)
             self.look(group)
 
     def gathering_report(self, group: Group) -> None:

@@ -125,7 +125,8 @@ class Group:
     it). satisfied: the gang was bound whole once, so a member that comes or goes now stands alone.
     recovering: bound in part and to be completed first. since_s: when the present state began; deadline_s:
     when it ends by itself. preemption: in state Waiting, victims that must go first, and what is kept for it.
-    devices_told: the condition of its object that says how its devices are.
+    moves: (when, cause) of each since it was in `moved_from` (core.transitions). devices_told: the condition
+    of its object that says how its devices are.
     """
 
     __slots__ = (
@@ -143,6 +144,8 @@ class Group:
         "key",
         "members",
         "message",
+        "moved_from",
+        "moves",
         "own_problem",
         "preemption",
         "priority",
@@ -170,7 +173,8 @@ class Group:
         self.problem = ""
         self.own_problem = ""
         self.priority = 0
-        self.state = GroupState.GATHERING
+        self.state = self.moved_from = GroupState.GATHERING
+        self.moves: list[tuple[float, Any]] = []
         self.since_s = now_s
         self.first_complete_s = NEVER_S
         self.attempts = 0

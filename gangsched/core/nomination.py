@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gangsched.core.group import Group, GroupState, MemberState, PodInfo, Preemption
+from gangsched.core.group import Group, MemberState, PodInfo, Preemption
 from gangsched.core.placement import Nominated, Placement
 from gangsched.core.plan import PostFilterResult
 from gangsched.core.reporter import Reporter
 from gangsched.core.snapshot import ClusterView
+from gangsched.core.transitions import Cause
 from gangsched.core.victims import is_leaving
 from gangsched.core.world import World
 from gangsched.model.effects import DeletePod, EvictPod, NominateNode
@@ -83,7 +84,7 @@ class Nominations:
 
     def _park(self, group: Group, preemption: Preemption) -> None:
         again_s = min(preemption.deadline_s, self._world.now_s + _ASK_AGAIN_S)
-        self._world.queue.park(group, GroupState.WAITING, again_s)
+        self._world.queue.park(group, Cause.PREEMPTS, again_s)
 
     def _words(self, preemption: Preemption) -> str:
         nodes = f"{len(preemption.nodes)} node{'s' if len(preemption.nodes) > 1 else ''}"

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from gangsched.core.group import Group, GroupState
+from gangsched.core.transitions import Cause
 from gangsched.core.world import World
 from gangsched.errors import ParseError
 from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
@@ -113,7 +114,7 @@ class Numbers:
             group.priority = group.definition.priority
             self._world.lowest_of_groups = min(self._world.lowest_of_groups, group.priority)
         if group.priority != before and group.active_token:
-            self._world.queue.activate(group)  # in line already: its place is another by now
+            self._world.queue.activate(group, Cause.PLACE_CHANGED)
         strangers = self._strangers.get(group.key)
         if strangers and not group.problem and not group.satisfied:
             said = ", ".join(sorted({*strangers, group.scheduler_name}))

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from gangsched.core.framework import SUCCESS, Code, Status
 from gangsched.core.group import Group, GroupState, MemberState
 from gangsched.core.hooks import PERMIT, HookCall, status_of
+from gangsched.core.transitions import Cause
 from gangsched.core.world import World
 from gangsched.model.events import GroupAllowed, HookAnswered
 from gangsched.model.pod_group import GroupKey
@@ -117,7 +118,7 @@ class Permits:
                 ends_s = self._world.now_s + status.timeout_s
                 alone = len(wait.waits_for) == 1
                 self._world.queue.set_deadline(group, ends_s if alone else min(ends_s, group.deadline_s))
-            self._world.queue.activate(group)
+            self._world.queue.activate(group, Cause.LOOK_AGAIN)
 
     def allow(self, event: GroupAllowed) -> bool:
         """Whether there was such a wait to end."""
@@ -125,7 +126,7 @@ class Permits:
         if group is None or wait is None or group.state is not GroupState.WAITING:
             return False
         wait.allowed.add(event.plugin)
-        self._world.queue.activate(group)
+        self._world.queue.activate(group, Cause.LOOK_AGAIN)
         return True
 
     def is_asking(self, group: Group) -> bool:

@@ -12,6 +12,7 @@ from gangsched.core.binding import Binder
 from gangsched.core.group import Group, GroupState, MemberState
 from gangsched.core.guard import PluginError
 from gangsched.core.holding import promise_broken
+from gangsched.core.transitions import Cause
 from gangsched.core.world import World
 from gangsched.model.objects import Node
 
@@ -42,7 +43,7 @@ class Promises:
                 broken[group.key] = (group, why)
         for preemption in [p for found in world.victims.values() for p in found]:
             if name in preemption.nodes:
-                world.queue.activate(preemption.unit[0])
+                world.queue.activate(preemption.unit[0], Cause.LOOK_AGAIN)
         self.give_back_broken()
 
     def give_back_broken(self) -> None:

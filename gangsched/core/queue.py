@@ -17,6 +17,7 @@ from gangsched.core.changes import ClusterChange
 from gangsched.core.group import NEVER_S, Group, GroupState
 from gangsched.core.observer import Observer
 from gangsched.core.snapshot import ClusterView
+from gangsched.core.transitions import Cause, move
 from gangsched.model.pod_group import GroupKey
 
 # Waking compares every change with every unschedulable group; beyond this many pairs the changes of one
@@ -66,7 +67,7 @@ class SchedulingQueue:
         """Groups waiting for their turn."""
         return self._n_active
 
-    def activate(self, group: Group) -> None:
+    def activate(self, group: Group, cause: Cause) -> None:
         """Puts a group in line; a group already in line takes the place that its key gives it now.
 
         A group that is WAITING stays so and is looked at again (a member or a sibling has come).
@@ -76,8 +77,9 @@ class SchedulingQueue:
         self._leave_unschedulable(group)
         self._serial += 1
         group.active_token = self._serial
+        before = move(group, cause, self._clock())
         if group.state is not GroupState.WAITING:
-            self._enter(group, GroupState.ACTIVE)
+            self._tell(group, before)
             group.deadline_s = NEVER_S
         key = (not group.recovering, self._sort_key(group), group.key, self._serial, group)
         heapq.heappush(self._active, key)
@@ -99,37 +101,37 @@ class SchedulingQueue:
             self._n_active -= 1
         self._leave_unschedulable(group)
 
-    def park(self, group: Group, state: GroupState, deadline_s: float = NEVER_S) -> None:
-        """Puts a group out of line in a state that may end by itself at `deadline_s`."""
+    def park(self, group: Group, cause: Cause, deadline_s: float = NEVER_S) -> None:
+        """Puts a group out of line; the state that the cause leads to may end by itself at `deadline_s`."""
         self.leave_line(group)
-        self._enter(group, state)
+        self._tell(group, move(group, cause, self._clock()))
         self.set_deadline(group, deadline_s)
 
-    def reject(self, group: Group, now_s: float) -> None:
+    def reject(self, group: Group, cause: Cause, now_s: float) -> None:
         """A failed attempt: unschedulable until a curing change, and not before its backoff is over."""
         group.failure += 1
         group.backoff_until_s = now_s + self.backoff_s(group.failure)
-        self.park(group, GroupState.UNSCHEDULABLE, now_s + self._flush_s)
+        self.park(group, cause, now_s + self._flush_s)
         self._unschedulable[group.key] = group
 
-    def back_off(self, group: Group, now_s: float) -> None:
+    def back_off(self, group: Group, cause: Cause, now_s: float) -> None:
         """A failed attempt that time alone may cure: tried again when its backoff is over."""
         group.failure += 1
         group.backoff_until_s = now_s + self.backoff_s(group.failure)
-        self.park(group, GroupState.BACKOFF, group.backoff_until_s)
+        self.park(group, cause, group.backoff_until_s)
 
     def backoff_s(self, n_failures: int) -> float:
         """1, 2, 4, 8, 10, 10, … with the defaults."""
         doubled = self._initial_backoff_s * 2.0 ** min(n_failures - 1, 30)
         return min(doubled, self._max_backoff_s)
 
-    def wake(self, group: Group, now_s: float) -> None:
+    def wake(self, group: Group, cause: Cause, now_s: float) -> None:
         """Something may have cured the group: into line, or first to the end of its backoff."""
         if group.state is GroupState.UNSCHEDULABLE:
             if group.backoff_until_s > now_s:
-                self.park(group, GroupState.BACKOFF, group.backoff_until_s)
+                self.park(group, Cause.CURED_EARLY, group.backoff_until_s)
             else:
-                self.activate(group)
+                self.activate(group, cause)
 
     def hear(self, changes: Iterable[ClusterChange], view: ClusterView, now_s: float) -> None:
         """Wakes the unschedulable groups that one of the changes can cure."""
@@ -141,7 +143,7 @@ class SchedulingQueue:
         if heard:
             woken = [g for g in self._unschedulable.values() if any(self._cures(g, c, view) for c in heard)]
             for group in woken:
-                self.wake(group, now_s)
+                self.wake(group, Cause.CURED, now_s)
 
     def set_deadline(self, group: Group, deadline_s: float) -> None:
         """The group's present state ends by itself then; replaces an earlier deadline."""
@@ -170,13 +172,9 @@ class SchedulingQueue:
 
     def forget(self, group: Group) -> None:
         """The group no longer exists."""
-        self.park(group, GroupState.DELETED)
+        self.park(group, Cause.GONE)
 
-    def _enter(self, group: Group, state: GroupState) -> None:
-        before = group.state
-        if before is not state:
-            group.state = state
-            group.since_s = self._clock()
+    def _tell(self, group: Group, before: GroupState) -> None:
         if self._observer is not None:
             self._observer.moved(group, before)
 

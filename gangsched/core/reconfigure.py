@@ -21,6 +21,7 @@ from gangsched.core.group import Group, GroupState, MemberState, PodInfo
 from gangsched.core.membership import Membership
 from gangsched.core.numbers import Numbers
 from gangsched.core.runtime import Profile
+from gangsched.core.transitions import Cause
 from gangsched.core.world import World
 from gangsched.model.events import PodDeleted, PodUpdated
 
@@ -63,9 +64,9 @@ def reconfigure(
             membership.look_again(info.uid)
     for group in list(world.groups.values()):
         if group.active_token or (group.state is GroupState.WAITING and group.n_assumed):
-            world.queue.activate(group)
+            world.queue.activate(group, Cause.RECONFIGURED)
         elif group.state is GroupState.UNSCHEDULABLE:
-            world.queue.wake(group, world.now_s)
+            world.queue.wake(group, Cause.RECONFIGURED, world.now_s)
 
 
 def _is_ours_now(info: PodInfo, added: frozenset[str]) -> bool:

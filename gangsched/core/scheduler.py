@@ -34,6 +34,7 @@ from gangsched.core.reconfigure import reconfigure, unfinished
 from gangsched.core.reporter import Reporter
 from gangsched.core.runtime import Profile
 from gangsched.core.spacing import Spacing
+from gangsched.core.transitions import Cause
 from gangsched.core.validate import find_broken
 from gangsched.core.world import LOOK_FOR, PRE_ENQUEUE, World
 from gangsched.errors import InvariantError
@@ -236,7 +237,7 @@ class Scheduler:
         if group.is_complete and (group.n_pending or group.state is GroupState.WAITING):
             self._try(group)
         else:
-            self.world.queue.park(group, GroupState.GATHERING)
+            self.world.queue.park(group, Cause.INCOMPLETE)
             self.world.touch(group)
 
     def _try(self, group: Group) -> None:

@@ -24,6 +24,7 @@ from gangsched.core.queue import SchedulingQueue
 from gangsched.core.runtime import Profile
 from gangsched.core.snapshot import ClusterView
 from gangsched.core.start_together import StartTogether
+from gangsched.core.transitions import Cause
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
@@ -155,7 +156,7 @@ class World:
         for preemption in self.victims.pop(uid, ()):
             del preemption.waits_for[uid]
             if not preemption.waits_for:
-                self.queue.activate(preemption.unit[0])
+                self.queue.activate(preemption.unit[0], Cause.LOOK_AGAIN)
 
     def forget_all(self, group: Group, why: str) -> int:
         """Gives back every reservation of a group that has not sent a bind; answers how many."""
@@ -196,15 +197,15 @@ class World:
     def list_changed(self, group: Group, before: tuple[str, ...]) -> None:
         """The group starts with others than `before`, or is gone: a set that was too large may fit now."""
         for other in self.start_together.changed(group, before):
-            self.queue.wake(other, self.now_s)
+            self.queue.wake(other, Cause.CURED, self.now_s)
 
     def stir_siblings(self, group: Group) -> None:
         """The group has come to rest, one way or the other: those that start with it are tried again."""
         for other in self.siblings(group).values():
             if other.state is GroupState.WAITING:
-                self.queue.activate(other)
+                self.queue.activate(other, Cause.LOOK_AGAIN)
             else:
-                self.queue.wake(other, self.now_s)
+                self.queue.wake(other, Cause.CURED, self.now_s)
 
     def retry_bind_at(self, when_s: float, info: PodInfo) -> None:
         """Sends the member's bind again then."""

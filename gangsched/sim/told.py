@@ -93,5 +93,3 @@ class Told:
 
 def _version(pod: Pod) -> int:
     return int(pod.metadata.resource_version)
-
-
