@@ -63,6 +63,12 @@ def blocks_everywhere(*languages: str) -> list[Block]:
     return [block for page in PAGES for block in blocks(page, *languages)]
 
 
+def commands(block: Block) -> list[str]:
+    """The command lines of a block; one that goes on in the next line is one."""
+    lines = (line.strip() for line in block.text.replace("\\\n", " ").splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
 def links(page: Path) -> list[Link]:
     """Targets of links and images."""
     found = []

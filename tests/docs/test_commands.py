@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from gangsched.cli import _parser, main
-from tests.docs.pages import ROOT, Block, blocks_everywhere
+from tests.docs.pages import ROOT, Block, blocks_everywhere, commands
 
 _OURS = ("gangsched", ".venv/bin/gangsched")
 # Programs of others, whose arguments are theirs to check.
@@ -30,9 +30,8 @@ _SEPARATORS = re.compile(r"\s(?:&&|\|\||\||;)\s")
 
 def _lines(block: Block) -> Iterator[str]:
     """Commands of a block, one by one; a subshell's parentheses are taken off."""
-    for line in block.text.replace("\\\n", " ").splitlines():
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield from (part.strip().removeprefix("(").removesuffix(")") for part in _SEPARATORS.split(line))
+    for line in commands(block):
+        yield from (part.strip().removeprefix("(").removesuffix(")") for part in _SEPARATORS.split(line))
 
 
 COMMANDS = [(str(block), line) for block in blocks_everywhere("sh") for line in _lines(block)]

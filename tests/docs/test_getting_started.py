@@ -14,7 +14,7 @@ import pytest
 
 from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.daemon import Daemon
-from tests.docs.pages import DOCS, ROOT, blocks
+from tests.docs.pages import DOCS, ROOT, blocks, commands
 
 PAGE = DOCS / "getting-started.md"
 PATIENCE_S = 60.0
@@ -77,15 +77,15 @@ def reader(assets: Assets, tmp_path: Path) -> Iterator[Reader]:
 
 
 def test_the_page_works_as_it_says(reader: Reader) -> None:
-    lines = [line for block in blocks(PAGE, "sh") for line in block.text.splitlines()]
+    lines = [line for block in blocks(PAGE, "sh") for line in commands(block)]
     demo, serve, schedule, apply, get_pods, devices, apply_big, events, *_ = lines
     assert demo == "make demo"  # tests/demo plays it
 
     server = reader.start(serve, "--port", "0")
     kubeconfig = reader.folder / "cluster.yaml"
-    server.wait_ready(kubeconfig.exists, timeout_s=PATIENCE_S)
+    says_how = f"kubectl --kubeconfig {kubeconfig}"
+    server.wait_ready(lambda: says_how in server.tail(), timeout_s=PATIENCE_S)
     assert "serving http://127.0.0.1:" in server.tail()
-    assert f"kubectl --kubeconfig {kubeconfig}" in server.tail()
 
     scheduler = reader.start(schedule, "--secure-port", "0")
     scheduler.wait_ready(lambda: "synced, scheduling" in scheduler.tail(), timeout_s=PATIENCE_S)
