@@ -89,6 +89,8 @@ class Attempts:
                 for _, g in sorted(siblings.items())
                 if g.state in _TRIABLE and g.is_complete and not g.satisfied
             ]
+        if self._world.cache.index.selected.waiting and self._waits_for_labels(unit):
+            return
         for each in unit:
             each.attempts += 1
             each.cause_id = f"{each.key}#{each.attempts}"
@@ -101,6 +103,29 @@ class Attempts:
         except PluginError as error:
             self._world.hooks.blame(error, group)
             self.reject(unit, str(error), plugin=error.plugin)
+
+    def _waits_for_labels(self, unit: list[Group]) -> bool:
+        """Whether pods are still to be told apart by labels that its members have, or look at.
+
+        A unit that holds what it has, or is half bound, does not wait: they are told apart at once for it.
+        """
+        world = self._world
+        selected = world.cache.index.selected
+        pending = [info for group in unit for info in group.in_state(PENDING)]
+        wanted = dict.fromkeys(key for info in pending for key in selected.waited_for(info))
+        if not wanted:
+            return False
+        if any(group.n_assumed or group.recovering for group in unit):
+            selected.add_now(wanted)
+            world.cache.settle(world.now_s)
+            return False
+        named = ", ".join([*wanted][:3]) + (", …" if len(wanted) > 3 else "")
+        message = (
+            f"pods are still being told apart by labels that selectors have only begun to look at ({named}); "
+            "it is tried again within seconds"
+        )
+        self.reject(unit, message, answer=FitError(unit[0], message, (), Code.PENDING))
+        return True
 
     def _refuse_set(self, group: Group, why: str) -> None:
         """More groups start with this one than may. Those that wait already are refused in their turn."""

@@ -9,7 +9,7 @@ Source of the states: kube-scheduler `backend/cache/interface.go`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from gangsched.core.accounts import Account, Accounts
 from gangsched.core.changes import Change, ClusterChange
@@ -73,8 +73,7 @@ class Cache:
         """(node, what an account could not read of what it reports), to be told."""
         self.templates = Templates(self.table, self.index, sign)
         self.template_of = self.templates.of
-        self._selection = 0
-        self._unsettled: Iterator[PodInfo] = iter(())
+        self._n_selected = 0
 
     # -- nodes ---------------------------------------------------------------------------------------
 
@@ -198,17 +197,36 @@ class Cache:
 
     # -- pods ----------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def join(self, info: PodInfo) -> None:
+        """The pod is known from now on."""
+        self.pods[info.uid] = info
+        self.index.selected.join(info)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """The pod is known no longer; None where it was not. What it holds is for the caller to give back."""
+        info = self.pods.pop(uid, None)
+        self.index.selected.unname(uid)
+        if info is not None:
+            self.index.selected.leave(info)
+        return info
+
+    def settle(self, now_s: float) -> None:
         """Pods that go nowhere yet get templates that tell apart what selectors look at by now.
 
         Called again after an exception it goes on behind the pod that raised it.
         """
-        if self._selection != self.index.selection:
-            self._selection = self.index.selection
-            self._unsettled = iter((*self.pods.values(), *(one.info for one in self.nominated.values())))
-        for info in self._unsettled:
-            if not info.node_name and self.index.project(info.pod.metadata.labels) != info.template.labels:
-                info.template = self.template_of(info.pod)
+        selected = self.index.selected
+        selected.refill(now_s)
+        stale = selected.stale
+        if selected.n_added != self._n_selected:
+            self._n_selected = selected.n_added
+            stale.update((uid, one.info) for uid, one in self.nominated.items() if uid not in self.pods)
+        while stale:
+            self._tell_apart(stale.pop(next(iter(stale))))
+
+    def _tell_apart(self, info: PodInfo) -> None:
+        if not info.node_name and self.index.project(info.pod.metadata.labels) != info.template.labels:
+            info.template = self.template_of(info.pod)
 
     def sign_by(self, sign: Callable[[Pod], Hashable] | None) -> None:
         """Pods that go nowhere yet get the templates that they have by this signature."""
@@ -224,6 +242,8 @@ class Cache:
         before, now = old.metadata, pod.metadata
         if before.labels == now.labels and before.deletion_timestamp == now.deletion_timestamp:
             return
+        if info.uid in self.pods:
+            self.index.selected.relabelled(info, before.labels, now.labels)
         if info.row != NO_ROW:
             self.nodes.note(info.row)
             if self.index.is_awake:
@@ -296,6 +316,8 @@ class Cache:
         self._leave(info)
         info.allocation = {}
         info.ids = {}
+        if self.index.selected.promised and self.index.selected.promised.pop(info.uid, None) is not None:
+            self._tell_apart(info)
         return change
 
     def nominate(self, pod: Pod, node_name: str) -> ClusterChange | None:
@@ -305,6 +327,8 @@ class Cache:
             priority = pod.spec.priority or 0
             info = PodInfo(pod, self.template_of(pod), pod.metadata.uid)
             self.nominated[pod.metadata.uid] = Nominated(info, node_name, priority)
+        elif known is not None:
+            self._forget_stranger(pod.metadata.uid)
         return None if known is None or known.node_name == node_name else self._room_of(known)
 
     def unnominate(self, uid: str) -> list[ClusterChange]:
@@ -312,10 +336,16 @@ class Cache:
         known = self.nominated.pop(uid, None)
         if known is None:
             return []
+        self._forget_stranger(uid)
         gained = self.ledger.unclaim(uid)
         changes = [ClusterChange(Change.NODE_DEVICES, row, frozenset({resource})) for row, resource in gained]
         room = self._room_of(known)
         return changes if room is None else [*changes, room]
+
+    def _forget_stranger(self, uid: str) -> None:
+        """A pod that is only known for its nomination, and has none any more, names no labels."""
+        if uid not in self.pods:
+            self.index.selected.unname(uid)
 
     def _room_of(self, known: Nominated) -> ClusterChange | None:
         row = self.nodes.row_of.get(known.node_name)

@@ -280,6 +280,10 @@ class ClusterView:
         """(namespace, name) -> object, of a kind that an enabled plugin `watches`; others are empty."""
         return self._objects.of(kind)
 
+    def objects_in(self, kind: str, namespace: str) -> Mapping[str, Any]:
+        """name -> object: those of objects(kind) that are in this namespace."""
+        return self._objects.of_namespace(kind, namespace)
+
     def objects_revision(self, kind: str) -> int:
         """Moves whenever objects(kind) says something else than before."""
         return self._objects.revision(kind)

@@ -277,8 +277,9 @@ class Containment:
         for plain, allocation in plain_pods(pod, node_name, promised):
             uid = plain.metadata.uid
             try:
-                info = world.cache.pods[uid] = PodInfo(plain, world.cache.template_of(plain), uid)
+                info = PodInfo(plain, world.cache.template_of(plain), uid)
                 info.state = BOUND
+                world.cache.join(info)
                 world.cache.place(info, node_name, allocation)
                 return
             except Exception as error:
@@ -289,7 +290,7 @@ class Containment:
         """Out of everything, whatever of it is there."""
         world, scheduler = self._world, self._scheduler
         world.unanswered.pop(uid, None)
-        info = world.cache.pods.pop(uid, None)
+        info = world.cache.remove_pod(uid)
         group = info.group if info is not None else None
         if group is not None:
             group.members.pop(uid, None)

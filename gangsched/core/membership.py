@@ -107,7 +107,7 @@ class Membership:
         self._numbers.forget_stranger(uid)
         self._audit.pod_gone(uid)
         world.changes += world.cache.unnominate(uid)
-        info = world.cache.pods.pop(uid, None)
+        info = world.cache.remove_pod(uid)
         if info is None:
             return
         if info.state is ASSUMED:
@@ -132,8 +132,9 @@ class Membership:
                 self._numbers.note_stranger(pod)
             return
         if info is None:
-            info = world.cache.pods[uid] = PodInfo(pod, world.cache.template_of(pod), uid)
+            info = PodInfo(pod, world.cache.template_of(pod), uid)
             info.state = BOUND
+            world.cache.join(info)
             self._place(info, pod)
         else:
             self._replace_pod(info, pod)
@@ -150,7 +151,7 @@ class Membership:
         key = like.key if like.key.dialect != POD else lone_key(pod)
         info = PodInfo(pod, like.template, pod.metadata.uid, None, like.identity, like.stated)
         info.state = self._state_of(info, pod)
-        world.cache.pods[info.uid] = info
+        world.cache.join(info)
         if info.state is BOUND:
             self._place(info, pod)
         group = self._joined

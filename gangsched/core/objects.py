@@ -22,6 +22,8 @@ class ObjectStore:
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[Name, Any]] = {}
+        self._in_namespaces: dict[tuple[str, str], dict[str, Any]] = {}
+        """The same by (kind, namespace) and name: what one namespace is full of costs the others nothing."""
         self._revisions: dict[str, int] = {}
         self.n_changes = 0
         """Moves whenever the revision of any kind does."""
@@ -29,6 +31,10 @@ class ObjectStore:
     def of(self, kind: str) -> Mapping[Name, Any]:
         """All objects of a kind; none where nobody follows it."""
         return self._kinds.get(kind, {})
+
+    def of_namespace(self, kind: str, namespace: str) -> Mapping[str, Any]:
+        """Those of a kind in one namespace, by name."""
+        return self._in_namespaces.get((kind, namespace), {})
 
     def revision(self, kind: str) -> int:
         """Moves whenever an object of the kind appears, goes, or says something else than before."""
@@ -42,6 +48,7 @@ class ObjectStore:
         if before is not None and not _newer(obj.metadata, before.metadata):
             return False
         known[name] = obj
+        self._in_namespaces.setdefault((kind, name[0]), {})[name[1]] = obj
         if before is not None and _said(before) == _said(obj):
             return False
         self._changed(kind)
@@ -54,6 +61,10 @@ class ObjectStore:
         if before is None or before.metadata.uid != uid:
             return False
         del known[namespace, name]
+        there = self._in_namespaces[kind, namespace]
+        del there[name]
+        if not there:
+            del self._in_namespaces[kind, namespace]
         self._changed(kind)
         return True
 

@@ -3,8 +3,8 @@
 Asleep until somebody asks: a cluster whose pods say nothing of each other pays one attribute look-up a pod.
 Then pods are counted by kin: those that no live selector can tell apart (namespace, the labels that some
 selector looks at, being deleted or not). A term's count is the sum over the kin that match it, kept up with
-every pod that comes and goes. A selector that looks at a label nobody looked at before makes the next
-question count everything anew.
+every pod that comes and goes. Where a selector looks at a label that nobody looked at before, the pods that
+have one are counted among other kin from then on (core.selected_keys).
 
 Written by core.cache, which is its only writer; read through core.snapshot's view.
 """
@@ -21,6 +21,7 @@ from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.group import NO_ROW, PodInfo
 from gangsched.core.objects import ObjectStore
 from gangsched.core.pod_terms import Carried
+from gangsched.core.selected_keys import SelectedKeys
 from gangsched.core.template import NO_LABELS, PodTemplate
 from gangsched.core.volume_users import VolumeUsers
 from gangsched.model.objects import Pod
@@ -28,6 +29,7 @@ from gangsched.model.selectors import PodTerm
 
 # Counts of terms that were asked for long ago make room for others; they can be made again.
 _MAX_KEPT_BYTES = 32 * 2**20
+_MAX_KEPT_TERMS = 1_024
 # What pods say of others is remembered for longer than they live, up to this many different wishes.
 _MAX_SAID = 10_000
 NAMESPACES = "namespaces"
@@ -70,8 +72,8 @@ class _Counted:
 class PodIndex:
     """is_awake: somebody asks about pods, so that their coming and going is told (`changes`).
 
-    selected_keys: the labels that some selector looks at; pods that differ in others are alike.
-    selection: moves when a key is added. volumes: who uses which, kept whether awake or not.
+    selected: the labels that some selector looks at; pods that differ in others are alike. volumes: who uses
+    which, kept whether awake or not.
     """
 
     def __init__(self, pods: Mapping[str, PodInfo], objects: ObjectStore) -> None:
@@ -79,8 +81,7 @@ class PodIndex:
         self._objects = objects
         self.volumes = VolumeUsers()
         self.is_awake = False
-        self.selected_keys: dict[str, None] = {}
-        self.selection = 0
+        self.selected = SelectedKeys(pods, self._regroup)
         self.changes: list[ClusterChange] = []
         self._is_built = False
         self._namespaces_at = 0
@@ -93,21 +94,14 @@ class PodIndex:
 
     # -- what is looked at -------------------------------------------------------------------------------
 
-    def select(self, keys: Iterable[str]) -> None:
-        """Selectors look at these labels from now on."""
-        for key in keys:
-            if key not in self.selected_keys:
-                self.selected_keys[key] = None
-                self.selection += 1
-                self._is_built = False
-
     def project(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
         """Those of a pod's labels that some selector looks at."""
-        if not self.selected_keys or not labels:
+        keys = self.selected.keys
+        if not keys or not labels:
             return NO_LABELS
-        if len(labels) < len(self.selected_keys):
-            return {key: labels[key] for key in sorted(labels) if key in self.selected_keys}
-        return {key: labels[key] for key in sorted(self.selected_keys) if key in labels}
+        if len(labels) < len(keys):
+            return {key: labels[key] for key in sorted(labels) if key in keys}
+        return {key: labels[key] for key in sorted(keys) if key in labels}
 
     def wake(self, wishes: Iterable[Carried]) -> None:
         """A pod says this of others, so that pods matter to each other from now on."""
@@ -138,10 +132,14 @@ class PodIndex:
     def relabel(self, info: PodInfo) -> None:
         """A pod on a row has other labels, or is being deleted now."""
         self.changes.append(ClusterChange(Change.POD_LABELS, info.row, pod=info.pod))
+        self._regroup(info)
+
+    def _regroup(self, info: PodInfo) -> bool:
         if self._is_built:
             self._count(info.kin, info.row, -1)
             info.kin = self._kin_of(info.pod)
             self._count(info.kin, info.row, 1)
+        return self._is_built
 
     def _enter(self, info: PodInfo) -> None:
         info.kin = self._kin_of(info.pod)
@@ -186,16 +184,18 @@ class PodIndex:
 
     def matching(self, term: PodTerm, n_rows: int) -> IntArray:
         """int64[n_rows]: pods on each row that the term means. Not to be written to."""
-        self._build(term.keys)
+        self._build()
         counted = self._terms.pop(term, None)
         if counted is None:
+            self.selected.name(term, term.keys)
+            self.selected.add_now(term.keys)
             counted = _Counted(term, n_rows)
             for kin in self._kin.values():
                 if self.is_meant(term, kin):
                     kin.counted.append(counted)
                     for row, n in kin.rows.items():
                         counted.add(row, n)
-            if len(self._terms) * 8 * n_rows > _MAX_KEPT_BYTES:
+            if len(self._terms) >= _MAX_KEPT_TERMS or len(self._terms) * 8 * n_rows > _MAX_KEPT_BYTES:
                 self._drop(next(iter(self._terms)))
         self._terms[term] = counted  # the last one asked about stays longest
         if len(counted.counts) < n_rows:
@@ -204,7 +204,7 @@ class PodIndex:
 
     def carried(self) -> Mapping[Carried, Mapping[int, int]]:
         """What the pods on nodes say of others: how many of them on each row."""
-        self._build(())
+        self._build()
         return self._carried
 
     def said_of(self, template: PodTemplate) -> list[Carried]:
@@ -252,14 +252,15 @@ class PodIndex:
         found = self._objects.of(NAMESPACES).get(("", namespace))
         return (found.metadata.labels if found is not None else None) or NO_LABELS
 
-    # -- counting anew -----------------------------------------------------------------------------------
+    # -- counting -----------------------------------------------------------------------------------
 
-    def _build(self, keys: Iterable[str]) -> None:
-        self.select(keys)
+    def _build(self) -> None:
         self._hear_namespaces()
         if self._is_built:
             return
         self.is_awake = self._is_built = True
+        for term in self._terms:
+            self.selected.unname(term)
         self._kin, self._terms, self._carried = {}, {}, {}
         for info in self._pods.values():
             info.kin = None
@@ -285,6 +286,7 @@ class PodIndex:
 
     def _drop(self, term: PodTerm) -> None:
         counted = self._terms.pop(term)
+        self.selected.unname(term)
         for kin in self._kin.values():
             if counted in kin.counted:
                 kin.counted.remove(counted)
@@ -294,6 +296,7 @@ class PodIndex:
     def recount(self) -> Iterator[str]:
         """Every count that is not the sum over the pods, in words; slow."""
         yield from self.volumes.recount(self._pods)
+        yield from self.selected.recount()
         if not self._is_built:
             return
         carried: dict[Carried, dict[int, int]] = {}

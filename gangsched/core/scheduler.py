@@ -328,11 +328,16 @@ class Scheduler:
         cache = self.world.cache
         if cache.objects.put(event.kind, event.object):
             if not isinstance(event.object, PodDisruptionBudget):  # no decision for one pod hangs on these
-                cache.index.select(selector_keys(event.object))
+                meta = event.object.metadata
+                cache.index.selected.name(
+                    (event.kind, meta.namespace, meta.name), selector_keys(event.object)
+                )
             self.world.changes.append(ClusterChange(Change.OBJECT, kind=event.kind))
 
     def _remove_object(self, event: ev.ObjectGone) -> None:
-        if self.world.cache.objects.remove(event.kind, event.namespace, event.name, event.uid):
+        cache = self.world.cache
+        if cache.objects.remove(event.kind, event.namespace, event.name, event.uid):
+            cache.index.selected.unname((event.kind, event.namespace, event.name))
             self.world.changes.append(ClusterChange(Change.OBJECT, kind=event.kind))
 
     def _eviction_failed(self, event: ev.EvictionFailed) -> None:
@@ -412,7 +417,7 @@ class Scheduler:
             steps.each(self.promises.give_back_broken)
             steps.each(self.binder.preparing.look_again)
             steps.each(self.binder.waves.look_again)
-            steps.each(world.cache.settle)
+            steps.each(lambda: world.cache.settle(world.now_s))
             while world.touched:
                 touched, world.touched = world.touched, {}
                 for group in touched.values():
@@ -426,6 +431,7 @@ class Scheduler:
             # Nobody waits for a cure yet; a follower hears changes for weeks.
             world.changes.clear()
             world.cache.index.changes.clear()
+            world.cache.index.selected.unpaced()
             del world.cache.clashes[:-_MAX_CLASHES]
             del world.cache.bad_reports[:-_MAX_CLASHES]
         effects, world.effects = world.effects, []

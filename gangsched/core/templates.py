@@ -53,7 +53,7 @@ class Templates:
     @property
     def edition(self) -> int:
         """Moves when a pod like one before may come to have another template."""
-        return self._index.selection + self._n_signatures
+        return self._index.selected.n_added + self._n_signatures
 
     def is_of_all_alike(self, pod: Pod) -> bool:
         """Whether the pod has its template, and all there is to it, by nothing that tells it from its like.
@@ -70,7 +70,7 @@ class Templates:
         """The shared template of pods that no plugin can tell apart."""
         spec = pod.spec
         if spec.affinity is not None or spec.topology_spread_constraints:
-            self._index.select(keys_named(spec))
+            self._index.selected.name(pod.metadata.uid, keys_named(spec))
         labels = self._index.project(pod.metadata.labels)
         signed = self._sign(pod) if self._sign is not None else None
         looks = signature(pod, labels)

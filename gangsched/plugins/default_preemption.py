@@ -89,20 +89,20 @@ def _budgets(view: ClusterView, infos: Iterable[PodInfo]) -> list[Budget]:
     server when it is asked for an eviction.
     """
     by_namespace: dict[str, list[PodInfo]] = {}
-    found = view.objects(BUDGETS)
-    if found:
+    if view.objects(BUDGETS):
         for info in infos:
             by_namespace.setdefault(info.pod.metadata.namespace, []).append(info)
     budgets = []
-    for (namespace, _), item in found.items():
-        selector = selector_of(item.spec.selector)
-        told = item.status.disrupted_pods or {}
-        if selector is not None:
-            uids = [
-                info.uid
-                for info in by_namespace.get(namespace, ())
-                if info.pod.metadata.name not in told and selector.matches(info.pod.metadata.labels or {})
-            ]
-            if uids:
-                budgets.append(Budget(item.status.disruptions_allowed, frozenset(uids)))
+    for namespace, there in by_namespace.items():
+        for item in view.objects_in(BUDGETS, namespace).values():
+            selector = selector_of(item.spec.selector)
+            told = item.status.disrupted_pods or {}
+            if selector is not None:
+                uids = [
+                    info.uid
+                    for info in there
+                    if info.pod.metadata.name not in told and selector.matches(info.pod.metadata.labels or {})
+                ]
+                if uids:
+                    budgets.append(Budget(item.status.disruptions_allowed, frozenset(uids)))
     return budgets

@@ -40,14 +40,16 @@ def revision(view: ClusterView) -> tuple[int, ...]:
     return tuple(view.objects_revision(kind) for kind in WATCHES)
 
 
+def _by_name(one: tuple[str, object]) -> str:
+    return one[0]
+
+
 def selector_for(template: PodTemplate, view: ClusterView) -> Selector:
     """All that services and the controller of the template's pods select by; nothing where there are none."""
     merged: dict[str, str] = {}
-    for (namespace, _), service in sorted(view.objects("services").items(), key=lambda one: one[0]):
+    for _, service in sorted(view.objects_in("services", template.namespace).items(), key=_by_name):
         wanted = service.spec.selector
-        if namespace != template.namespace or wanted is None:
-            continue
-        if all(template.labels.get(key) == value for key, value in wanted.items()):
+        if wanted is not None and all(template.labels.get(key) == value for key, value in wanted.items()):
             merged |= wanted
     controller = controller_of(template.pod)
     owner = None

@@ -102,11 +102,11 @@ def test_labels_are_of_the_template_only_where_a_selector_looks_at_them() -> Non
     assert c.template(one) is c.template(other)
     assert c.template(one).labels == {}
     info = PodInfo(one, c.template(one), one.metadata.uid)
-    c.cache.pods[info.uid] = info
+    c.cache.join(info)
     c.view.matching(term(i="1"))
     assert c.template(one) is not c.template(other)
     assert info.template is not c.template(one)
-    c.cache.settle()
+    c.cache.settle(0.0)
     assert info.template is c.template(one)
     assert info.template.labels == {"i": "1"}
 
@@ -144,11 +144,11 @@ def test_a_trial_counts_what_it_places_and_takes_away() -> None:
     spec = {"hostNetwork": True}
     one = labelled("1", app="web", spec=spec)
     info = PodInfo(one, c.template(one), one.metadata.uid)
-    c.cache.pods[info.uid] = info
+    c.cache.join(info)
     c.cache.place(info, "a", {"main": {"nvidia.com/gpu": ("g0", "g1")}})
     cpu = c.view.table.column("cpu")
     assert counts(c, term(app="web")) == [1, 0]
-    c.cache.settle()
+    c.cache.settle(0.0)
     before = c.view.free(cpu).copy()
     trial = Trial(c.view)
     other = c.template(labelled("2", app="web", spec={"containers": [CPU_1]}))
@@ -187,7 +187,7 @@ def test_counts_are_the_sum_over_the_pods_whatever_happens(seed: int) -> None:
         elif what == "forget" and infos:
             info = infos.pop(rng.randrange(len(infos)))
             c.cache.forget(info)
-            del c.cache.pods[info.uid]
+            c.cache.remove_pod(info.uid)
         elif what == "renew" and infos:
             info = rng.choice(infos)
             c.cache.renew(info, labelled(info.pod.metadata.name, info.pod.metadata.namespace, **labels))
@@ -286,7 +286,7 @@ def test_only_what_groups_pods_for_placing_tells_them_apart() -> None:
     for kind in ("poddisruptionbudgets.policy", "persistentvolumeclaims"):
         raw = msgspec.json.encode({"metadata": named("one", "default"), "spec": spec})
         c.tell(ev.ObjectPut(kind, objects(kind).decode_object(raw)))
-        assert "tier" not in c.scheduler.world.cache.index.selected_keys
+        assert "tier" not in c.scheduler.world.cache.index.selected.keys
     raw = msgspec.json.encode({"metadata": named("one", "default"), "spec": {"selector": {"tier": "x"}}})
     c.tell(ev.ObjectPut("services", objects("services").decode_object(raw)))
-    assert "tier" in c.scheduler.world.cache.index.selected_keys
+    assert "tier" in c.scheduler.world.cache.index.selected.keys

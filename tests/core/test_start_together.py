@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -14,6 +9,7 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY, MAX_START_TOGETHER
+from tests.core.calls import n_calls
 from tests.core.scenario import Cluster, cluster, gang, with_annotations
 
 
@@ -36,22 +32,6 @@ def chain(n: int, *, reach: int = 1, ring: bool = False) -> list[list[Pod]]:
 def tell_all(c: Cluster, groups: list[list[Pod]]) -> Cluster:
     """All of them in one batch, as a list after a restart tells them."""
     return c.tell(*(ev.PodUpdated(c.store(pod)) for pods in groups for pod in pods))
-
-
-def n_calls(work: Callable[[], Any]) -> int:
-    """How many Python functions the work calls: the same on every machine."""
-    n = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal n
-        n += event == "call"
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return n
 
 
 def test_a_chain_of_as_many_as_may_starts_as_one() -> None:

@@ -92,7 +92,7 @@ class Ours:
         cache = self._follower.world.cache
         profile: Profile = self._profiles[pod.spec.scheduler_name]
         state, template, view = CycleState(), cache.template_of(pod), cache.view
-        cache.settle()
+        cache.settle(0.0)
         template = cache.template_of(pod)
         if not profile.run_pre_filter(state, template, view).is_success:
             return

@@ -98,7 +98,7 @@ class Cluster:
     def run(self, one: Pod, on: str) -> PodInfo:
         """Counts a bound pod on a node."""
         info = PodInfo(one, self.cache.template_of(one), one.metadata.uid)
-        self.cache.pods[info.uid] = info
+        self.cache.join(info)
         self.cache.place(info, on, {})
         return info
 

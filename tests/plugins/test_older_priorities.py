@@ -26,7 +26,7 @@ def served(*nodes: dict[str, str]) -> Cluster:
     c = Cluster(*(node(f"n{i}", labels=labels) for i, labels in enumerate(nodes)))
     body = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}
     c.cache.objects.put("services", msgspec.convert(body, Service))
-    c.cache.index.select(["app"])
+    c.cache.index.selected.name("s", ["app"])
     return c
 
 

@@ -126,7 +126,7 @@ def service(c: Cluster, **selector: str) -> None:
     body = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": selector}}
     one = msgspec.convert(body, Service)
     c.cache.objects.put("services", one)
-    c.cache.index.select(selector)
+    c.cache.index.selected.name("s", selector)
 
 
 def test_pods_of_a_service_are_spread_by_default_and_without_one_nobody_is() -> None:
@@ -149,7 +149,7 @@ def test_pods_of_a_replica_set_are_spread_among_themselves() -> None:
         "spec": {"selector": {"matchLabels": {"app": "web"}}},
     }
     c.cache.objects.put("replicasets.apps", msgspec.convert(body, ReplicaSet))
-    c.cache.index.select(["app"])
+    c.cache.index.selected.name("s", ["app"])
     one = labelled("p", app="web")
     owner = OwnerReference("apps/v1", "ReplicaSet", "rs", "u", True)
     owned = msgspec.structs.replace(
@@ -215,6 +215,6 @@ def test_who_prefers_to_be_spread_among_its_siblings_is_not_packed() -> None:
     assert plugin.spreads(spread, [spread])
     assert not plugin.spreads(spread, [c.template(labelled("d", app="db"))])
     service(c, app="web")
-    c.cache.settle()
+    c.cache.settle(0.0)
     plain = c.template(labelled("p", app="web"))
     assert not plugin.spreads(plain, [plain]), "what the profile adds does not unpack gangs"
