@@ -1,0 +1,1 @@
+"""Hostile objects for the fuzz runs: on a real API server, and told to the core as they come."""
