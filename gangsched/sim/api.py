@@ -214,6 +214,7 @@ class SimApi(SimStore):
         if session != self._session:
             return
         if self._weather.is_proxied():  # which proves nothing: it is asked again
+            self._later(ev.PodUnread(effect.uid, BindFate.PROXIED.value), self._weather.latency_s())
             self._timeline.after(self._there_s("reads"), partial(self._get, effect, session))
             return
         pod = self.pods.get((effect.namespace, effect.name))

@@ -29,6 +29,7 @@ from gangsched.sim.faults import CALM, Rates, Weather
 from gangsched.sim.half_bound import HalfBound
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.mischief import Mischief
+from gangsched.sim.progress import resting_groups_can_go_on
 from gangsched.sim.spite import Spite
 from gangsched.sim.tampering import Tampering
 from gangsched.sim.timeline import Timeline
@@ -174,6 +175,7 @@ class Simulation:
         self._judge(checkers.cache_is_store(self.api, self.scheduler))
         self._judge(checkers.nothing_lost(self.api, self.scheduler))
         self._judge(checkers.nothing_leaks(self.scheduler))
+        self._judge(resting_groups_can_go_on(self.api, self.scheduler))
         if not self._store_is_true:
             self._judge(self.tampering.differences())
         self._judge(self._too_long_half_bound())

@@ -1,0 +1,88 @@
+"""Progress: no pod may rest without a deadline, or a cure that can be named and that somebody else holds.
+
+Judged when a run has come to rest. For each state a group can be in, the table below says what will move it
+on; where that is somebody outside, the store must show that this somebody has something to do, and the pods
+must say so, since a person who is not told does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gangsched.core.group import NEVER_S, Group, GroupState, MemberState, PodInfo
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.objects import Pod
+from gangsched.sim.api import SimApi
+
+Cure = str
+
+
+def resting_groups_can_go_on(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
+    """5: at rest every group has a deadline or a cure that is named, and every member too."""
+    pods = {pod.metadata.uid: pod for pod in api.pods.values()}
+    for group in scheduler.world.groups.values():
+        cure = _CURES.get(group.state)
+        if cure is None:
+            yield f"5: {group!r} rests in a state that ends by itself at once"
+        elif not (named := cure(group, pods)):
+            yield f"5: {group!r} rests without a deadline, and nothing that is to come can move it"
+        elif group.n_pending and not _is_told(group, pods):
+            yield f"5: {group!r} waits for {named}, and none of its pods says so"
+        for info in group.members.values():
+            if not (named := _cure_of_member(info, group, pods.get(info.uid), scheduler)):
+                yield f"5: {info!r} of {group!r} rests as {info.state.value}, and nothing will end that"
+
+
+def _by_deadline(group: Group, pods: dict[str, Pod]) -> Cure:
+    return f"its deadline at {group.deadline_s:.1f}" if group.deadline_s < NEVER_S else ""
+
+
+def _gathering(group: Group, pods: dict[str, Pod]) -> Cure:
+    """Somebody must create something: members, or the group's object."""
+    if group.definition is None or group.problem:
+        return "its numbers"
+    if group.n_existing < group.start_count or not group.n_pending:
+        return "members"
+    return _by_deadline(group, pods)
+
+
+def _gated(group: Group, pods: dict[str, Pod]) -> Cure:
+    gates = [pods[uid].spec.scheduling_gates for uid in group.members if uid in pods]
+    return "its gates" if any(gates) else ""
+
+
+def _bound(group: Group, pods: dict[str, Pod]) -> Cure:
+    return "" if group.n_pending else "the end of its pods"
+
+
+_CURES: dict[GroupState, Callable[[Group, dict[str, Pod]], Cure]] = {
+    GroupState.GATED: _gated,
+    GroupState.GATHERING: _gathering,
+    GroupState.UNSCHEDULABLE: _by_deadline,
+    GroupState.BACKOFF: _by_deadline,
+    GroupState.WAITING: _by_deadline,
+    GroupState.BOUND: _bound,
+}
+
+
+def _cure_of_member(info: PodInfo, group: Group, pod: Pod | None, scheduler: Scheduler) -> Cure:
+    if info.state is MemberState.LEAVING:
+        is_going = pod is None or pod.metadata.deletion_timestamp is not None or pod.is_terminal
+        return "its end" if is_going or _is_due(info, scheduler) else ""
+    if info.state is MemberState.GATED:
+        is_gated = pod is not None and bool(pod.spec.scheduling_gates)
+        return "its gates" if is_gated or _is_due(info, scheduler) else ""
+    if info.state is MemberState.ASSUMED:
+        return _by_deadline(group, {})
+    return "its group"
+
+
+def _is_due(info: PodInfo, scheduler: Scheduler) -> bool:
+    """Whether the scheduler looks at it again by itself."""
+    return any(uid == info.uid for _, uid, *_ in scheduler.world.retries)
+
+
+def _is_told(group: Group, pods: dict[str, Pod]) -> bool:
+    """Whether a pod of it says in the store why it waits."""
+    conditions = [c for uid in group.members if uid in pods for c in pods[uid].status.conditions or ()]
+    return any(c.type == "PodScheduled" and c.status == "False" and c.message for c in conditions)
