@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from gangsched.cli import _parser, main
+from gangsched.controlplane.assets import Assets
 from tests.docs.pages import ROOT, Block, blocks_everywhere, commands
 
 _OURS = ("gangsched", ".venv/bin/gangsched")
@@ -107,6 +109,23 @@ def test_configurations_are_checked(
     monkeypatch.chdir(ROOT)
     assert main(shlex.split(line)[1:]) == 0
     assert "profile gangsched" in capsys.readouterr().out
+
+
+def _kustomizations() -> list[str]:
+    found = (shlex.split(line) for _, line in COMMANDS)
+    return sorted(
+        {words[words.index("-k") + 1] for words in found if words[0] == "kubectl" and "-k" in words}
+    )
+
+
+@pytest.mark.parametrize("folder", _kustomizations())
+def test_what_is_applied_can_be_built(folder: str, assets: Assets) -> None:
+    """As far as it goes without a cluster; tests/deploy applies the same to real servers."""
+    done = subprocess.run(
+        [assets.path("kubectl"), "kustomize", str(ROOT / folder)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(one["kind"] for one in yaml.safe_load_all(done.stdout))
 
 
 def test_there_are_commands_of_each_sort() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gangsched.controlplane.assets import KUBERNETES_VERSION
 from tests.docs.pages import DOCS, PAGES, README, ROOT, Link, anchors, code_spans, links, name_of
 
 _OUTSIDE = ("http://", "https://", "mailto:")
@@ -48,6 +49,12 @@ def test_every_page_is_reached_from_the_index() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= MAX_README_LINES
+
+
+def test_the_versions_that_are_told_are_those_that_tests_run_on() -> None:
+    version = KUBERNETES_VERSION.removeprefix("v")
+    for page in (README, DOCS / "operating.md"):
+        assert version in page.read_text(encoding="utf-8")
 
 
 def test_a_dead_link_is_found() -> None:
