@@ -22,6 +22,7 @@ from gangsched.agent.command import add_arguments as add_agent_arguments
 from gangsched.agent.settings import AgentDocument
 from gangsched.cli import _parser
 from gangsched.config.documents import KubeDocument, OurDocument, PluginSets
+from gangsched.core import transitions
 from gangsched.plugins import IN_TREE
 from tests.docs import meanings, walk
 from tests.docs.pages import DOCS, ROOT
@@ -226,13 +227,8 @@ Beside these labels, pods of the core API name their group in `spec.schedulingGr
 
 
 def gang_table() -> str:
-    """The state table at the head of the gang's room, as a code block."""
-    from gangsched.core import gang
-
-    lines = (gang.__doc__ or "").splitlines()
-    first = next(i for i, line in enumerate(lines) if line.strip().startswith("state "))
-    last = next(i for i, line in enumerate(lines) if line.startswith("(*"))
-    return "```text\n" + "\n".join(line[4:].rstrip() for line in lines[first : last - 1]) + "\n```\n"
+    """Every move that a group can make, by its cause."""
+    return transitions.drawn() + "\n"
 
 
 def plugin_table() -> str:

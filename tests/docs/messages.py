@@ -31,7 +31,8 @@ ROOMS = (
     "web/waiting.py",
 )
 # What these say is for developers (a broken invariant, which raises), or for a person at a command.
-_OURS = ("core/validate.py", "core/pod_terms.py", "model/evenness.py")
+# The causes of a story are a table of docs/architecture.md.
+_OURS = ("core/transitions.py", "core/validate.py", "core/pod_terms.py", "model/evenness.py")
 _OUR_FUNCTIONS = ("__repr__", "recount", "_search")
 _OUR_ERRORS = ("InvariantError", "AssertionError", "AttributeError", "TypeError")
 _REASON = re.compile(r"(?:[A-Z][a-z]+){2,}")
