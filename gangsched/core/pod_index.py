@@ -300,6 +300,9 @@ class PodIndex:
         if not self._is_built:
             return
         carried: dict[Carried, dict[int, int]] = {}
+        n_rows = 1 + max((info.row for info in self._pods.values()), default=NO_ROW)
+        for counted in self._terms.values():
+            counted.grow(max(n_rows, len(counted.counts)))  # rows of which it has not been asked yet
         counts = {term: np.zeros_like(counted.counts) for term, counted in self._terms.items()}
         for info in self._pods.values():
             if (info.kin is None) != (info.row == NO_ROW):

@@ -70,7 +70,7 @@ class Hostile(HostileThings):
         chosen = rng.sample(oddities, rng.choice((1, 1, 1, 2, 3)))
         for oddity in chosen:
             oddity(body)
-        return Thing("pod" + "".join(one.__name__.replace("_", " ") for one in chosen[:1]), "Pod", body)
+        return Thing("pod " + chosen[0].__name__.strip("_").replace("_", " "), "Pod", body)
 
     def _quantities(self, body: Json) -> None:
         rng, spec = self.rng, body["spec"]
