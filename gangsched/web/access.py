@@ -1,6 +1,7 @@
 """Who may read a page: the API server is asked, as kube-scheduler does (delegated authentication).
 
-Lives here: TokenReview, SubjectAccessReview, what was answered a short while ago. Not here: HTTP (server.py).
+Lives here: TokenReview, SubjectAccessReview, what was answered a short while ago, and how often strangers may
+make us ask. Not here: HTTP (server.py).
 The role needs `create` on both. Tokens only: client certificates would need the cluster's CA for them.
 Source: k8s.io/apiserver `pkg/server/options/{authentication,authorization}.go`.
 """
@@ -27,9 +28,17 @@ ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 # kube-scheduler's defaults for both.
 CACHE_S = 10.0
 REVIEW_TIMEOUT_S = 10.0
-# Strangers can make up as many tokens as they like: so many answers are kept, and so many asked at once.
+# Strangers can make up as many tokens and paths as they like: so many answers are kept, a "no" apart from a
+# "yes" so that it drives none out; so many are asked at once; and so many a second, the first at once.
 MAX_CACHED = 1024
 MAX_ASKED_AT_ONCE = 4
+STRANGERS_A_SECOND = 2.0
+STRANGERS_AT_ONCE = 20.0
+# A question that was answered with a yes within this time has a share of its own: a flood keeps nobody out
+# who was let in before.
+REMEMBERED_S = 600.0
+KNOWN_A_SECOND = 10.0
+KNOWN_AT_ONCE = 50.0
 # May do anything, whatever the API server would say; it says the same.
 MASTERS = "system:masters"
 
@@ -49,7 +58,8 @@ ANONYMOUS = User("system:anonymous", "", ("system:unauthenticated",))
 
 
 class Refused(Exception):
-    """`code` 401: who are you; 403: you may not; 503: nobody knows, the API server cannot be asked."""
+    """`code` 401: who are you; 403: you may not; 429: too many ask who are not known; 503: nobody knows, the
+    API server cannot be asked."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -84,11 +94,33 @@ _decode_token_review = bounded.lenient_decoder(_TokenReview)
 _decode_access_review = bounded.lenient_decoder(_AccessReview)
 
 
-class _Recent(Generic[ValueT]):
-    """Answers, each for CACHE_S, the oldest forgotten first."""
+class _Bucket:
+    """So many a second, and so many at once after a rest."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, a_second: float, at_once: float) -> None:
         self._clock = clock
+        self._a_second = a_second
+        self._at_once = at_once
+        self._left = at_once
+        self._at_s = clock()
+
+    def take(self) -> bool:
+        """Whether one more may be asked now."""
+        now_s = self._clock()
+        self._left = min(self._at_once, self._left + (now_s - self._at_s) * self._a_second)
+        self._at_s = now_s
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
+class _Recent(Generic[ValueT]):
+    """Answers, each for `keep_s`, the oldest forgotten first."""
+
+    def __init__(self, clock: Callable[[], float], keep_s: float = CACHE_S) -> None:
+        self._clock = clock
+        self._keep_s = keep_s
         self._kept: OrderedDict[object, tuple[float, ValueT]] = OrderedDict()
 
     def get(self, key: object) -> ValueT | None:
@@ -97,7 +129,7 @@ class _Recent(Generic[ValueT]):
 
     def put(self, key: object, value: ValueT) -> ValueT:
         self._kept.pop(key, None)
-        self._kept[key] = (self._clock() + CACHE_S, value)
+        self._kept[key] = (self._clock() + self._keep_s, value)
         if len(self._kept) > MAX_CACHED:
             self._kept.popitem(last=False)
         return value
@@ -118,6 +150,10 @@ class Access:
         self._prefixes = tuple(path[:-1] for path in always_allow if path.endswith("*"))
         self._users: _Recent[User] = _Recent(clock)
         self._allowed: _Recent[bool] = _Recent(clock)
+        self._refused: _Recent[bool] = _Recent(clock)
+        self._known: _Recent[bool] = _Recent(clock, REMEMBERED_S)
+        self._share_of_known = _Bucket(clock, a_second=KNOWN_A_SECOND, at_once=KNOWN_AT_ONCE)
+        self._share_of_strangers = _Bucket(clock, a_second=STRANGERS_A_SECOND, at_once=STRANGERS_AT_ONCE)
         self._asking = anyio.Semaphore(MAX_ASKED_AT_ONCE)
         self._said = ""
 
@@ -149,14 +185,17 @@ class Access:
         if scheme.lower() != "bearer" or not token:
             raise Refused(401, "Unauthorized")
         key = hashlib.sha256(token.encode()).digest()  # no secrets of others are kept
+        if self._refused.get(key):
+            raise Refused(401, "Unauthorized")
         user = self._users.get(key)
         if user is None:
             body = _review("authentication.k8s.io/v1", "TokenReview", {"token": token})
-            answer = _decode_token_review(await self._ask(TOKEN_REVIEWS, body))
-            known = answer.status.authenticated
-            user = self._users.put(key, answer.status.user if known else User())
-        if not user.username:
-            raise Refused(401, "Unauthorized")
+            status = _decode_token_review(await self._ask(TOKEN_REVIEWS, body, key)).status
+            if not status.authenticated or not status.user.username:
+                self._refused.put(key, value=True)
+                raise Refused(401, "Unauthorized")
+            self._known.put(key, value=True)
+            user = self._users.put(key, status.user)
         return user
 
     async def _may(self, user: User, path: str, verb: str) -> bool:
@@ -170,13 +209,22 @@ class Access:
         body = _review("authorization.k8s.io/v1", "SubjectAccessReview", spec)
         # All that is asked about decides, so the whole question is the key.
         key = hashlib.sha256(body).digest()
-        allowed = self._allowed.get(key)
-        if allowed is None:
-            answer = _decode_access_review(await self._ask(ACCESS_REVIEWS, body))
-            allowed = self._allowed.put(key, answer.status.allowed)
-        return allowed
+        if self._refused.get(key):
+            return False
+        if self._allowed.get(key):
+            return True
+        status = _decode_access_review(await self._ask(ACCESS_REVIEWS, body, key)).status
+        if status.allowed:
+            self._known.put(key, value=True)
+            return self._allowed.put(key, value=True)
+        self._refused.put(key, value=True)
+        return False
 
-    async def _ask(self, path: str, body: bytes) -> bytes:
+    async def _ask(self, path: str, body: bytes, key: bytes) -> bytes:
+        """Raises: ApiError; Refused when this second's questions of those not known have been asked."""
+        share = self._share_of_known if self._known.get(key) else self._share_of_strangers
+        if not share.take():
+            raise Refused(429, "too many are asked about who are not known; try again in a few seconds")
         async with self._asking:
             answer = await self._client.post(path, body, timeout_s=REVIEW_TIMEOUT_S)
         self._said = ""

@@ -89,7 +89,8 @@ class Server:
                     request.path, request.headers.get("Authorization", ""), verb=verb
                 )
             except Refused as refused:
-                return web.Response(status=refused.code, text=refused.message + "\n")
+                headers = {"Retry-After": "5"} if refused.code == 429 else {}
+                return web.Response(status=refused.code, text=refused.message + "\n", headers=headers)
         try:
             return await handler(request)
         except web.HTTPException:

@@ -301,6 +301,17 @@ def test_an_agent_takes_its_labels_and_its_list_away_and_nothing_else(agent: Per
 # -- what is applied ------------------------------------------------------------------------------------
 
 
+def test_nobody_can_connect_to_an_agent(plane: ControlPlane) -> None:
+    """The policy that was applied means the DaemonSet's pods, and lets nobody in."""
+    path = f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies/gangsched-agent"
+    spec = plane.request("GET", path)["spec"]
+    daemonsets = plane.request("GET", f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets")["items"]
+    (labels,) = [one["spec"]["template"]["metadata"]["labels"] for one in daemonsets]
+    assert spec["podSelector"]["matchLabels"].items() <= labels.items()
+    assert spec["policyTypes"] == ["Ingress"]
+    assert "ingress" not in spec
+
+
 OVERLAYS = ("agent", "agent-nvidia", "agent-load", "agent-labels", "agent-device-plugin")
 COMPONENTS = OVERLAYS[1:]
 

@@ -75,10 +75,23 @@ def test_requests_go_where_kube_schedulers_go(applied: Audited) -> None:
     schemas = applied.request("GET", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas")["items"]
     uids = {schema["metadata"]["uid"]: schema["metadata"]["name"] for schema in schemas}
     token = applied.kubectl("create", "token", ACCOUNT, f"--namespace={NAMESPACE}").strip()
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "made-up"}}
+    access = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": "anybody", "nonResourceAttributes": {"path": "/metrics", "verb": "get"}},
+    }
     seen = {}
-    for path in ("/api/v1/pods", f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gangsched"):
+    for path, body in (
+        ("/api/v1/pods", None),
+        (f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gangsched", None),
+        ("/apis/authentication.k8s.io/v1/tokenreviews", review),
+        ("/apis/authorization.k8s.io/v1/subjectaccessreviews", access),
+    ):
         request = urllib.request.Request(
-            applied.base_url + path, headers={"Authorization": f"Bearer {token}"}
+            applied.base_url + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
         )
         context = ssl.create_default_context(cafile=str(applied.ca_file))
         try:
@@ -87,7 +100,25 @@ def test_requests_go_where_kube_schedulers_go(applied: Audited) -> None:
         except urllib.error.HTTPError as error:  # the lease may not be there yet
             headers = error.headers
         seen[path.rpartition("/")[2]] = uids[headers["X-Kubernetes-PF-FlowSchema-UID"]]
-    assert seen == {"pods": "gangsched", "gangsched": "gangsched-leader-election"}
+    assert seen == {
+        "pods": "gangsched",
+        "gangsched": "gangsched-leader-election",
+        "tokenreviews": "gangsched-reviews",
+        "subjectaccessreviews": "gangsched-reviews",
+    }
+
+
+def test_only_the_pages_can_be_connected_to(applied: Audited, base: list[dict[str, Any]]) -> None:
+    """The policy that was applied names the pods and the port that their container listens on."""
+    path = f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies/gangsched"
+    spec = applied.request("GET", path)["spec"]
+    template = find(base, "Deployment")["spec"]["template"]
+    wanted = spec["podSelector"]["matchLabels"]
+    assert wanted.items() <= template["metadata"]["labels"].items()
+    (container,) = template["spec"]["containers"]
+    listens = [{"port": one["containerPort"], "protocol": one["protocol"]} for one in container["ports"]]
+    assert spec["policyTypes"] == ["Ingress"]
+    assert spec["ingress"] == [{"ports": listens}]
 
 
 def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(

@@ -8,7 +8,16 @@ import msgspec
 import pytest
 
 from gangsched.errors import ApiError
-from gangsched.web.access import ACCESS_REVIEWS, CACHE_S, MAX_CACHED, TOKEN_REVIEWS, Access, Refused
+from gangsched.web.access import (
+    ACCESS_REVIEWS,
+    CACHE_S,
+    MAX_CACHED,
+    STRANGERS_A_SECOND,
+    STRANGERS_AT_ONCE,
+    TOKEN_REVIEWS,
+    Access,
+    Refused,
+)
 
 OPEN = ("/healthz", "/livez*")
 
@@ -136,10 +145,53 @@ async def test_a_server_that_cannot_be_asked_lets_nobody_in(access: Access, serv
     await access.check("/metrics", "Bearer good")
 
 
-async def test_answers_kept_are_bounded(access: Access, server: Server) -> None:
+async def test_answers_kept_are_bounded(access: Access, clock: Clock) -> None:
     for k in range(MAX_CACHED + 10):
+        clock.now_s += 1.0 / STRANGERS_A_SECOND
+        assert (await refused(access, "/metrics", f"Bearer wrong-{k}"))[0] == 401
+    assert len(access._refused._kept) == MAX_CACHED
+
+
+async def test_strangers_are_asked_about_so_often_and_no_more(
+    access: Access, server: Server, clock: Clock
+) -> None:
+    """1,000 made-up tokens in ten seconds made 1,000 TokenReviews."""
+    codes = []
+    for k in range(1000):
+        clock.now_s += 0.01
+        codes.append((await refused(access, "/metrics", f"Bearer wrong-{k}"))[0])
+    n = int(STRANGERS_AT_ONCE + 10 * STRANGERS_A_SECOND)
+    assert abs(len(server.asked) - n) <= 1
+    assert codes.count(401) == len(server.asked)
+    assert codes.count(429) == 1000 - len(server.asked)
+
+
+async def test_a_flood_keeps_nobody_out_who_was_let_in_before(
+    access: Access, server: Server, clock: Clock
+) -> None:
+    await access.check("/metrics", "Bearer good")
+    for k in range(2000):
+        clock.now_s += 0.1
         await refused(access, "/metrics", f"Bearer wrong-{k}")
-    assert len(access._users._kept) == MAX_CACHED
+        if k % 300 == 0:
+            assert await access.check("/metrics", "Bearer good") == "prometheus"
+
+
+async def test_made_up_paths_are_bounded_as_made_up_tokens_are(access: Access, server: Server) -> None:
+    for k in range(1000):
+        await refused(access, f"/permit/default/g{k}/allow", "")
+    assert len(server.asked) <= STRANGERS_AT_ONCE
+
+
+async def test_a_token_that_was_refused_is_not_asked_about_again_for_a_while(
+    access: Access, server: Server, clock: Clock
+) -> None:
+    for _ in range(50):
+        assert (await refused(access, "/metrics", "Bearer wrong"))[0] == 401
+    assert len(server.asked) == 1
+    server.users["wrong"] = server.users["good"]
+    clock.now_s += CACHE_S
+    assert await access.check("/metrics", "Bearer wrong") == "prometheus"
 
 
 async def test_who_may_read_a_path_may_not_say_something_there(access: Access, server: Server) -> None:
