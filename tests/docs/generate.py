@@ -22,7 +22,15 @@ from gangsched.agent.command import add_arguments as add_agent_arguments
 from gangsched.agent.settings import AgentDocument
 from gangsched.cli import _parser
 from gangsched.config.documents import KubeDocument, OurDocument, PluginSets
+from gangsched.config.strict import MAX_CHARACTERS
 from gangsched.core import transitions
+from gangsched.core.reporter import MAX_MESSAGE
+from gangsched.extenders.client import MAX_REPLY
+from gangsched.extension.runner import MAX_RUNNING
+from gangsched.model import bounded
+from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH
+from gangsched.model.pod_group import MAX_MEMBERS, MAX_START_TOGETHER
+from gangsched.model.resources import MAX_RESOURCES
 from gangsched.plugins import IN_TREE
 from tests.docs import meanings, walk
 from tests.docs.pages import DOCS, ROOT
@@ -231,6 +239,26 @@ def gang_table() -> str:
     return transitions.drawn() + "\n"
 
 
+def limits() -> str:
+    """What is bounded, as the code bounds it."""
+    mebibyte = 2**20
+    told = {
+        "members of a gang": f"{MAX_MEMBERS:,}",
+        "groups that start together": str(MAX_START_TOGETHER),
+        "resource names in a cluster": f"{MAX_RESOURCES:,}",
+        "devices of one resource on a node": f"{MAX_DEVICES:,}",
+        "characters of a device ID, by kubelet": str(MAX_ID_LENGTH),
+        "levels of JSON in an object": str(bounded.MAX_DEPTH),
+        "an annotation that is read": f"{bounded.MAX_ANNOTATION // 1024} KiB",
+        "an answer of the API server": f"{bounded.MAX_ANSWER // mebibyte} MiB",
+        "an extender's reply": f"{MAX_REPLY // mebibyte} MiB",
+        "the text of an event or a condition": f"{MAX_MESSAGE:,} characters",
+        "a configuration file": f"{MAX_CHARACTERS:,} characters",
+        "hooks of plugins that run at once, at one point": str(MAX_RUNNING),
+    }
+    return "\n".join(("| limit | value |", "|---|---|", *(f"| {k} | {v} |" for k, v in told.items()))) + "\n"
+
+
 def plugin_table() -> str:
     """The built-in plugins, their points, weights and arguments."""
     rows = ["| plugin | default | weight | points | arguments |", "|---|---|---|---|---|"]
@@ -277,6 +305,7 @@ REGIONS = {
     ("architecture.md", "gang table"): gang_table,
     ("plugins.md", "plugin table"): plugin_table,
     ("operating.md", "metrics"): metrics,
+    ("operating.md", "limits"): limits,
 }
 # Pictures that belong to a command and are shown on a page too: GitHub and the site each need them in docs/.
 COPIES = {"load-balance.svg": ROOT / "gangsched" / "bench" / "load-balance.svg"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gangsched.cli import main
 from gangsched.config import Settings, parse_config
 from gangsched.core.framework import Status
 from gangsched.core.scheduler import Scheduler
@@ -21,7 +22,7 @@ from gangsched.model.objects import Node, Pod
 from gangsched.plugins import build_profiles
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.scenario import Cluster, gang
-from tests.docs.pages import DOCS, blocks
+from tests.docs.pages import DOCS, blocks, commands
 
 PAGE = DOCS / "writing-plugins.md"
 FILTER, SCORE, PERMIT = (block.text for block in blocks(PAGE, "python"))
@@ -64,6 +65,20 @@ def test_the_filter_leaves_out_nodes_of_other_teams_and_says_so_as_the_page_does
     assert c.said("a").startswith(said)
     c.node(make_node("common")).wait(2.0)
     assert c.pod("a").spec.node_name == "common"
+
+
+@pytest.mark.parametrize(("plugin", "config"), [(FILTER, CONFIGS[0]), (SCORE, CONFIGS[1])])
+def test_check_config_lists_the_plugin_as_the_page_says(
+    plugin: str, config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "team_nodes.py").write_text(plugin)
+    (tmp_path / "scheduler.yaml").write_text(config)
+    paths = {"team_nodes.py", "scheduler.yaml"}
+    [line] = [one for block in blocks(PAGE, "sh") for one in commands(block) if "check-config" in one]
+    words = [str(tmp_path / word) if word in paths else word for word in line.split()[1:]]
+    assert main(words) == 0
+    [filters] = [one for one in capsys.readouterr().out.splitlines() if one.strip().startswith("filter ")]
+    assert "TeamNodes" in filters
 
 
 def test_the_score_prefers_the_teams_own_nodes_by_the_label_of_its_arguments(tmp_path: Path) -> None:
