@@ -124,6 +124,10 @@ _COMMANDS = {
         "gangsched.load.command",
         "show how busy each node is against what it can do, and how evenly the cluster is loaded",
     ),
+    "story": (
+        "gangsched.web.command",
+        "what happened to a gang, move by move, as the running scheduler remembers it",
+    ),
     "trace": (
         "gangsched.telemetry.command",
         "draw a gang's trace: what it waited for, and where it went",

@@ -18,6 +18,7 @@ from aiohttp import web
 from gangsched.web.access import Access, Refused
 from gangsched.web.health import Health, Page
 from gangsched.web.metrics import CONTENT_TYPE
+from gangsched.web.stories import Stories
 from gangsched.web.waiting import Waiting
 
 _log = structlog.get_logger(__name__)
@@ -42,6 +43,7 @@ class Server:
         metrics: Callable[[], Awaitable[bytes]],
         configz: Callable[[], bytes],
         waiting: Waiting,
+        stories: Stories,
     ) -> None:
         self._sockets = sockets
         self._tls = tls
@@ -50,6 +52,7 @@ class Server:
         self._metrics = metrics
         self._configz = configz
         self._waiting = waiting
+        self._stories = stories
 
     async def run(self) -> None:
         app = web.Application(middlewares=[self._guarded], client_max_size=1024)
@@ -59,6 +62,7 @@ class Server:
             app.router.add_get(f"/{name}/{{check}}", self._one_check)
         app.router.add_get("/metrics", self._metrics_page)
         app.router.add_get("/configz", self._configz_page)
+        app.router.add_get("/story/{namespace}/{name}", self._story_page)
         app.router.add_get("/permit", self._permit_page)
         app.router.add_post("/permit/{namespace}/{name}/{word:allow|reject}", self._permit_word)
         runner = web.AppRunner(
@@ -116,6 +120,13 @@ class Server:
 
     async def _configz_page(self, _: web.Request) -> web.Response:
         return web.Response(body=self._configz(), content_type="application/json")
+
+    async def _story_page(self, request: web.Request) -> web.Response:
+        place = request.match_info
+        body = self._stories.told(f"{place['namespace']}/{place['name']}")
+        if body is None:
+            raise web.HTTPNotFound
+        return web.Response(body=body, content_type="application/json")
 
     async def _permit_page(self, _: web.Request) -> web.Response:
         return web.Response(body=self._waiting.listed(), content_type="application/json")

@@ -160,6 +160,7 @@ class Web:
         """In a thread: what it imports takes a few tenths of a second."""
         from gangsched.web.access import Access
         from gangsched.web.server import Server
+        from gangsched.web.stories import Stories
         from gangsched.web.waiting import Waiting
 
         parts = self._parts
@@ -174,6 +175,7 @@ class Web:
             metrics=self._metrics,
             configz=self._configz,
             waiting=Waiting(parts.scheduler, put_nowait=parts.put_nowait, may_act=parts.may_act),
+            stories=Stories(parts.scheduler),
         )
 
     def _health(self) -> dict[str, Health]:

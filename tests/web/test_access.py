@@ -27,7 +27,9 @@ class Server:
 
     def __init__(self) -> None:
         self.users: dict[str, dict[str, Any]] = {"good": {"username": "prometheus", "groups": ["monitors"]}}
-        self.may: set[tuple[str, str]] = {("prometheus", "/metrics")}
+        self.may: set[tuple[str, str]] = {
+            ("prometheus", path) for path in ("/metrics", "/story/d/train", "/story/d/none")
+        }
         self.may_post: set[tuple[str, str]] = set()
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.error: ApiError | None = None

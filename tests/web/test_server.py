@@ -23,6 +23,7 @@ from gangsched.web.access import Access
 from gangsched.web.health import Check, Health
 from gangsched.web.listening import WebSettings, listen, port_of
 from gangsched.web.server import Server
+from gangsched.web.stories import Stories
 from gangsched.web.waiting import Waiting
 from tests.web.test_access import Server as ApiServer
 
@@ -55,7 +56,9 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(pair: Pair, problem: str = "", *, waiting: Waiting | None = None) -> AsyncIterator[Client]:
+async def serving(
+    pair: Pair, problem: str = "", *, waiting: Waiting | None = None, stories: Stories | None = None
+) -> AsyncIterator[Client]:
     async def metrics() -> bytes:
         return b"scheduler_pending_pods 0\n"
 
@@ -71,6 +74,7 @@ async def serving(pair: Pair, problem: str = "", *, waiting: Waiting | None = No
         metrics=metrics,
         configz=lambda: b"{}",
         waiting=waiting or Waiting(nobody(), put_nowait=list[Event]().append, may_act=lambda: True),
+        stories=stories or Stories(nobody()),
     )
     trust = ssl.create_default_context(cadata=pair.certificate.decode())
     async with aiohttp.ClientSession() as session, anyio.create_task_group() as group:

@@ -1,0 +1,91 @@
+"""Asks a running scheduler's port: the client of our own pages, for commands.
+
+Lives here: where it is, whom to trust, the token, errors that say what would be right. Not here: what a page
+says. The token is the one that the kubeconfig gives for the API server; the scheduler has it reviewed there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ssl
+from pathlib import Path
+
+import aiohttp
+
+from gangsched.errors import ApiError, ConfigError
+from gangsched.kube.credentials import load_credentials
+
+DEFAULT_SERVER = "https://127.0.0.1:10259"
+_TIMEOUT_S = 10.0
+_MAX_BYTES = 16 * 2**20
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Where the scheduler is, and who is asking."""
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        default=DEFAULT_SERVER,
+        help=f"the scheduler's port ({DEFAULT_SERVER}); as `kubectl port-forward` gives it",
+    )
+    parser.add_argument("--token", metavar="TOKEN", default="", help="default: the kubeconfig's")
+    parser.add_argument("--ca", metavar="FILE", default="", help="whom to trust for its certificate")
+    parser.add_argument(
+        "--insecure", action="store_true", help="trust any certificate; the default on a loopback address"
+    )
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
+    )
+    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
+
+
+async def ask(args: argparse.Namespace, path: str) -> bytes | None:
+    """The page; None where the scheduler has no such thing. Raises: ConfigError, ApiError."""
+    server = str(args.server).rstrip("/")
+    if not server.startswith("https://"):
+        raise ConfigError(f"{server!r} is not an https:// address, as {DEFAULT_SERVER} is", path="--server")
+    headers = {"Authorization": f"Bearer {token}"} if (token := await _token(args)) else {}
+    timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+            session.get(server + path, ssl=_trust(args, server), allow_redirects=False) as answer,
+        ):
+            body = await answer.content.read(_MAX_BYTES)
+            code = answer.status
+    except aiohttp.ClientConnectorCertificateError as error:
+        why = f"{server}: its certificate is not trusted: {error.certificate_error}; give --ca, or --insecure"
+        raise ApiError(why) from None
+    except (aiohttp.ClientError, TimeoutError) as error:
+        why = " ".join(str(error).split()) or "no answer in time"
+        forward = "kubectl -n gangsched-system port-forward deployment/gangsched 10259"
+        raise ApiError(f"no scheduler answers at {server}: {why}; in a cluster: {forward}") from None
+    if code == 404:
+        return None
+    if code != 200:
+        raise ApiError(f"{server}{path}: {body[:500].decode(errors='replace').strip()}", code=code)
+    return body
+
+
+async def _token(args: argparse.Namespace) -> str:
+    if args.token:
+        return str(args.token)
+    try:
+        credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context)
+    except ConfigError:
+        if args.kubeconfig or args.context:
+            raise
+        return ""
+    authorization = (await credentials.headers()).get("Authorization", "")
+    return authorization.removeprefix("Bearer ").strip()
+
+
+def _trust(args: argparse.Namespace, server: str) -> ssl.SSLContext | bool:
+    if args.ca:
+        try:
+            return ssl.create_default_context(cadata=Path(args.ca).read_text())
+        except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot be used: {error}", path=f"--ca {args.ca}") from None
+    # A scheduler without a certificate of its own makes one for itself, which nobody can know.
+    host = server.removeprefix("https://").partition(":")[0]
+    return not (args.insecure or host in ("127.0.0.1", "localhost"))

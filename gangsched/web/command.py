@@ -1,0 +1,69 @@
+"""`gangsched story NAMESPACE/GANG`: what happened to a gang, move by move. Called by cli.py."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from urllib.parse import quote
+
+import anyio
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gangsched.core.reporter import clean
+from gangsched.errors import ApiError, ConfigError
+from gangsched.web.asking import add_flags, ask
+from gangsched.web.stories import Story
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """All of them."""
+    parser.description = (
+        "Asks the running scheduler for a gang's moves: from which state to which, when, and why."
+        " It keeps the last 32 to 64 of each gang, for as long as one of its pods exists."
+    )
+    parser.add_argument(
+        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; default/ may be left out"
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code. Raises: ConfigError, ApiError."""
+    gang = args.gang if "/" in args.gang else f"default/{args.gang}"
+    namespace, _, name = gang.partition("/")
+    if not namespace or not name or "/" in name:
+        raise ConfigError(f"{args.gang!r} is not NAMESPACE/GANG, as default/train is")
+    body = anyio.run(ask, args, f"/story/{quote(namespace, safe='')}/{quote(name, safe='')}")
+    if body is None:
+        raise ApiError(f"the scheduler knows no gang and no pod of its own named {gang}", code=404)
+    try:
+        stories = msgspec.json.decode(body, type=list[Story])
+    except msgspec.MsgspecError as error:
+        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+    if args.output == "json":
+        sys.stdout.buffer.write(msgspec.json.format(body, indent=2) + b"\n")
+        return 0
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    for told in stories:
+        print_story(told, console)
+    return 0
+
+
+def print_story(told: Story, console: Console) -> None:
+    """A line for where it stands now, and one for each move."""
+    who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
+    tries = "no attempt" if not told.attempts else f"{told.attempts} attempt{'s'[: told.attempts != 1]}"
+    console.print(f"[bold]{who}[/bold] is {told.state} for {told.seconds:.1f} s; {tries}")
+    if told.message:
+        console.print(f"  {escape(clean(told.message))}")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("AT", "AFTER", "FROM", "TO", "BECAUSE"):
+        table.add_column(heading, justify="right" if heading == "AFTER" else "left")
+    for move in told.moves:
+        at = move.at.strftime("%H:%M:%S.%f")[:-3]
+        table.add_row(at, f"{move.seconds:.3f} s", move.before, move.state, escape(clean(move.cause)))
+    console.print(table)

@@ -1,0 +1,86 @@
+"""What happened to a gang: GET /story/{namespace}/{name}, its moves in order with their causes.
+
+Lives here: the page's JSON. Not here: the moves themselves (core.transitions), HTTP (server), the command
+that asks for it (command). The core counts seconds of its own clock; people are told the time of day.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from gangsched.core.group import Group
+from gangsched.core.reporter import clean
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.transitions import Moved, story
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One line of it. before: the state that it left; seconds: how long it had been there."""
+
+    at: datetime
+    before: str
+    seconds: float
+    state: str
+    cause: str
+
+
+class Story(msgspec.Struct, frozen=True, rename="camel"):
+    """A group and its moves, oldest first; the oldest of a long story are not kept."""
+
+    group: str
+    uid: str
+    scheduler: str
+    state: str
+    seconds: float
+    attempts: int
+    message: str
+    moves: tuple[Move, ...]
+
+
+class Stories:
+    """Asked by name; lone pods of one name that was used again are told one after the other."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        clock_s: Callable[[], float] = time.monotonic,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._scheduler = scheduler
+        self._clock_s = clock_s
+        self._wall_s = wall_s
+
+    def told(self, name: str) -> bytes | None:
+        """JSON: the stories of all groups of that name; None where there is none."""
+        found = [group for key, group in self._scheduler.world.groups.items() if str(key) == name]
+        return msgspec.json.encode([self._story(group) for group in found]) if found else None
+
+    def _story(self, group: Group) -> Story:
+        now_s = self._clock_s()
+        ago_s = self._wall_s() - now_s
+        return Story(
+            str(group.key),
+            group.key.uid,
+            group.scheduler_name,
+            group.state.value,
+            round(now_s - group.since_s, 3),
+            group.attempts,
+            clean(group.message),
+            tuple(_moves(story(group), group, ago_s)),
+        )
+
+
+def _moves(told: list[Moved], group: Group, ago_s: float) -> list[Move]:
+    moves = []
+    before_s = told[0].at_s if told else group.since_s
+    for moved in told:
+        at = datetime.fromtimestamp(moved.at_s + ago_s, UTC)
+        seconds = round(moved.at_s - before_s, 3)
+        moves.append(Move(at, moved.before.value, seconds, moved.state.value, moved.cause.value))
+        before_s = moved.at_s
+    return moves
