@@ -10,6 +10,7 @@ import hashlib
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import count, islice
@@ -91,6 +92,9 @@ def run_batch(name: str, seeds: Sequence[int], with_histories: bool) -> Batch:
             history = whole.run().history
         except Broken as broken:
             found.append(Found(name, seed, _told(name, whole, broken)))
+            history = []
+        except Exception:  # the simulation's own mistake, which must not end the others' run
+            found.append(Found(name, seed, f"{name}, seed {seed}: no verdict\n{traceback.format_exc()}"))
             history = []
         if with_histories:
             digest = hashlib.sha256(b"\n".join(history)).hexdigest()

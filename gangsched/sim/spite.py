@@ -80,7 +80,10 @@ class Spite:
             self._sim.api.update_pod(pod, metadata=replace(now.metadata, annotations=said))
 
     def scribble_on_node(self) -> None:
-        node = self._rng.choice(list(self._sim.api.nodes.values()))
+        nodes = list(self._sim.api.nodes.values())
+        if not nodes:
+            return
+        node = self._rng.choice(nodes)
         said = {**(node.metadata.annotations or {}), self._rng.choice(NODE_KEYS): hostile_text(self._rng)}
         self._sim.api.put_node(replace(node, metadata=replace(node.metadata, annotations=said)))
 

@@ -1,0 +1,285 @@
+"""The bug museum's second room: mistakes of our own, put back one at a time in hostile storms.
+
+As in the first (test_museum), each must be caught within a bound of seeds, by the invariant that it breaks,
+and the unbroken scheduler must come through the seed that caught it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.core import membership
+from gangsched.core.group import MemberState
+from gangsched.core.scheduler import Scheduler
+from gangsched.model import bounded, quantity, resources
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.sim.driver import make_scheduler
+from gangsched.sim.faults import CALM, BindFate
+from gangsched.sim.objects import make_node, make_pod
+from gangsched.sim.reading import MARK
+from gangsched.sim.storms import HOSTILE, ROUGH, STORMS, Case, Storm, case
+from gangsched.sim.streams import Item, Key, Stream
+from gangsched.sim.workloads import Arrival, Workload
+
+MAX_SEEDS = 40
+Patch = pytest.MonkeyPatch
+
+
+def _hearing(change: Callable[[ev.Event], ev.Event | None]) -> Callable[[Settings], Scheduler]:
+    """A scheduler that is told something else: each event as `change` has it, or not at all."""
+
+    def make(settings: Settings) -> Scheduler:
+        scheduler = make_scheduler(settings)
+        handle = scheduler.handle
+
+        def changed(events: Sequence[ev.Event], now_s: float) -> list[ef.Effect]:
+            return handle([one for event in events if (one := change(event)) is not None], now_s)
+
+        scheduler.handle = changed  # type: ignore[method-assign]
+        return scheduler
+
+    return make
+
+
+# -- others' mistakes that the first room had no place for -------------------------------------------------
+
+
+def m4_the_standby_ignores_its_leader(patch: Patch) -> Storm:
+    """M4: a process that takes over knows bound pods as they were before its predecessor bound them."""
+
+    def make(settings: Settings) -> Scheduler:
+        scheduler = make_scheduler(settings)
+        handle = scheduler.handle
+
+        def ignoring(events: Sequence[ev.Event], now_s: float) -> list[ef.Effect]:
+            return handle(events if scheduler.is_synced else list(map(_before_its_bind, events)), now_s)
+
+        scheduler.handle = ignoring  # type: ignore[method-assign]
+        return scheduler
+
+    return replace(STORMS["storm"], make=make)
+
+
+def _before_its_bind(event: ev.Event) -> ev.Event:
+    if not isinstance(event, ev.PodAdded | ev.PodUpdated) or not event.pod.spec.node_name:
+        return event
+    own = {k: v for k, v in (event.pod.metadata.annotations or {}).items() if k not in (MARK, ALLOCATED_KEY)}
+    meta = replace(event.pod.metadata, annotations=own)
+    return type(event)(replace(event.pod, metadata=meta, spec=replace(event.pod.spec, node_name="")))
+
+
+def m5_in_flight_and_allocated_are_kept_apart(patch: Patch) -> Storm:
+    """M5: the answer to a bind ends what was in flight; what is allocated begins with the watch."""
+
+    def make(settings: Settings) -> Scheduler:
+        scheduler = make_scheduler(settings)
+
+        def answered(event: ev.BindSucceeded) -> None:
+            info = scheduler.world.cache.pods.get(event.uid)
+            if info is not None and info.state is MemberState.ASSUMED:
+                for resource, ids in info.ids.items():
+                    scheduler.world.cache.ledger.release(info.row, info.uid, resource, ids)
+
+        scheduler._on_run.pop(ev.BindSucceeded, None)
+        scheduler._on_event[ev.BindSucceeded] = answered
+        scheduler.validate = lambda: None  # type: ignore[method-assign]
+        return scheduler
+
+    return replace(STORMS["storm"], make=make)
+
+
+def m6_the_annotation_is_written_before_the_bind(patch: Patch) -> Storm:
+    """M6: a patch says which devices, and the Binding, which may come to nothing, says the node alone."""
+
+    def make(settings: Settings) -> Scheduler:
+        scheduler = make_scheduler(settings)
+        schedule = scheduler.schedule
+
+        def in_two(group: object, now_s: float) -> list[ef.Effect]:
+            return [one for effect in schedule(group, now_s) for one in _in_two(effect)]  # type: ignore[arg-type]
+
+        scheduler.schedule = in_two  # type: ignore[method-assign]
+        return scheduler
+
+    return replace(STORMS["storm"], make=make)
+
+
+def _in_two(effect: ef.Effect) -> list[ef.Effect]:
+    if not isinstance(effect, ef.BindPod) or ALLOCATED_KEY not in effect.annotations:
+        return [effect]
+    rest = {key: value for key, value in effect.annotations.items() if "devices" not in key}
+    return [replace(effect, annotations=rest)]
+
+
+def m10_the_first_list_is_an_old_one(patch: Patch) -> Storm:
+    """M10: a process that starts lists from a cache that lags: pods as they were three seconds ago."""
+    past: list[tuple[float, list[tuple[Key, Item]]]] = []
+    listed = Stream._listed
+
+    def old(self: Stream, connection: int) -> None:
+        now_s, store = self._timeline.now_s, self._store
+        if self.kind == "pods":
+            past[:] = [entry for entry in past if entry[0] <= now_s]  # another seed begins at 0
+            then = [pods for at_s, pods in past if at_s <= now_s - 3.0]
+            if not self._known and then:
+                self._store = lambda: then[-1]
+        listed(self, connection)
+        self._store = store
+
+    tell = Stream.tell
+
+    def noting(self: Stream, key: Key, item: Item, *, deleted: bool = False) -> None:
+        tell(self, key, item, deleted=deleted)
+        if self.kind == "pods":
+            past.append((self._timeline.now_s, list(self._store())))
+
+    patch.setattr(Stream, "_listed", old)
+    patch.setattr(Stream, "tell", noting)
+    return STORMS["storm"]
+
+
+def m11_durations_by_the_wall_clock(patch: Patch) -> Storm:
+    """M11: time is told by the machine's clock, which somebody sets back by an hour after 20 s."""
+
+    def make(settings: Settings) -> Scheduler:
+        scheduler = make_scheduler(settings)
+        handle, advance, schedule_next = scheduler.handle, scheduler.advance, scheduler.schedule_next
+        deadline_s = scheduler.next_deadline_s
+        ahead_s = 0.0
+
+        def wall_s(now_s: float) -> float:
+            nonlocal ahead_s
+            ahead_s = 4000.0 if now_s < 20.0 else 400.0
+            return now_s + ahead_s
+
+        def due_s() -> float | None:
+            when_s = deadline_s()
+            return None if when_s is None else when_s - ahead_s
+
+        scheduler.handle = lambda events, now_s: handle(events, wall_s(now_s))  # type: ignore[method-assign]
+        scheduler.advance = lambda now_s: advance(wall_s(now_s))  # type: ignore[method-assign]
+        scheduler.schedule_next = lambda now_s: schedule_next(wall_s(now_s))  # type: ignore[method-assign]
+        scheduler.next_deadline_s = due_s  # type: ignore[method-assign]
+        return scheduler
+
+    return replace(STORMS["one-process"], make=make)
+
+
+# -- our own ----------------------------------------------------------------------------------------------
+
+
+def sums_of_quantities_overflow(patch: Patch) -> Storm:
+    """Quantities end at 2^62, so three of them are more than an int64 holds."""
+
+    def unbounded(total: dict[str, int], more: dict[str, int]) -> None:
+        for name, amount in more.items():
+            total[name] = total.get(name, 0) + amount
+
+    patch.setattr(resources, "_add", unbounded)
+    patch.setattr(quantity, "_clamp", lambda value: int(Decimal(value)))
+    quantity.to_int.cache_clear()
+    quantity.to_milli.cache_clear()
+    return STORMS["hostile"]
+
+
+def depth_is_not_bounded(patch: Patch) -> Storm:
+    """Device constraints are decoded however deep they are nested."""
+    patch.setattr(bounded, "check", lambda *args, **kwargs: None)
+    return replace(STORMS["hostile"], rates=replace(HOSTILE, spite_per_s=3.0))
+
+
+def a_bare_404_frees_a_pod(patch: Patch) -> Storm:
+    """Whatever comes with the number 404 is taken for the API server's word that the pod is gone."""
+
+    def believed(event: ev.Event) -> ev.Event:
+        if isinstance(event, ev.BindUnknown) and event.message == BindFate.PROXIED.value:
+            return ev.BindFailed(event.uid, event.attempt, 404, "", "404 page not found")
+        return ev.PodRead(event.uid, None) if isinstance(event, ev.PodUnread) else event
+
+    return Storm("", rates=replace(ROUGH, proxied=0.2), make=_hearing(believed))
+
+
+def said_to_be_gone_is_gone_for_ever(patch: Patch) -> Storm:
+    """A pod of which a 404 was believed stays LEAVING: neither a later version nor a read brings it back."""
+    keep = membership.Membership._state_of
+
+    def kept(self: membership.Membership, info: object, pod: object) -> MemberState:
+        was: MemberState = info.state  # type: ignore[attr-defined]
+        found = keep(self, info, pod)  # type: ignore[arg-type]
+        return was if was is MemberState.LEAVING and found is MemberState.PENDING else found
+
+    def gone(event: ev.Event) -> ev.Event:
+        if isinstance(event, ev.BindUnknown) and event.message == BindFate.PROXIED.value:
+            return ev.BindFailed(event.uid, event.attempt, 404, "NotFound", "404 page not found")
+        return event
+
+    def make(settings: Settings) -> Scheduler:
+        scheduler = _hearing(gone)(settings)
+        scheduler.world.look_for_at = lambda when_s, info: None  # type: ignore[method-assign]
+        return scheduler
+
+    patch.setattr(membership.Membership, "_state_of", kept)
+    # Room for everybody: what it took twice does not hide what it has forgotten.
+    pods = tuple(make_pod(f"a-{k}", group="a", min_members=4) for k in range(4))
+    workload = Workload(tuple(make_node(f"n{i}") for i in range(4)), (Arrival(1.0, pods),))
+    rates = replace(CALM, proxied=0.3)
+    return Storm("", lambda seed: workload, rates=rates, make=make)
+
+
+def an_edited_annotation_is_not_read_anew(patch: Patch) -> Storm:
+    """A gang refused for what its user has mended since waits for the five-minute flush."""
+    patch.setattr(membership, "_is_edited", lambda old, pod: False)
+    return replace(STORMS["hostile"], rates=replace(HOSTILE, spite_per_s=3.0))
+
+
+def a_parser_reads_half(patch: Patch) -> Storm:
+    """Requests are read wrongly everywhere alike: only who reads for himself can see it."""
+    right = resources.parse_quantities
+
+    def wrong(quantities: resources.Quantities | None) -> dict[str, int]:
+        return {n: a // 2 if n == "nvidia.com/gpu" and a < 8 else a for n, a in right(quantities).items()}
+
+    patch.setattr(resources, "parse_quantities", wrong)
+    return STORMS["storm"]
+
+
+# The mistake, and how what is found must begin.
+EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
+    "M4 the standby ignores its leader": (m4_the_standby_ignores_its_leader, ("1:", "2:")),
+    "M5 in flight and allocated are kept apart": (m5_in_flight_and_allocated_are_kept_apart, ("1:",)),
+    "M6 the annotation is written before the bind": (m6_the_annotation_is_written_before_the_bind, ("10:",)),
+    "M10 the first list is an old one": (m10_the_first_list_is_an_old_one, ("1:", "2:", "3")),
+    "M11 durations by the wall clock": (m11_durations_by_the_wall_clock, ("3:", "7:")),
+    "sums of quantities overflow": (sums_of_quantities_overflow, ("core raised OverflowError",)),
+    "depth is not bounded": (depth_is_not_bounded, ("core raised RecursionError",)),
+    "a bare 404 frees a pod": (a_bare_404_frees_a_pod, ("1:", "2:", "3", "5:")),
+    "said to be gone is gone for ever": (said_to_be_gone_is_gone_for_ever, ("5:",)),
+    "an edited annotation is not read anew": (an_edited_annotation_is_not_read_anew, ("7:",)),
+    "a parser reads half": (a_parser_reads_half, ("2:", "10:", "6:")),
+}
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS)
+def test_the_mistake_is_caught(exhibit: str, monkeypatch: Patch) -> None:
+    put_back, found_by = EXHIBITS[exhibit]
+    with monkeypatch.context() as patch:
+        storm = put_back(patch)
+        cases = (case(storm, seed) for seed in range(MAX_SEEDS))
+        caught = next((one for one in cases if _breaks(one, found_by)), None)
+    quantity.to_int.cache_clear()
+    quantity.to_milli.cache_clear()
+    assert caught is not None, f"{exhibit}: not caught in {MAX_SEEDS} seeds"
+    mended = case(replace(storm, make=make_scheduler), caught.seed).failure()
+    assert mended is None, f"broken without the mistake too: {mended}"
+
+
+def _breaks(one: Case, found_by: tuple[str, ...]) -> bool:
+    broken = one.failure()
+    return broken is not None and broken.problem.split(" s: ", 1)[1].startswith(found_by)
