@@ -264,10 +264,10 @@ class AgentApp:
         kind = pods(self._settings.node_name)
         try:
             body = await self._client.get(kind.path("v1"), kind.selector, timeout_s=_LIST_S)
-            page = kind.decode_page(body)
-        except (ApiError, ValueError):
+            items, _, _ = kind.read_page(body)
+        except ApiError:
             return None
-        return tuple(planned_pod(pod) for pod in page.items if not pod.is_terminal)
+        return tuple(planned_pod(pod) for pod in items if not pod.is_terminal)
 
     async def _record(self, event: RecordEvent) -> None:
         """An Event that cannot be written is in the log."""
@@ -309,7 +309,7 @@ class AgentApp:
     async def _listed_pods(self) -> list[Event]:
         kind = pods(self._settings.node_name)
         body = await self._client.get(kind.path("v1"), kind.selector, timeout_s=_REQUEST_S)
-        return [*(kind.added(pod, "v1") for pod in kind.decode_page(body).items), KindSynced(kind.name)]
+        return [*(kind.added(pod, "v1") for pod in kind.read_page(body)[0]), KindSynced(kind.name)]
 
 
 class _SourceThread:

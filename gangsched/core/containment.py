@@ -41,6 +41,7 @@ from gangsched.core.group import (
 from gangsched.core.hooks import POST_BIND
 from gangsched.core.plain_pod import plain_pods
 from gangsched.core.recount import recount_group, recount_rows, take_out
+from gangsched.core.reporter import NODE_REFUSED
 from gangsched.core.transitions import Cause
 from gangsched.core.world import World
 from gangsched.model import events as ev
@@ -344,7 +345,7 @@ class Containment:
         world.changes.append(ClusterChange(Change.NODE_REMOVED))
         self._step(lambda: scheduler.promises.recheck(node))
         if not is_gone:
-            scheduler.reporter.node_problem(node, said, reason="NodeRefused")
+            scheduler.reporter.node_problem(node, said, reason=NODE_REFUSED)
 
     # -- groups ------------------------------------------------------------------------------------------
 

@@ -20,6 +20,8 @@ from gangsched.model.pod_group import CORE, COSCHEDULING, PodGroup
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
+POD_REFUSED, NODE_REFUSED = "PodRefused", "NodeRefused"
+"""Reasons of events about what holds devices and is counted only as far as it can be read."""
 DEVICES_HEALTHY = "DevicesHealthy"
 # kube-apiserver refuses longer event notes; conditions are kept to the same for people's sake.
 MAX_MESSAGE = 1024
@@ -166,7 +168,8 @@ class Reporter:
                     meta.uid, meta.namespace, meta.name, "PodScheduled", "False", SCHEDULER_ERROR, message, ""
                 )
             )
-        self.pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
+        reason = POD_REFUSED if pod.spec.node_name else "FailedScheduling"
+        self.pod_event(pod, "Warning", reason, "Scheduling", message)
 
     def status(self, group: Group, *, scheduled: bool, reason: str, message: str) -> None:
         """The status of the group's object, in its dialect, when it differs from what was last written."""

@@ -14,14 +14,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched.config.strict import nearest
-from gangsched.core.reporter import clean
-from gangsched.devices.report import CONFIRMED, FREE, PLANNED, DeviceRow, NodeMap, make_map
+from gangsched.core.reporter import NODE_REFUSED, POD_REFUSED, clean
+from gangsched.devices.report import CONFIRMED, FREE, PLANNED, DeviceRow, NodeMap, Refused, make_map
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.decode import Kind
 from gangsched.kube.decode import nodes as nodes_kind
 from gangsched.kube.decode import pods as pods_kind
+from gangsched.model.bounded import lenient_decoder
 from gangsched.model.objects import Node, Pod
 
 ItemT = TypeVar("ItemT", Node, Pod)
@@ -61,32 +62,76 @@ async def _read(args: argparse.Namespace) -> list[NodeMap]:
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
     client = ApiClient(credentials)
     try:
-        nodes = await _all(client, nodes_kind(), Node)
+        refused: list[Refused] = []
+        nodes = await _all(client, nodes_kind(), Node, refused)
         if args.node:
             names = [node.metadata.name for node in nodes]
             nodes = [node for node in nodes if node.metadata.name == args.node]
             if not nodes:
                 near = nearest(args.node, names[:_MAX_NAMES])
                 raise ConfigError(f"there is no node {args.node!r}{near}", path="NODE")
-        pods = await _all(client, pods_kind(args.node), Pod)
+        pods = await _all(client, pods_kind(args.node), Pod, refused)
+        refused += await _refused_by_scheduler(client, nodes, pods)
     except ApiError as error:
         if error.code:
             raise
         raise ApiError(f"the API server at {credentials.server} does not answer: {error}") from None
     finally:
         client.close()
-    return make_map(nodes, pods)
+    return make_map(nodes, pods, [one for one in refused if args.node in ("", one.node)])
 
 
-async def _all(client: ApiClient, kind: Kind, item: type[ItemT]) -> list[ItemT]:
+async def _all(client: ApiClient, kind: Kind, item: type[ItemT], refused: list[Refused]) -> list[ItemT]:
+    """All of them; those that cannot be read go to `refused`."""
     found: list[ItemT] = []
     query = {**(kind.selector or {}), "limit": str(_PAGE)}
     while True:
-        page = kind.decode_page(await client.get(kind.path("v1"), query, timeout_s=_REQUEST_S))
-        found += [one for one in page.items if isinstance(one, item)]
-        if not page.metadata.continue_:
+        body = await client.get(kind.path("v1"), query, timeout_s=_REQUEST_S)
+        items, unread, meta = kind.read_page(body)
+        found += [one for one in items if isinstance(one, item)]
+        refused += [
+            Refused(one.kind, f"{one.namespace}/{one.name}", one.uid, one.node_name or one.name, one.message)
+            for one in unread
+            if one.kind == "Node" or one.node_name
+        ]
+        if not meta.continue_:
             return found
-        query["continue"] = page.metadata.continue_
+        query["continue"] = meta.continue_
+
+
+class _Regarding(msgspec.Struct, gc=False):
+    uid: str = ""
+
+
+class _Event(msgspec.Struct, gc=False, rename="camel"):
+    involved_object: _Regarding = msgspec.field(default_factory=_Regarding)
+    message: str = ""
+
+
+class _Events(msgspec.Struct, gc=False):
+    items: list[_Event] | None = None
+
+
+_decode_events = lenient_decoder(_Events)
+
+
+async def _refused_by_scheduler(
+    client: ApiClient, nodes: Sequence[Node], pods: Sequence[Pod]
+) -> list[Refused]:
+    """What the scheduler fails on, by the events of the last hour; nothing where we may not read them."""
+    on_nodes = {pod.metadata.uid: ("Pod", pod.key, pod.spec.node_name) for pod in pods if pod.spec.node_name}
+    there = on_nodes | {node.metadata.uid: ("Node", "", node.metadata.name) for node in nodes}
+    said: dict[str, str] = {}
+    for reason in (POD_REFUSED, NODE_REFUSED):
+        query = {"fieldSelector": f"reason={reason}", "limit": str(_PAGE)}
+        try:
+            answer = _decode_events(await client.get("/api/v1/events", query, timeout_s=_REQUEST_S))
+        except (ApiError, msgspec.MsgspecError):
+            continue
+        said |= {one.involved_object.uid: one.message for one in answer.items or ()}
+    return [
+        Refused(kind, name, uid, node, said[uid]) for uid, (kind, name, node) in there.items() if uid in said
+    ]
 
 
 def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool) -> None:

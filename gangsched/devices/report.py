@@ -59,25 +59,42 @@ class NodeMap(msgspec.Struct, rename="camel", frozen=True):
     problems: tuple[str, ...] = ()
 
 
+class Refused(NamedTuple):
+    """A pod or a node that could not be read, or that the scheduler has refused. name: namespace/name."""
+
+    kind: str
+    name: str
+    uid: str
+    node: str
+    why: str
+
+
 class _Claim(NamedTuple):
     resource: str
     device_id: str
     holder: Holder
 
 
-def make_map(nodes: Iterable[Node], pods: Iterable[Pod]) -> list[NodeMap]:
-    """One for each node that lists devices, or has pods that claim some; by name."""
+def make_map(nodes: Iterable[Node], pods: Iterable[Pod], refused: Iterable[Refused] = ()) -> list[NodeMap]:
+    """One for each node that lists devices, has pods that claim some, or something refused; by name."""
     on_node: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.spec.node_name and not pod.is_terminal:
             on_node.setdefault(pod.spec.node_name, []).append(pod)
-    made = [_node_map(node, on_node.get(node.metadata.name, [])) for node in nodes]
+    problems: dict[str, list[str]] = {}
+    for one in refused:
+        what = f"pod {one.name}" if one.kind == "Pod" else "the node"
+        problems.setdefault(one.node, []).append(f"{what} is left out: {one.why}")
+    made = [
+        _node_map(node, on_node.get(node.metadata.name, []), problems.pop(node.metadata.name, []))
+        for node in nodes
+    ]
+    made += [NodeMap(name, (), problems=tuple(said)) for name, said in problems.items()]
     return sorted((one for one in made if one.devices or one.problems), key=lambda one: _natural(one.name))
 
 
-def _node_map(node: Node, pods: list[Pod]) -> NodeMap:
+def _node_map(node: Node, pods: list[Pod], problems: list[str]) -> NodeMap:
     annotations = node.metadata.annotations or {}
-    problems: list[str] = []
     listed: dict[str, list[Device]] = {}
     report = DeviceReport()
     try:

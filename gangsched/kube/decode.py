@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 import structlog
 
-from gangsched.kube.envelopes import Line, LineOf, Page, PageOf, RawLine, RawPage
+from gangsched.errors import ApiError
+from gangsched.kube.envelopes import Line, LineOf, ListMeta, Page, PageOf, RawLine, RawPage
 from gangsched.kube.pod_reader import PodReader
 from gangsched.model import bounded
 from gangsched.model.events import (
@@ -149,6 +150,25 @@ class Kind:
             _log.warning(
                 "an object is nested too deep, what is too deep is not read", kind=self.kind, err=what
             )
+
+    def read_page(self, body: bytes) -> tuple[list[Any], list[ObjectRefused], ListMeta]:
+        """The objects of a list's page, and those of them that do not parse. Raises: ApiError (no list)."""
+        try:
+            page = self.decode_page(body)
+            return page.items, [], page.metadata
+        except msgspec.MsgspecError:
+            pass
+        try:
+            raw_page = decode_raw_page(body)
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"a list of {self.name} is not readable: {error}") from None
+        items, refusals = [], []
+        for raw in raw_page.items or ():
+            try:
+                items.append(self.decode_object(raw))
+            except msgspec.MsgspecError as error:
+                refusals.append(refused(self, raw, error))
+        return items, refusals, raw_page.metadata
 
     def api_version(self, version: str) -> str:
         """`group/version`, or `v1`."""

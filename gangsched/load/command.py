@@ -84,11 +84,11 @@ async def _nodes(client: ApiClient) -> list[Node]:
     found: list[Node] = []
     query = {"limit": str(_PAGE)}
     while True:
-        page = kind.decode_page(await client.get(kind.path("v1"), query, timeout_s=_REQUEST_S))
-        found += page.items
-        if not page.metadata.continue_:
+        items, _, meta = kind.read_page(await client.get(kind.path("v1"), query, timeout_s=_REQUEST_S))
+        found += items
+        if not meta.continue_:
             return found
-        query = {"limit": str(_PAGE), "continue": page.metadata.continue_}
+        query = {"limit": str(_PAGE), "continue": meta.continue_}
 
 
 def print_report(report: LoadReport, console: Console) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,12 +16,15 @@ from msgspec.structs import replace
 
 from gangsched.apiserver.app import EmbeddedCluster, write_kubeconfig
 from gangsched.cli import main
-from gangsched.devices.report import make_map
+from gangsched.core.reporter import POD_REFUSED
+from gangsched.devices.report import Refused, make_map
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
+from gangsched.kube.writes import event_body, events_path
 from gangsched.model.device_labels import allocation_labels, inventory_labels
 from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, Device
+from gangsched.model.effects import RecordEvent
 from gangsched.model.objects import Condition, Node, Pod, PodStatus
 from gangsched.model.pod_group import GANG_KEY
 from gangsched.sim.objects import GPU, inventory, make_node, make_pod
@@ -126,6 +130,20 @@ def test_what_cannot_be_read_is_said() -> None:
     assert "gangsched.io/devices" in one.problems[0]
 
 
+def test_what_the_scheduler_has_refused_is_said_at_its_node() -> None:
+    refused = [
+        Refused("Pod", "d/x", "u", "n0", "a fault"),
+        Refused("Node", "", "u", "n1", "a fault"),
+        Refused("Pod", "d/y", "u", "gone", "no pod"),
+    ]
+    maps = make_map([make_node("n0", gpus=1), make_node("n1", gpus=1)], [], refused)
+    assert [(one.name, one.problems) for one in maps] == [
+        ("n0", ("pod d/x is left out: a fault",)),
+        ("n1", ("the node is left out: a fault",)),
+        ("gone", ("pod d/y is left out: no pod",)),
+    ]
+
+
 # -- the command ---------------------------------------------------------------------------------------
 
 
@@ -195,6 +213,34 @@ def test_one_node_as_json(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -
 def test_wide_says_more(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices", "n0", "-o", "wide", "--kubeconfig", kubeconfig]) == 0
     assert "NUMA" in capsys.readouterr().out
+
+
+def test_what_the_scheduler_fails_on_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served([make_node("n0", gpus=2)], [holding("x", 0)], tmp_path) as path:
+
+        async def tell() -> None:
+            client = ApiClient(await load_credentials(kubeconfig=path))
+            pod = json.loads(await client.get("/api/v1/namespaces/default/pods/x"))
+            meta = pod["metadata"]
+            said = RecordEvent(
+                "Pod",
+                "v1",
+                "default",
+                "x",
+                meta["uid"],
+                "Warning",
+                POD_REFUSED,
+                "Scheduling",
+                "a fault of ours",
+                "",
+            )
+            body = event_body(said, controller="gangsched", instance="here", wall_s=time.time(), serial=1)
+            await client.post(events_path(said), body)
+            client.close()
+
+        anyio.run(tell)
+        assert main(["devices", "--kubeconfig", path]) == 1
+    assert "n0: pod default/x is left out: a fault of ours" in capsys.readouterr().out
 
 
 def test_a_wrong_name_is_a_clear_error(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
