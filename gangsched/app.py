@@ -7,9 +7,9 @@ here decides anything. Called by cli.py; the bench and end-to-end tests start it
 | with leader election | the core | what leaves the process | then |
 |---|---|---|---|
 | following | hears everything, decides nothing | nothing | |
-| the lease is gained | as above | reads: what had been bound by then? | heard all: LeadershipGained |
+| the lease is gained | as above | kube.take_over: the fence, bumps, reads | heard all: LeadershipGained |
 | leading | decides | its effects | |
-| the lease is lost, or has run out unnoticed | is not asked any more | nothing | exit code 1 |
+| the lease or the fence is lost, or has run out unnoticed | is not asked any more | nothing | exit code 1 |
 | SIGTERM | no new binds; those in flight are answered | then the lease is released | exit code 0 |
 """
 
@@ -37,14 +37,14 @@ from gangsched.defects import Defects
 from gangsched.errors import ApiError, ConfigError
 from gangsched.extension.edge import Edge
 from gangsched.inbox import Decider, GroupQueue, Inbox
-from gangsched.kube.backoff import Backoff
-from gangsched.kube.catch_up import CatchUp
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.decode import Kind, all_kinds, objects
 from gangsched.kube.dispatcher import Dispatcher
 from gangsched.kube.elector import LeaderElector
+from gangsched.kube.fence_keeper import FenceKeeper
 from gangsched.kube.metrics_server import MetricsServer
+from gangsched.kube.take_over import take_over
 from gangsched.kube.watch import Reflector, reading_pace
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGained
@@ -67,9 +67,6 @@ _GC_YOUNG = 200_000
 # Pages of lists come and go. A block larger than the largest one freed before (128 KiB, to begin with) glibc
 # gives back to the kernel at once, and every 4 KiB of the next one are a fault again; others it keeps.
 _KEPT_BYTES = 4 * 2**20
-# How often a new leader looks whether its watch has come as far as its predecessor's last bind.
-_CATCH_UP_STEP_S = 0.02
-_CATCH_UP_SAY_S = 5.0
 
 
 class SchedulerApp:
@@ -100,6 +97,8 @@ class SchedulerApp:
         rng = Random(seed)
         election = config.leader_election
         instance = os.uname().nodename
+        # Unlike any other process's, also that of another container on a host of the same name.
+        identity = f"{instance}_{rng.randbytes(8).hex()}"
         self._client = ApiClient(credentials)
         self._rng = rng
         self.inbox = Inbox()
@@ -115,11 +114,23 @@ class SchedulerApp:
         self.scheduler = Scheduler(
             self.build(config),
             config.settings,
-            leading=not election.leader_elect,
+            leading=not election.leader_elect and not config.settings.fence,
             observer=optional.observer(measures, tracing),
             pick=rng.randrange if even_ties else first_of,
             extenders=extenders,
             guard=self._defects.tell,
+        )
+        self._fence = (
+            FenceKeeper(
+                self._client,
+                election,
+                identity=identity,
+                rng=rng,
+                is_on_its_way=self.scheduler.is_on_its_way,
+                deposed=self._lose,
+            )
+            if config.settings.fence
+            else None
         )
         self.dispatcher = Dispatcher(
             self._client,
@@ -130,6 +141,7 @@ class SchedulerApp:
             n_binds=config.settings.parallelism,
             may_send=self._may_act,
             to_plugins=lambda effect: self.edge.take(effect),
+            fence=self._fence,
         )
         self.edge = Edge(
             self.scheduler, self._client, emit_nowait=self.inbox.put_nowait, may_act=self._may_act
@@ -151,8 +163,6 @@ class SchedulerApp:
         self._reflectors = {kind.name: self._reflector(kind) for kind in all_kinds(self.scheduler.watches)}
         period_s = metrics_server_s(self.scheduler.world.profiles)
         self._metrics_server = MetricsServer(self._client, self.inbox.put, period_s=period_s)
-        # Unlike any other process's, also that of another container on a host of the same name.
-        identity = f"{instance}_{rng.randbytes(8).hex()}"
         self._elector = (
             LeaderElector(self._client, election, identity=identity, rng=rng)
             if election.leader_elect
@@ -209,10 +219,12 @@ class SchedulerApp:
             everything.start_soon(self.dispatcher.run)
             if self._reports is not None:
                 everything.start_soon(self._reports.run)
-            elif self._elector is None:
-                self.dispatcher.warm()
-            else:
+            elif self._elector is not None:
                 everything.start_soon(self._elect, self._elector)
+            elif self._fence is not None:
+                self._gained()
+            else:
+                self.dispatcher.warm()
             if self._asking is not None:
                 everything.start_soon(self._asking.run)
             if self.reload is not None:
@@ -347,23 +359,10 @@ class SchedulerApp:
             self._everything.start_soon(self._take_over)
 
     async def _take_over(self) -> None:
-        """Leads once the watch has shown what was bound before the lease was ours."""
-        catch_up = CatchUp(self._reflectors["pods"].state)
-        backoff = Backoff(self._rng, first_s=0.1, max_s=2.0)
-        while True:
-            try:
-                await catch_up.ask(self._client)
-                break
-            except ApiError as error:
-                _log.warning("the bound pods cannot be listed; not leading yet", err=str(error))
-                await anyio.sleep(backoff.next_s(error.retry_after_s))
-        say_at_s = time.monotonic() + _CATCH_UP_SAY_S
-        # Once in a process's life, and mostly not at all; a signal would cost every event something.
-        while n_missing := catch_up.n_missing():
-            if time.monotonic() >= say_at_s:
-                _log.warning("the watch of pods is behind; not leading yet", n_missing=n_missing)
-                say_at_s = time.monotonic() + _CATCH_UP_SAY_S
-            await anyio.sleep(_CATCH_UP_STEP_S)
+        """Leads once nothing of who led before can land, and the watch has shown what had."""
+        await take_over(
+            self._client, self._reflectors["pods"].state, self._fence, self.dispatcher.bumps, self._rng
+        )
         await self.inbox.put([LeadershipGained()])
         _log.info("leading", **_sizes(self.scheduler))
 
@@ -372,7 +371,7 @@ class SchedulerApp:
         if self._lost:
             return
         self._lost = True
-        self.dispatcher.binds.cancel_all()
+        self.dispatcher.cancel_all()
         self.edge.cancel_all()
         _log.error("the lease is lost, stopping", why=why)
         self._cancel()

@@ -49,13 +49,28 @@ class Inbox:
         self._sleeper: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._drained = anyio.Event()
+        self._turn = anyio.Lock()
+        self._n_putting = 0
 
     async def put(self, events: Sequence[Event]) -> None:
-        """For reflectors: waits while the inbox is full."""
-        while self.is_full:
-            if self._drained.is_set():  # one event for all who wait
-                self._drained = anyio.Event()
-            await self._drained.wait()
+        """For reflectors: waits while the inbox is full, behind those who wait already.
+
+        That this process leads must not be heard before what a reflector had to tell by then.
+        """
+        if not self.is_full and not self._n_putting:
+            self._append(events)
+            return
+        self._n_putting += 1
+        try:
+            async with self._turn:
+                while self.is_full:
+                    self._drained = anyio.Event()
+                    await self._drained.wait()
+                self._append(events)
+        finally:
+            self._n_putting -= 1
+
+    def _append(self, events: Sequence[Event]) -> None:
         self._events += events
         self._urgent = True
         self.wake()

@@ -34,6 +34,7 @@ onPartialBind: unwind
 settleSeconds: 12.5
 topologyKey: rack
 allowEviction: false
+fence: true
 reportingController: me
 """
 

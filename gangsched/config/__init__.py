@@ -55,6 +55,8 @@ class Settings(msgspec.Struct, frozen=True):
     plugin_budget_s: how long an outside plugin may hold up the scheduler in one turn.
     topology_key: the node label that names a rack. invalid_inventory: what a node with an unreadable
     inventory offers. allow_eviction: half-bound gangs may be given back by evicting what is bound.
+    fence: binds are listed before they are sent, so that those of a process that does not lead any more are
+    harmless (kube.fence).
     tells_victims: whom preemption would take is searched and told where nobody may be evicted (shadow mode).
     parallelism: binds that the server is given to work on at once. search_placements: how many placements
     beyond one for each member may be tried before a gang is told that it does not fit. search_victims: how
@@ -81,6 +83,7 @@ class Settings(msgspec.Struct, frozen=True):
     plugin_budget_s: float = 1.0
     devices: DeviceSettings = DeviceSettings()
     tells_victims: bool = False
+    fence: bool = False
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
@@ -138,9 +141,9 @@ def parse_config(
 
 
 def without_writes(config: SchedulerConfig) -> SchedulerConfig:
-    """The same for shadow mode: no lease is taken, and half-bound gangs are nobody's to evict."""
+    """The same for shadow mode: neither lease nor fence is taken, half-bound gangs are nobody's to evict."""
     election = msgspec.structs.replace(config.leader_election, leader_elect=False)
-    settings = msgspec.structs.replace(config.settings, allow_eviction=False, tells_victims=True)
+    settings = msgspec.structs.replace(config.settings, allow_eviction=False, tells_victims=True, fence=False)
     return msgspec.structs.replace(config, leader_election=election, settings=settings)
 
 
@@ -189,6 +192,7 @@ def _assemble(
         search_victims=ours.search_victims,
         invalid_inventory=ours.invalid_inventory,
         allow_eviction=ours.allow_eviction,
+        fence=election.leader_elect if ours.fence is None else ours.fence,
         reporting_controller=ours.reporting_controller,
         pod_initial_backoff_s=float(kube.pod_initial_backoff_seconds),
         pod_max_backoff_s=float(kube.pod_max_backoff_seconds),

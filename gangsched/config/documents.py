@@ -145,6 +145,7 @@ class OurDocument(_Document, frozen=True):
     early_stop: bool = False
     invalid_inventory: Literal["nothing", "counts"] = "nothing"
     allow_eviction: bool = True
+    fence: bool | None = None
     reporting_controller: str = "gangsched"
     devices: Devices = Devices()
     tracing: Tracing = Tracing()

@@ -94,6 +94,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "earlyStop": bool(settings.nodes_to_score),
         "invalidInventory": settings.invalid_inventory,
         "allowEviction": settings.allow_eviction,
+        "fence": settings.fence,
         "reportingController": settings.reporting_controller,
         "devices": {
             "handOff": dict(settings.devices.hand_off),

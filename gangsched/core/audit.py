@@ -21,7 +21,7 @@ import msgspec
 from gangsched.core.allotment import annotations_of
 from gangsched.core.cache import allocation_of
 from gangsched.core.corrections import correct
-from gangsched.core.group import BindState, MemberState, PodInfo
+from gangsched.core.group import ON_ITS_WAY, MemberState, PodInfo
 from gangsched.core.hindsight import Hindsight
 from gangsched.core.reporter import Reporter
 from gangsched.core.testimony import Allocation, as_reported, in_order, told, written_anew
@@ -228,7 +228,7 @@ class Audit:
         for info, device_id in corrected.lost:
             self._lost_to_another(info, device_id)
         for info in corrected.exchanged:
-            if info.group is not None and (info.state is MemberState.BOUND or info.bind in _ON_THE_WAY):
+            if info.group is not None and (info.state is MemberState.BOUND or info.bind in ON_ITS_WAY):
                 instead = (
                     f"what was planned for it went to another pod; instead it has {told(info.allocation)}"
                 )
@@ -248,7 +248,7 @@ class Audit:
         """kubelet gave to somebody else what our books had for this pod, which it has not admitted yet."""
         if info.group is None:
             return
-        if info.state is MemberState.BOUND or info.bind in _ON_THE_WAY:
+        if info.state is MemberState.BOUND or info.bind in ON_ITS_WAY:
             self._unusable(info, f"kubelet gave {device_id}, planned for it, to another pod")
         else:
             self._world.broken_promises[info.group.key] = (
@@ -363,4 +363,3 @@ def _told_by_labels(allocation: Allocation) -> str:
 
 
 _NONE = Drift("", "")
-_ON_THE_WAY = (BindState.SENT, BindState.READING)

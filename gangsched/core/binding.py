@@ -5,8 +5,12 @@ failed, unknown, cancelled; unknown keeps the reservation until a consistent GET
 bound or not bound (promise 2), and the retry is the same bind again, so that a late one lands identical.
 A gang bound in part is a state of its own: completed first in line or unwound by policy, within
 `settle_s`. PreBind comes before the first BindPod (core.preparing); Bind plugins of a profile come instead
-of it. Members that kubelet could mix up leave one after another (core.waves). The placement record that will
-fence two leaders goes between `start` and the first BindPod.
+of it. Members that kubelet could mix up leave one after another (core.waves).
+
+Where there is a fence (settings.fence) every bind carries the version of the pod that was known when it was
+decided. One whose outcome is unknown is not given up before the pod has another version (BumpPod): then it
+cannot land any more, and its room is free. One that was refused because the pod had changed is sent again at
+once with the version that was read; to list it anew is to ask the fence first.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ from gangsched.core.waves import Waves
 from gangsched.core.world import World
 from gangsched.model.device_labels import allocation_labels, allocation_text
 from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations, is_device_key
-from gangsched.model.effects import BindPod, CancelBinds, EvictPod, GetPod
+from gangsched.model.effects import BindPod, BumpPod, CancelBinds, EvictPod, GetPod
 from gangsched.model.events import (
     BindCancelled,
     BindFailed,
@@ -48,6 +52,7 @@ from gangsched.model.events import (
     BindUnknown,
     EvictionFailed,
     HookAnswered,
+    PodBumped,
     PodRead,
     PodUnread,
 )
@@ -77,6 +82,7 @@ class Binder:
         self._world = world
         self._reporter = reporter
         self._in_labels = world.settings.devices.in_labels
+        self._is_fenced = world.settings.fence
         self.preparing = Preparing(world, spacing, prepared=self._prepared, stopped=self._give_back)
         self.waves = Waves(world, spacing, send=self._send, broke=self.take_back)
 
@@ -94,6 +100,7 @@ class Binder:
                 info.attempt = group.attempts
                 info.bind_tries = info.n_refused = 0
                 info.unclear = ""
+                info.in_doubt = False
             ready.append((group, members))
         try:
             if self.preparing.begin(ready):
@@ -117,7 +124,7 @@ class Binder:
         for info in members:
             info.bind = SENT
             info.bind_tries += 1
-            binding = _binding(info, group, key)
+            binding = self._binding(info, group, key)
             info.allocated = binding.annotations.get(ALLOCATED_KEY)
             if in_labels and info.ids:
                 binding = _labelled(binding, info)
@@ -127,6 +134,11 @@ class Binder:
             else:
                 effects.append(binding)
         self._world.count("binds_sent", len(members))
+
+    def _binding(self, info: PodInfo, group: Group, key: str) -> BindPod:
+        if self._is_fenced:
+            info.sent_version = info.pod.metadata.resource_version
+        return _binding(info, group, key, info.sent_version)
 
     def _give_back(self, group: Group, why: str) -> None:
         """Nothing has been sent, and nothing will be: what is reserved ends, and `settle` has the rest."""
@@ -180,7 +192,8 @@ class Binder:
             message = f"binding {info.pod.key} to {info.node_name}: {event.code} {event.message}"
             if event.code == 403:
                 message += "; the scheduler's role needs the verb create on pods/binding"
-            gone = event.code == 404
+            # In doubt, a bump decides what is true of it: it answers that the pod is gone, too.
+            gone = event.code == 404 and not info.in_doubt
             self._lost(info, message, LEAVING if gone else MemberState.PENDING)
 
     def cancelled(self, event: BindCancelled) -> None:
@@ -207,6 +220,7 @@ class Binder:
     def _read(self, info: PodInfo, group: Group) -> None:
         """Asks the server whether the pod is bound: its word decides."""
         info.bind = BindState.READING
+        info.in_doubt = self._is_fenced
         self._ask(info, group)
 
     def _ask(self, info: PodInfo, group: Group) -> None:
@@ -236,14 +250,15 @@ class Binder:
         if broken:
             self._lost(info, broken, MemberState.PENDING)
         elif plugins:
-            self._world.hooks.ask(BIND, plugins, group, info, _binding(info, group, key).annotations)
+            annotations = self._binding(info, group, key).annotations
+            self._world.hooks.ask(BIND, plugins, group, info, annotations)
         elif self._world.profile_of(group).points.has_default_binder:
-            self._world.emit(_binding(info, group, key))
+            self._world.emit(self._binding(info, group, key))
         else:
             self._lost(info, f"no Bind plugin of the profile takes {info.pod.key}", MemberState.PENDING)
 
     def read(self, event: PodRead) -> PodInfo | None:
-        """The GET's answer; a pod that is bound, or there after all, is the caller's to apply as seen."""
+        """The GET's answer; a pod that is bound, or is there, is the caller's to apply as seen."""
         info, pod = self._world.cache.pods.get(event.uid), event.pod
         if info is not None and info.state is LEAVING:
             if pod is None:
@@ -264,8 +279,24 @@ class Binder:
         else:
             info.bind = BindState.SENT
             wait_s = min(_FIRST_RETRY_S * 2 ** (info.bind_tries - 1), _LONGEST_RETRY_S)
+            if self._is_fenced and pod.metadata.resource_version != info.sent_version:
+                wait_s, info.in_doubt = 0.0, False  # the pod has changed: what was sent cannot land
             self._world.retry_bind_at(self._world.now_s + wait_s, info)
+            return info
         return None
+
+    def bumped(self, event: PodBumped) -> PodInfo | None:
+        """What was sent cannot land any more, or has landed; the pod is the caller's to apply as seen."""
+        info = self._world.cache.pods.get(event.uid)
+        if info is None or info.state is not ASSUMED or info.bind is not BindState.BUMPING:
+            return None
+        info.in_doubt = False
+        pod = event.pod
+        if pod is not None and pod.spec.node_name:
+            return info
+        is_leaving = pod is None or pod.metadata.deletion_timestamp is not None or pod.is_terminal
+        self._free(info, MemberState.LEAVING if is_leaving else MemberState.PENDING)
+        return info
 
     def send_again(self, uid: str, attempt: int) -> None:
         """A retry's time has come."""
@@ -294,17 +325,29 @@ class Binder:
         return info if info.state is ASSUMED else None
 
     def _lost(self, info: PodInfo, why: str, state: MemberState) -> None:
-        """A bind that will not take effect: the reservation ends, and the rest of the gang is not sent."""
+        """A bind that is given up: its room is free when it cannot land; the rest of the gang is not sent."""
         group = info.group
         assert group is not None
-        info.bind = BindState.NONE
-        self._world.forget(info, state)
-        if state is LEAVING:
-            self._world.look_for_at(self._world.now_s + _LOOK_FIRST_S, info)
+        if info.in_doubt and state is MemberState.PENDING:
+            info.bind = BindState.BUMPING
+            meta = info.pod.metadata
+            self._world.count("binds_bumped")
+            self._world.emit(BumpPod(info.uid, meta.namespace, meta.name, group.cause_id))
+        else:
+            self._free(info, state)
         if not group.failed_binds:
             self._world.emit(CancelBinds(group.cause_id))
         group.failed_binds[info.uid] = why
         self._world.touch(group)
+
+    def _free(self, info: PodInfo, state: MemberState) -> None:
+        info.bind = BindState.NONE
+        info.in_doubt = False
+        self._world.forget(info, state)
+        if state is LEAVING:
+            self._world.look_for_at(self._world.now_s + _LOOK_FIRST_S, info)
+        if info.group is not None:
+            self._world.touch(info.group)
 
     # -- what becomes of the group ---------------------------------------------------------------------
 
@@ -436,7 +479,7 @@ class Binder:
         self.evict_bound(group)
 
 
-def _binding(info: PodInfo, group: Group, key: str) -> BindPod:
+def _binding(info: PodInfo, group: Group, key: str, version: str) -> BindPod:
     """The one write: the node, and what is written into the pod with it."""
     annotations = allocation_annotations(info.allocation, info.template.by_container)
     annotations[GANG_KEY] = key
@@ -444,7 +487,15 @@ def _binding(info: PodInfo, group: Group, key: str) -> BindPod:
     annotations[ATTEMPT_KEY] = str(info.attempt)
     meta = info.pod.metadata
     return BindPod(
-        info.uid, meta.namespace, meta.name, info.node_name, annotations, key, info.attempt, group.cause_id
+        info.uid,
+        meta.namespace,
+        meta.name,
+        info.node_name,
+        annotations,
+        key,
+        info.attempt,
+        group.cause_id,
+        resource_version=version,
     )
 
 

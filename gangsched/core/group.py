@@ -52,6 +52,8 @@ class BindState(enum.Enum):
     SENT = "sent"
     READING = "reading"
     """The outcome is unknown; a GET decides."""
+    BUMPING = "bumping"
+    """It is given up and may still land; once the pod has another version it cannot, and its room is free."""
 
 
 class GroupState(enum.Enum):
@@ -77,6 +79,8 @@ class GroupState(enum.Enum):
 PENDING, ASSUMED = MemberState.PENDING, MemberState.ASSUMED
 BOUND, DONE, LEAVING = MemberState.BOUND, MemberState.DONE, MemberState.LEAVING
 UNASKED, SENT = BindState.NONE, BindState.SENT
+ON_ITS_WAY = (BindState.SENT, BindState.READING, BindState.BUMPING)
+"""Something has left the process for these, and may take effect."""
 
 _NOBODY = dict.fromkeys(MemberState, 0)
 
@@ -89,7 +93,9 @@ class PodInfo(msgspec.Struct, eq=False):
     annotation that says so, as sent or seen. identity: what put it into its group, to notice when that is
     edited; stated: what it says of the group's numbers; kin: those it is counted among (core.pod_index).
     nominated: the nominatedNodeName that we wrote last, None: none so far. unclear: what came last instead of
-    a clear answer to its bind; n_refused: how often that was a refusal which named no pod.
+    a clear answer to its bind; n_refused: how often that was a refusal which named no pod. sent_version: the
+    pod's version in the bind that was sent last. in_doubt: a bind was sent of which nobody knows whether it
+    will land.
     """
 
     pod: Pod
@@ -113,6 +119,8 @@ class PodInfo(msgspec.Struct, eq=False):
     nominated: str | None = None
     unclear: str = ""
     n_refused: int = 0
+    sent_version: str = ""
+    in_doubt: bool = False
 
     def __repr__(self) -> str:
         return f"<{self.pod.key} {self.state.value} on {self.node_name or '-'}>"

@@ -21,7 +21,7 @@ from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.containment import Containment, Defect, Plainly, Steps
 from gangsched.core.extension import ExtenderVerdicts, Extension
 from gangsched.core.gang import GangTable
-from gangsched.core.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.core.group import ASSUMED, NEVER_S, UNASKED, Group, GroupState, MemberState, PodInfo
 from gangsched.core.health import DeviceHealth
 from gangsched.core.hooks import BIND, PERMIT, PRE_BIND
 from gangsched.core.membership import Membership
@@ -122,8 +122,9 @@ class Scheduler:
             ev.BindFailed: self.binder.failed,
             ev.BindUnknown: self.binder.unknown,
             ev.BindCancelled: self.binder.cancelled,
-            ev.PodRead: self._read,
+            ev.PodRead: lambda e: self._seen(e, self.binder.read(e)),
             ev.PodUnread: self.binder.unread,
+            ev.PodBumped: lambda e: self._seen(e, self.binder.bumped(e)),
             ev.PodPatched: self.audit.patched,
             ev.PodPatchFailed: self.audit.patch_failed,
             ev.EvictionSucceeded: lambda e: None,
@@ -253,6 +254,11 @@ class Scheduler:
         group = self.pop()
         return None if group is None else self.schedule(group, now_s)
 
+    def is_on_its_way(self, uid: str) -> bool:
+        """Whether something that binds the pod, or prepares to, has left the process and is not settled."""
+        info = self.world.cache.pods.get(uid)
+        return info is not None and info.state is ASSUMED and info.bind is not UNASKED
+
     @property
     def n_active(self) -> int:
         """Groups waiting for their turn."""
@@ -358,8 +364,7 @@ class Scheduler:
         if event.kind != "Pod" or event.scheduler_name in self.world.profiles:
             self.reporter.refused(event.kind, event.namespace, event.name, event.uid, event.message)
 
-    def _read(self, event: ev.PodRead) -> None:
-        info = self.binder.read(event)
+    def _seen(self, event: ev.PodRead | ev.PodBumped, info: PodInfo | None) -> None:
         if info is not None and event.pod is not None:
             self.membership.put_pods((ev.PodUpdated(event.pod),))
             self.membership.come_back(info)

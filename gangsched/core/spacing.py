@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gangsched.core.group import BindState, Group, MemberState, PodInfo
+from gangsched.core.group import ON_ITS_WAY, BindState, Group, MemberState, PodInfo
 from gangsched.core.template import PodTemplate
 from gangsched.core.world import World
 
@@ -56,7 +56,7 @@ class Spacing:
         if not info.ids or self.resources.isdisjoint(info.ids):
             return False
         if info.state is MemberState.ASSUMED:
-            return info.bind in (BindState.SENT, BindState.READING)
+            return info.bind in ON_ITS_WAY
         return (
             info.state is MemberState.BOUND
             and info.pod.status.start_time is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gangsched.core.group import ASSUMED, BOUND, BindState, Group, GroupState
+from gangsched.core.group import ASSUMED, BOUND, PENDING, BindState, Group, GroupState
 from gangsched.core.world import World
 
 
@@ -116,6 +116,8 @@ def _states(world: World) -> list[str]:
                 sent = info.bind is not BindState.NONE
                 if sent != (group.state is GroupState.BINDING):
                     broken.append(f"4: {info!r} has bind {info.bind.value} in {group!r}")
+            elif info.in_doubt and info.state is PENDING:
+                broken.append(f"2: {info!r} holds nothing, and a bind of it may land")
             elif info.ids and info.state is not BOUND:
                 broken.append(f"4: {info!r} holds devices")
     if n_in_line != world.queue.n_active:

@@ -42,7 +42,7 @@ _LEAVE_STEP_S = 0.05
 _SAY_S = 10.0
 # What other parts of the process were made from, and cannot be made anew under them.
 _AT_START = ("leader_election", "client_connection", "tracing", "extenders")
-_SETTINGS_AT_START = ("parallelism", "reporting_controller", "invalid_inventory", "devices")
+_SETTINGS_AT_START = ("parallelism", "reporting_controller", "invalid_inventory", "devices", "fence")
 
 
 class Host(Protocol):

@@ -1,12 +1,14 @@
 """Whether a new leader has heard of everything that its predecessor bound.
 
 Lives here: one consistent list of the bound pods, and the comparison of what is followed with it. Not here:
-following (kube.watch), and who leads (kube.lease). Called by the assembly between gaining the lease and the
+following (kube.watch), and who leads (kube.lease). Called by kube.take_over between gaining the lease and the
 first decision: a watch may be seconds behind, or dead and not found out yet, and a device that looks free
 through it may be taken (a standby that decided on what it knew gave GPUs out twice: Koordinator 1289).
 """
 
 from __future__ import annotations
+
+from collections.abc import AsyncIterator
 
 import msgspec
 
@@ -17,7 +19,7 @@ from gangsched.kube.watch_state import WatchState
 from gangsched.model import bounded
 
 PAGE_LIMIT = 2000
-# Bound pods only: the others hold nothing. Without a resourceVersion, so no lagging cache answers.
+# Bound pods only: the others hold nothing.
 _SELECTOR = "spec.nodeName!="
 
 
@@ -33,10 +35,31 @@ class _Item(msgspec.Struct, gc=False):
 
 class _Page(msgspec.Struct, gc=False):
     metadata: ListMeta
-    items: list[_Item] | None = None
+    items: list[msgspec.Raw] | None = None
 
 
 _decode_page = bounded.lenient_decoder(_Page)
+_decode_item = bounded.lenient_decoder(_Item)
+
+
+async def ask_pages(client: ApiClient, selector: str) -> AsyncIterator[_Page]:
+    """The pods that a field selector chooses, page by page, from no cache that lags behind.
+
+    Raises: ApiError.
+    """
+    token = ""
+    while True:
+        params = {"limit": str(PAGE_LIMIT), "fieldSelector": selector}
+        if token:
+            params["continue"] = token
+        try:
+            page = _decode_page(await client.get("/api/v1/pods", params))
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"the list of pods is not readable: {error}") from None
+        yield page
+        token = page.metadata.continue_
+        if not token:
+            return
 
 
 class CatchUp:
@@ -50,22 +73,11 @@ class CatchUp:
     async def ask(self, client: ApiClient) -> None:
         """Reads which pods are bound now. Raises: ApiError."""
         self._missing.clear()
-        token = ""
-        while True:
-            params = {"limit": str(PAGE_LIMIT), "fieldSelector": _SELECTOR}
-            if token:
-                params["continue"] = token
-            try:
-                page = _decode_page(await client.get("/api/v1/pods", params))
-            except msgspec.MsgspecError as error:
-                raise ApiError(f"the list of bound pods is not readable: {error}") from None
-            for item in page.items or ():
-                meta = item.metadata
+        async for page in ask_pages(client, _SELECTOR):
+            for raw in page.items or ():
+                meta = _decode_item(raw).metadata
                 self._missing[f"{meta.namespace}/{meta.name}"] = _number(meta.resource_version)
             self._version = _number(page.metadata.resource_version)
-            token = page.metadata.continue_
-            if not token:
-                return
 
     def n_missing(self) -> int:
         """Pods that the watch has not shown as the list did; 0: it is as new as the list."""

@@ -9,11 +9,15 @@ effects come from the core, so that inbox is bounded by what the core has asked 
 |---|---|---|---|---|
 | binds | BindPod, CancelBinds | FIFO | 16 | first, and two on each |
 | reads | GetPod | FIFO | 4 | as binds: they decide about binds |
+| bumps | BumpPod | FIFO | 16 | as binds: they free what a bind holds |
 | evictions | EvictPod, DeletePod | FIFO | 2 | |
 | patches | PatchPod | FIFO | 2 | up to 1 s after binds |
 | status | WritePod…Status, …Condition, NominateNode | by object, the last word | 4 | up to 1 s after binds |
 | events | RecordEvent | FIFO, bounded, oldest dropped | 4 | up to 2 s after binds |
 | (plugins) | RunHook, CancelHooks, BlamePlugin | not here: extension.edge | | |
+
+With a fence (kube.fence) binds, and hooks that come before or in the place of one, wait until it lists their
+pods.
 
 The answers of all lanes are heard together (kube.readers): what many connections have brought costs hardly
 more than one, so statuses and events have several, though they are not urgent.
@@ -29,13 +33,17 @@ import anyio
 import msgspec
 
 from gangsched.kube.binding_lane import BindingLane
+from gangsched.kube.bumps import Bumps
 from gangsched.kube.client import ApiClient
+from gangsched.kube.fence import Fenced
+from gangsched.kube.fence_keeper import FenceKeeper
 from gangsched.kube.lane import always
 from gangsched.kube.lanes import EventLane, EvictionLane, PatchLane, ReadLane, StatusLane
 from gangsched.kube.readers import Readers
 from gangsched.model.effects import (
     BindPod,
     BlamePlugin,
+    BumpPod,
     CancelBinds,
     CancelHooks,
     DeletePod,
@@ -54,6 +62,8 @@ from gangsched.model.events import BindCancelled, Event
 MAX_WAITING = 200_000  # one status write for each pod of the largest cluster we speak of
 MAX_EVENTS = 1_000
 DRAIN_STEP_S = 0.01
+# They act for a bind, or begin what only a bind ends.
+_FENCED_POINTS = ("PreBind", "Bind")
 
 
 class DispatcherStatistics(msgspec.Struct, gc=False):
@@ -65,6 +75,8 @@ class DispatcherStatistics(msgspec.Struct, gc=False):
     n_binds_waiting: int
     n_binds_in_flight: int
     n_reads_sent: int
+    n_bumps_sent: int
+    n_fence_writes: int
     n_evictions_sent: int
     n_patches_sent: int
     n_status_sent: int
@@ -91,12 +103,18 @@ class Dispatcher:
         max_events: int = MAX_EVENTS,
         may_send: Callable[[], bool] = always,
         to_plugins: Callable[[RunHook | CancelHooks | BlamePlugin], None] | None = None,
+        fence: FenceKeeper | None = None,
     ) -> None:
         """`may_send`: whether this process may still act; asked before everything that is written.
 
-        `to_plugins` takes the effects that are about plugins; without it there are no plugins.
+        `to_plugins` takes the effects that are about plugins; without it there are no plugins. `fence`:
+        nothing that may bind a pod leaves before it is listed there.
         """
         self._emit = emit_nowait
+        self._may_send = may_send
+        self._to_plugins = to_plugins
+        self._fence = fence
+        self.bumps = Bumps(client, emit_nowait=emit_nowait, rng=rng)
         self._draining = False
         credentials = client.credentials
         self._readers = readers = Readers(credentials.network)
@@ -128,7 +146,8 @@ class Dispatcher:
         )
         self._takers: dict[type[Effect], Callable[[Any], None]] = {
             BindPod: self._bind,
-            CancelBinds: lambda effect: binds.cancel(effect.cause_id),
+            CancelBinds: self._cancel_binds,
+            BumpPod: self.bumps.submit,
             GetPod: self._reads.submit,
             EvictPod: self._evictions.submit,
             DeletePod: self._evictions.submit,
@@ -139,13 +158,17 @@ class Dispatcher:
             RecordEvent: self._events.submit,
         }
         if to_plugins is not None:
-            self._takers |= dict.fromkeys((RunHook, CancelHooks, BlamePlugin), to_plugins)
+            self._takers |= {
+                RunHook: self._run_hook,
+                CancelHooks: self._cancel_hooks,
+                BlamePlugin: to_plugins,
+            }
         self._lanes = (self._reads, self._evictions, self._patches, self._status, self._events)
 
     @property
     def n_binds_waiting(self) -> int:
         """Binds of which no byte was sent."""
-        return self.binds.n_unsent
+        return self.binds.n_unsent + (self._fence.fence.n_waiting if self._fence is not None else 0)
 
     @property
     def n_binds_in_flight(self) -> int:
@@ -155,7 +178,7 @@ class Dispatcher:
     @property
     def n_waiting(self) -> int:
         """Everything else that is not done."""
-        return sum(lane.n_waiting for lane in self._lanes)
+        return sum(lane.n_waiting for lane in self._lanes) + self.bumps.n_open
 
     def warm(self) -> None:
         """Open the connections for binds now."""
@@ -172,8 +195,48 @@ class Dispatcher:
     def _bind(self, effect: BindPod) -> None:
         if self._draining:
             self._emit(BindCancelled(effect.uid, effect.attempt))
+        elif self._fence is not None:
+            self._fence.submit(effect)
         else:
             self.binds.submit(effect)
+
+    def _cancel_binds(self, effect: CancelBinds) -> None:
+        self._take_back(lambda one: isinstance(one, BindPod) and one.cause_id == effect.cause_id)
+        self.binds.cancel(effect.cause_id)
+
+    def _run_hook(self, effect: RunHook) -> None:
+        assert self._to_plugins is not None
+        if self._fence is not None and effect.point in _FENCED_POINTS:
+            self._fence.submit(effect)
+        else:
+            self._to_plugins(effect)
+
+    def _cancel_hooks(self, effect: CancelHooks) -> None:
+        assert self._to_plugins is not None
+        self._take_back(lambda one: isinstance(one, RunHook) and one.ticket in effect.tickets)
+        self._to_plugins(effect)
+
+    def _take_back(self, is_meant: Callable[[Fenced], bool]) -> None:
+        """What is not listed yet and meant is not sent; a hook that is taken back is not answered."""
+        if self._fence is not None:
+            for one in self._fence.fence.take_back(is_meant):
+                if isinstance(one, BindPod):
+                    self._emit(BindCancelled(one.uid, one.attempt))
+
+    def _release(self, effects: Sequence[Fenced]) -> None:
+        """Listed: they may leave now, if this process still may act."""
+        if not self._may_send():
+            return
+        for effect in effects:
+            if isinstance(effect, BindPod):
+                self.binds.submit(effect)
+            elif self._to_plugins is not None:
+                self._to_plugins(effect)
+
+    def cancel_all(self) -> None:
+        """Take back every bind of which no byte was sent."""
+        self._take_back(lambda one: True)
+        self.binds.cancel_all()
 
     async def run(self) -> None:
         """Run all lanes until cancelled."""
@@ -181,6 +244,9 @@ class Dispatcher:
             async with anyio.create_task_group() as group:
                 for lane in self._lanes:
                     group.start_soon(lane.run)
+                group.start_soon(self.bumps.run)
+                if self._fence is not None:
+                    group.start_soon(self._fence.run, self._release)
                 await self.binds.run()
         finally:
             self._readers.close()
@@ -191,11 +257,11 @@ class Dispatcher:
         True if everything was done within `grace_s`. The caller cancels `run()` afterwards.
         """
         self._draining = True
-        self.binds.cancel_all()
+        self.cancel_all()
         self._status.hurry = self._events.hurry = True
         with anyio.move_on_after(grace_s):
             # Once in a process's life; a signal from every lane would cost each request something.
-            while self.binds.n_in_flight or self.binds.n_unsent or self.n_waiting:  # noqa: ASYNC110
+            while self.binds.n_in_flight or self.n_binds_waiting or self.n_waiting:  # noqa: ASYNC110
                 await anyio.sleep(DRAIN_STEP_S)
             return True
         return False
@@ -209,6 +275,8 @@ class Dispatcher:
             n_binds_waiting=self.binds.n_unsent,
             n_binds_in_flight=self.binds.n_in_flight,
             n_reads_sent=self._reads.n_sent,
+            n_bumps_sent=self.bumps.n_sent,
+            n_fence_writes=self._fence.fence.n_written if self._fence is not None else 0,
             n_evictions_sent=self._evictions.n_sent,
             n_patches_sent=self._patches.n_sent,
             n_status_sent=self._status.n_sent,

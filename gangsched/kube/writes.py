@@ -14,6 +14,7 @@ import msgspec
 from gangsched.kube.http1 import segment
 from gangsched.model.effects import (
     BindPod,
+    BumpPod,
     DeletePod,
     EvictPod,
     GetPod,
@@ -27,6 +28,8 @@ from gangsched.model.effects import (
 # events.k8s.io/v1 refuses a longer note.
 MAX_NOTE_BYTES = 1024
 MAX_NAME_CHARS = 200
+BUMP_KEY = "gangsched.io/fenced"
+"""The annotation whose value is changed where only a pod's version is to change; it decides nothing."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -37,6 +40,7 @@ class _Meta(msgspec.Struct, gc=False, omit_defaults=True):
     uid: str
     annotations: Mapping[str, str]
     labels: Mapping[str, str] = {}
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
 
 
 class _Target(msgspec.Struct, gc=False):
@@ -52,13 +56,20 @@ class _Binding(msgspec.Struct, gc=False, rename="camel"):
 
 
 def binding_body(effect: BindPod) -> bytes:
-    """Node, annotations and labels in one Binding, the UID as its precondition."""
-    metadata = _Meta(effect.name, effect.namespace, effect.uid, effect.annotations, effect.labels)
+    """Node, annotations and labels in one Binding, the UID and perhaps the version as its preconditions."""
+    metadata = _Meta(
+        effect.name,
+        effect.namespace,
+        effect.uid,
+        effect.annotations,
+        effect.labels,
+        effect.resource_version,
+    )
     return _encode(_Binding(metadata, _Target(effect.node)))
 
 
 def pod_path(
-    effect: BindPod | GetPod | EvictPod | DeletePod | NominateNode | PatchPod | WritePodCondition,
+    effect: BindPod | GetPod | BumpPod | EvictPod | DeletePod | NominateNode | PatchPod | WritePodCondition,
     subresource: str = "",
 ) -> str:
     """Where a pod, or a subresource of it, is."""
@@ -100,6 +111,14 @@ def annotations_body(effect: PatchPod) -> bytes:
     if effect.labels:
         metadata["labels"] = effect.labels
     return _encode({"metadata": metadata})
+
+
+def bump_body(effect: BumpPod, mark: str) -> bytes:
+    """A merge patch that changes nothing but the version; `mark` must be one that was never written before.
+
+    It goes to pods/status, which the scheduler may patch, and which lets annotations be changed too.
+    """
+    return _encode({"metadata": {"uid": effect.uid, "annotations": {BUMP_KEY: mark}}})
 
 
 def deletion_body(effect: DeletePod) -> bytes:

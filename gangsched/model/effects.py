@@ -22,6 +22,9 @@ class _Effect(msgspec.Struct, frozen=True, gc=False):
 class BindPod(_Effect, frozen=True):
     """POST pods/{name}/binding: node, annotations and labels in one write, `uid` as precondition.
 
+    `resource_version`, where it is not empty, is one too, and makes the bind one that is fenced: it is sent
+    when the fence lists its pod, which was written after that version was read.
+
     Answered by exactly one of BindSucceeded, BindFailed, BindUnknown, BindCancelled with the same `uid` and
     `attempt`. 429 and a connection that could not be opened are nobody's answer: tried again at the edge.
     """
@@ -35,6 +38,7 @@ class BindPod(_Effect, frozen=True):
     attempt: int
     cause_id: str
     labels: Mapping[str, str] = {}
+    resource_version: str = ""
 
 
 class CancelBinds(_Effect, frozen=True):
@@ -45,6 +49,18 @@ class CancelBinds(_Effect, frozen=True):
 
 class GetPod(_Effect, frozen=True):
     """Consistent read of one pod; tried until the server answers, then PodRead."""
+
+    uid: str
+    namespace: str
+    name: str
+    cause_id: str
+
+
+class BumpPod(_Effect, frozen=True):
+    """Patch pods/status so that the pod's resource version changes, `uid` as precondition; then PodBumped.
+
+    No bind that was sent for the pod before can land after that. Tried until the server has said what came.
+    """
 
     uid: str
     namespace: str
@@ -141,8 +157,9 @@ class RecordEvent(_Effect, frozen=True):
 class RunHook(_Effect, frozen=True):
     """Ask one plugin of a profile at one point, at the edge, where it may do I/O.
 
-    point: Permit (of the whole group; `pod` is None), PreBind, Bind or PostBind. Answered by exactly one
-    HookAnswered with the same `ticket`, at the hook's deadline at the latest, unless it is taken back.
+    point: Permit (of the whole group; `pod` is None), PreBind, Bind or PostBind. PreBind and Bind run once
+    the fence, where there is one, lists the pod. Answered by exactly one HookAnswered with the same `ticket`,
+    at the hook's deadline at the latest, unless it is taken back.
     """
 
     ticket: int
@@ -190,6 +207,7 @@ Effect = (
     BindPod
     | CancelBinds
     | GetPod
+    | BumpPod
     | EvictPod
     | DeletePod
     | NominateNode

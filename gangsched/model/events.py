@@ -183,6 +183,13 @@ class PodUnread(_Event, frozen=True):
     message: str
 
 
+class PodBumped(_Event, frozen=True):
+    """The answer to BumpPod: the pod as it is since; with a node, a bind was faster. None: it is gone."""
+
+    uid: str
+    pod: Pod | None
+
+
 class PodPatched(_Event, frozen=True):
     """The server has taken the annotations; the watch shows them too, before or after this."""
 
@@ -264,6 +271,7 @@ Event = (
     | ExtendersAnswered
     | PodRead
     | PodUnread
+    | PodBumped
     | PodPatched
     | PodPatchFailed
     | EvictionSucceeded

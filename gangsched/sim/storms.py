@@ -77,9 +77,7 @@ class Case(msgspec.Struct, frozen=True):
     def run(self) -> Simulation:
         """The storm, then calm until all is at rest. Raises: Broken."""
         storm = self.storm
-        sim = Simulation(
-            self.seed, self.workload, rates=self.rates, settings=storm.settings, make=storm.make
-        )
+        sim = Simulation(self.seed, self.workload, rates=self.rates, settings=storm.settings, make=storm.make)
         sim.run_for(storm.storm_s)
         sim.settle()
         return sim

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from gangsched.config import parse_config
+from gangsched.kube.fence_keeper import fence_name
 from gangsched.plugins import IN_TREE
 
 REPO = Path(__file__).parents[2]
@@ -32,5 +33,6 @@ def test_it_is_read_and_its_lease_is_the_one_that_the_role_names() -> None:
     named = [name for rule in role["rules"] for name in rule.get("resourceNames", [])]
     election = config.leader_election
     assert election.leader_elect
-    assert named == [election.resource_name]
+    assert named == [election.resource_name, fence_name(election)]
+    assert config.settings.fence
     assert role["metadata"]["namespace"] == election.resource_namespace

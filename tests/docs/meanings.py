@@ -72,6 +72,8 @@ OURS = {
     "invalidInventory": "What a node with an unreadable device list offers: `nothing`, or `counts` (its"
     " allocatable, without IDs).",
     "allowEviction": "Whether pods may be evicted: to give back a half-bound gang, and by preemption.",
+    "fence": "Whether every pod is listed in one object before it is bound, so that a leader that was paused or cut"
+    " off binds nobody once another leads. Not set: as `leaderElect`. From the next start.",
     "reportingController": "The name that events carry as their reporter.",
     "devices.handOff": "How a resource's IDs reach containers, by resource name; a resource that is not named uses"
     " `env`. `device-plugin`: through kubelet; `count`: no IDs are given.",
@@ -282,6 +284,8 @@ KEYS = {
         "agent",
         "utilisation 0 to 1 and performance of CPU, memory, network and disk",
     ),
+    "gangsched.io/fenced": ("Pod", "scheduler", "changed where a bind that was sent must not land any more"),
+    "gangsched.io/binds-on-the-way": ("Lease", "scheduler", "the fence's list: gang, UID, pod, as JSON"),
     "tracing.k8s.io/traceparent": ("Pod or PodGroup", "submitter", "the submitter's trace context, linked"),
 }
 

@@ -26,6 +26,7 @@ ROOMS = (
     "agent/notices.py",
     *("extension/loading.py", "extension/reload.py", "extension/signatures.py"),
     *("app.py", "certificates.py", "kube/catch_up.py", "kube/complaints.py", "kube/credentials.py"),
+    *("kube/bumps.py", "kube/fence_keeper.py", "kube/take_over.py"),
     *("kube/elector.py", "kube/loaders.py", "kube/network.py", "kube/version.py", "kube/watch.py"),
     *("kube/watch_state.py", "telemetry/export.py", "web/access.py", "web/checks.py", "web/listening.py"),
     "web/waiting.py",

@@ -1,0 +1,113 @@
+"""Between the lease and the first decision: nothing of who led before may land, and all that has is known.
+
+Lives here: the order of it. Not here: each step (kube.fence_keeper, kube.bumps, kube.catch_up), who leads
+(kube.lease). Called by the assembly, once in a process's life.
+
+1. With a fence: the epoch is swapped. What its list says is all that may be on the way.
+2. Every listed pod that is not bound is bumped: none of those binds can land any more.
+3. Then the bound pods are listed, and waited for until the watch has shown them all. A list from before the
+   bumps would miss a bind that landed between the two.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import anyio
+import msgspec
+import structlog
+
+from gangsched.errors import ApiError
+from gangsched.kube.backoff import Backoff
+from gangsched.kube.bumps import Bumps
+from gangsched.kube.catch_up import CatchUp, ask_pages
+from gangsched.kube.client import ApiClient
+from gangsched.kube.fence import Listed, ListedPod
+from gangsched.kube.fence_keeper import FenceKeeper
+from gangsched.kube.watch_state import WatchState
+from gangsched.model.effects import BumpPod
+
+_log = structlog.get_logger(__name__)
+
+# How often a new leader looks whether its watch has come as far as its predecessor's last bind.
+_CATCH_UP_STEP_S = 0.02
+_CATCH_UP_SAY_S = 5.0
+_UNBOUND = "spec.nodeName="
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    name: str
+    uid: str
+    namespace: str = ""
+
+
+class _Item(msgspec.Struct, gc=False):
+    metadata: _Metadata
+
+
+_decode_item = msgspec.json.Decoder(_Item).decode
+
+
+async def take_over(
+    client: ApiClient, pods: WatchState, fence: FenceKeeper | None, bumps: Bumps, rng: Random
+) -> None:
+    """Returns when decisions may be made on what `pods` has shown. All that it needs must be running."""
+    if fence is not None:
+        await fence.take()
+        inherited = fence.fence.inherited
+        if inherited is None:
+            _log.warning("the fence's list cannot be read; every unbound pod is taken for one of it")
+            inherited = await _anybody(client, rng)
+        left = [pod for pod in inherited.values() if not _is_bound(pod, pods)]
+        await bumps.bump_all(_bumps(left))
+        fence.bumped()
+        _log.info("the fence is ours", epoch=fence.fence.epoch, n_listed=len(inherited), n_bumped=len(left))
+    await _catch_up(client, pods, rng)
+
+
+def _bumps(pods: Iterable[ListedPod]) -> Iterable[BumpPod]:
+    return (BumpPod(pod.uid, pod.namespace, pod.name, "takeover") for pod in pods)
+
+
+def _is_bound(pod: ListedPod, pods: WatchState) -> bool:
+    """As the watch shows it, however late it is: a pod that has a node keeps it."""
+    known: Any = pods.known.get(f"{pod.namespace}/{pod.name}")
+    return known is not None and known.metadata.uid == pod.uid and bool(known.spec.node_name)
+
+
+async def _anybody(client: ApiClient, rng: Random) -> Listed:
+    """Every pod without a node: more than any list has, and never less."""
+    backoff = Backoff(rng, first_s=0.1, max_s=2.0)
+    while True:
+        found: dict[str, ListedPod] = {}
+        try:
+            async for page in ask_pages(client, _UNBOUND):
+                for raw in page.items or ():
+                    meta = _decode_item(raw).metadata
+                    found[meta.uid] = ListedPod(meta.uid, meta.namespace, meta.name, "")
+            return found
+        except (ApiError, msgspec.MsgspecError) as error:
+            _log.warning("the unbound pods cannot be listed; not leading yet", err=str(error))
+            await anyio.sleep(backoff.next_s(getattr(error, "retry_after_s", None)))
+
+
+async def _catch_up(client: ApiClient, pods: WatchState, rng: Random) -> None:
+    catch_up = CatchUp(pods)
+    backoff = Backoff(rng, first_s=0.1, max_s=2.0)
+    while True:
+        try:
+            await catch_up.ask(client)
+            break
+        except ApiError as error:
+            _log.warning("the bound pods cannot be listed; not leading yet", err=str(error))
+            await anyio.sleep(backoff.next_s(error.retry_after_s))
+    say_at_s = time.monotonic() + _CATCH_UP_SAY_S
+    # Once in a process's life, and mostly not at all; a signal would cost every event something.
+    while n_missing := catch_up.n_missing():
+        if time.monotonic() >= say_at_s:
+            _log.warning("the watch of pods is behind; not leading yet", n_missing=n_missing)
+            say_at_s = time.monotonic() + _CATCH_UP_SAY_S
+        await anyio.sleep(_CATCH_UP_STEP_S)

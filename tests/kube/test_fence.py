@@ -1,0 +1,278 @@
+"""The fence as a state machine: who owns it, what is listed when, and what may be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gangsched.kube.fence import (
+    Create,
+    Fence,
+    Fenced,
+    Get,
+    ListedPod,
+    Record,
+    State,
+    Update,
+    list_text,
+    read_list,
+)
+from gangsched.model.effects import BindPod
+
+
+def bind(name: str, gang: str = "ns/g", cause: str = "c") -> BindPod:
+    return BindPod(f"uid-{name}", "ns", name, "n1", {}, gang, 1, cause, resource_version="7")
+
+
+def listed(*names: str) -> dict[str, ListedPod]:
+    return {f"uid-{name}": ListedPod(f"uid-{name}", "ns", name, "ns/g") for name in names}
+
+
+class Server:
+    """The one object, and its version."""
+
+    def __init__(self) -> None:
+        self.record: Record | None = None
+        self.version = 0
+
+    def ask(self, fence: Fence, *, answered: bool = True) -> object:
+        """One request and its answer; without one it is done all the same."""
+        step = fence.next()
+        if isinstance(step, Get):
+            if self.record is None:
+                fence.absent()
+            else:
+                fence.found(self.record, str(self.version))
+        elif step is not None:
+            is_over = isinstance(step, Update) and step.version == str(self.version)
+            if is_over or (isinstance(step, Create) and self.record is None):
+                self.record, self.version = step.record, self.version + 1
+                fence.written(str(self.version)) if answered else fence.unanswered()
+            else:
+                fence.unanswered()
+        return step
+
+    def settle(self, fence: Fence) -> None:
+        while self.ask(fence) is not None:
+            pass
+
+    def names(self) -> list[str]:
+        assert self.record is not None
+        assert self.record.listed is not None
+        return [pod.name for pod in self.record.listed.values()]
+
+
+def made(
+    server: Server, identity: str = "me", *, on_its_way: Callable[[str], bool] = lambda uid: True, **more: int
+) -> Fence:
+    fence = Fence(identity, is_on_its_way=on_its_way, **more)
+    server.settle(fence)
+    assert fence.state is State.TAKEN
+    fence.bumped()
+    return fence
+
+
+def names(effects: list[Fenced] | tuple[Fenced, ...]) -> list[str]:
+    return [one.name for one in effects if isinstance(one, BindPod)]
+
+
+def released(fence: Fence) -> list[str]:
+    return names(list(fence.take_released()))
+
+
+def test_a_bind_is_released_when_it_is_listed() -> None:
+    server = Server()
+    fence = made(server)
+    fence.submit(bind("a"))
+    assert not released(fence)
+    server.ask(fence)
+    assert server.names() == ["a"]
+    assert released(fence) == ["a"]
+    assert fence.next() is None
+
+
+def test_what_comes_while_a_write_is_on_its_way_shares_the_next() -> None:
+    server = Server()
+    fence = made(server)
+    fence.submit(bind("a"))
+    step = fence.next()
+    assert isinstance(step, Update)
+    for name in "bcd":
+        fence.submit(bind(name))
+    server.record, server.version = step.record, server.version + 1
+    fence.written(str(server.version))
+    assert released(fence) == ["a"]
+    server.ask(fence)
+    assert server.names() == ["a", "b", "c", "d"]
+    assert released(fence) == ["b", "c", "d"]
+    assert fence.n_written == 3  # the epoch, and two batches
+
+
+def test_what_is_settled_leaves_the_list_with_the_next_write() -> None:
+    server, settled = Server(), set[str]()
+    fence = made(server, on_its_way=lambda uid: uid not in settled)
+    fence.submit(bind("a"))
+    server.settle(fence)
+    settled.add("uid-a")
+    assert fence.next() is None, "nothing is written for that alone"
+    fence.submit(bind("b"))
+    server.settle(fence)
+    assert server.names() == ["b"]
+
+
+def test_a_new_leader_finds_the_list_as_it_was_and_the_old_one_is_deposed() -> None:
+    server = Server()
+    old = made(server, "old")
+    old.submit(bind("a"))
+    server.settle(old)
+    new = Fence("new", is_on_its_way=lambda uid: True)
+    server.settle(new)
+    assert (new.state, new.epoch, new.inherited) == (State.TAKEN, 2, listed("a"))
+    assert server.names() == ["a"], "should this one die now, the next must find them, too"
+    old.submit(bind("b"))
+    server.settle(old)
+    assert old.state is State.DEPOSED
+    assert released(old) == ["a"], "sent before"
+    assert old.next() is None
+
+
+def test_nothing_is_listed_before_what_was_inherited_is_bumped() -> None:
+    server = Server()
+    fence = Fence("me", is_on_its_way=lambda uid: True)
+    server.settle(fence)
+    fence.submit(bind("a"))
+    assert fence.next() is None
+    fence.bumped()
+    server.settle(fence)
+    assert released(fence) == ["a"]
+
+
+def test_a_write_that_was_not_answered_is_read_back() -> None:
+    server = Server()
+    fence = made(server)
+    fence.submit(bind("a"))
+    server.ask(fence, answered=False)
+    assert not released(fence)
+    assert isinstance(server.ask(fence), Get)
+    assert released(fence) == ["a"]
+    assert fence.next() is None
+
+
+def test_a_swap_that_was_not_answered_is_read_back() -> None:
+    server = Server()
+    fence = Fence("me", is_on_its_way=lambda uid: True)
+    server.ask(fence)
+    server.ask(fence, answered=False)
+    server.settle(fence)
+    assert (fence.state, fence.epoch, server.version) == (State.TAKEN, 1, 1)
+
+
+def test_a_write_that_is_late_does_not_count_before_it_has_landed() -> None:
+    """Its pod is in the stored list from before; the write that is on its way takes it out of it."""
+    server, settled = Server(), set[str]()
+    fence = made(server, on_its_way=lambda uid: uid not in settled)
+    fence.submit(bind("a"))
+    server.settle(fence)
+    assert released(fence) == ["a"]
+    settled.add("uid-a")
+    fence.submit(bind("b"))
+    late = fence.next()
+    assert isinstance(late, Update)
+    assert "uid-a" not in (late.record.listed or {})
+    fence.unanswered()
+    fence.take_back(lambda one: True)
+    settled.clear()
+    fence.submit(bind("a"))
+    assert isinstance(server.ask(fence), Get)
+    assert not released(fence), "the list that is read has it, and the late write may still take it out"
+    server.record, server.version = late.record, server.version + 1  # it lands
+    server.settle(fence)
+    assert released(fence) == ["a"]
+    assert "a" in server.names()
+
+
+def test_somebody_who_annotates_the_object_deposes_nobody() -> None:
+    server = Server()
+    fence = made(server)
+    server.version += 1
+    fence.submit(bind("a"))
+    server.settle(fence)
+    assert fence.state is State.OWNED
+    assert released(fence) == ["a"]
+
+
+def test_who_finds_the_object_deleted_is_deposed() -> None:
+    server = Server()
+    fence = made(server)
+    server.record, server.version = None, 0
+    fence.submit(bind("a"))
+    server.settle(fence)
+    assert fence.state is State.DEPOSED
+    assert not released(fence)
+
+
+def test_what_is_taken_back_is_not_released() -> None:
+    server = Server()
+    fence = made(server)
+    fence.submit(bind("a", cause="one"))
+    step = fence.next()
+    assert isinstance(step, Update)
+    fence.submit(bind("b", cause="two"))
+    fence.submit(bind("c", cause="one"))
+    taken = fence.take_back(lambda one: isinstance(one, BindPod) and one.cause_id == "one")
+    assert names(taken) == ["a", "c"]
+    assert fence.n_waiting == 1
+    server.record, server.version = step.record, server.version + 1
+    fence.written(str(server.version))
+    server.settle(fence)
+    assert released(fence) == ["b"]
+
+
+def test_a_full_list_takes_others_when_some_are_settled_in_order() -> None:
+    server, settled = Server(), set[str]()
+    size = listed("a0")["uid-a0"].n_bytes
+    fence = made(server, on_its_way=lambda uid: uid not in settled, max_bytes=3 * size)
+    for i in range(5):
+        fence.submit(bind(f"a{i}"))
+    server.settle(fence)
+    assert released(fence) == ["a0", "a1", "a2"]
+    assert fence.n_waiting == 2
+    settled.add("uid-a1")
+    server.settle(fence)
+    assert released(fence) == ["a3"]
+    assert server.names() == ["a0", "a2", "a3"]
+
+
+def test_a_pod_larger_than_the_list_is_not_kept_out_for_ever() -> None:
+    server = Server()
+    fence = made(server, max_bytes=10)
+    fence.submit(bind("a"))
+    server.settle(fence)
+    assert released(fence) == ["a"]
+
+
+def test_a_list_that_cannot_be_read_may_hold_anybody_and_is_written_anew() -> None:
+    server = Server()
+    server.record, server.version = Record(4, "old", None), 9
+    fence = Fence("me", is_on_its_way=lambda uid: True)
+    server.settle(fence)
+    assert (fence.epoch, fence.inherited) == (5, None)
+    fence.bumped()
+    fence.submit(bind("a"))
+    server.settle(fence)
+    assert server.names() == ["a"]
+
+
+def test_the_list_is_read_as_it_was_written() -> None:
+    pods = listed("a", "b") | {"u": ListedPod("u", "other", "p", "other/x")}
+    assert read_list(list_text(pods.values())) == pods
+    assert read_list("{}") == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"g":[]}', '{"g":{"u":"p"}}', '{"g":{"":"n/p"}}', '{"g":{"u":"/"}}', "[" * 100_000],
+)
+def test_a_list_that_somebody_has_spoiled_is_told_from_an_empty_one(text: str) -> None:
+    assert read_list(text) is None
