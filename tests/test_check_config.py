@@ -52,6 +52,18 @@ def test_as_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "not there: DynamicResources: pods with spec.resourceClaims are refused" in lines
 
 
+def test_that_nobody_may_be_evicted_is_told_with_what_follows(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = "apiVersion: gangsched.io/v1\nkind: GangschedConfiguration\n"
+    for allowed, n_notes in (("true", 0), ("false", 1)):
+        file.write_text(f"{FILE}---\n{ours}allowEviction: {allowed}\n")
+        assert main(["check-config", str(file)]) == 0
+        found = [line for line in capsys.readouterr().out.splitlines() if "allowEviction" in line]
+        notes = [line for line in found if line.startswith("note: allowEviction: false: a gang ")]
+        assert len(notes) == n_notes
+
+
 EXTENDERS = """
 extenders:
 - {urlPrefix: 'http://e:1/', filterVerb: f, prioritizeVerb: p, weight: 5, httpTimeout: 1s, ignorable: true,

@@ -204,6 +204,12 @@ def _assemble(
         notes.append(
             "devices.allocationIn: labels: needs Kubernetes 1.35 or later; the server is asked at the start"
         )
+    if not settings.allow_eviction:
+        notes.append(
+            "allowEviction: false: a gang that is bound in part keeps its bound pods and their devices until "
+            "the rest of it has room or they are deleted, whatever settleSeconds and onPartialBind say; "
+            "nobody is preempted"
+        )
     counting = extenders if in_effect is None else in_effect
     profiles = _without_managed(_profiles(kube, plugins, notes, early_stop=ours.early_stop), counting)
     to_score = _nodes_to_score(kube, ours, (profile.scheduler_name for profile in profiles))

@@ -416,17 +416,10 @@ class Binder:
         """Gives a half-bound gang back: its bound members are evicted, its reservations forgotten."""
         world = self._world
         world.settle_by_s.pop(group.key, None)
-        group.recovering = False
         if not world.settings.allow_eviction:
-            self._reporter.aborted(
-                group,
-                f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}) and cannot be "
-                "given back: allowEviction is off",
-            )
-            world.settle_by_s[group.key] = world.now_s + world.settings.settle_s
-            if group.state not in (GroupState.ACTIVE, GroupState.BACKOFF, GroupState.UNSCHEDULABLE):
-                self._complete(group)
+            self._complete_for_ever(group)
             return
+        group.recovering = False
         world.forget_all(group, "the gang is bound in part and unwound")
         world.count("groups_unwound")
         group.attempts += 1
@@ -439,6 +432,27 @@ class Binder:
         world.queue.park(group, Cause.UNWINDS, world.now_s + _EVICT_AGAIN_S)
         self.evict_bound(group)
         self.unwound(group)
+
+    def _complete_for_ever(self, group: Group) -> None:
+        """Nobody may be evicted: what is bound stays, and the rest is tried first in line, until it is whole.
+
+        At the latest every settle_s, whether or not anything has changed that could help.
+        """
+        world = self._world
+        self._reporter.aborted(
+            group,
+            f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}) and cannot be "
+            "given back: allowEviction is off",
+        )
+        world.settle_by_s[group.key] = world.now_s + world.settings.settle_s
+        if group.state in (GroupState.ACTIVE, GroupState.UNSCHEDULABLE) and group.n_pending:
+            group.recovering = True
+            world.queue.activate(group, Cause.HALF_BOUND)
+        elif group.state is GroupState.BACKOFF:
+            group.recovering = True
+        else:
+            group.recovering = False
+            self._complete(group)
 
     def evict_gang(self, group: Group) -> None:
         """Takes a gang that was whole away; its successors start together when the last of it is gone."""

@@ -282,3 +282,56 @@ def test_a_bind_that_is_always_refused_is_not_hammered() -> None:
     assert len(c.all(ef.BindPod)) < 10
     c.wait(16.0)
     assert "a-0" in [e.name for e in c.all(ef.EvictPod)]
+
+
+def half_bound_for_good() -> Cluster:
+    """Eviction is off; a-0 is bound, a-1 was refused, and somebody else has taken the room meanwhile."""
+    c = cluster(nodes=2, settings=Settings(allow_eviction=False, settle_s=30.0))
+
+    def answer(bind: ef.BindPod) -> str:
+        if bind.name != "a-1":
+            return "ok"
+        taker = make_pod("taker", gpus=8, scheduler=STRANGER)
+        c.update(replace(taker, spec=replace(taker.spec, node_name=bind.node)))
+        return "422"
+
+    c.answer = answer
+    c.submit(gang("a", pods=2, gpus=8)).run()
+    c.answer = lambda bind: "ok"
+    return c
+
+
+def test_what_may_not_be_evicted_is_completed_first_in_line_however_late_there_is_room() -> None:
+    """Before a gang that is more important and has waited for the same room."""
+    c = half_bound_for_good()
+    c.submit(gang("high", pods=1, gpus=8, priority=1000)).run().wait(600.0)
+    assert not c.all(ef.EvictPod)
+    assert c.pod("a-0").spec.node_name
+    assert not c.pod("a-1").spec.node_name
+    assert any("cannot be given back: allowEviction is off" in e.message for e in c.all(ef.RecordEvent))
+    c.delete("taker").run().wait(15.0)
+    assert c.placed("a", on=2)
+    assert c.untouched("high")
+    c.five_more_turns_change_nothing()
+
+
+def test_completing_is_tried_for_as_long_as_it_lasts_although_nothing_is_heard() -> None:
+    """It rested until something changed, or for the five minutes of the flush."""
+    c = half_bound_for_good()
+    for _ in range(20):
+        before = c.group("a").attempts
+        c.wait(30.0)
+        assert c.group("a").attempts > before
+        assert c.group("a").recovering
+    c.restart().run()
+    for _ in range(20):
+        before = c.group("a").attempts
+        c.wait(30.0)
+        assert c.group("a").attempts > before
+
+
+def test_a_half_bound_gang_whose_rest_is_gone_stays_and_goes_on_with_who_comes() -> None:
+    c = half_bound_for_good().delete("a-1").wait(300.0)
+    assert c.pod("a-0").spec.node_name
+    c.delete("taker").submit(gang("a", pods=1, gpus=8, first=2, min_members=2)).run().wait(31.0)
+    assert c.placed("a", on=2)
