@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from google.protobuf.message import DecodeError
 from grpclib.client import Channel
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
@@ -93,6 +94,12 @@ class Kubelet:
         except GRPCError as error:
             # The connection is well, and kubelet has said no.
             raise KubeletError(f"{path}: {error.status.name}: {error.message}") from None
+        except (DecodeError, RecursionError, AssertionError, NotImplementedError) as error:
+            # What grpclib raises of a message that is none, cut short, or compressed.
+            self._forget(path, channel)
+            raise KubeletError(
+                f"{path}: the answer cannot be read: {str(error) or type(error).__name__}"
+            ) from None
         except (OSError, ProtocolError, StreamTerminatedError) as error:  # TimeoutError is an OSError
             self._forget(path, channel)
             what = str(error) or f"no answer within {CALL_S:g} s"

@@ -50,7 +50,7 @@ def read_documents(text: str) -> list[dict[str, Any]]:
     if len(text) > MAX_CHARACTERS:
         raise ConfigError(f"{len(text)} characters are no configuration, at most {MAX_CHARACTERS}")
     try:
-        _check_depth(text)
+        check_depth(text)
         documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigError(f"is not YAML: {_one_line(error)}") from None
@@ -60,7 +60,8 @@ def read_documents(text: str) -> list[dict[str, Any]]:
     return documents
 
 
-def _check_depth(text: str) -> None:
+def check_depth(text: str) -> None:
+    """Before a parser that recurses. Raises: ConfigError (too deep), yaml.YAMLError."""
     depth = 0
     for event in yaml.parse(text, yaml.CSafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):

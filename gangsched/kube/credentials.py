@@ -48,6 +48,8 @@ from gangsched.kube.tally import Answers
 
 _log = structlog.get_logger(__name__)
 
+# It goes with every request, and a server takes about a megabyte of headers at the most.
+MAX_TOKEN = 64 * 1024
 _IN_CLUSTER_ENV = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
 _Source = Callable[[], Awaitable[Loaded]]
@@ -176,6 +178,8 @@ class Credentials:
         token = loaded.api_key.get("BearerToken", "")
         # Token files usually end in a newline, which must not get into a header.
         authorization = " ".join(token.split())
+        if len(authorization) > MAX_TOKEN:
+            raise ConfigError(f"the token has {len(authorization)} characters, at most {MAX_TOKEN}")
         if not (authorization.isascii() and authorization.isprintable()):
             raise ConfigError("the token has characters that no token has; is it the right file?")
         material, context = self._material, self.ssl_context

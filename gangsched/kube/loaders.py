@@ -17,7 +17,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import anyio
+import yaml
 
+from gangsched.config.strict import check_depth
 from gangsched.errors import ConfigError
 
 # client-go reads token files anew once a minute; the kubelet replaces them long before they expire.
@@ -27,6 +29,8 @@ EXPIRY_SKEW_S = 60.0
 RETRY_S = 10.0
 # A plugin may ask a person to log in, but must not hold the scheduler for ever.
 EXEC_TIMEOUT_S = 60.0
+# One of a thousand clusters with their certificates has a third of it.
+MAX_KUBECONFIG = 8 * 2**20
 
 _OPENID = "kubernetes_asyncio.config.openid"
 
@@ -132,6 +136,7 @@ async def from_kubeconfig(paths: str, context: str) -> Loaded:
     loaded = blank()
     if not _any_exists(paths):
         raise ConfigError("the kubeconfig file does not exist", source=paths)
+    _check_files(paths)
     user: Any = None
     try:
         loader = kube_config._get_kube_config_loader_for_yaml_file(
@@ -156,6 +161,21 @@ async def from_kubeconfig(paths: str, context: str) -> Loaded:
     return loaded
 
 
+def _check_files(paths: str) -> None:
+    """Raises: ConfigError for a file that is too long, or nested too deep for the loaders' parser."""
+    for path in filter(os.path.exists, map(os.path.expanduser, filter(None, paths.split(os.pathsep)))):
+        try:
+            with open(path, encoding="utf-8") as file:
+                text = file.read(MAX_KUBECONFIG + 1)
+            if len(text) > MAX_KUBECONFIG:
+                raise ConfigError(f"has more than {MAX_KUBECONFIG} characters, which is no kubeconfig")
+            check_depth(text)
+        except ConfigError as error:
+            raise ConfigError(error.message, source=path) from None
+        except (OSError, ValueError, yaml.YAMLError):
+            pass  # the loader says it in its words
+
+
 def _files(loader: Any, user: Any, loaded: Loaded, paths: str) -> tuple[str, ...]:
     found = [os.path.expanduser(path) for path in paths.split(os.pathsep) if path]
     if user is not None and "tokenFile" in user:
@@ -166,6 +186,8 @@ def _files(loader: Any, user: Any, loaded: Loaded, paths: str) -> tuple[str, ...
 
 def _explain(error: Exception, user: Any) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, RecursionError):
+        text = "exec: its answer is nested too deeply" if user is not None and "exec" in user else text
     if user is not None and "exec" in user:
         command = (user.value.get("exec") or {}).get("command", "")
         if isinstance(error, FileNotFoundError):

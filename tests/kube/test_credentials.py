@@ -12,7 +12,8 @@ import yaml
 from aiohttp import web
 
 from gangsched.errors import ConfigError
-from gangsched.kube.credentials import load_credentials
+from gangsched.kube.credentials import MAX_TOKEN, load_credentials
+from gangsched.kube.loaders import MAX_KUBECONFIG
 from tests.proxy import self_signed
 
 
@@ -120,6 +121,32 @@ async def test_a_malformed_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("clusters: [}")
     with pytest.raises(ConfigError, match="bad"):
         await load_credentials(kubeconfig=str(tmp_path / "bad"), environ={})
+
+
+async def test_a_file_that_is_too_deep_or_too_long_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    for text, says in (
+        ("a: " + "[" * 50_000 + "]" * 50_000, "nested more than 100 levels deep"),
+        ("#" * (MAX_KUBECONFIG + 1), f"has more than {MAX_KUBECONFIG} characters"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=says) as caught:
+            await load_credentials(kubeconfig=str(path), environ={})
+        assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(("answer", "says"), [("'[' * 100_000", "nested too deeply"), ("'{'", "failed")])
+async def test_a_plugin_that_answers_what_cannot_be_read_is_named(
+    tmp_path: Path, answer: str, says: str
+) -> None:
+    user = plugin(tmp_path, f"print({answer})")
+    with pytest.raises(ConfigError, match=rf"credential plugin .* failed: .*{says}|{says}: .*"):
+        await load_credentials(kubeconfig=kubeconfig(tmp_path, user), environ={})
+
+
+async def test_a_token_that_is_no_token_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"the token has {MAX_TOKEN + 8} characters"):
+        await load_credentials(kubeconfig=kubeconfig(tmp_path, {"token": "x" * (MAX_TOKEN + 1)}), environ={})
 
 
 async def test_failing_plugin_is_named_with_its_words(tmp_path: Path) -> None:
