@@ -29,7 +29,7 @@ CORE = (
     Step("core/gang.py", "GangTable.look", "the group moves along its table"),
     Step("core/queue.py", "SchedulingQueue.activate", "complete: in line, in QueueSort order"),
     Step("core/attempts.py", "Attempts.run", "its turn, and its siblings'"),
-    Step("core/cycle.py", "run_cycle", "Filter, Score, Reserve, on a copy of it"),
+    Step("core/cycle.py", "run_cycle", "Filter, Score, Reserve on a copy"),
     Step("core/binding.py", "Binder.start", "node and devices are promised: BindPod"),
 )
 OUT = (
