@@ -25,6 +25,7 @@ from gangsched.config.documents import KubeDocument, OurDocument, PluginSets
 from gangsched.config.strict import MAX_CHARACTERS
 from gangsched.core import transitions
 from gangsched.core.reporter import MAX_MESSAGE
+from gangsched.core.selected_keys import MAX_IDLE, PODS_A_SECOND
 from gangsched.extenders.client import MAX_REPLY
 from gangsched.extension.runner import MAX_RUNNING
 from gangsched.model import bounded
@@ -32,6 +33,7 @@ from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH
 from gangsched.model.pod_group import MAX_MEMBERS, MAX_START_TOGETHER
 from gangsched.model.resources import MAX_RESOURCES
 from gangsched.plugins import IN_TREE
+from gangsched.web.access import STRANGERS_A_SECOND
 from tests.docs import meanings, walk
 from tests.docs.pages import DOCS, ROOT
 
@@ -244,7 +246,10 @@ def limits() -> str:
     mebibyte = 2**20
     told = {
         "members of a gang": f"{MAX_MEMBERS:,}",
-        "groups that start together": str(MAX_START_TOGETHER),
+        "groups that start together, through others included": str(MAX_START_TOGETHER),
+        "pods a second that are told apart by new label keys of selectors": f"{PODS_A_SECOND:,}",
+        "label keys that are kept when no selector names them any more": str(MAX_IDLE),
+        "questions a second to the API server about strangers who ask for a page": f"{STRANGERS_A_SECOND:g}",
         "resource names in a cluster": f"{MAX_RESOURCES:,}",
         "devices of one resource on a node": f"{MAX_DEVICES:,}",
         "characters of a device ID, by kubelet": str(MAX_ID_LENGTH),

@@ -58,7 +58,10 @@ SCHEDULER = {
 OURS = {
     "onPartialBind": "What becomes of a gang when a bind fails for good and others succeeded: `complete` binds the"
     " rest, `unwind` evicts what is bound. A gang can override it: `gangsched.io/on-partial-bind`.",
-    "settleSeconds": "How long a gang may stay half bound before it is given back, whatever `onPartialBind` says.",
+    "settleSeconds": (
+        "How long a gang may stay half bound: completing it is tried for half of this, then its bound pods are"
+        " evicted. No limit under `allowEviction: false`."
+    ),
     "permitWaitSeconds": "How long a gang holds reservations while it waits, where neither the gang nor a plugin"
     " says. At most 900.",
     "hookTimeoutSeconds": "How long a plugin may take in Permit, PreBind, Bind or PostBind. At most 900.",
@@ -71,7 +74,10 @@ OURS = {
     "earlyStop": "`percentageOfNodesToScore` counts for lone pods, as in kube-scheduler.",
     "invalidInventory": "What a node with an unreadable device list offers: `nothing`, or `counts` (its"
     " allocatable, without IDs).",
-    "allowEviction": "Whether pods may be evicted: to give back a half-bound gang, and by preemption.",
+    "allowEviction": (
+        "Whether pods may be evicted: to give back a half-bound gang, and by preemption. `false`: the bound pods"
+        " of such a gang stay, and the rest is tried first in line until it has room."
+    ),
     "fence": "Whether every pod is listed in one object before it is bound, so that a leader that was paused or cut"
     " off binds nobody once another leads. Not set: as `leaderElect`. From the next start.",
     "reportingController": "The name that events carry as their reporter.",
@@ -213,7 +219,7 @@ KEYS = {
     "gangsched.io/groups": (
         "Pod or PodGroup",
         "user",
-        "JSON list of groups that start together; each lists the others",
+        "JSON list of groups that start together: those that list each other, directly or through others, 64 in all",
     ),
     "gangsched.io/on-partial-bind": ("Pod or PodGroup", "user", "`complete` or `unwind`"),
     "gangsched.io/disruption-mode": (
