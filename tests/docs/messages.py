@@ -27,7 +27,8 @@ ROOMS = (
     *("extension/loading.py", "extension/reload.py", "extension/signatures.py"),
     *("app.py", "certificates.py", "kube/catch_up.py", "kube/complaints.py", "kube/credentials.py"),
     *("kube/bumps.py", "kube/fence_keeper.py", "kube/take_over.py"),
-    *("kube/elector.py", "kube/loaders.py", "kube/network.py", "kube/version.py", "kube/watch.py"),
+    *("kube/elector.py", "kube/fence_keeper.py", "kube/loaders.py", "kube/network.py", "kube/proxies.py"),
+    *("kube/version.py", "kube/watch.py"),
     *("kube/watch_state.py", "telemetry/export.py", "web/access.py", "web/checks.py", "web/listening.py"),
     "web/waiting.py",
 )
@@ -39,6 +40,7 @@ _OUR_ERRORS = ("InvariantError", "AssertionError", "AttributeError", "TypeError"
 _REASON = re.compile(r"(?:[A-Z][a-z]+){2,}")
 _TELLS = {"event", "pod_event", "node_problem", "rejected", "devices", "_tell", "RecordEvent", "_event"}
 VARIES = "…"
+_HTTP = re.compile(rf"[A-Z]+ {VARIES} HTTP/1\.1|[A-Z][a-z]+(?:-[A-Z][a-z]+)+: {VARIES}")
 
 
 class Message(NamedTuple):
@@ -144,6 +146,8 @@ def _texts(node: ast.AST, docstrings: set[int]) -> Iterator[tuple[int, str]]:
 
 
 def _says_something(text: str) -> bool:
-    """Whether there is a sentence in it, and not a key, a name or the glue between two others."""
+    """Whether there is a sentence in it, and not a key, a name, a line of HTTP or the glue between others."""
+    if _HTTP.fullmatch(text):
+        return False
     words = re.findall(r"[A-Za-z']{2,}", text)
     return " " in text.strip() and len(words) >= 1 and sum(map(len, words)) >= 8
