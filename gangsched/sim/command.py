@@ -30,6 +30,7 @@ examples:
   python -m gangsched.sim --storm hostile --seeds 17        one seed again
   python -m gangsched.sim --seeds 0..199 --histories FILE   what was decided, to compare before and after
 exit status: 0 nothing found, 1 something found, 2 wrong usage, 130 interrupted"""
+WIRE = "wire"
 _BATCH = 4
 _TELL_EVERY_S = 15.0
 _STORY_LINES = 25
@@ -84,6 +85,8 @@ def _first_of_commit() -> int:
 
 def run_batch(name: str, seeds: Sequence[int], with_histories: bool) -> Batch:
     """A few seeds of one storm, in whichever process."""
+    if name == WIRE:
+        return _run_on_wire(seeds, with_histories)
     storm, began_s = STORMS[name], time.process_time()
     found, histories = [], []
     for seed in seeds:
@@ -99,6 +102,30 @@ def run_batch(name: str, seeds: Sequence[int], with_histories: bool) -> Batch:
         if with_histories:
             digest = hashlib.sha256(b"\n".join(history)).hexdigest()
             histories.append(f"{name} {seed} {len(history)} {digest}")
+    return Batch(len(seeds), time.process_time() - began_s, found, histories)
+
+
+def _run_on_wire(seeds: Sequence[int], with_histories: bool) -> Batch:
+    """Whole processes on bytes in memory; loaded for it alone, as it needs all that a scheduler needs."""
+    from gangsched.sim.wire import run_seed, shrink
+
+    began_s = time.process_time()
+    found, histories = [], []
+    for seed in seeds:
+        verdict = run_seed(seed)
+        if verdict.problems:
+            least = shrink(verdict)
+            lines = [
+                f"{WIRE}: {verdict.problems[0]}",
+                f"  cut down: {least.verdict.problems[0]}",
+                f"  with {least.n_gangs} gangs",
+                f"  with these faults only: {', '.join(least.faults) or 'none'}",
+                f"  again: python -m gangsched.sim --storm {WIRE} --seeds {seed}",
+                *(f"  | {line}" for line in least.verdict.story[-_STORY_LINES:]),
+            ]
+            found.append(Found(WIRE, seed, "\n".join(lines)))
+        if with_histories:
+            histories.append(f"{WIRE} {seed} {verdict.n_requests} {verdict.digest}")
     return Batch(len(seeds), time.process_time() - began_s, found, histories)
 
 
@@ -209,7 +236,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Runs the scheduler's core through storms of faults, by seeds, and judges each step.",
         epilog="storms:\n"
         + "\n".join(f"  {name:12} {storm.title}" for name, storm in STORMS.items())
-        + f"\n{_USAGE}",
+        + f"\n  {WIRE:12} whole processes in virtual time, on bytes in memory\n{_USAGE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
@@ -226,7 +253,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     args.storm = args.storm or ["storm"]
     if "all" in args.storm:
-        args.storm = list(STORMS)
+        args.storm = [*STORMS, WIRE]
     try:
         _check(args)
         run = Run(args, sys.stdout)
@@ -241,8 +268,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _check(args: argparse.Namespace) -> None:
     for name in args.storm:
-        if name not in STORMS:
-            raise ConfigError(f"no storm is called {name!r}; there are {', '.join(STORMS)}", path="--storm")
+        if name not in (*STORMS, WIRE):
+            known = ", ".join((*STORMS, WIRE))
+            raise ConfigError(f"no storm is called {name!r}; there are {known}", path="--storm")
     if args.jobs < 1:
         raise ConfigError(f"{args.jobs} processes do nothing; at least 1", path="--jobs")
     if args.minutes < 0:

@@ -11,10 +11,10 @@ HTTP, election, inbox and core runs as it does in a cluster. TLS is left out. So
 the client has given it up and has asked for the pod: requests on a connection that ends are done at that
 moment or never.
 
-`run_seed(seed)` is what the command and the tests call.
+`run_seed(seed)` is what the command (`python -m gangsched.sim --storm wire`) and the tests call.
 """
 
-from gangsched.sim.wire.run import Verdict, run_seed
+from gangsched.sim.wire.run import Shrunk, Verdict, run_seed, shrink
 from gangsched.sim.wire.weather import CALM, STORM, Rates
 
-__all__ = ["CALM", "STORM", "Rates", "Verdict", "run_seed"]
+__all__ = ["CALM", "STORM", "Rates", "Shrunk", "Verdict", "run_seed", "shrink"]

@@ -11,8 +11,9 @@ import asyncio
 import gc
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 import structlog.testing
@@ -132,18 +133,20 @@ class _Slot:
 
 
 class _Run:
-    def __init__(self, seed: int, loop: VirtualLoop, rates: Rates, logs: list[EventDict]) -> None:
+    def __init__(
+        self, seed: int, loop: VirtualLoop, rates: Rates, n_gangs: int, logs: list[EventDict]
+    ) -> None:
         self.seed = seed
         self._logs = logs
         self.loop = loop
         self.rng = Random(f"{seed}-run")
-        self.weather = Weather(Random(f"{seed}-weather"), shaken(rates, Random(f"{seed}-rates")))
+        self.weather = Weather(Random(f"{seed}-weather"), rates)
         self.problems: list[str] = []
         self._story: deque[str] = deque(maxlen=MAX_STORY)
         self._digest = hashlib.sha256()
         self.server = ApiServer(loop, self.weather, seed=str(seed), note=self.note)
         self.ledger = Ledger(self.server)
-        self.cluster = Cluster(self.server, seed=str(seed), n_gangs=N_GANGS, over_s=STORM_S * 0.8)
+        self.cluster = Cluster(self.server, seed=str(seed), n_gangs=n_gangs, over_s=STORM_S * 0.8)
         self.cluster.more_mischief += [self._kill_one, self._set_clock]
         leader_elect = self.rng.random() < 0.5
         config = default_config(IN_TREE, election_flags={"leader_elect": leader_elect})
@@ -270,11 +273,14 @@ def _is_nonsense(text: str) -> bool:
     return "makes no sense" in text and not text.endswith(("an answer to nothing", "than one answer has"))
 
 
-def run_seed(seed: int, *, rates: Rates = STORM) -> Verdict:
-    """Play one seed; `problems` is empty where every promise held."""
+def run_seed(
+    seed: int, *, rates: Rates = STORM, without: Collection[str] = (), n_gangs: int = N_GANGS
+) -> Verdict:
+    """Play one seed; `problems` is empty where every promise held. `without`: faults that are left out."""
     thresholds = gc.get_threshold()
+    weather = shaken(rates, Random(f"{seed}-rates")).without(without)
     with structlog.testing.capture_logs() as logs, virtual_time() as loop:
-        run = _Run(seed, loop, rates, logs)
+        run = _Run(seed, loop, weather, n_gangs, logs)
         try:
             loop.run_until_complete(run.play())
         finally:
@@ -282,3 +288,29 @@ def run_seed(seed: int, *, rates: Rates = STORM) -> Verdict:
             gc.unfreeze()
             gc.set_threshold(*thresholds)
         return run.verdict()
+
+
+class Shrunk(NamedTuple):
+    """The least that still fails: with so many gangs, and with these faults alone."""
+
+    verdict: Verdict
+    n_gangs: int
+    faults: tuple[str, ...]
+
+
+def shrink(failed: Verdict, *, rates: Rates = STORM) -> Shrunk:
+    """Leave out one fault after the other, then gangs from the last on, as long as it still fails."""
+    n_gangs = N_GANGS
+    without: list[str] = []
+    for name in shaken(rates, Random(f"{failed.seed}-rates")).faults:
+        tried = run_seed(failed.seed, rates=rates, without=(*without, name))
+        if tried.problems:
+            failed = tried
+            without.append(name)
+    while n_gangs > 1:
+        tried = run_seed(failed.seed, rates=rates, without=without, n_gangs=n_gangs - 1)
+        if not tried.problems:
+            break
+        failed, n_gangs = tried, n_gangs - 1
+    left = shaken(rates, Random(f"{failed.seed}-rates")).without(without).faults
+    return Shrunk(failed, n_gangs, left)

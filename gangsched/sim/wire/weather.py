@@ -7,7 +7,7 @@ new goes wrong; what has gone silent before stays silent, for somebody has to no
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from random import Random
 
 import msgspec
@@ -86,6 +86,15 @@ class Rates(msgspec.Struct, frozen=True):
     short_send: float = 0.0
     hangs_up: float = 0.0
     mischief_per_s: float = 0.0
+
+    def without(self, names: Collection[str]) -> Rates:
+        """The same weather without some of its faults."""
+        return replace(self, **dict.fromkeys(names, 0.0))
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Those that there are, by name."""
+        return tuple(name for name in self.__struct_fields__ if getattr(self, name))
 
     def fates(self) -> tuple[Fate | WatchFate, ...]:
         """Those that may come in this weather."""
