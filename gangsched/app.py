@@ -295,7 +295,7 @@ class SchedulerApp:
             try:
                 await self._client.get(path, {"limit": "1"})
             except ApiError as error:
-                if error.code == 403:
+                if error.code == 403 and error.subject is not None:
                     raise ConfigError(f"its plugins read {name}, which we may not: {error}") from None
 
     def ask_metrics_server(self, period_s: float) -> None:

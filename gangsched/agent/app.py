@@ -42,6 +42,7 @@ from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.decode import decode_raw_page, pods, read_meta
+from gangsched.kube.evidence import Target, is_gone
 from gangsched.kube.watch import Reflector
 from gangsched.kube.writes import event_body, events_path
 from gangsched.model.device_report import DEVICE_REPORT_KEY
@@ -292,7 +293,7 @@ class AgentApp:
         try:
             await self._get()
         except ApiError as error:
-            if error.code == 404:
+            if is_gone(error, Target("nodes", "Node", name)):
                 self._client.close()
                 raise ConfigError(
                     f"there is no node {name!r}{await self._near(name)}", path="--node-name"

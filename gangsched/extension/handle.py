@@ -7,7 +7,7 @@ the scheduler's service account: what a plugin wants beyond them has to be added
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -45,8 +45,8 @@ class Handle:
         self.log = structlog.get_logger(f"plugin.{plugin}")
 
     async def get(self, path: str) -> Any:
-        """One object. Raises: ApiError (code 404: there is none)."""
-        return _decode(await self._client.get(path))
+        """One object. Raises: ApiError (code 404: the API server itself says that there is none)."""
+        return await _own(self._client.get(path))
 
     async def list(self, path: str, *, label_selector: str = "", field_selector: str = "") -> list[Any]:
         """All objects of a kind, page by page. Raises: ApiError."""
@@ -57,7 +57,9 @@ class Handle:
             params["fieldSelector"] = field_selector
         found: list[Any] = []
         while True:
-            page = _decode(await self._client.get(path, params))
+            page = await _own(self._client.get(path, params))
+            if not page["kind"].endswith("List"):
+                raise ApiError(f"not the API server's own answer: a list came as {page['kind']}")
             found += page.get("items") or ()
             params["continue"] = page.get("metadata", {}).get("continue", "")
             if not params["continue"]:
@@ -65,12 +67,11 @@ class Handle:
 
     async def post(self, path: str, body: Any) -> Any:
         """Creates an object, or asks a subresource. Raises: ApiError."""
-        return _decode(await self._client.post(path, msgspec.json.encode(body)))
+        return await _own(self._client.post(path, msgspec.json.encode(body)))
 
     async def patch(self, path: str, body: Any, *, content_type: str = MERGE_PATCH) -> Any:
         """Changes an object, by a merge patch unless said otherwise. Raises: ApiError."""
-        changed = await self._client.patch(path, msgspec.json.encode(body), content_type=content_type)
-        return _decode(changed)
+        return await _own(self._client.patch(path, msgspec.json.encode(body), content_type=content_type))
 
     async def sleep(self, seconds: float) -> None:
         """Before looking again at what others have to do first."""
@@ -95,11 +96,22 @@ class Handle:
         return found is not None
 
 
-def _decode(body: bytes) -> Any:
+async def _own(request: Awaitable[bytes]) -> Any:
+    """The object that the API server itself answers with.
+
+    Raises: ApiError, with code 0 for what something before the server may have answered: done or not.
+    """
     try:
-        return _decode_json(body)
-    except msgspec.MsgspecError as error:
+        found = _decode_json(await request)
+    except ApiError as error:
+        if error.subject is None and 300 <= error.code < 500 and error.code != 429:
+            raise ApiError(f"not the API server's own answer: {error}") from None
+        raise
+    except ValueError as error:
         raise ApiError(f"the answer cannot be read: {error}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
+        raise ApiError("not the API server's own answer: a success without an object")
+    return found
 
 
 __all__ = ["ApiError", "Handle"]

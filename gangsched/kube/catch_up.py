@@ -36,6 +36,7 @@ class _Item(msgspec.Struct, gc=False):
 class _Page(msgspec.Struct, gc=False):
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
+    kind: str = ""
 
 
 _decode_page = bounded.lenient_decoder(_Page)
@@ -56,6 +57,8 @@ async def ask_pages(client: ApiClient, selector: str) -> AsyncIterator[_Page]:
             page = _decode_page(await client.get("/api/v1/pods", params))
         except msgspec.MsgspecError as error:
             raise ApiError(f"the list of pods is not readable: {error}") from None
+        if page.kind != "PodList" or not page.metadata.resource_version:
+            raise ApiError(f"not the API server's own answer: the list of pods came as {page.kind or '?'}")
         yield page
         token = page.metadata.continue_
         if not token:

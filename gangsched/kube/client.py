@@ -28,11 +28,27 @@ class _ApiResource(msgspec.Struct, gc=False):
     name: str
 
 
-class _ApiResourceList(msgspec.Struct, gc=False):
+class _ApiResourceList(msgspec.Struct, gc=False, rename="camel"):
+    kind: str = ""
+    group_version: str = ""
     resources: list[_ApiResource] = []
 
 
+class _GroupVersion(msgspec.Struct, gc=False, rename="camel"):
+    group_version: str = ""
+
+
+class _ApiGroup(msgspec.Struct, gc=False):
+    versions: list[_GroupVersion] = []
+
+
+class _ApiGroupList(msgspec.Struct, gc=False):
+    kind: str = ""
+    groups: list[_ApiGroup] = []
+
+
 _decode_resources = bounded.lenient_decoder(_ApiResourceList)
+_decode_groups = bounded.lenient_decoder(_ApiGroupList)
 
 
 class ApiClient:
@@ -107,15 +123,37 @@ class ApiClient:
 
 
 async def offers(client: ApiClient, group: str, version: str, resource: str) -> bool:
-    """Does the server have this resource now? Raises: ApiError, if it did not say."""
+    """Does the server have this resource now? Raises: ApiError, if it did not say.
+
+    Only a document of the server's says no: the one of the version, which lists its resources, or the one of
+    all groups. Where a version is not served kube-apiserver answers with a plain "404 page not found", as
+    anything before it may.
+    """
+    if not group and version != "v1":
+        return False
+    group_version = f"{group}/{version}" if group else version
     try:
-        body = await client.get(f"/apis/{group}/{version}" if group else f"/api/{version}")
+        body = await client.get(f"/apis/{group_version}" if group else "/api/v1")
     except ApiError as error:
-        if error.code == 404:
-            return False
-        raise
+        if error.code != 404 or group_version in await _served(client):
+            raise
+        return False
     try:
-        resources = _decode_resources(body).resources
-    except msgspec.MsgspecError as error:
-        raise ApiError(f"the resources of {group}/{version} are not readable: {error}") from None
-    return any(found.name == resource for found in resources)
+        found = _decode_resources(body)
+    except ValueError as error:
+        raise ApiError(f"the resources of {group_version} are not readable: {error}") from None
+    if (found.kind, found.group_version) != ("APIResourceList", group_version):
+        what = found.kind or "?"
+        raise ApiError(f"not the API server's own answer: the resources of {group_version} came as {what}")
+    return any(one.name == resource for one in found.resources)
+
+
+async def _served(client: ApiClient) -> set[str]:
+    """Each group and version that the server has. Raises: ApiError."""
+    try:
+        found = _decode_groups(await client.get("/apis"))
+    except ValueError as error:
+        raise ApiError(f"the list of API groups is not readable: {error}") from None
+    if found.kind != "APIGroupList":
+        raise ApiError(f"not the API server's own answer: the list of API groups came as {found.kind or '?'}")
+    return {"v1", *(version.group_version for group in found.groups for version in group.versions)}

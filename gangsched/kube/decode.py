@@ -16,7 +16,17 @@ import msgspec
 import structlog
 
 from gangsched.errors import ApiError
-from gangsched.kube.envelopes import Line, LineOf, ListMeta, Page, PageOf, RawLine, RawPage
+from gangsched.kube.envelopes import (
+    KindLine,
+    Line,
+    LineOf,
+    Listed,
+    ListMeta,
+    Page,
+    PageOf,
+    RawLine,
+    RawPage,
+)
 from gangsched.kube.pod_reader import PodReader
 from gangsched.model import bounded
 from gangsched.model.events import (
@@ -71,6 +81,7 @@ class _Bare(msgspec.Struct, gc=False):
 
 decode_raw_line = bounded.lenient_decoder(RawLine)
 decode_raw_page = bounded.lenient_decoder(RawPage)
+decode_kind_line = bounded.lenient_decoder(KindLine)
 _decode_bare = bounded.lenient_decoder(_Bare)
 _decode_any = bounded.lenient_decoder(dict[str, Any])
 
@@ -118,6 +129,8 @@ class Kind:
     ) -> None:
         self.name = name
         self.kind = kind
+        self.has_no_type = object_type is PlainObject
+        """Then its kind is not known, only where it is."""
         self.resource = resource
         self.group = group
         self.versions = versions
@@ -152,9 +165,10 @@ class Kind:
             )
 
     def read_page(self, body: bytes) -> tuple[list[Any], list[ObjectRefused], ListMeta]:
-        """The objects of a list's page, and those of them that do not parse. Raises: ApiError (no list)."""
+        """The objects of a v1 list's page, and those that do not parse. Raises: ApiError (no such list)."""
         try:
             page = self.decode_page(body)
+            self.check_list(page, self.api_version("v1"))
             return page.items, [], page.metadata
         except msgspec.MsgspecError:
             pass
@@ -162,6 +176,7 @@ class Kind:
             raw_page = decode_raw_page(body)
         except msgspec.MsgspecError as error:
             raise ApiError(f"a list of {self.name} is not readable: {error}") from None
+        self.check_list(raw_page, self.api_version("v1"))
         items, refusals = [], []
         for raw in raw_page.items or ():
             try:
@@ -169,6 +184,31 @@ class Kind:
             except msgspec.MsgspecError as error:
                 refusals.append(refused(self, raw, error))
         return items, refusals, raw_page.metadata
+
+    def check_list(self, page: Listed, api_version: str) -> None:
+        """A list of something else, or of nothing, would tell that all of ours are gone. Raises: ApiError."""
+        if (page.kind, page.api_version) != (f"{self.kind}List", api_version):
+            is_of_ours = self.has_no_type and page.kind.endswith("List") and page.api_version == api_version
+            if not is_of_ours:
+                raise ApiError(
+                    f"not the API server's own answer: a list of {self.name} came as "
+                    f"{page.api_version or '?'} {page.kind or '?'}"
+                )
+        if not page.metadata.resource_version:
+            raise ApiError(
+                f"not the API server's own answer: a list of {self.name} without a resourceVersion"
+            )
+
+    def check_line(self, line: bytes) -> None:
+        """The first line of a watch shows whether it is one of this kind. Raises: ApiError."""
+        try:
+            found = decode_kind_line(line)
+        except ValueError as error:
+            raise ApiError(f"a line of the watch is not readable: {error}") from None
+        if found.type != "ERROR" and not self.has_no_type and found.object.kind != self.kind:
+            raise ApiError(
+                f"not the API server's own answer: a watch of {self.name} shows {found.object.kind or '?'}"
+            )
 
     def api_version(self, version: str) -> str:
         """`group/version`, or `v1`."""

@@ -21,6 +21,7 @@ import structlog
 from gangsched.config import LeaderElectionSettings
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
+from gangsched.kube.evidence import Target, is_doubtful, is_gone, outline_of
 from gangsched.kube.lease import Create, Done, Election, Get, Record, State, Update, Wait
 from gangsched.model import bounded
 
@@ -74,6 +75,9 @@ class LeaderElector:
         self._settings = settings
         self._clock_s = clock_s
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{settings.resource_namespace}/leases"
+        self._target = Target(
+            "leases", "Lease", settings.resource_name, settings.resource_namespace, "coordination.k8s.io"
+        )
         self._lease: dict[str, Any] = {}
         self._wake = anyio.Event()
         self._done = anyio.Event()
@@ -128,10 +132,12 @@ class LeaderElector:
             # Around all of it: renewing credentials has a longer patience of its own.
             with anyio.fail_after(timeout_s):
                 body = await self._send(step, timeout_s)
-            self._lease = _decode_any(body)
-            lease = msgspec.convert(self._lease, _Lease)
-        except (ApiError, TimeoutError, msgspec.MsgspecError) as error:
-            if isinstance(step, Get) and isinstance(error, ApiError) and error.code == 404:
+            found = _decode_any(body)
+            lease = msgspec.convert(found, _Lease)
+            self._check(step, body, lease)
+            self._lease = found
+        except (ApiError, TimeoutError, ValueError) as error:
+            if isinstance(step, Get) and isinstance(error, ApiError) and is_gone(error, self._target):
                 election.absent(self._clock_s())
             else:
                 election.failed(self._clock_s())
@@ -142,6 +148,19 @@ class LeaderElector:
         else:
             election.written(lease.metadata.resource_version, self._clock_s())
             self._said = ""
+
+    def _check(self, step: Get | Create | Update, body: bytes, lease: _Lease) -> None:
+        """Whether this is our lease and, after a write, what was written: else it makes nobody a leader.
+
+        Raises: ApiError.
+        """
+        if outline_of(body, self._target) is None:
+            raise ApiError(f"not the API server's own answer: {body[:200].decode('utf-8', 'replace')}")
+        if isinstance(step, Get):
+            return
+        found = _record(lease.spec)
+        if (found.holder, found.renewed) != (step.record.holder, step.record.renewed):
+            raise ApiError(f"the lease was written and came back as another's: {found.holder or 'nobody'}'s")
 
     async def _send(self, step: Get | Create | Update, timeout_s: float) -> bytes:
         name = self._settings.resource_name
@@ -157,6 +176,9 @@ class LeaderElector:
 
     async def _complain(self, step: Get | Create | Update, error: Exception) -> None:
         code = error.code if isinstance(error, ApiError) else 0
+        if isinstance(error, ApiError) and is_doubtful(error, self._target):
+            self._client.credentials.answers.doubt("GET" if isinstance(step, Get) else "PUT")
+            code = 0
         if code == 0:
             self._client.close()  # the connection may be as dead as it looks
         if code == 409:

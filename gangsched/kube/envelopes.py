@@ -24,11 +24,13 @@ class LineOf(msgspec.Struct, Generic[ObjectT], gc=False):
     object: ObjectT
 
 
-class PageOf(msgspec.Struct, Generic[ObjectT], gc=False):
+class PageOf(msgspec.Struct, Generic[ObjectT], gc=False, rename="camel"):
     """A page of a list."""
 
     metadata: ListMeta
     items: list[ObjectT]
+    kind: str = ""
+    api_version: str = ""
 
 
 class RawLine(msgspec.Struct, gc=False):
@@ -38,17 +40,37 @@ class RawLine(msgspec.Struct, gc=False):
     object: msgspec.Raw
 
 
-class RawPage(msgspec.Struct, gc=False):
+class RawPage(msgspec.Struct, gc=False, rename="camel"):
     """A page of a list, its items not looked at."""
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
+    kind: str = ""
+    api_version: str = ""
 
 
-class Page(Protocol):
-    """A page of a list, decoded whole."""
+class _Kind(msgspec.Struct, gc=False):
+    kind: str = ""
+
+
+class KindLine(msgspec.Struct, gc=False):
+    """A line of a watch, of its object only the kind."""
+
+    type: str
+    object: _Kind
+
+
+class Listed(Protocol):
+    """What a list says of itself."""
 
     metadata: ListMeta
+    kind: str
+    api_version: str
+
+
+class Page(Listed, Protocol):
+    """A page of a list, decoded whole."""
+
     items: list[Any]
 
 

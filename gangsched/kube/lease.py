@@ -15,7 +15,7 @@ and is made harmless by its preconditions.
 | Following | POST or PUT refused, not answered, or too late | | waits, GET |
 | Leading | the retry period is over | | PUT, a new renewTime |
 | Leading | PUT answered | Leading, until renewDeadline after it was *sent* | waits the retry period |
-| Leading | PUT refused (409) or not answered | | GET, at once |
+| Leading | PUT refused (409) or not answered | | GET, at once; the second time in a row it waits, GET |
 | Leading | GET: ours | | PUT, at once |
 | Leading | GET: none (deleted) | | POST ours, at once |
 | Leading | GET: somebody else's | Lost | |
@@ -108,6 +108,7 @@ class Election:
         self._due: type[Get] | type[Create] | type[Update] = Get
         self._renewed_s = -math.inf
         self._maybe_ours = False
+        self._has_failed = False
         self._releasing = False
 
     @property
@@ -180,6 +181,7 @@ class Election:
     def written(self, version: str, now_s: float) -> None:
         """POST or PUT: done."""
         assert isinstance(self._sent, Create | Update)
+        self._has_failed = False
         self._observed, self._observed_s, self._version = self._sent.record, now_s, version
         if not self._sent.record.holder:
             self.state = State.RELEASED
@@ -198,7 +200,8 @@ class Election:
         """Refused, or not answered: a write may have been done all the same."""
         wrote = not isinstance(self._sent, Get)
         self._maybe_ours |= wrote
-        if wrote and self.state is State.LEADING:
+        again, self._has_failed = self._has_failed, True
+        if wrote and self.state is State.LEADING and not again:
             self._at_once(Get)
         else:
             self._due = Get

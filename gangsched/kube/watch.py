@@ -36,6 +36,8 @@ HOLD_S = 0.05
 # Of any kind but pods fewer are many: most of it is what we and kubelets write, and a turn for each status
 # of a group costs as much as writing it.
 FEWER = 8
+# Gone is what older servers say. TooLarge: the server's history was set back, ours leads nowhere.
+_TOO_OLD = ("Expired", "Gone", "ResourceVersionTooLarge")
 
 Emit = Callable[[list[Event]], Awaitable[None]]
 
@@ -140,6 +142,8 @@ class Reflector:
                     self._anew = False
                     self.state.tell_anew()
                 if not self._version and not await self._resolve():
+                    # What was known stays: a group's pods are still there and still belong together.
+                    self.state.missing()
                     await self._say_missing("API not offered by the server; watching out for it")
                     await anyio.sleep(self._timing.missing_s * self._rng.uniform(0.8, 1.2))
                     continue
@@ -347,22 +351,20 @@ class Reflector:
         try:
             with anyio.fail_after(self._timing.probe_timeout_s):
                 async with self._stream(params, timeout_s=self._timing.probe_timeout_s) as stream:
-                    return "another watch heard more" if await stream.read() else ""
+                    # A page of somebody else's is no event.
+                    return "another watch heard more" if b'"type"' in await stream.read() else ""
         except ApiError as error:
             return "" if error.code else f"the server is not reached: {error}"
         except OSError as error:  # TimeoutError is one
             return f"the server is not reached: {str(error) or 'no answer in time'}"
 
     async def _failed(self, error: ApiError) -> None:
-        if error.code == 410 or error.reason in ("Expired", "Gone", "ResourceVersionTooLarge"):
-            # TooLarge: the server's history was set back (a restored backup); ours leads nowhere.
+        if error.subject is not None and error.reason in _TOO_OLD:
             _log.info("resourceVersion is too old, listing anew", kind=self.kind.name, err=str(error))
             self.state.gone()
         elif error.code == 404 and self.kind.versions:
-            # What was known stays: a group's pods are still there and still belong together.
-            self._version = ""
-            self.state.missing()
-        elif error.code == 403 and self.kind.versions and not self.state.synced:
+            self._version = ""  # the server's documents say whether it is there
+        elif self._is_forbidden(error) and self.kind.versions and not self.state.synced:
             # Who lacks the right to see groups can still schedule what needs none; asked again all the same.
             await self._say_missing(f"not allowed to follow: {error}")
         elif str(error) != self._said:
@@ -371,6 +373,10 @@ class Reflector:
         if error.code == 0:
             self._client.close()
         await anyio.sleep(self._backoff.next_s(error.retry_after_s))
+
+    def _is_forbidden(self, error: ApiError) -> bool:
+        subject = error.subject
+        return subject is not None and error.reason == "Forbidden" and subject.kind == self.kind.resource
 
     def _recovered(self) -> None:
         self._missing = False

@@ -76,6 +76,7 @@ class WatchState:
         self._seen: set[str] = set()
         self._tell_all = False
         self._held: list[Event] = []
+        self._is_proved = False
         self._carry: list[bytes] = []
         self._n_carried = 0
 
@@ -89,12 +90,12 @@ class WatchState:
         return ListPage(self._token) if self._listing else WatchFrom(self.resource_version)
 
     def use_version(self, version: str) -> None:
-        """The kind is read in another API version from now on."""
+        """The kind is read in this API version from now on; if it was another one, listed anew."""
         api_version = self.kind.api_version(version)
         if api_version != self.api_version:
             self.api_version = api_version
             self._tell_all = True
-        self.gone()
+            self.gone()
 
     def gone(self) -> None:
         """The resourceVersion or the continue token is too old: list anew, from the start."""
@@ -111,6 +112,7 @@ class WatchState:
     def closed(self) -> None:
         """The stream ended: what came of an unfinished line is dropped, it will be sent again whole."""
         self.failure = None
+        self._is_proved = False
         self._carry.clear()
         self._n_carried = 0
 
@@ -124,11 +126,13 @@ class WatchState:
         events = self._held
         try:
             page = self.kind.decode_page(body)
+            self.kind.check_list(page, self.api_version)
             meta = page.metadata
             for item in page.items:
                 self._listed(item, events)
         except msgspec.MsgspecError:
             raw_page = self._raw_page(body)
+            self.kind.check_list(raw_page, self.api_version)
             meta = raw_page.metadata
             for raw in raw_page.items or ():
                 self._listed_raw(raw, events)
@@ -190,6 +194,13 @@ class WatchState:
         if end < len(chunk):
             self._keep(chunk[end:])
         events: list[Event] = []
+        if not self._is_proved:
+            try:
+                self.kind.check_line(whole[: whole.index(b"\n")])
+            except ApiError as error:
+                self.failure = error
+                return events
+            self._is_proved = True
         try:
             lines = self.kind.decode_lines(whole)
         except msgspec.MsgspecError:

@@ -77,6 +77,8 @@ def leniently(
                 return decode(data)
             except RecursionError:
                 pass
+            except UnicodeDecodeError as error:  # which is no MsgspecError
+                raise msgspec.DecodeError(f"no text in UTF-8: {error.reason}") from None
         shallow, what = emptied_below(data)
         if tell is not None:
             tell(what)
@@ -84,6 +86,8 @@ def leniently(
             return decode(shallow)
         except RecursionError:  # brackets that are never closed: no JSON
             raise TooDeep(what) from None
+        except UnicodeDecodeError as error:
+            raise msgspec.DecodeError(f"no text in UTF-8: {error.reason}") from None
 
     return decode_leniently
 

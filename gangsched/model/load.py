@@ -127,6 +127,7 @@ class _NodeMetrics(msgspec.Struct, gc=False):
 
 class _NodeMetricsList(msgspec.Struct, gc=False):
     items: list[_NodeMetrics]
+    kind: str = ""
 
 
 _decode_metrics = bounded.decoder(_NodeMetricsList, max_bytes=bounded.MAX_ANSWER)
@@ -135,11 +136,15 @@ _decode_metrics = bounded.decoder(_NodeMetricsList, max_bytes=bounded.MAX_ANSWER
 def parse_node_metrics(body: bytes) -> list[ReportedUsage]:
     """The answer of /apis/metrics.k8s.io/v1beta1/nodes. Raises: ParseError, naming the node."""
     try:
-        items = _decode_metrics(body).items
+        found_list = _decode_metrics(body)
     except msgspec.MsgspecError as error:
         raise ParseError(" ".join(str(error).split())[:200], field="metrics.k8s.io") from None
+    if found_list.kind != "NodeMetricsList":
+        raise ParseError(
+            f"is no NodeMetricsList: {found_list.kind[:50] or 'no kind'}", field="metrics.k8s.io"
+        )
     found = []
-    for item in items:
+    for item in found_list.items:
         try:
             cpu, memory = to_milli(str(item.usage["cpu"])), to_int(str(item.usage["memory"]))
         except (KeyError, ParseError) as error:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from gangsched.errors import ApiError
 from gangsched.kube.catch_up import CatchUp
 from gangsched.kube.client import ApiClient
 from gangsched.kube.decode import pods
@@ -39,3 +42,11 @@ async def test_what_is_known_and_held_back_until_a_list_is_whole_is_missing() ->
     assert catch_up.n_missing() == 1
     state.page(page(pod("b", 13), rv=20))
     assert catch_up.n_missing() == 0
+
+
+@pytest.mark.parametrize(
+    "strange", [b"<html>", b"{}", b'{"kind":"PodList","metadata":{}}', page(rv=20, kind="Node")]
+)
+async def test_what_is_no_list_of_pods_does_not_say_that_nothing_is_missing(strange: bytes) -> None:
+    with pytest.raises(ApiError, match="list of pods"):
+        await asked(WatchState(pods()), strange)

@@ -20,6 +20,7 @@ from tests.kube.scripted import (
     ScriptedServer,
     created,
     credentials,
+    page,
     status,
     until,
     within,
@@ -38,13 +39,16 @@ class LeaseServer:
 
     def __call__(self, request: Request) -> bytes:
         if request.line.startswith("GET"):
-            return status(404) if self.lease is None else created(json.dumps(self.lease).encode())
+            if self.lease is None:
+                return status(404, about="gangsched", kind="leases", group="coordination.k8s.io")
+            return created(json.dumps(self.lease).encode())
         sent = request.json
         held = self.lease["metadata"]["resourceVersion"] if self.lease else None
         if sent["metadata"].get("resourceVersion") != held:
-            return status(409)
+            return status(409, about="gangsched", kind="leases", group="coordination.k8s.io")
         self.version += 1
-        self.lease = {**sent, "metadata": {**sent["metadata"], "resourceVersion": str(self.version)}}
+        meta = {"namespace": "apps", "uid": "u", **sent["metadata"], "resourceVersion": str(self.version)}
+        self.lease = {**sent, "metadata": meta}
         return created(json.dumps(self.lease).encode())
 
 
@@ -80,7 +84,13 @@ async def test_driver_keeps_what_others_put_on_the_lease() -> None:
     old = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": "gangsched", "resourceVersion": "1", "labels": {"a": "b"}},
+        "metadata": {
+            "name": "gangsched",
+            "namespace": "apps",
+            "uid": "u",
+            "resourceVersion": "1",
+            "labels": {"a": "b"},
+        },
         "spec": {"holderIdentity": "", "leaseTransitions": 4, "preferredHolder": "x"},
     }
     lease = LeaseServer(old)
@@ -110,6 +120,79 @@ async def test_driver_survives_one_bad_answer(trouble: bytes) -> None:
         await until(lambda: not server.script and lease.version >= seen + 2)
         assert driven.elector.holds
         await driven.elector.release()
+
+
+def lease_of(holder: str, *, name: str = "gangsched") -> bytes:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 3, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    meta = {"name": name, "namespace": "apps", "uid": "u", "resourceVersion": "7"}
+    return json.dumps({"kind": "Lease", "metadata": meta, "spec": spec}).encode()
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        page(200),
+        page(200, b""),
+        created(b"{}"),
+        created(lease_of("me", name="another")),
+        created(lease_of("me")),  # an old one: not what was written
+        created(lease_of("you")),
+    ],
+)
+async def test_an_answer_that_is_not_about_the_lease_as_written_makes_nobody_a_leader(strange: bytes) -> None:
+    kept = LeaseServer()
+    lies = True
+
+    def answer(request: Request) -> bytes:
+        if request.line.startswith("GET") or not lies:
+            return kept(request)
+        return strange
+
+    async with ScriptedServer(default=answer) as server, anyio.create_task_group() as group:
+        driven = Driven(server)
+        group.start_soon(driven.run)
+        await until(lambda: sum(r.line.startswith("POST") for r in server.requests) >= 2)
+        assert not driven.elector.holds
+        assert kept.lease is None
+        lies = False
+        with within():
+            await driven.leads.wait()
+        await driven.elector.release()
+
+
+@pytest.mark.parametrize(
+    "strange", [page(404), page(404, b""), status(404), status(404, about="another", kind="leases")]
+)
+async def test_a_lease_is_not_gone_because_something_before_the_server_says_so(strange: bytes) -> None:
+    kept = LeaseServer(json.loads(lease_of("you")))
+    async with (
+        ScriptedServer(default=kept, script=[strange] * 3) as server,
+        anyio.create_task_group() as group,
+    ):
+        driven = Driven(server)
+        group.start_soon(driven.run)
+        await until(lambda: len(server.requests) == 4)
+        assert {request.line.split()[0] for request in server.requests} == {"GET"}
+        group.cancel_scope.cancel()
+
+
+async def test_a_leader_to_whom_nonsense_is_said_does_not_ask_at_once_for_ever() -> None:
+    kept = LeaseServer()
+    lies = False
+
+    def answer(request: Request) -> bytes:
+        done = kept(request)
+        return page(200) if lies and request.line.startswith("PUT") else done
+
+    async with ScriptedServer(default=answer) as server, anyio.create_task_group() as group:
+        driven = Driven(server)
+        group.start_soon(driven.run)
+        with within():
+            await driven.leads.wait()
+        lies, before = True, len(server.requests)
+        await until(lambda: driven.elector.election.state is State.LOST)
+        # renewDeadline / retryPeriod rounds of a GET and a PUT, and the first one twice.
+        assert len(server.requests) - before < 2 * 2.0 / 0.05 + 4
 
 
 async def test_driver_gives_up_when_nobody_answers() -> None:

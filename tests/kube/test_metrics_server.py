@@ -10,8 +10,8 @@ from gangsched.errors import ApiError
 from gangsched.kube.metrics_server import MetricsServer
 from gangsched.model.events import Event, LoadReported
 
-USAGE = b'{"items": [{"metadata": {"name": "n0"}, "timestamp": "2026-01-01T00:00:00Z", "window": "10s", '
-USAGE += b'"usage": {"cpu": "1", "memory": "1Gi"}}]}'
+USAGE = b'{"kind": "NodeMetricsList", "items": [{"metadata": {"name": "n0"}, '
+USAGE += b'"timestamp": "2026-01-01T00:00:00Z", "window": "10s", "usage": {"cpu": "1", "memory": "1Gi"}}]}'
 
 
 class Client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -18,11 +19,44 @@ from gangsched.kube.stream import Stream
 from gangsched.kube.watch import HOLD_S, Reflector, WatchTiming, continue_of
 from gangsched.model.events import Event, KindMissing, KindSynced, PodAdded
 from tests.kube.scripted import Request, ScriptedServer, created, credentials, status, until
+from tests.kube.scripted import page as page_of
 from tests.kube.test_watch_state import line, page, pod
 
 TIMING = WatchTiming(silence_s=0.05, grace_s=0.02, missing_s=0.02, backoff_s=(0.01, 0.05))
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
+
+
+FORBIDDEN = page_of(
+    403,
+    json.dumps(
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "reason": "Forbidden",
+            "details": {"kind": "podgroups", "group": "g"},
+            "code": 403,
+        }
+    ).encode(),
+)
+
+
+def groups(*, rv: int, version: str = "v1") -> bytes:
+    return page(rv=rv, kind="PodGroup", api_version=f"g/{version}")
+
+
+def resources(group_version: str) -> bytes:
+    """The document of one version."""
+    listed = [{"name": name} for name in ("podgroups", "podgroups/status")]
+    said = {"kind": "APIResourceList", "groupVersion": group_version, "resources": listed}
+    return json.dumps(said).encode()
+
+
+def served(*group_versions: str) -> bytes:
+    """The document of all groups."""
+    listed = [{"name": "g", "versions": [{"groupVersion": one} for one in group_versions]}]
+    return json.dumps({"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}).encode()
 
 
 def chunk(data: bytes) -> bytes:
@@ -95,10 +129,10 @@ async def test_groups_that_may_not_be_read_do_not_keep_the_scheduler_from_starti
 
     def answer(request: Request) -> bytes:
         if "?" not in request.line:
-            return created(b'{"resources":[{"name":"podgroups"}]}')
+            return created(resources("g/v1"))
         if not allowed:
-            return status(403, reason="Forbidden", message="cannot list podgroups")
-        return created(page(rv=5)) if "watch=1" not in request.line else STREAM
+            return page_of(403) if len(server.requests) == 2 else FORBIDDEN
+        return created(groups(rv=5)) if "watch=1" not in request.line else STREAM
 
     async def emit(events: list[Event]) -> None:
         nonlocal allowed
@@ -115,10 +149,12 @@ async def test_newest_version_that_is_served_is_used() -> None:
 
     def answer(request: Request) -> bytes:
         if request.line == "GET /apis/g/v1beta1":
-            return status(404)
+            return page_of(404, b"404 page not found\n")
+        if request.line == "GET /apis":
+            return created(served("g/v1alpha2"))
         if request.line == "GET /apis/g/v1alpha2":
-            return created(b'{"resources":[{"name":"podgroups"},{"name":"podgroups/status"}]}')
-        return created(page(rv=5)) if "watch=1" not in request.line else STREAM
+            return created(resources("g/v1alpha2"))
+        return created(groups(rv=5, version="v1alpha2")) if "watch=1" not in request.line else STREAM
 
     async def emit(events: list[Event]) -> None:
         said.extend(events)
@@ -126,7 +162,7 @@ async def test_newest_version_that_is_served_is_used() -> None:
     kind = pod_groups("core", "g", ("v1beta1", "v1alpha2"))
     async with ScriptedServer(default=answer) as server:
         reflector = await follow(server, kind, emit, lambda: said)
-        assert server.requests[2].line.startswith("GET /apis/g/v1alpha2/podgroups?limit=")
+        assert server.requests[3].line.startswith("GET /apis/g/v1alpha2/podgroups?limit=")
     assert reflector.state.api_version == "g/v1alpha2"
 
 
@@ -207,12 +243,12 @@ async def test_a_kind_of_which_little_comes_is_read_at_the_pace_of_all() -> None
 
     def answer(request: Request) -> bytes:
         if "?" not in request.line:
-            return created(b'{"resources":[{"name":"podgroups"}]}')
+            return created(resources("g/v1"))
         if "watch=1" not in request.line:
-            return created(page(rv=5))
+            return created(page(rv=5) if "/pods?" in request.line else groups(rv=5))
         if "/pods?" in request.line:
             return STREAM + chunk(b"".join(line("ADDED", pod(f"p{i}", 6 + i)) for i in range(100)))
-        return STREAM + chunk(line("ADDED", pod("one", 7)))
+        return STREAM + chunk(line("ADDED", pod("one", 7) | {"kind": "PodGroup"}))
 
     async def emit(events: list[Event]) -> None:
         said.extend(events)
@@ -240,12 +276,18 @@ async def test_a_dozen_changed_groups_are_much_and_a_dozen_pods_are_not(
         return await read(stream, hold_s)
 
     monkeypatch.setattr(Stream, "read", noting)
-    a_dozen = STREAM + chunk(b"".join(line("ADDED", pod(f"n{i}", 6 + i)) for i in range(12)))
+
+    def a_dozen(kind: str) -> bytes:
+        items = (pod(f"n{i}", 6 + i) | {"kind": kind} for i in range(12))
+        return STREAM + chunk(b"".join(line("ADDED", item) for item in items))
 
     def answer(request: Request) -> bytes:
         if "?" not in request.line:
-            return created(b'{"resources":[{"name":"podgroups"}]}')
-        return a_dozen if "watch=1" in request.line else created(page(rv=5))
+            return created(resources("g/v1"))
+        is_pods = "/pods?" in request.line
+        if "watch=1" in request.line:
+            return a_dozen("Pod" if is_pods else "PodGroup")
+        return created(page(rv=5) if is_pods else groups(rv=5))
 
     async def emit(events: list[Event]) -> None:
         pass
@@ -263,7 +305,10 @@ async def test_what_is_large_is_listed_in_shorter_pages() -> None:
     async def emit(events: list[Event]) -> None:
         said.extend(events)
 
-    async with ScriptedServer(default=created(page(rv=5))) as server:
+    def answer(request: Request) -> bytes:
+        return created(page(rv=5, kind="Pod" if "/pods?" in request.line else "Node"))
+
+    async with ScriptedServer(default=answer) as server:
         await follow(server, pods(), emit, lambda: KindSynced("pods") in said)
         await follow(server, nodes(), emit, lambda: KindSynced("nodes") in said)
         first_of = {
@@ -271,3 +316,62 @@ async def test_what_is_large_is_listed_in_shorter_pages() -> None:
         }
     assert first_of["GET /api/v1/pods"].endswith("limit=500")
     assert first_of["GET /api/v1/nodes"].endswith("limit=100")
+
+
+async def test_a_page_that_says_gone_or_not_found_is_no_reason_to_list_anew() -> None:
+    said: list[Event] = []
+    strange = [page_of(410), page_of(404), page_of(200), page_of(403), page_of(200, page(rv=5) + b"\n")]
+    n_watches = 0
+
+    def answer(request: Request) -> bytes:
+        nonlocal n_watches
+        if "watch=1" not in request.line:
+            return created(page(pod("a", 3), rv=5))
+        n_watches += 1
+        if strange:
+            return strange.pop()
+        return STREAM + chunk(line("ADDED", pod("b", 7)))
+
+    async def emit(events: list[Event]) -> None:
+        said.extend(events)
+
+    async with ScriptedServer(default=answer) as server:
+        reflector = await follow(server, pods(), emit, lambda: len(said) == 3)
+    assert [e.pod.metadata.name for e in said if isinstance(e, PodAdded)] == ["a", "b"]
+    assert (reflector.n_lists, n_watches) == (1, 6)
+
+
+async def test_the_servers_own_word_that_its_history_is_gone_lists_anew() -> None:
+    def answer(request: Request) -> bytes:
+        if "watch=1" in request.line:
+            return status(410, message="too old resource version")
+        return created(page(pod("a", 3), rv=5))
+
+    async def emit(events: list[Event]) -> None:
+        pass
+
+    async with ScriptedServer(default=answer) as server:
+        reflector = await follow(
+            server, pods(), emit, lambda: sum("watch=1" in r.line for r in server.requests) == 2
+        )
+    assert reflector.n_lists == 2
+
+
+@pytest.mark.parametrize("discovered", [page_of(404), page_of(200), created(b"{}"), status(503)])
+async def test_groups_are_not_missing_because_something_before_the_server_says_so(discovered: bytes) -> None:
+    said: list[Event] = []
+    strange = [page_of(404, b"404 page not found\n"), discovered]
+
+    def answer(request: Request) -> bytes:
+        if request.line == "GET /apis/g/v1":
+            return strange.pop(0) if strange else created(resources("g/v1"))
+        if request.line == "GET /apis":
+            return created(served("g/v1"))
+        return created(groups(rv=5)) if "watch=1" not in request.line else STREAM
+
+    async def emit(events: list[Event]) -> None:
+        said.extend(events)
+
+    async with ScriptedServer(default=answer) as server:
+        await follow(server, pod_groups("core", "g", ("v1",)), emit, lambda: said)
+    assert said == [KindSynced("podgroups.core")]

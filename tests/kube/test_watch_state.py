@@ -35,9 +35,12 @@ def pod(name: str, rv: int, *, uid: str = "", **spec: Any) -> dict[str, Any]:
     return {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
 
 
-def page(*items: dict[str, Any], rv: int, token: str = "") -> bytes:
+def page(
+    *items: dict[str, Any], rv: int, token: str = "", kind: str = "Pod", api_version: str = "v1"
+) -> bytes:
     meta = {"resourceVersion": str(rv)} | ({"continue": token} if token else {})
-    return json.dumps({"kind": "PodList", "metadata": meta, "items": items}).encode()
+    said = {"kind": f"{kind}List", "apiVersion": api_version, "metadata": meta, "items": items}
+    return json.dumps(said).encode()
 
 
 def line(change: str, item: dict[str, Any]) -> bytes:
@@ -130,7 +133,14 @@ def test_bookmarks_move_the_place_to_resume(watching: WatchState) -> None:
 
 
 def test_410_in_the_stream_tells_what_came_before_it_and_lists_anew(watching: WatchState) -> None:
-    gone = {"kind": "Status", "metadata": {}, "status": "Failure", "reason": "Expired", "code": 410}
+    gone = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "reason": "Expired",
+        "code": 410,
+    }
     assert told(watching.lines(line("ADDED", pod("c", 11)) + line("ERROR", gone))) == ["+c"]
     assert watching.failure is not None
     assert watching.failure.code == 410
@@ -243,19 +253,20 @@ def test_other_api_version_of_a_group_tells_all_of_them_again() -> None:
     kind = next(kind for kind in all_kinds() if kind.name == "podgroups.core")
     state = WatchState(kind, version="v1alpha2")
     group = {"metadata": {"name": "g", "namespace": "ns", "uid": "u", "resourceVersion": "3"}, "spec": {}}
-    assert isinstance(state.page(page(group, rv=5))[0], PodGroupAdded)
+    first = page(group, rv=5, kind="PodGroup", api_version="scheduling.k8s.io/v1alpha2")
+    assert isinstance(state.page(first)[0], PodGroupAdded)
     state.use_version("v1beta1")
-    [event] = state.page(page(group, rv=6))
+    [event] = state.page(page(group, rv=6, kind="PodGroup", api_version="scheduling.k8s.io/v1beta1"))
     assert isinstance(event, PodGroupUpdated)
     assert event.api_version == "scheduling.k8s.io/v1beta1"
 
 
 def test_objects_of_other_kinds_are_read_typed_where_we_know_them_and_plainly_elsewhere() -> None:
     meta = {"name": "web", "namespace": "default", "uid": "u", "resourceVersion": "3"}
-    service = {"metadata": meta, "spec": {"selector": {"app": "web"}, "ports": []}}
-    for name in ("services", "widgets.example.com"):
+    service = {"kind": "Service", "metadata": meta, "spec": {"selector": {"app": "web"}, "ports": []}}
+    for name, api_version in (("services", "v1"), ("widgets.example.com", "example.com/v1")):
         state = WatchState(objects(name))
-        put, synced = state.page(page(service, rv=5))
+        put, synced = state.page(page(service, rv=5, kind="Service", api_version=api_version))
         assert isinstance(put, ObjectPut)
         assert (put.kind, synced) == (name, KindSynced(name))
         if name == "services":
@@ -274,9 +285,60 @@ def test_a_kind_is_named_as_kubectl_names_it() -> None:
     assert objects("widgets.example.com").versions[0] == "v1"
 
 
+STRANGE_LISTS = [
+    b"<html>",
+    b"",
+    b"{}",
+    b"[]",
+    b'{"items":[]}',
+    b'{"metadata":{},"items":[]}',
+    b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}',
+    b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"\xff"},"items":[]}',
+    page(rv=30, kind="Node"),
+    page(rv=30, api_version="metrics.k8s.io/v1beta1"),
+    page(pod("c", 12), rv=30, kind="Node"),
+    page(pod("c", 12, containers=1), rv=30, kind="Node"),
+    b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":200}',
+]
+
+
+@pytest.mark.parametrize("strange", STRANGE_LISTS)
+def test_a_list_of_something_else_does_not_tell_that_ours_are_gone(
+    watching: WatchState, strange: bytes
+) -> None:
+    watching.gone()
+    with pytest.raises(ApiError):
+        watching.page(strange)
+    assert watching.next_request() == ListPage("")
+    assert told(watching.page(page(pod("a", 3), pod("b", 4), rv=20))) == []
+
+
+STRANGE_LINES = [
+    b"<html>\n",
+    b"{}\n",
+    b"\xff\n",
+    b'{"type":"ADDED","object":{"metadata":{"name":"\xff"}}}\n',
+    line("DELETED", pod("a", 12) | {"kind": "Node"}),
+    line("ADDED", {"metadata": {"name": "x", "namespace": "ns", "uid": "1", "resourceVersion": "12"}}),
+    line("BOOKMARK", {"kind": "Node", "metadata": {"resourceVersion": "999"}}),
+]
+
+
+@pytest.mark.parametrize("strange", STRANGE_LINES)
+def test_a_watch_of_something_else_says_nothing_and_is_asked_again_from_the_same_place(
+    watching: WatchState, strange: bytes
+) -> None:
+    assert watching.lines(strange) == []
+    assert watching.failure is not None
+    watching.closed()
+    assert watching.next_request() == WatchFrom("10")
+    assert told(watching.lines(line("ADDED", pod("c", 11)))) == ["+c"]
+
+
 def test_a_plain_object_without_metadata_is_refused() -> None:
     state = WatchState(objects("widgets.example.com"))
-    [refusal, _] = state.page(b'{"metadata": {"resourceVersion": "5"}, "items": [{"metadata": 1}]}')
+    bad = page({"metadata": 1}, rv=5, kind="Widget", api_version="example.com/v1")
+    [refusal, _] = state.page(bad)
     assert isinstance(refusal, ObjectRefused)
 
 
@@ -329,7 +391,7 @@ def test_what_a_custom_object_says_too_deep_is_left_out_of_it(levels: int) -> No
     text = json.dumps({"type": "ADDED", "object": item}).replace(
         '"minMember"', '"x":' + '{"a":' * levels + "{}" + "}" * levels + ',"minMember"'
     )
-    groups.page(page(rv=4))
+    groups.page(page(rv=4, kind="PodGroup", api_version="scheduling.x-k8s.io/v1"))
     for version in (5, 6):  # also where two of them are compared
         (event,) = groups.lines(text.replace('"5"', f'"{version}"').encode() + b"\n")
         assert isinstance(event, PodGroupAdded | PodGroupUpdated)

@@ -29,6 +29,7 @@ STATUSES = re.compile(r"PATCH \S+/status$")
 EVENTS = re.compile(r"POST \S+/events$")
 LISTS = re.compile(r"GET \S+\?(?!.*watch=1)")
 WATCHES = re.compile(r"GET \S+\?.*watch=1")
+DISCOVERY = re.compile(r"GET /apis?(/[^?]*)?$")
 LEASES = re.compile(r"\S+ \S+/leases")
 
 HTML = b"<html><body><h1>It works!</h1></body></html>"

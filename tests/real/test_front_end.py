@@ -7,7 +7,20 @@ from __future__ import annotations
 import pytest
 
 from tests.real.cluster import Cluster
-from tests.real.front_end import BINDS, EVICTIONS, FrontEnd, standing_before, summary
+from tests.real.front_end import (
+    BINDS,
+    DISCOVERY,
+    EVENTS,
+    EVICTIONS,
+    LEASES,
+    LISTS,
+    READS,
+    STATUSES,
+    WATCHES,
+    FrontEnd,
+    standing_before,
+    summary,
+)
 
 pytestmark = pytest.mark.real
 
@@ -43,3 +56,18 @@ def test_lies_about_binds_cost_no_gang(cluster: Cluster, every: int) -> None:
     front = FrontEnd(BINDS, every=every)
     bound_in_spite_of(cluster, front)
     assert "not the API server's own" in cluster.schedulers[0].said
+
+
+def test_lies_about_binds_and_reads_cost_no_gang(cluster: Cluster) -> None:
+    front = FrontEnd(BINDS, READS, every=3)
+    bound_in_spite_of(cluster, front)
+    assert front.n(READS) > 0, summary(front)
+
+
+def test_lies_about_lists_watches_and_discovery_cost_no_gang(cluster: Cluster) -> None:
+    bound_in_spite_of(cluster, FrontEnd(LISTS, WATCHES, DISCOVERY, every=3))
+
+
+def test_lies_about_everything_cost_no_gang(cluster: Cluster) -> None:
+    every = (BINDS, READS, STATUSES, EVENTS, LISTS, WATCHES, DISCOVERY, LEASES)
+    bound_in_spite_of(cluster, FrontEnd(*every, every=10))
