@@ -20,6 +20,9 @@ class Books:
     def __init__(self) -> None:
         self.members: dict[Gang, dict[str, Pod]] = {}
         """Pods of ours by gang, then by UID, in the order in which they came."""
+        self.n_bound: dict[Gang, int] = {}
+        """Pods of ours that are on a node, by gang; n_running: those of them that have not ended."""
+        self.n_running: dict[Gang, int] = {}
         self.owners: dict[Place, dict[str, None]] = {}
         """UIDs of live pods with our mark, by device."""
         self.doubled: dict[Place, None] = {}
@@ -51,6 +54,7 @@ class Books:
         joins = _gang(after) if after is not None else None
         if before is not None and leaves is not None:
             self.touched[leaves] = None
+            self._add(leaves, before, -1)
             if leaves != joins:  # else it keeps its place
                 members = self.members[leaves]
                 del members[before.metadata.uid]
@@ -58,7 +62,14 @@ class Books:
                     del self.members[leaves]
         if after is not None and joins is not None:
             self.touched[joins] = None
+            self._add(joins, after, 1)
             self.members.setdefault(joins, {})[after.metadata.uid] = after
+
+    def _add(self, gang: Gang, pod: Pod, n: int) -> None:
+        if pod.spec.node_name:
+            self.n_bound[gang] = self.n_bound.get(gang, 0) + n
+            if not pod.is_terminal:
+                self.n_running[gang] = self.n_running.get(gang, 0) + n
 
     def group_changed(self, key: Key, item: CustomObject | None) -> None:
         if item is None:

@@ -45,20 +45,18 @@ class HalfBound:
             self._look_at(gang, api, now_s)
 
     def _look_at(self, gang: Gang, api: SimApi, now_s: float) -> None:
-        pods = list(api.books.members.get(gang, {}).values())
         least = self._least_of(gang, api)
-        if least is None or not pods:
+        if least is None or gang not in api.books.members:
             for kept in (self.since_s, self._least):
                 kept.pop(gang, None)
             self._whole.discard(gang)
             return
-        n_bound = sum(bool(pod.spec.node_name) for pod in pods)
+        n_bound = api.books.n_bound.get(gang, 0)
         if n_bound + self._gone.get(gang, 0) >= least:
             self._whole.add(gang)
         elif not n_bound:
             self._whole.discard(gang)
-        runs = any(pod.spec.node_name and not pod.is_terminal for pod in pods)
-        if runs and n_bound < least and gang not in self._whole:
+        if api.books.n_running.get(gang) and n_bound < least and gang not in self._whole:
             self.since_s.setdefault(gang, now_s)
         else:
             self.since_s.pop(gang, None)

@@ -16,6 +16,7 @@ from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
 from gangsched.core.scheduler import Scheduler
 from gangsched.sim import mischief, spite
+from gangsched.sim.crowds import crowded_workload, webbed_workload
 from gangsched.sim.driver import Broken, Simulation, make_scheduler
 from gangsched.sim.faults import CALM, STORM, Rates
 from gangsched.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload
@@ -24,6 +25,8 @@ from gangsched.sim.workloads import Workload, hostile_workload, preempting_workl
 # takes the fence to be harmless.
 ROUGH = replace(STORM, late=0.0)
 HOSTILE = replace(ROUGH, proxied=0.06, throttled=0.03, spite_per_s=1.0)
+# Of thousands of binds one in eight would be lost, and each loss holds a place among those on their way.
+CROWDED = replace(ROUGH, lost_before=0.01, lost_after=0.01, slow=0.01, longest_timeout_s=2.0)
 _STORM_S = 40.0
 _PACES = ("mischief_per_s", "spite_per_s", "tampering_per_s")
 _MEASURES = frozenset(("watch_delay_s", "longest_timeout_s", "without", "crashes", *_PACES))
@@ -57,6 +60,8 @@ STORMS: dict[str, Storm] = {
         hostile_workload,
         rates=HOSTILE,
     ),
+    "crowd": Storm("a gang of thousands among small ones", crowded_workload, rates=CROWDED, storm_s=25.0),
+    "web": Storm("sets of groups that list one another", webbed_workload),
     "preempting": Storm(
         "too small a cluster, four priorities",
         partial(preempting_workload, stubborn=False),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 
 import pytest
+import structlog
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
 
 from gangsched.config import Settings, default_config
 from gangsched.core.group import Group
@@ -19,6 +25,8 @@ from gangsched.sim.mischief import Mischief
 from gangsched.sim.objects import at
 from gangsched.sim.workloads import random_workload
 from gangsched.telemetry import names
+from gangsched.telemetry.export import Lane
+from gangsched.telemetry.otlp_json import FileExporter
 from gangsched.telemetry.tracer import GangTracer
 from tests.telemetry.traced import RESOURCE, said
 
@@ -26,11 +34,11 @@ from tests.telemetry.traced import RESOURCE, said
 class TracedScheduler(Scheduler):
     """A scheduler as app.py drives it, with a tracer. Each process has a tracer of its own."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, sink: Callable[[ReadableSpan], None] | None = None) -> None:
         self._now_ns = 0
         self.spans: list[ReadableSpan] = []
         self.tracer = GangTracer(
-            self.spans.append,
+            sink or self.spans.append,
             resource=RESOURCE,
             clock_ns=lambda: self._now_ns,
             wall_ns=lambda: int(at(0).timestamp() * 1e9) + self._now_ns,
@@ -92,6 +100,33 @@ def test_traces_of_a_storm(seed: int, crashes: bool, monkeypatch: pytest.MonkeyP
             if not sim.n_crashes:
                 parents = {one.context.span_id for one in of if one.context}
                 assert span.parent is None or span.parent.span_id in parents, f"{span.name} has no parent"
+
+
+class FullDisk(FileExporter):
+    """A file on a disk that has no room left."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_for_the_trace_file_changes_no_decision(tmp_path: Path) -> None:
+    path = tmp_path / "traces.jsonl"
+    lane = Lane(FullDisk(path), str(path))
+    histories = []
+    for make in (TracedScheduler, partial(TracedScheduler, sink=lane.offer)):
+        sim = Simulation(3, random_workload(3), rates=STORM, make=make)
+        sim.run_for(40.0)
+        sim.settle()
+        histories.append([_without_traces(step) for step in sim.history])
+    with structlog.testing.capture_logs():
+        lane.close(30.0)
+    assert histories[0] == histories[1]
+    assert lane.n_lost == lane.n_offered > 0
+
+
+def _without_traces(step: bytes) -> bytes:
+    """What was decided; the traces' own numbers differ from process to process."""
+    return re.sub(rb'"gangsched.io/traceparent":"[^"]*"', b"", step)
 
 
 def check_nesting(spans: list[ReadableSpan]) -> None:
