@@ -36,7 +36,8 @@ class HalfBound:
         books = api.books
         gone: dict[Gang, int] = {}
         for uid in told.pods.keys() - books.uids:
-            gang = gang_of(told.pods[uid]) if told.pods[uid].spec.node_name else None
+            was_bound = told.pods[uid].spec.node_name or uid in told.answered
+            gang = gang_of(told.pods[uid]) if was_bound else None
             if gang is not None:
                 gone[gang] = gone.get(gang, 0) + 1
         touched = {**books.touched, **dict.fromkeys(self._gone), **dict.fromkeys(gone)}

@@ -36,6 +36,8 @@ class Told:
         self._held: dict[str, Claim] = {}
         """What pods hold that are on a node and have not ended, by UID."""
         self.promised: dict[str, Claim] = {}
+        self.answered: set[str] = set()
+        """UIDs of pods that the server has said are bound, whatever the watch has shown of them."""
         self.bind_hooks: dict[int, str] = {}
         """UIDs that Bind plugins were asked to bind, by ticket."""
 
@@ -47,6 +49,9 @@ class Told:
             elif isinstance(event, ev.PodDeleted):
                 for kept in (self.pods, self._held, self.promised):
                     kept.pop(event.pod.metadata.uid, None)
+                self.answered.discard(event.pod.metadata.uid)
+            elif isinstance(event, ev.BindSucceeded):
+                self.answered.add(event.uid)
             elif isinstance(event, (ev.NodeAdded, ev.NodeUpdated)):
                 self.nodes[event.node.metadata.name] = event.node
             elif isinstance(event, ev.NodeDeleted):
