@@ -116,7 +116,7 @@ class Registry:
         self._in_namespace(resource, meta, context)
         if meta.get("resourceVersion") not in (None, "", "0"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
-        self._admit_to_namespace(resource, meta, context)
+        self.admit_to_namespace(resource, meta.get("namespace") or "", meta.get("name") or "")
         tries = MAX_NAME_TRIES if not meta.get("name") and meta.get("generateName") else 1
         for last in (*[False] * (tries - 1), True):
             if tries > 1:
@@ -263,18 +263,17 @@ class Registry:
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
 
-    def _admit_to_namespace(self, resource: Resource, meta: dict[str, Any], context: Context) -> None:
-        """As the NamespaceLifecycle admission plugin does."""
+    def admit_to_namespace(self, resource: Resource, name: str, object_name: str) -> None:
+        """As the NamespaceLifecycle admission plugin does, to subresources too. Raises: StatusError."""
         if not resource.namespaced:
             return
-        name = meta["namespace"]
         namespace = self.store.get("/namespaces", "", name)
         if namespace is None:
             raise not_found("namespaces", name)
         if namespace.fields.get("status.phase") == "Terminating":
             raise forbidden(
                 resource.plural,
-                meta.get("name") or "",
+                object_name,
                 f"unable to create new content in namespace {name} because it is being terminated",
                 group=resource.group,
                 causes=[

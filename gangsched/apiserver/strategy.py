@@ -48,6 +48,10 @@ class Cluster(Protocol):
 
     def create(self, resource: Resource, obj: Object, *, namespace: str = "") -> Item: ...
 
+    def admit_to_namespace(self, resource: Resource, name: str, object_name: str) -> None:
+        """Nothing is created in a namespace that is going or not there. Raises: StatusError."""
+        ...
+
     def modify(self, resource: Resource, namespace: str, name: str, change: Callable[[Object], None]) -> Item:
         """Read, change in place, write: no strategy hook is asked. Nothing is written if nothing changed.
 

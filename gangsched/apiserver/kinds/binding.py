@@ -39,6 +39,7 @@ class BindingStrategy(Strategy):
 
 def bind(body: Object, pods: Resource, name: str, context: Context) -> Object:
     """Bind the pod `name`. Raises: StatusError."""
+    context.cluster.admit_to_namespace(pods, context.namespace, name)
     metadata, target = body.get("metadata") or {}, body.get("target") or {}
     if metadata.get("name") != name:
         raise bad_request("name in URL does not match name in Binding object")

@@ -28,6 +28,7 @@ def evict(body: Object, name: str, context: Context) -> Object:
     options = body.get("deleteOptions") or {}
     dry_run = context.dry_run or bool(options.get("dryRun"))
     pods = context.cluster.resource("pods")
+    context.cluster.admit_to_namespace(pods, context.namespace, name)
     item = context.cluster.get(pods, context.namespace, name)
     pod = item.decode()
     if not _may_ignore_budgets(pod):
