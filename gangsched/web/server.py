@@ -28,6 +28,9 @@ _USER = web.RequestKey("user", str)
 # Probes come every few seconds, scrapes every half minute.
 _KEEP_ALIVE_S = 60.0
 _SHUTDOWN_S = 1.0
+# Each connection is a file descriptor, whether or not a request ever comes on it.
+MAX_CONNECTIONS = 256
+_LOOK_S = 1.0
 
 
 class Server:
@@ -76,7 +79,9 @@ class Server:
         try:
             for one in self._sockets:
                 await web.SockSite(runner, one, ssl_context=self._tls).start()
-            await anyio.sleep_forever()
+            while True:
+                await anyio.sleep(_LOOK_S)
+                close_oldest(runner)
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_SHUTDOWN_S * 2):
                 await runner.cleanup()
@@ -140,6 +145,21 @@ class Server:
             reason=(await request.text()).strip(),
         )
         return web.Response(status=code, text=text + "\n")
+
+
+def close_oldest(runner: web.AppRunner, most: int = MAX_CONNECTIONS) -> int:
+    """Closes the connections that have been there longest, down to `most`; answers how many.
+
+    Strangers may open as many as they like and never send a request, for which aiohttp waits without end.
+    Whoever reads pages regularly connects anew.
+    """
+    server = runner.server
+    too_many = server.connections[: max(0, len(server.connections) - most)] if server is not None else []
+    for connection in too_many:
+        connection.force_close()
+    if too_many:
+        _log.warning("too many connections: the oldest are closed", closed=len(too_many), most=most)
+    return len(too_many)
 
 
 def _silent() -> logging.Logger:

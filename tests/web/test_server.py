@@ -22,10 +22,27 @@ from gangsched.sim.driver import make_scheduler
 from gangsched.web.access import Access
 from gangsched.web.health import Check, Health
 from gangsched.web.listening import WebSettings, listen, port_of
-from gangsched.web.server import Server
+from gangsched.web.server import Server, close_oldest
 from gangsched.web.stories import Stories
 from gangsched.web.waiting import Waiting
 from tests.web.test_access import Server as ApiServer
+
+
+async def test_of_too_many_connections_the_oldest_are_closed(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangsched.web.server.close_oldest", lambda runner: close_oldest(runner, 8))
+    monkeypatch.setattr("gangsched.web.server._LOOK_S", 0.05)
+    trust = ssl.create_default_context(cadata=pair.certificate.decode())
+    async with serving(pair) as client:
+        silent = [await asyncio.open_connection("127.0.0.1", client.port, ssl=trust) for _ in range(20)]
+        with anyio.fail_after(10.0):
+            ended = [await reader.read() for reader, _ in silent[:12]]
+        assert ended == [b""] * 12
+        assert not any(reader.at_eof() for reader, _ in silent[12:])
+        assert (await client.ask("/livez"))[0] == 200
+        for _, writer in silent:
+            writer.close()
 
 
 def nobody() -> Scheduler:
