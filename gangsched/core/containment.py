@@ -30,6 +30,7 @@ from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.group import (
     ASSUMED,
     BOUND,
+    NEVER_S,
     NO_ROW,
     PENDING,
     UNASKED,
@@ -80,10 +81,11 @@ class Defect(msgspec.Struct, frozen=True):
 class Steps(Protocol):
     """How the scheduler takes its steps: one event, one group, one deadline after the other.
 
-    not_before_s: deadlines are not looked at before.
+    not_before_s: deadlines are not looked at before. look_again_s: there is something left to do then.
     """
 
     not_before_s: float
+    look_again_s: float
 
     def begin(self, now_s: float) -> None:
         """A turn begins."""
@@ -101,6 +103,10 @@ class Steps(Protocol):
         """Does what is due."""
         ...
 
+    def end(self) -> None:
+        """The turn ends."""
+        ...
+
     def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
         """Does something for a group."""
         ...
@@ -114,9 +120,12 @@ class Plainly:
     """Nothing is contained: tests and simulation want to see what is raised."""
 
     not_before_s = 0.0
+    look_again_s = NEVER_S
 
     def __init__(self, world: World) -> None:
         self.begin = world.set_time
+
+    def end(self) -> None: ...
 
     def apply(self, take: Callable[[Iterator[Any]], None], run: Iterable[ev.Event]) -> None:
         take(iter(run))
@@ -141,7 +150,13 @@ class Containment:
         self._world: World = scheduler.world
         self._guard = guard
         self._refused: set[GroupKey] = set()
+        self._unresolved: set[GroupKey] = set()
+        self._skipped: dict[GroupKey, Group] = {}
+        self._ask_s: dict[str, float] = {}
+        """By UID: when a refused pod's bind is asked about, should no answer have come."""
+        self._is_shaken = False
         self.not_before_s = 0.0
+        self.look_again_s = NEVER_S
 
     # -- steps -------------------------------------------------------------------------------------------
 
@@ -163,10 +178,11 @@ class Containment:
                     self._refuse_event(event, error)
         if self._world.unanswered and isinstance(events[0], _ANSWERS):
             for event in events:
-                self._answered(event)
+                self._step(partial(self._answered, event))
 
     def begin(self, now_s: float) -> None:
         self._refused.clear()
+        self.look_again_s = NEVER_S
         self._step(lambda: self._world.set_time(now_s))
 
     def each(self, do: Callable[[], Any]) -> None:
@@ -175,6 +191,33 @@ class Containment:
             if self._step(do):
                 break
 
+    def end(self) -> None:
+        if self._is_shaken:
+            self._step(lambda: self._world.queue.rebuild(self._world.groups.values()))
+            self._is_shaken = False
+        if self._ask_s:
+            self._ask_about_binds()
+        if self._skipped:
+            self._world.touched.update(self._skipped)
+            self._skipped.clear()
+            self.look_again_s = min(self.look_again_s, self._world.now_s + _PAUSE_S)
+
+    def _ask_about_binds(self) -> None:
+        world = self._world
+        for uid, at_s in list(self._ask_s.items()):
+            info, pod = world.cache.pods.get(uid), world.unanswered.get(uid)
+            is_sent = info is not None and info.state is ASSUMED and info.bind is BindState.SENT
+            if pod is None and not is_sent:
+                del self._ask_s[uid]
+            elif at_s <= world.now_s:
+                if info is not None and is_sent:
+                    info.bind, pod = BindState.READING, info.pod
+                if pod is not None:
+                    meta = pod.metadata
+                    world.emit(GetPod(uid, meta.namespace, meta.name, ""))
+                self._ask_s[uid] = world.now_s + world.settings.settle_s
+        self.look_again_s = min(self._ask_s.values(), default=NEVER_S)
+
     def by_deadline(self, do: Callable[[], Any]) -> None:
         if not self._step(do):
             self.not_before_s = self._world.now_s + _PAUSE_S
@@ -182,8 +225,12 @@ class Containment:
     def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
         """A group that was refused in this turn rests until another."""
         if group.key in self._refused:
+            self._skipped[group.key] = group
             return
         try:
+            if group.key in self._unresolved:
+                self._scheduler.numbers.resolve(group)
+                self._unresolved.discard(group.key)
             do(group)
         except Exception as error:
             self._refuse_group(_name(do), group, error)
@@ -211,6 +258,7 @@ class Containment:
         """Counts and tells it; answers with the words for people."""
         problem = f"{type(error).__name__}: {error}"[:500]
         self._world.count("defects")
+        self._is_shaken = True
         story = "".join(traceback.format_exception(error))
         self._guard(Defect(where, about, problem, story))
         return f"the scheduler failed on it, a fault of its own: {problem}; it is left out until it changes"
@@ -269,6 +317,7 @@ class Containment:
             self._keep_room(pod, node_name, allocation if is_on_the_way else None)
             if is_on_the_way:
                 self._world.unanswered[uid] = pod
+                self._ask_s[uid] = self._world.now_s + self._world.settings.settle_s
         if pod.spec.scheduler_name in self._world.profiles:
             self._scheduler.reporter.refused_pod(pod, said)
 
@@ -291,7 +340,7 @@ class Containment:
         """Out of everything, whatever of it is there."""
         world, scheduler = self._world, self._scheduler
         world.unanswered.pop(uid, None)
-        info = world.cache.remove_pod(uid)
+        info = world.cache.remove_pod(uid) or self._left_of(uid, pod)
         group = info.group if info is not None else None
         if group is not None:
             group.members.pop(uid, None)
@@ -300,6 +349,7 @@ class Containment:
         self._step(lambda: scheduler.numbers.forget_stranger(uid))
         self._step(lambda: scheduler.audit.pod_gone(uid))
         world.changes += world.cache.unnominate(uid)
+        world.cache.ledger.unclaim(uid)
         if info is not None:
             row, info.group, info.bind = info.row, None, UNASKED
             take_out(world.cache, info, pod.spec.node_name)
@@ -307,6 +357,15 @@ class Containment:
                 freed = frozenset(world.cache.table.names)
                 world.changes.append(ClusterChange(Change.ROOM_FREED, row, freed))
         self._step(lambda: world.left_node(uid))
+
+    def _left_of(self, uid: str, pod: Pod) -> PodInfo | None:
+        """A pod that is known no longer, and still a member or on its node."""
+        for group in self._world.groups.values():
+            if uid in group.members:
+                info = group.members[uid]
+                info.group = group
+                return info
+        return self._world.cache.by_node.get(pod.spec.node_name, {}).get(uid)
 
     def _answered(self, event: Any) -> None:
         """The answer to the bind of a pod that has been refused since: what is certain of it counts again."""
@@ -359,8 +418,9 @@ class Containment:
             together = []
         for one in (group, *together):
             self._refused.add(one.key)
+            self._unresolved.add(one.key)
             if one.state is not GroupState.DELETED:
-                self._give_back(one, f"gang {one.key}: {said}" if one.is_gang else said)
+                self._step(partial(self._give_back, one, f"gang {one.key}: {said}" if one.is_gang else said))
 
     def _give_back(self, group: Group, said: str) -> None:
         world, scheduler = self._world, self._scheduler
@@ -371,13 +431,18 @@ class Containment:
         self._step(lambda: scheduler.attempts.nominations.drop(group))
         rows = set()
         for info in group.members.values():
-            is_promise = info.state is ASSUMED and info.bind not in _ON_THE_WAY
+            is_unsent = info.bind not in _ON_THE_WAY or info.bind_tries == 0
+            is_promise = info.state is ASSUMED and is_unsent
             if is_promise or (info.state is PENDING and info.node_name):
                 rows.add(info.row)
                 take_out(world.cache, info)
                 info.state, info.bind = PENDING, UNASKED
         recount_rows(world.cache, rows - {NO_ROW})
         recount_group(group)
+        for info in group.members.values():
+            if info.state is ASSUMED and info.bind is BindState.SENT:
+                # It may not have left: should no answer come, the server is asked.
+                self._ask_s[info.uid] = world.now_s + world.settings.settle_s
         if group.n_assumed:
             group.failed_binds.setdefault("", said)
             world.queue.park(group, Cause.CONTAINED_BINDING)

@@ -72,15 +72,33 @@ class SchedulingQueue:
 
         A group that is WAITING stays so and is looked at again (a member or a sibling has come).
         """
-        if not group.active_token:
-            self._n_active += 1
         self._leave_unschedulable(group)
-        self._serial += 1
-        group.active_token = self._serial
         before = move(group, cause, self._clock())
         if group.state is not GroupState.WAITING:
             self._tell(group, before)
             group.deadline_s = NEVER_S
+        self._line_up(group)
+
+    def rebuild(self, groups: Iterable[Group]) -> None:
+        """Each group is kept where its state says, whatever a step that ended halfway has left behind."""
+        self._active, self._deadlines, self._unschedulable = [], [], {}
+        self._n_active = 0
+        for group in groups:
+            is_in_line = group.state is GroupState.ACTIVE or (
+                group.active_token and group.state is GroupState.WAITING
+            )
+            group.active_token = 0
+            if is_in_line:
+                self._line_up(group)
+            elif group.state is GroupState.UNSCHEDULABLE:
+                self._unschedulable[group.key] = group
+            self.set_deadline(group, group.deadline_s)
+
+    def _line_up(self, group: Group) -> None:
+        if not group.active_token:
+            self._n_active += 1
+        self._serial += 1
+        group.active_token = self._serial
         key = (not group.recovering, self._sort_key(group), group.key, self._serial, group)
         heapq.heappush(self._active, key)
 

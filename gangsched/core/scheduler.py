@@ -195,7 +195,9 @@ class Scheduler:
                 del world.settle_by_s[key]
             else:
                 steps.for_group(group, self._settle)
-        for group in world.queue.due(now_s):
+        due: list[Group] = []
+        steps.by_deadline(lambda: due.extend(world.queue.due(now_s)))
+        for group in due:
             steps.for_group(group, self._expired)
         for do in (
             self.audit.advance,
@@ -274,7 +276,9 @@ class Scheduler:
             self.binder.preparing.next_deadline_s(),
             self.binder.waves.next_deadline_s(),
         )
-        soonest = max(min(self.world.next_deadline_s() or NEVER_S, *others), self._steps.not_before_s)
+        steps = self._steps
+        soonest = min(self.world.next_deadline_s() or NEVER_S, steps.look_again_s, *others)
+        soonest = max(soonest, steps.not_before_s)
         return None if soonest == NEVER_S else soonest
 
     def statistics(self) -> dict[str, Any]:
@@ -439,6 +443,7 @@ class Scheduler:
             world.cache.index.selected.unpaced()
             del world.cache.clashes[:-_MAX_CLASHES]
             del world.cache.bad_reports[:-_MAX_CLASHES]
+        self._steps.end()
         effects, world.effects = world.effects, []
         return effects
 
