@@ -4,6 +4,7 @@
     ├── ConfigError      the user's: a file, a flag, an environment that cannot be used as it is
     ├── ParseError       the user's or a peer's: a value on an object that does not parse
     ├── ApiError         the API server's answer, or its silence
+    │   └── Unreachable  there is no connection to it: said once for all that want one
     └── InvariantError   ours: a promise of the core does not hold; carries the story that led there
 
 "No" is not an exception: a decision is a value (`core.framework.Status`).
@@ -71,6 +72,10 @@ class ApiError(GangschedError):
         self.subject = subject
         said = f"{code} {reason}".rstrip()
         super().__init__(f"{said}: {message}" if code else message)
+
+
+class Unreachable(ApiError):
+    """There was no connection, or it ended before the answer began."""
 
 
 class InvariantError(GangschedError):

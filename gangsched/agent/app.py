@@ -43,6 +43,7 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.decode import decode_raw_page, pods, read_meta
 from gangsched.kube.evidence import Target, is_gone
+from gangsched.kube.reach import is_told
 from gangsched.kube.watch import Reflector
 from gangsched.kube.writes import event_body, events_path
 from gangsched.model.device_report import DEVICE_REPORT_KEY
@@ -135,7 +136,7 @@ class AgentApp:
 
         Raises: ConfigError, ApiError.
         """
-        await self._check_name()
+        await self._check_name(must_answer=True)
         try:
             for source in self._sources:
                 self._told(await anyio.to_thread.run_sync(source.read))
@@ -280,6 +281,8 @@ class AgentApp:
         try:
             await self._client.post(events_path(event), body, timeout_s=_REQUEST_S)
         except ApiError as error:
+            if is_told(error):
+                return
             _log.warning("an Event could not be written", reason=event.reason, err=str(error))
 
     # -- requests --------------------------------------------------------------------------------------------
@@ -287,7 +290,7 @@ class AgentApp:
     async def _get(self) -> bytes:
         return await self._client.get(node_path(self._settings.node_name), timeout_s=_REQUEST_S)
 
-    async def _check_name(self) -> None:
+    async def _check_name(self, *, must_answer: bool = False) -> None:
         """A wrong name is a mistake to be told at once; everything else may pass, and is waited for."""
         name = self._settings.node_name
         try:
@@ -298,6 +301,9 @@ class AgentApp:
                 raise ConfigError(
                     f"there is no node {name!r}{await self._near(name)}", path="--node-name"
                 ) from None
+            if must_answer and is_told(error):
+                self._client.close()
+                raise
 
     async def _near(self, name: str) -> str:
         try:

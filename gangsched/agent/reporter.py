@@ -40,6 +40,7 @@ from gangsched.agent.notices import Notice, Notices
 from gangsched.agent.reports import Report, Silence
 from gangsched.errors import ApiError, ParseError
 from gangsched.kube.backoff import Backoff
+from gangsched.kube.reach import is_told
 from gangsched.model.device_labels import (
     inventory_keys,
     inventory_labels,
@@ -182,7 +183,8 @@ class InventoryReporter:
         self._is_outrun = conflict
         self._not_before_s = now_s + self._backoff.next_s(error.retry_after_s)
         self.is_in_step = False
-        self.notices.say("api", "warning", explained(error, doing, self.node))
+        if not is_told(error):
+            self.notices.say("api", "warning", explained(error, doing, self.node))
 
     # -- asked -----------------------------------------------------------------------------------------------
 

@@ -72,10 +72,6 @@ async def _read(args: argparse.Namespace) -> list[NodeMap]:
                 raise ConfigError(f"there is no node {args.node!r}{near}", path="NODE")
         pods = await _all(client, pods_kind(args.node), Pod, refused)
         refused += await _refused_by_scheduler(client, nodes, pods)
-    except ApiError as error:
-        if error.code:
-            raise
-        raise ApiError(f"the API server at {credentials.server} does not answer: {error}") from None
     finally:
         client.close()
     return make_map(nodes, pods, [one for one in refused if args.node in ("", one.node)])

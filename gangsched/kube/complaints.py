@@ -8,6 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from gangsched.errors import ApiError
+from gangsched.kube.reach import is_told
 
 _log = structlog.get_logger(__name__)
 
@@ -27,6 +28,8 @@ class Complaints:
 
     def say(self, what: str, error: ApiError, *, about: str = "") -> None:
         """Log or count one failure of `what`; `about` is the object in question."""
+        if is_told(error):
+            return
         self._say("the API server refuses or is not reached", what, error, about)
 
     def doubt(self, what: str, error: ApiError, *, about: str) -> None:

@@ -28,22 +28,25 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 import anyio
 import structlog
 
-from gangsched.errors import ConfigError
+from gangsched.errors import ApiError, ConfigError, Unreachable
 from gangsched.kube.loaders import (
     FILE_REFRESH_S,
     RETRY_S,
     Loaded,
+    blank,
     end_of_certificate,
     from_kubeconfig,
     from_pod,
 )
 from gangsched.kube.network import KERNEL, Network
 from gangsched.kube.proxies import network_to
+from gangsched.kube.reach import Reach, plain
 from gangsched.kube.tally import Answers
 
 _log = structlog.get_logger(__name__)
@@ -51,6 +54,11 @@ _log = structlog.get_logger(__name__)
 # It goes with every request, and a server takes about a megabyte of headers at the most.
 MAX_TOKEN = 64 * 1024
 _IN_CLUSTER_ENV = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
+
+_NOTHING_CONFIGURED = (
+    "no cluster is configured: give --kubeconfig, set KUBECONFIG, run in a pod with a service account,"
+    " or give --master URL for a server that asks for no credentials"
+)
 
 _Source = Callable[[], Awaitable[Loaded]]
 
@@ -101,6 +109,7 @@ class Credentials:
         self.authorization = ""
         self.version = 0
         self.answers = Answers()
+        self.reach = Reach(self.server, self.answers, clock=clock)
         self.last_error = ""
         self._due_s: float | None = None
         self._files = _digest(loaded.files)
@@ -126,6 +135,27 @@ class Credentials:
     def doubt(self) -> None:
         """A TLS handshake has failed: the files may have changed, and are not left alone for a minute."""
         self._look_s = min(self._look_s, self._clock() + RETRY_S)
+
+    def not_reached(self, error: OSError) -> Unreachable:
+        """There is no connection, for this reason; the error to raise."""
+        if isinstance(error, ssl.SSLError):
+            self.doubt()
+        return self.reach.not_reached(plain(error))
+
+    def not_accepted(self, error: ApiError) -> ApiError:
+        """It has answered 401 to the newest credentials: the same error with what was tried, and the cure."""
+        loaded = self._loaded
+        why = self._why_refused()
+        tried = f"{loaded.tried} ({why})" if why else loaded.tried
+        text = f"{self.server} does not accept our credentials: tried {tried}; {loaded.cure}"
+        self.reach.refused(f"401 {error.reason or 'Unauthorized'}: {text}")
+        return ApiError(
+            text,
+            code=error.code,
+            reason=error.reason or "Unauthorized",
+            retry_after_s=error.retry_after_s,
+            subject=error.subject,
+        )
 
     async def refresh(self, *, refused: int) -> bool:
         """Renew because the server answered 401 to version `refused`; true if there is now another."""
@@ -268,31 +298,54 @@ async def load_credentials(
 ) -> Credentials:
     """Credentials from `kubeconfig`, else KUBECONFIG, else the pod's own account, else ~/.kube/config.
 
-    `context` picks another than the current one, `master` overrides the server's address.
-    Raises: ConfigError.
+    `context` picks another than the current one, `master` overrides the server's address; where there is
+    nothing else, it is all that is needed, as with `kubectl --server`. Raises: ConfigError.
     """
+    if master:
+        _check_master(master)
     paths = kubeconfig or environ.get("KUBECONFIG", "")
     in_cluster = all(environ.get(name) for name in _IN_CLUSTER_ENV)
     if not paths and not in_cluster:
         paths = _home_kubeconfig(environ)
+        if not paths and (context or not master):
+            raise ConfigError(_NOTHING_CONFIGURED)
 
     async def source() -> Loaded:
-        loaded = await from_kubeconfig(paths, context) if paths else from_pod(environ)
+        if paths:
+            loaded = await from_kubeconfig(paths, context, needs_server=not master)
+        else:
+            loaded = from_pod(environ) if in_cluster else blank()
         if master:
             loaded.host = master
-        if not loaded.host:
-            raise ConfigError("the cluster has no server address", source=paths, path="clusters")
         return loaded
 
     loaded = await source()
-    network = network_to(loaded.host, proxy_url=loaded.proxy, source=paths, environ=environ)
+    where = "--master" if master else paths
+    network = network_to(loaded.host, proxy_url=loaded.proxy, source=where, environ=environ)
     return Credentials(source, loaded, clock=clock, network=network)
 
 
 def _home_kubeconfig(environ: Mapping[str, str]) -> str:
+    """Its path; "" where there is none."""
     path = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
-    if path.exists():
-        return str(path)
-    raise ConfigError(
-        "no cluster is configured: give --kubeconfig, set KUBECONFIG, or run in a pod with a service account"
-    )
+    return str(path) if path.exists() else ""
+
+
+def _check_master(master: str) -> None:
+    """Raises: ConfigError."""
+    try:
+        parts = urlsplit(master)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good or any(c.isspace() or not c.isprintable() for c in master) or not master.isascii():
+        raise ConfigError(
+            f"{master!r} is not the address of an API server; examples: http://127.0.0.1:8001,"
+            " https://10.0.0.1:6443",
+            path="--master",
+        )
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigError(
+            "only a scheme, a host, a port and a path are understood; credentials belong in a kubeconfig",
+            path="--master",
+        )

@@ -23,6 +23,7 @@ from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.evidence import Target, is_doubtful, is_gone, outline_of
 from gangsched.kube.lease import Create, Done, Election, Get, Record, State, Update, Wait
+from gangsched.kube.reach import is_told
 from gangsched.model import bounded
 
 _log = structlog.get_logger(__name__)
@@ -183,6 +184,8 @@ class LeaderElector:
             self._client.close()  # the connection may be as dead as it looks
         if code == 409:
             return  # another one was faster: the next GET says who
+        if is_told(error):
+            return
         text = str(error) or "no answer in time"
         if text != self._said:
             self._said = text

@@ -26,6 +26,7 @@ from gangsched.kube.backoff import Backoff
 from gangsched.kube.client import ApiClient
 from gangsched.kube.evidence import Target, is_gone
 from gangsched.kube.fence import Create, Fence, Fenced, Get, Record, State, Step, list_text, read_list
+from gangsched.kube.reach import is_told
 
 _log = structlog.get_logger(__name__)
 
@@ -172,7 +173,7 @@ class FenceKeeper:
         if code == 409:
             return  # somebody has written it: read who
         text = str(error) or "no answer in time"
-        if text != self._said:
+        if text != self._said and not is_told(error):
             self._said = text
             _log.warning("the fence cannot be read or written", asked=type(step).__name__.lower(), err=text)
         await anyio.sleep(self._backoff.next_s(error.retry_after_s if isinstance(error, ApiError) else None))

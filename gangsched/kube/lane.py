@@ -27,7 +27,6 @@ show itself in this way.
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -44,6 +43,7 @@ from gangsched.kube.connection import address_of
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import Frame, Verb
 from gangsched.kube.line import Call, ItemT, Line
+from gangsched.kube.reach import UNAUTHORIZED
 from gangsched.kube.readers import Readers
 from gangsched.kube.status import api_error
 from gangsched.kube.tally import SILENCE
@@ -246,10 +246,8 @@ class Lane(Generic[ItemT]):
             with anyio.fail_after(CONNECT_TIMEOUT_S):
                 await line.open(address_of(self._credentials))
         except OSError as error:  # TimeoutError and SSLError are OSErrors
-            if isinstance(error, ssl.SSLError):
-                self._credentials.doubt()
             self._credentials.answers.count(self.method, SILENCE)
-            self._pause(ApiError(f"no connection to the API server: {str(error) or 'no answer in time'}"))
+            self._pause(self._credentials.not_reached(error))
         finally:
             self._n_connecting -= 1
         if line.is_open and line.context is not self._credentials.ssl_context:
@@ -301,7 +299,7 @@ class Lane(Generic[ItemT]):
         """One call of the line, which has been taken off it."""
         self._landed(call)
         if line.is_open and not line.calls:
-            if line.is_leaving or (status == 401 and line.is_known_by_certificate):
+            if line.is_leaving or (status == UNAUTHORIZED and line.is_known_by_certificate):
                 line.close()
             else:
                 self._idle.append(line)
@@ -310,14 +308,15 @@ class Lane(Generic[ItemT]):
             if self._is_troubled:
                 self._recovered()
             self._done(call, body)
-        elif status == 401 and not call.is_renewed and self._group is not None:
+        elif status == UNAUTHORIZED and not call.is_renewed and self._group is not None:
             call.is_renewed = True
             self._put_back(call)
             if not self._is_renewing:
                 self._is_renewing = True
                 self._group.start_soon(self._renew, call.version)
         else:
-            self._refused(call, api_error(status, retry_after, body))
+            error = api_error(status, retry_after, body)
+            self._refused(call, self._credentials.not_accepted(error) if status == UNAUTHORIZED else error)
         if not line.is_open:
             self._give_up(line, "the server closed the connection after an earlier answer")
         self._readers.then(self._pump)

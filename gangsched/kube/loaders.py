@@ -21,6 +21,7 @@ import yaml
 
 from gangsched.config.strict import check_depth
 from gangsched.errors import ConfigError
+from gangsched.kube.kubeconfig import files_of, find_mistake, names_nothing
 
 # client-go reads token files anew once a minute; the kubelet replaces them long before they expire.
 FILE_REFRESH_S = 60.0
@@ -76,9 +77,10 @@ def _openid_requestor(*args: Any, **kwargs: Any) -> Any:
 
 
 class Loaded(SimpleNamespace):
-    """What a loader found; the names are those that kubernetes-asyncio's loaders set, but for the last two.
+    """What a loader found; the names are those that kubernetes-asyncio's loaders set, but for the last four.
 
     `files`: all that this was read from; `renew_after_s`: None where only they, or a 401, make it old.
+    `tried`: what is shown to the server, in words; `cure`: what to do where it does not accept that.
     """
 
     host: str
@@ -91,6 +93,8 @@ class Loaded(SimpleNamespace):
     api_key: dict[str, str]
     files: tuple[str, ...]
     renew_after_s: float | None
+    tried: str
+    cure: str
 
 
 def blank() -> Loaded:
@@ -106,18 +110,22 @@ def blank() -> Loaded:
         api_key={},
         files=(),
         renew_after_s=None,
+        tried="none",
+        cure="give --kubeconfig with a user that the server knows",
         refresh_api_key_hook=None,
     )
 
 
 def _any_exists(paths: str) -> bool:
-    return any(os.path.exists(os.path.expanduser(path)) for path in paths.split(os.pathsep) if path)
+    return any(map(os.path.exists, files_of(paths)))
 
 
 def from_pod(environ: Mapping[str, str]) -> Loaded:
     """The service account that is mounted into this pod. Raises: ConfigError."""
     _, incluster = import_loaders()
     loaded = blank()
+    loaded.tried = f"the service account's token {incluster.SERVICE_TOKEN_FILENAME}"
+    loaded.cure = "delete the pod, so that kubelet gives the next one a new token"
     loaded.files = (incluster.SERVICE_TOKEN_FILENAME, incluster.SERVICE_CERT_FILENAME)
     try:
         incluster.InClusterConfigLoader(
@@ -130,8 +138,11 @@ def from_pod(environ: Mapping[str, str]) -> Loaded:
     return loaded
 
 
-async def from_kubeconfig(paths: str, context: str) -> Loaded:
-    """What the files of a KUBECONFIG say together; runs credential plugins. Raises: ConfigError."""
+async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True) -> Loaded:
+    """What the files of a KUBECONFIG say together; runs credential plugins. Raises: ConfigError.
+
+    `needs_server`: its address is wanted from there too; if not, files that name nothing are as good as none.
+    """
     kube_config, _ = import_loaders()
     loaded = blank()
     if not _any_exists(paths):
@@ -147,16 +158,25 @@ async def from_kubeconfig(paths: str, context: str) -> Loaded:
         loader._config_persister = lambda _: save()
         user = loader._user
         if user is None:
+            named = loader._current_context["context"].safe_get("user")
+            if named:
+                raise ValueError(f"there is no user {named!r}")
             # The loader cannot do without a user; kubectl can (a server that lets anybody in).
             loader._user = kube_config.ConfigNode("user", {})
         with anyio.fail_after(EXEC_TIMEOUT_S):
             await loader.load_and_set(loaded)
         loaded.files = _files(loader, user, loaded, paths)
         loaded.renew_after_s = _renew_after_s(loader, user, loaded)
+        loaded.tried, loaded.cure = _shown(loader, user)
+        if needs_server and not loaded.host:
+            raise ValueError("the cluster has no server")
     except ConfigError:
         raise
     except Exception as error:
         # The loaders raise whatever a malformed file leads to: KeyError, TypeError, YAMLError and others.
+        if not needs_server and not context and names_nothing(paths):
+            return blank()
+        find_mistake(paths, context, needs_server=needs_server)
         raise ConfigError(_explain(error, user), source=paths) from None
     return loaded
 
@@ -177,11 +197,34 @@ def _check_files(paths: str) -> None:
 
 
 def _files(loader: Any, user: Any, loaded: Loaded, paths: str) -> tuple[str, ...]:
-    found = [os.path.expanduser(path) for path in paths.split(os.pathsep) if path]
+    found = files_of(paths)
     if user is not None and "tokenFile" in user:
         found.append(os.path.join(loader._get_base_path(user.path), user["tokenFile"]))
     found += [path for path in (loaded.ssl_ca_cert, loaded.cert_file, loaded.key_file) if path]
     return tuple(found)
+
+
+def _shown(loader: Any, user: Any) -> tuple[str, str]:
+    """(what is shown to the server, the cure where it does not accept that)."""
+    again = "it is read again, without a restart"
+    if user is None:
+        return "none: the context names no user", "name one of the kubeconfig's users in the context"
+    name = loader._current_context["context"].safe_get("user")
+    whose = f"of user {name!r} in {user.path}"
+    if "exec" in user:
+        command = (user.value.get("exec") or {}).get("command", "")
+        return f"what the credential plugin {command!r} gave", "log in again, or run it by hand"
+    if "auth-provider" in user:
+        return f"the token of the auth-provider {whose}", f"log in again; {again}"
+    if "tokenFile" in user:
+        return f"the token in {user['tokenFile']}", f"write a valid token there; {again}"
+    if "token" in user:
+        return f"the token {whose}", f"write a valid one there; {again}"
+    if "client-certificate" in user or "client-certificate-data" in user:
+        return f"the client certificate {whose}", f"write a valid one there; {again}"
+    if "username" in user:
+        return f"the password {whose}", f"use a token or a client certificate; {again}"
+    return f"none: there are none {whose}", f"write a token or a client certificate there; {again}"
 
 
 def _explain(error: Exception, user: Any) -> str:

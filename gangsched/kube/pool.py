@@ -7,14 +7,14 @@ Lives here: deadlines, connections kept for the next one, error mapping. Not her
 from __future__ import annotations
 
 import asyncio
-import ssl
 
 import anyio
 
-from gangsched.errors import ApiError
+from gangsched.errors import ApiError, Unreachable
 from gangsched.kube.connection import Connection, address_of
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import MAX_BODY_BYTES, Answer, Frame, ProtocolError, Verb
+from gangsched.kube.reach import UNAUTHORIZED
 from gangsched.kube.status import api_error
 from gangsched.kube.tally import SILENCE
 
@@ -34,7 +34,7 @@ class _Exchange(Connection):
         self._done: asyncio.Future[Answer] | None = None
 
     async def ask(self, request: bytes, *, timeout_s: float) -> Answer:
-        """Send and wait. Raises: ApiError with code 0, and the connection is closed."""
+        """Send and wait. Raises: ApiError with code 0, and the connection is closed; Unreachable at a cut."""
         loop = asyncio.get_running_loop()
         self._answer = Answer(max_body_bytes=self._max_body_bytes)
         self._done = loop.create_future()
@@ -75,12 +75,16 @@ class _Exchange(Connection):
         if self._done is not None and not self._done.done() and self.is_at_end and self._answer.end():
             self._done.set_result(self._answer)
         else:
-            self._give_up(f"connection lost: {why}")
+            text = f"connection lost: {why}"
+            self._fail(Unreachable(text) if self.is_untouched else ApiError(text))
 
     def _give_up(self, why: str) -> None:
+        self._fail(ApiError(why))
+
+    def _fail(self, error: ApiError) -> None:
         self.close()
         if self._done is not None and not self._done.done():
-            self._done.set_exception(ApiError(why))
+            self._done.set_exception(error)
 
 
 class RequestPool:
@@ -135,11 +139,12 @@ class RequestPool:
             frame = Frame(Verb(method, content_type), self._credentials.server, authorization=authorization)
             data = frame.request(path, body)
             answer = await self._counted(method, data, timeout_s)
-            if answer.status == 401 and not last and await self._credentials.refresh(refused=version):
-                continue  # refused before anything was done: safe to say again with new credentials
-            break
+            if answer.status != UNAUTHORIZED or last or not await self._credentials.refresh(refused=version):
+                break
+            # Refused before anything was done: safe to say again with new credentials.
         if answer.status >= 300:
-            raise api_error(answer.status, answer.retry_after, answer.body)
+            error = api_error(answer.status, answer.retry_after, answer.body)
+            raise self._credentials.not_accepted(error) if answer.status == UNAUTHORIZED else error
         return answer.body
 
     async def _counted(self, method: str, data: bytes, timeout_s: float) -> Answer:
@@ -160,12 +165,16 @@ class RequestPool:
             except ApiError:
                 if not twice or not exchange.is_untouched:
                     raise
-        return await self._ask(await self._connected(), data, timeout_s)
+        exchange = await self._connected()
+        try:
+            return await self._ask(exchange, data, timeout_s)
+        except Unreachable as error:
+            raise self._credentials.reach.not_reached(error.message) from None
 
     async def _ask(self, exchange: _Exchange, data: bytes, timeout_s: float) -> Answer:
         answer = await exchange.ask(data, timeout_s=timeout_s)
         is_old = exchange.context is not self._credentials.ssl_context
-        if is_old or (answer.status == 401 and exchange.is_known_by_certificate):
+        if is_old or (answer.status == UNAUTHORIZED and exchange.is_known_by_certificate):
             exchange.close()
         if exchange.is_open:
             self._idle.append(exchange)
@@ -177,7 +186,5 @@ class RequestPool:
             with anyio.fail_after(CONNECT_TIMEOUT_S):
                 await exchange.open(address_of(self._credentials))
         except OSError as error:  # TimeoutError and SSLError are OSErrors
-            if isinstance(error, ssl.SSLError):
-                self._credentials.doubt()
-            raise ApiError(str(error) or "no connection in time") from error
+            raise self._credentials.not_reached(error) from error
         return exchange

@@ -7,17 +7,16 @@ and whether a silent stream is dead (kube.watch).
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 
 import anyio
 
-from gangsched.errors import ApiError
 from gangsched.kube.connection import Connection, address_of
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.http1 import Answer, Frame, ProtocolError, Verb
+from gangsched.kube.reach import UNAUTHORIZED
 from gangsched.kube.status import api_error
 from gangsched.kube.tally import SILENCE
 
@@ -139,18 +138,17 @@ async def _opened(credentials: Credentials, target: str, timeout_s: float, warm:
                 stream, answer = await _asked(credentials, request, warm)
             status = answer.status
         except OSError as error:  # TimeoutError and SSLError are OSErrors
-            if isinstance(error, ssl.SSLError):
-                credentials.doubt()
-            raise ApiError(str(error) or "no answer in time") from error
+            raise credentials.not_reached(error) from error
         finally:
             credentials.answers.count("GET", status)
         if answer.status < 300:
             return stream
         stream.close()
-        if answer.status != 401 or last or not await credentials.refresh(refused=version):
+        if answer.status != UNAUTHORIZED or last or not await credentials.refresh(refused=version):
             break
         warm = None
-    raise api_error(answer.status, answer.retry_after, answer.body)
+    refusal = api_error(answer.status, answer.retry_after, answer.body)
+    raise credentials.not_accepted(refusal) if refusal.code == UNAUTHORIZED else refusal
 
 
 async def _asked(credentials: Credentials, request: bytes, warm: Connection | None) -> tuple[Stream, Answer]:

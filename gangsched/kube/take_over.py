@@ -27,6 +27,7 @@ from gangsched.kube.catch_up import CatchUp, ask_pages
 from gangsched.kube.client import ApiClient
 from gangsched.kube.fence import Listed, ListedPod
 from gangsched.kube.fence_keeper import FenceKeeper
+from gangsched.kube.reach import is_told
 from gangsched.kube.watch_state import WatchState
 from gangsched.model.effects import BumpPod
 
@@ -90,7 +91,8 @@ async def _anybody(client: ApiClient, rng: Random) -> Listed:
                     found[meta.uid] = ListedPod(meta.uid, meta.namespace, meta.name, "")
             return found
         except (ApiError, msgspec.MsgspecError) as error:
-            _log.warning("the unbound pods cannot be listed; not leading yet", err=str(error))
+            if not is_told(error):
+                _log.warning("the unbound pods cannot be listed; not leading yet", err=str(error))
             await anyio.sleep(backoff.next_s(getattr(error, "retry_after_s", None)))
 
 
@@ -102,7 +104,8 @@ async def _catch_up(client: ApiClient, pods: WatchState, rng: Random) -> None:
             await catch_up.ask(client)
             break
         except ApiError as error:
-            _log.warning("the bound pods cannot be listed; not leading yet", err=str(error))
+            if not is_told(error):
+                _log.warning("the bound pods cannot be listed; not leading yet", err=str(error))
             await anyio.sleep(backoff.next_s(error.retry_after_s))
     say_at_s = time.monotonic() + _CATCH_UP_SAY_S
     # Once in a process's life, and mostly not at all; a signal would cost every event something.

@@ -15,6 +15,7 @@ import structlog
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.backoff import Backoff
 from gangsched.kube.client import ApiClient
+from gangsched.kube.reach import is_told
 from gangsched.model import bounded
 
 _log = structlog.get_logger(__name__)
@@ -58,12 +59,12 @@ async def _ask(client: ApiClient, backoff: Backoff) -> tuple[tuple[int, int], st
         try:
             return _read(await client.get("/version", timeout_s=_REQUEST_S))
         except ApiError as error:
-            if error.code and error.code not in (429, 500, 503, 504):
+            if error.code and error.code not in (401, 429, 500, 503, 504):
                 raise ConfigError(
                     f"labels: the API server does not say which version it is: {error}",
                     path="devices.allocationIn",
                 ) from None
-            if str(error) != said:
+            if str(error) != said and not is_told(error):
                 said = str(error)
                 _log.warning("waiting for the API server to say which version it is", err=said)
             await anyio.sleep(backoff.next_s(error.retry_after_s))

@@ -24,6 +24,7 @@ from gangsched.kube.client import ApiClient, offers
 from gangsched.kube.connection import Connection
 from gangsched.kube.decode import Kind
 from gangsched.kube.pace import Pace
+from gangsched.kube.reach import is_told
 from gangsched.kube.stream import Stream, open_stream
 from gangsched.kube.watch_state import ListPage, WatchState
 from gangsched.model.events import Event, KindMissing
@@ -367,6 +368,8 @@ class Reflector:
         elif self._is_forbidden(error) and self.kind.versions and not self.state.synced:
             # Who lacks the right to see groups can still schedule what needs none; asked again all the same.
             await self._say_missing(f"not allowed to follow: {error}")
+        elif is_told(error):
+            _log.debug("cannot follow", kind=self.kind.name, err=str(error))
         elif str(error) != self._said:
             self._said = str(error)
             _log.warning("cannot follow", kind=self.kind.name, err=str(error))

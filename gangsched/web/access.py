@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from gangsched.errors import ApiError
+from gangsched.kube.reach import is_told
 from gangsched.model import bounded
 
 _log = structlog.get_logger(__name__)
@@ -173,7 +174,8 @@ class Access:
             if MASTERS in user.groups or await self._may(user, path, verb):
                 return user.username
         except (ApiError, msgspec.MsgspecError) as error:
-            self._complain(str(error))
+            if not is_told(error):
+                self._complain(str(error))
             raise Refused(503, "the API server cannot be asked who may read this") from None
         raise Refused(403, f'User "{user.username}" cannot {verb} path "{path}"')
 

@@ -30,7 +30,7 @@ ROOMS = (
     *("kube/elector.py", "kube/fence_keeper.py", "kube/loaders.py", "kube/network.py", "kube/proxies.py"),
     *("kube/version.py", "kube/watch.py"),
     *("kube/watch_state.py", "telemetry/export.py", "web/access.py", "web/checks.py", "web/listening.py"),
-    "web/waiting.py",
+    *("web/waiting.py", "kube/reach.py"),
 )
 # What these say is for developers (a broken invariant, which raises), or for a person at a command.
 # The causes of a story are a table of docs/architecture.md.

@@ -172,7 +172,7 @@ async def test_a_proxy_that_refuses_is_named(tmp_path: Path, answer: bytes, said
         with pytest.raises(ApiError) as caught:
             await pool.request("GET", "/x")
     assert caught.value.code == 0
-    assert str(caught.value).startswith(f"the proxy 127.0.0.1:{proxy.port} {said}")
+    assert str(caught.value).split(": ", 1)[1].startswith(f"the proxy 127.0.0.1:{proxy.port} {said}")
 
 
 async def test_a_proxy_that_is_not_there_is_named(tmp_path: Path) -> None:
