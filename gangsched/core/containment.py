@@ -22,10 +22,13 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from gangsched.core.attempts import Attempts
+from gangsched.core.audit import Audit
+from gangsched.core.binding import Binder
 from gangsched.core.changes import Change, ClusterChange
 from gangsched.core.group import (
     ASSUMED,
@@ -39,19 +42,20 @@ from gangsched.core.group import (
     GroupState,
     PodInfo,
 )
+from gangsched.core.health import DeviceHealth
 from gangsched.core.hooks import POST_BIND
+from gangsched.core.membership import Membership
+from gangsched.core.numbers import Numbers
 from gangsched.core.plain_pod import plain_pods
+from gangsched.core.promises import Promises
 from gangsched.core.recount import recount_group, recount_rows, take_out
-from gangsched.core.reporter import NODE_REFUSED
+from gangsched.core.reporter import NODE_REFUSED, Reporter
 from gangsched.core.transitions import Cause
 from gangsched.core.world import World
 from gangsched.model import events as ev
 from gangsched.model.effects import GetPod
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import GroupKey
-
-if TYPE_CHECKING:
-    from gangsched.core.scheduler import Scheduler
 
 _ON_THE_WAY = (BindState.SENT, BindState.READING)
 _ANSWERS = (ev.BindSucceeded, ev.BindFailed, ev.BindCancelled, ev.BindUnknown, ev.PodRead)
@@ -142,10 +146,24 @@ class Plainly:
         do(uid)
 
 
+class Rooms(Protocol):
+    """The parts of a scheduler that are told of a step that failed."""
+
+    world: World
+    reporter: Reporter
+    numbers: Numbers
+    audit: Audit
+    membership: Membership
+    binder: Binder
+    health: DeviceHealth
+    attempts: Attempts
+    promises: Promises
+
+
 class Containment:
     """Runs steps of the scheduler, and clears up after those that fail."""
 
-    def __init__(self, scheduler: Scheduler, guard: Callable[[Defect], None]) -> None:
+    def __init__(self, scheduler: Rooms, guard: Callable[[Defect], None]) -> None:
         self._scheduler = scheduler
         self._world: World = scheduler.world
         self._guard = guard
