@@ -225,7 +225,7 @@ class Town:
             pod = self.pods[uid]
             if what == 5:
                 self.tell(ev.PodDeleted(self.pods.pop(uid)))
-            elif what == 6 and pod.spec.node_name:
+            elif what == 6 and pod.spec.node_name and not pod.is_terminal:
                 status = replace(pod.status, phase=rng.choice(("Running", "Succeeded", "Failed")))
                 self.tell(ev.PodUpdated(self.stored(replace(pod, status=status))))
             else:
