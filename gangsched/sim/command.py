@@ -189,7 +189,9 @@ class Run:
             for name in self._args.storm:
                 if time.monotonic() - self._began_s >= limit_s or len(self.found) >= _MAX_FOUND:
                     return
-                yield name, batch, bool(self._args.histories)
+                slow = name == WIRE or STORMS[name].is_slow
+                n = 1 if slow and len(self._args.storm) > 1 else len(batch)
+                yield name, batch[:n], bool(self._args.histories)
 
     def _share_out(self, work: Iterator[tuple[str, Sequence[int], bool]]) -> None:
         with ProcessPoolExecutor(self._args.jobs) as pool:

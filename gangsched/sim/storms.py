@@ -34,7 +34,7 @@ Make = Callable[[Settings], Scheduler]
 
 
 class Storm(msgspec.Struct, frozen=True):
-    """A way to run seeds. `title`: for people."""
+    """A way to run seeds. `title`: for people. `is_slow`: seconds a seed; among others one of four is run."""
 
     title: str
     workload: Callable[[int], Workload] = random_workload
@@ -42,6 +42,7 @@ class Storm(msgspec.Struct, frozen=True):
     settings: Settings = Settings()
     storm_s: float = _STORM_S
     make: Make = make_scheduler
+    is_slow: bool = False
 
 
 STORMS: dict[str, Storm] = {
@@ -60,8 +61,10 @@ STORMS: dict[str, Storm] = {
         hostile_workload,
         rates=HOSTILE,
     ),
-    "crowd": Storm("a gang of thousands among small ones", crowded_workload, rates=CROWDED, storm_s=25.0),
-    "web": Storm("sets of groups that list one another", webbed_workload),
+    "crowd": Storm(
+        "a gang of thousands among small ones", crowded_workload, rates=CROWDED, storm_s=25.0, is_slow=True
+    ),
+    "web": Storm("sets of groups that list one another", webbed_workload, is_slow=True),
     "preempting": Storm(
         "too small a cluster, four priorities",
         partial(preempting_workload, stubborn=False),

@@ -17,6 +17,7 @@ import yaml
 
 from gangsched.cli import _parser, main
 from gangsched.controlplane.assets import Assets
+from gangsched.sim import command as simulation
 from tests.docs.pages import ROOT, Block, blocks_everywhere, commands
 
 _OURS = ("gangsched", ".venv/bin/gangsched")
@@ -43,6 +44,8 @@ def _check(words: list[str]) -> None:
     """Raises: AssertionError, SystemExit (of argparse)."""
     if words[0] in _OURS:
         _check_ours(words[1:])
+    elif words[:3] == [".venv/bin/python", "-m", "gangsched.sim"]:
+        simulation._parser().parse_args(words[3:])
     elif words[0] == "make":
         targets = [word for word in words[1:] if "=" not in word]
         assert set(targets) <= _TARGETS, f"make has no such target: {targets}"
@@ -89,6 +92,7 @@ def test_the_command_exists(where: str, line: str) -> None:
         "gangsched scheduler --no-such-flag",
         "gangsched no-such-command",
         "make no-such-target",
+        ".venv/bin/python -m gangsched.sim --no-such-flag",
         "kubectl explode pods",
         "kubectl apply -k deploy/nowhere/",
         "rm -rf build",
