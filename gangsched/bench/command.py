@@ -38,7 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schedulers",
         metavar="NAME,...",
-        help=f"some of {', '.join(contenders.ALL)} (default: all that apply)",
+        help=f"some of {', '.join(contenders.ALL)}, {contenders.FENCED} (default: all but the last)",
+    )
+    parser.add_argument(
+        "--fence",
+        action="store_true",
+        help=f"{contenders.FENCED} as well: gangsched with the fence that it has under leader election, round"
+        " by round beside the one without; also with --latency",
     )
     parser.add_argument("--gogc", type=int, default=400, help="kube-apiserver's GOGC (default 400)")
     parser.add_argument(
@@ -71,12 +77,17 @@ def run(args: argparse.Namespace) -> int:
 def chosen(args: argparse.Namespace, offered: Sequence[str]) -> list[str]:
     """The schedulers asked for, in their order. Raises: ConfigError for one that is not offered."""
     if not args.schedulers:
-        return list(offered)
+        return [each for name in offered for each in _beside(name, args)]
+    offered = [*offered, contenders.FENCED]
     names = [name.strip() for name in args.schedulers.split(",")]
     for name in names:
         if name not in offered:
             raise ConfigError(f"--schedulers: {name!r} is none of {', '.join(offered)}")
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(each for name in names for each in _beside(name, args)))
+
+
+def _beside(name: str, args: argparse.Namespace) -> Sequence[str]:
+    return (name, contenders.FENCED) if args.fence and name == contenders.GANGSCHED else (name,)
 
 
 def _main_job(args: argparse.Namespace, progress: Progress) -> int:

@@ -1,5 +1,7 @@
 """Who is measured: the null binder, gangsched, kube-scheduler and kube-scheduler's own gang scheduling.
 
+And, where it is asked for, gangsched with its fence: as it runs with leader election.
+
 Each is started as a process of its own and stopped again; nothing here measures.
 """
 
@@ -23,16 +25,19 @@ from gangsched.controlplane.processes import ControlPlane
 
 NULL = "null"
 GANGSCHED = "gangsched"
+FENCED = "gangsched-fence"
+OURS = frozenset({GANGSCHED, FENCED})
 KUBE = "kube-scheduler"
 KUBE_GANG = "kube-scheduler-gang"
 ALL = (NULL, GANGSCHED, KUBE, KUBE_GANG)
 SCHEDULER_NAMES = {
     NULL: "null-binder",
     GANGSCHED: "gangsched",
+    FENCED: "gangsched",
     KUBE: "default-scheduler",
     KUBE_GANG: "default-scheduler",
 }
-WRITES_DEVICES = frozenset({NULL, GANGSCHED})
+WRITES_DEVICES = OURS | {NULL}
 N_CONNECTIONS = 16
 KUBE_CLIENT = {"qps": 5000, "burst": 5000}
 """kube-scheduler's defaults (50, 100) would measure its client's limit."""
@@ -43,6 +48,10 @@ kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
 profiles:
   - schedulerName: gangsched
+---
+apiVersion: gangsched.io/v1
+kind: GangschedConfiguration
+fence: {fence}
 """
 
 
@@ -63,9 +72,9 @@ def start(name: str, cp: ControlPlane, folder: Path, plan: Path | None = None) -
         return Started(
             _python("gangsched.bench.null_binder", [str(plan), *where], folder / "null.log"), at_ns
         )
-    if name == GANGSCHED:
+    if name in OURS:
         config = folder / "gangsched.yaml"
-        config.write_text(_CONFIG)
+        config.write_text(_CONFIG.replace("{fence}", "true" if name == FENCED else "false"))
         arguments = ["scheduler", "--config", str(config), "--kubeconfig", str(cp.kubeconfig)]
         arguments += ["--secure-port", "0"]
         # As an installed package is; a source tree may be forbidden to keep what Python compiles.

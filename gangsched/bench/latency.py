@@ -108,10 +108,15 @@ def run(args: argparse.Namespace, schedulers: Sequence[str], progress: Progress)
 
 def judge(summaries: Mapping[str, LatencySummary]) -> list[Target]:
     """The promises, given for a gang of 8 on 1,000 idle nodes."""
-    ours = summaries.get(contenders.GANGSCHED)
+    ours, fenced = summaries.get(contenders.GANGSCHED), summaries.get(contenders.FENCED)
     return [
         at_most("gang latency p50", 20, ours.p50_ms if ours else None, "ms"),
         at_most("gang latency p99", 45, ours.p99_ms if ours else None, "ms"),
+        *(
+            [at_most("p50 more with the fence", 4, fenced.p50_ms - ours.p50_ms, "ms")]
+            if ours and fenced
+            else []
+        ),
     ]
 
 

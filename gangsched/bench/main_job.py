@@ -138,6 +138,18 @@ def judge(rounds: Sequence[Round], ratios: dict[str, dict[str, Spread]], shape: 
         at_most("scheduler CPU a pod / kube-scheduler's", 0.1, ratio(contenders.KUBE, CPU), "x"),
         at_most("first bind after the process starts", 1.5, figures.get("first bind, s"), "s"),
         at_most("peak memory", 250, figures.get("peak memory, MiB"), "MiB"),
+        *_with_fence(rounds, ratio(contenders.FENCED, SPEED)),
+    ]
+
+
+def _with_fence(rounds: Sequence[Round], without: Spread | None) -> list[Target]:
+    """What the fence may cost, where it was measured."""
+    if not any(r.scheduler == contenders.FENCED for r in rounds):
+        return []
+    writes = report.summarize(rounds, contenders.FENCED).all_rounds.get("API writes/pod")
+    return [
+        at_most("speed without the fence / with it, first to last bind", 1 / 0.93, without, "x"),
+        at_most("API writes a pod with the fence, its own among them", 1.25, writes),
     ]
 
 

@@ -135,14 +135,16 @@ class Bench:
             gang_size=self.shape.gang_size,
             gpus=self.shape.gpus,
             inventories=self.inventories if scheduler in contenders.WRITES_DEVICES else None,
-            gang_by_gang=scheduler == contenders.GANGSCHED,
+            gang_by_gang=scheduler in contenders.OURS,
         )
         n = self.shape.n_pods
         problems = [*findings.problems, *seen.problems]
         if len(final) != n:
             problems.append(f"{len(final)} pods are there, {n} were created")
         times = _times(findings, seen.start_ns)
-        real_writes = {key: count for key, count in seen.writes.items() if not meters.is_lease(key)}
+        # The fence is a Lease, and what is written there is written for pods.
+        all_count = scheduler == contenders.FENCED
+        real_writes = {key: n for key, n in seen.writes.items() if all_count or not meters.is_lease(key)}
         others = meters.others_cores(seen.before, seen.after)
         return Round(
             number=number,

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.sim.faults import BindFate, Weather
+from gangsched.sim.fence import FenceObject
 from gangsched.sim.hooks import SimHooks
 from gangsched.sim.store import SimStore
 from gangsched.sim.timeline import Timeline
@@ -35,7 +36,10 @@ class SimApi(SimStore):
         self.eviction_grace_s = 1.0
         self.checks_bind_uid = True
         """Off: a server that ignores the precondition, as with bindings that carry none."""
-        self.late_after_crash = False
+        self.checks_bind_version = True
+        self.fence = FenceObject()
+        self.is_fenced = False
+        """Binds outlive their process, and a refusal of one says nothing of those before it."""
         self._on_the_way: dict[int, ef.BindPod] = {}
         self._n_sent = 0
         self._session = 0
@@ -54,22 +58,26 @@ class SimApi(SimStore):
 
     # -- the scheduler's process -----------------------------------------------------------------------
 
-    def connect(self, *, down_s: Callable[[], float]) -> None:
-        """A new process lists everything; nothing of the old one is answered any more.
+    def hang_up(self) -> None:
+        """The process is gone: nothing of it is answered any more, and what was in its queues never left.
 
-        Of the binds that had left the old process each is committed now or never; those in its queue never
-        left. That one is committed only after the new process has listed the pod as unbound needs a fence
-        (the gang's placement record) to be harmless: see `late_after_crash`.
+        Without a fence each of the binds that had left it is committed now or never: nothing makes one
+        harmless that is committed when another process has listed its pod as unbound.
         """
-        for bind in self._on_the_way.values():
-            if self._weather.coin() and not self.late_after_crash:
-                self._commit(bind)
-        if not self.late_after_crash:
+        if not self.is_fenced:
+            for bind in self._on_the_way.values():
+                if self._weather.coin():
+                    self._commit(bind)
             self._on_the_way.clear()
         self._session += 1
         self._n_binding = self._n_asked = 0
         self._binds.clear()
         self.hooks.forget()
+        for stream in self.streams.values():
+            stream.hang_up()
+
+    def connect(self, *, down_s: Callable[[], float]) -> None:
+        """A new process lists everything."""
         for stream in self.streams.values():
             stream.reconnect(down_s())
 
@@ -90,6 +98,9 @@ class SimApi(SimStore):
         elif isinstance(effect, ef.GetPod):
             self._n_asked += 1
             self._timeline.after(self._there_s("reads"), partial(self._get, effect, self._session))
+        elif isinstance(effect, ef.BumpPod):
+            self._n_asked += 1
+            self.bump(effect, partial(self._bumped, effect, self._session))
         elif isinstance(effect, ef.EvictPod | ef.DeletePod):
             self._n_asked += 1
             self._timeline.after(self._there_s("evictions"), partial(self._evict, effect, self._session))
@@ -171,9 +182,8 @@ class SimApi(SimStore):
 
         def arrive() -> None:
             refusal = _REFUSALS.get(fate)
-            if refusal is not None:
-                # Nor does an earlier one of this pod come late: a refusal that says nothing about what went
-                # before is harmless only behind the fence that `late_after_crash` misses too.
+            if refusal is not None and not self.is_fenced:
+                # Nor does an earlier one of this pod come late, of which a refusal says nothing.
                 left = {t: b for t, b in self._on_the_way.items() if b.uid != bind.uid}
                 self._on_the_way = left
             code, message = refusal or self._reach(ticket)
@@ -201,6 +211,9 @@ class SimApi(SimStore):
             return 404, f'pods "{bind.name}" not found'
         if self.checks_bind_uid and pod.metadata.uid != bind.uid:
             return 409, f"uid in precondition: {bind.uid}, UID in object meta: {pod.metadata.uid}"
+        version = pod.metadata.resource_version
+        if self.checks_bind_version and bind.resource_version not in ("", version):
+            return 409, f"version in precondition: {bind.resource_version}, in object meta: {version}"
         if pod.metadata.deletion_timestamp is not None:
             return 409, f"pod {bind.name} is being deleted, cannot be assigned to a host"
         if pod.spec.node_name:
@@ -220,6 +233,28 @@ class SimApi(SimStore):
         pod = self.pods.get((effect.namespace, effect.name))
         found = pod if pod is not None and pod.metadata.uid == effect.uid else None
         self._later(ev.PodRead(effect.uid, found), self._weather.latency_s(), asked=True)
+
+    def bump(self, effect: ef.BumpPod, done: Callable[[], None]) -> None:
+        """Changes the pod's version, and tries until that is answered."""
+        fate, there_s = self._weather.bind_fate(), self._there_s("bumps")
+        if fate is not BindFate.LOST_BEFORE:
+            self._timeline.after(there_s, partial(self._bump, effect))
+        if fate is BindFate.ARRIVES:
+            self._timeline.after(there_s + self._weather.latency_s(), done)
+        else:
+            self._timeline.after(self._weather.timeout_s(), partial(self.bump, effect, done))
+
+    def _bump(self, effect: ef.BumpPod) -> None:
+        pod = self.pods.get((effect.namespace, effect.name))
+        if pod is not None and pod.metadata.uid == effect.uid:
+            self.update_pod(pod)
+
+    def _bumped(self, effect: ef.BumpPod, session: int) -> None:
+        if session == self._session:
+            pod = self.pods.get((effect.namespace, effect.name))
+            found = pod if pod is not None and pod.metadata.uid == effect.uid else None
+            self._n_asked -= 1
+            self._answer(ev.PodBumped(effect.uid, found))
 
     def _evict(self, effect: ef.EvictPod | ef.DeletePod, session: int) -> None:
         pod = self.pods.get((effect.namespace, effect.name))

@@ -18,6 +18,7 @@ from gangsched.config import Settings, default_config
 from gangsched.core.runtime import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError, InvariantError
+from gangsched.kube.fence import Fenced
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node
@@ -26,6 +27,7 @@ from gangsched.sim import checkers
 from gangsched.sim.actors import Controllers, Kubelets
 from gangsched.sim.api import SimApi, encoded
 from gangsched.sim.faults import CALM, Rates, Weather
+from gangsched.sim.fence import SimFence
 from gangsched.sim.half_bound import HalfBound
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.mischief import Mischief
@@ -136,6 +138,8 @@ class Simulation:
             self.api.put_node(node)
         for arrival in workload.everything:
             self.timeline.at(arrival.at_s, partial(arrival.happen, self.api, self.timeline))
+        self.api.is_fenced = self.settings.fence
+        self.fence: SimFence | None = None
         self._start_process(down_s=lambda: 0.0)
         self.mischief.start()
         self.tampering.start()
@@ -184,7 +188,8 @@ class Simulation:
 
     @property
     def _is_quiet(self) -> bool:
-        return self.api.is_quiet and not self.inbox and self.scheduler.is_synced
+        fence_is_quiet = self.fence is None or self.fence.is_quiet
+        return self.api.is_quiet and fence_is_quiet and not self.inbox and self.scheduler.is_synced
 
     def die_after(self, n_effects: int) -> None:
         """kill -9 after so many more effects have left the process."""
@@ -205,7 +210,31 @@ class Simulation:
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.watches]
         self.told = Told()
         self.preemptions = checkers.Preemptions()
-        self.api.connect(down_s=down_s)
+        self.api.hang_up()
+        if self.settings.fence:
+            self._take_fence(down_s)
+        else:
+            self.api.connect(down_s=down_s)
+
+    def _take_fence(self, down_s: Callable[[], float]) -> None:
+        """Before anything is listed: what an earlier process has sent is made harmless."""
+        if self.fence is not None:
+            self.fence.end()
+        self.fence = SimFence(
+            f"process {self.n_crashes}",
+            self.api.fence,
+            self.timeline,
+            self.weather,
+            is_on_its_way=self.scheduler.is_on_its_way,
+            bump=self.api.bump,
+            taken=lambda: self.api.connect(down_s=down_s),
+            release=self._released,
+        )
+        self.fence.begin()
+
+    def _released(self, effects: Sequence[Fenced]) -> None:
+        for effect in effects:
+            self.api.carry_out(effect)
 
     def _fresh(self) -> Scheduler:
         fresh = self._make(self.settings)
@@ -303,6 +332,7 @@ class Simulation:
         self._note("does", effect)
         bind = as_bind(effect)
         if bind is not None:
+            bind = replace(bind, resource_version="")  # the same bind may be sent for a later version
             before = self.sent.setdefault(bind.uid, [])
             if self._store_is_true:
                 self._judge(checkers.bind_is_sound(bind, self.told, is_repetition=bind in before))
@@ -310,7 +340,8 @@ class Simulation:
             if isinstance(effect, ef.RunHook):
                 self.told.bind_hooks[effect.ticket] = bind.uid
             before.append(bind)
-        self.api.carry_out(effect)
+        if self.fence is None or not self.fence.holds_back(effect, self.hear):
+            self.api.carry_out(effect)
 
     def _too_long_half_bound(self) -> Iterable[str]:
         # The evicted pods' grace and a refused eviction's repetition come on top of the limit.

@@ -21,10 +21,11 @@ from gangsched.sim.driver import Broken, Simulation, make_scheduler
 from gangsched.sim.faults import CALM, STORM, Rates
 from gangsched.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload
 
-# No late binds: one that lands after a GET has said "not bound", when its room has been given back since,
-# takes the fence to be harmless.
+FENCED = Settings(fence=True)
+# Without a fence no late binds: one that lands after a GET has said "not bound", when its room has been given
+# back since, or after another process has listed its pod, is not harmless then.
 ROUGH = replace(STORM, late=0.0)
-HOSTILE = replace(ROUGH, proxied=0.06, throttled=0.03, spite_per_s=1.0)
+HOSTILE = replace(STORM, proxied=0.06, throttled=0.03, spite_per_s=1.0)
 # Of thousands of binds one in eight would be lost, and each loss holds a place among those on their way.
 CROWDED = replace(ROUGH, lost_before=0.01, lost_after=0.01, slow=0.01, longest_timeout_s=2.0)
 _STORM_S = 40.0
@@ -38,23 +39,24 @@ class Storm(msgspec.Struct, frozen=True):
 
     title: str
     workload: Callable[[int], Workload] = random_workload
-    rates: Rates = ROUGH
-    settings: Settings = Settings()
+    rates: Rates = STORM
+    settings: Settings = FENCED
     storm_s: float = _STORM_S
     make: Make = make_scheduler
     is_slow: bool = False
 
 
 STORMS: dict[str, Storm] = {
-    "storm": Storm("everything goes wrong for 40 s, then nothing more"),
+    "storm": Storm("everything goes wrong for 40 s, then nothing more; binds outlive their processes"),
     "calm": Storm("good weather", rates=CALM),
     "unwind": Storm(
-        "as storm; gangs bound in part are unwound at once", settings=Settings(on_partial_bind="unwind")
+        "as storm; gangs bound in part are unwound at once",
+        settings=replace(FENCED, on_partial_bind="unwind"),
     ),
-    "one-process": Storm("as storm, and the process never dies", rates=replace(ROUGH, crashes=False)),
+    "one-process": Storm("as storm, and the process never dies", rates=replace(STORM, crashes=False)),
     "labels": Storm(
         "as storm, with device IDs in labels",
-        settings=Settings(devices=DeviceSettings(allocation_in="labels")),
+        settings=replace(FENCED, devices=DeviceSettings(allocation_in="labels")),
     ),
     "hostile": Storm(
         "as storm, with hostile objects and edits, thieves, lying front ends, throttling, clocks and CRDs",
@@ -68,9 +70,10 @@ STORMS: dict[str, Storm] = {
     "preempting": Storm(
         "too small a cluster, four priorities",
         partial(preempting_workload, stubborn=False),
-        settings=Settings(permit_wait_s=15.0),
+        settings=replace(FENCED, permit_wait_s=15.0),
         storm_s=60.0,
     ),
+    "unfenced": Storm("as storm, without a fence, and without late binds", rates=ROUGH, settings=Settings()),
 }
 
 

@@ -40,6 +40,7 @@ class Stream:
         self._known: dict[Key, Item] = {}
         self._connection = 0
         self._up = False
+        self._is_off = False
         self.is_offered = True
         """False while the server has no such kind."""
         self._last_s = 0.0
@@ -62,6 +63,8 @@ class Stream:
 
     def cut(self, down_s: float) -> None:
         """The watch breaks: what was on its way is lost, and after a while everything is listed again."""
+        if self._is_off:
+            return
         self._hang_up()
         connection = self._connection
         self._timeline.after(down_s, lambda: self._listed(connection))
@@ -78,8 +81,14 @@ class Stream:
         self.is_offered = True
         self.cut(down_s)
 
+    def hang_up(self) -> None:
+        """The process is gone: nothing is listed before the next one does."""
+        self._is_off = True
+        self._hang_up()
+
     def reconnect(self, down_s: float) -> None:
         """A new process: it knows nothing and lists everything."""
+        self._is_off = False
         self._known.clear()
         self.cut(down_s)
 

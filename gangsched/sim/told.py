@@ -64,7 +64,7 @@ class Told:
                 uid = self.bind_hooks.pop(event.ticket, "")
                 if event.code in (Code.UNSCHEDULABLE.value, Code.SKIP.value):  # not by this one
                     self.promised.pop(uid, None)
-            elif isinstance(event, ev.PodRead):
+            elif isinstance(event, ev.PodRead | ev.PodBumped):
                 if event.pod is not None and event.pod.spec.node_name:
                     if event.uid in self.pods:  # else it is gone by now, and the answer is old
                         self._see(event.pod)

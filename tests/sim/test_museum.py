@@ -204,14 +204,10 @@ def test_m8_a_partly_bound_gang_that_is_ignored_is_caught() -> None:
     assert [killed_half_way(make_scheduler, n) for n in range(1, 5)] == [""] * 4
 
 
-@pytest.mark.xfail(
-    strict=True, reason="needs the gang's placement record: a bind of a dead process has no fence"
-)
 def test_a_bind_that_outlives_its_process_is_harmless() -> None:
     """The server gets to a dead process's Binding after its successor has listed the pod as unbound."""
     for seed in range(MAX_SEEDS):
-        sim = Simulation(seed, random_workload(seed), rates=STALLING)
-        sim.api.late_after_crash = True
+        sim = Simulation(seed, random_workload(seed), rates=STALLING, settings=Settings(fence=True))
         try:
             sim.run_for(40.0)
         except Broken as broken:

@@ -27,8 +27,7 @@ from gangsched.sim.reading import ids_in
 from gangsched.sim.workloads import Workload, random_workload
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
-ROUGH = replace(STORM, late=0.0)
-SETTINGS = Settings(devices=DeviceSettings(hand_off={GPU: "device-plugin"}))
+SETTINGS = Settings(devices=DeviceSettings(hand_off={GPU: "device-plugin"}), fence=True)
 _NEAR = msgspec.json.encode({GPU: {"sameNUMA": True}}).decode()
 
 
@@ -36,7 +35,7 @@ class Watched:
     """One seed's run; `mixed`: pairs that were due together and must not have been."""
 
     def __init__(self, seed: int) -> None:
-        self.sim = Simulation(seed, _with_constraints(seed), rates=ROUGH, settings=SETTINGS)
+        self.sim = Simulation(seed, _with_constraints(seed), rates=STORM, settings=SETTINGS)
         self.sim.api.on_bound.append(self._bound)
         self.mixed: list[str] = []
         self.n_together = 0
