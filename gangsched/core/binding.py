@@ -191,7 +191,7 @@ class Binder:
         if info is not None:
             message = f"binding {info.pod.key} to {info.node_name}: {event.code} {event.message}"
             if event.code == 403:
-                message += "; the scheduler's role needs the verb create on pods/binding"
+                message += f"; {_cure(event.message)}"
             # In doubt, a bump decides what is true of it: it answers that the pod is gone, too.
             gone = event.code == 404 and not info.in_doubt
             self._lost(info, message, LEAVING if gone else MemberState.PENDING)
@@ -511,6 +511,15 @@ def _binding(info: PodInfo, group: Group, key: str, version: str) -> BindPod:
         group.cause_id,
         resource_version=version,
     )
+
+
+def _cure(refusal: str) -> str:
+    """What helps against a 403, which RBAC and admission both answer with."""
+    if "cannot create resource" in refusal:
+        return "the scheduler's role needs the verb create on pods/binding"
+    if "'gangsched-reserved-keys" in refusal:
+        return "run the scheduler as that service account: in the cluster, or with a kubeconfig of its token"
+    return "not RBAC says this but an admission policy or webhook: let what the scheduler writes pass there"
 
 
 def _labelled(binding: BindPod, info: PodInfo) -> BindPod:

@@ -43,8 +43,36 @@ def test_a_refused_bind_with_nothing_bound_goes_to_backoff(code: str) -> None:
         return
     assert c.state("a") == "backoff"
     assert f"{code} no" in c.said("a")
-    assert ("verb create on pods/binding" in c.said("a")) == (code == "403")
+    assert ("admission policy or webhook" in c.said("a")) == (code == "403")
     assert c.wait(1.5).pod("a").spec.node_name
+
+
+@pytest.mark.parametrize(
+    ("refusal", "cure"),
+    [
+        (
+            'pods "a" is forbidden: User "x" cannot create resource "pods/binding" in API group ""',
+            "the scheduler's role needs the verb create on pods/binding",
+        ),
+        (
+            "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'gangsched-reserved-keys-binding' with"
+            " binding 'gangsched-reserved-keys-binding' denied request: only the scheduler (x) writes y",
+            "run the scheduler as that service account",
+        ),
+        (
+            "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'theirs' with binding 'b' denied request: no",
+            "not RBAC says this but an admission policy or webhook",
+        ),
+    ],
+)
+def test_a_refusal_is_told_with_the_cure_of_what_refused(refusal: str, cure: str) -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda _: "hold"
+    c.submit(make_pod("a")).run()
+    [bind] = c.all(ef.BindPod)
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 403, "Forbidden", refusal))
+    assert refusal in c.said("a")
+    assert cure in c.said("a")
 
 
 def test_a_failed_member_is_planned_anew_first_in_line() -> None:
