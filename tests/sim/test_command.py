@@ -83,7 +83,7 @@ def test_seeds_in_which_nothing_is_found_end_with_0(
 def test_what_is_found_is_told_cut_down_with_the_command_that_shows_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = replace(STORMS["storm"], make=which_forgets)
+    broken = replace(STORMS["unfenced"], make=which_forgets)
     seed = next(seed for seed in range(40) if case(broken, seed).failure() is not None)
     monkeypatch.setitem(STORMS, "storm", broken)
     assert command.main(["--seeds", str(seed)]) == 1
@@ -96,7 +96,7 @@ def test_what_is_found_is_told_cut_down_with_the_command_that_shows_it_again(
 
 
 def test_what_is_cut_down_still_fails_and_is_smaller() -> None:
-    broken = replace(STORMS["storm"], make=which_forgets)
+    broken = replace(STORMS["unfenced"], make=which_forgets)
     whole = next(one for one in (case(broken, seed) for seed in range(40)) if one.failure() is not None)
     found = whole.failure()
     assert found is not None
