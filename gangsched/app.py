@@ -30,8 +30,8 @@ from anyio.abc import TaskGroup
 
 from gangsched import optional
 from gangsched.config import SchedulerConfig
-from gangsched.core.plan import first_of
-from gangsched.core.runtime import Profile
+from gangsched.core.framework.plan import first_of
+from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.defects import Defects
 from gangsched.errors import ApiError, ConfigError
@@ -39,13 +39,13 @@ from gangsched.extension.edge import Edge
 from gangsched.inbox import Decider, GroupQueue, Inbox
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.decode import Kind, all_kinds, objects
-from gangsched.kube.dispatcher import Dispatcher
-from gangsched.kube.elector import LeaderElector
-from gangsched.kube.fence_keeper import FenceKeeper
+from gangsched.kube.effects.dispatcher import Dispatcher
+from gangsched.kube.election.elector import LeaderElector
+from gangsched.kube.election.fence_keeper import FenceKeeper
 from gangsched.kube.metrics_server import MetricsServer
 from gangsched.kube.take_over import take_over
-from gangsched.kube.watch import Reflector, reading_pace
+from gangsched.kube.watch.decode import Kind, all_kinds, objects
+from gangsched.kube.watch.reflector import Reflector, reading_pace
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGained
 from gangsched.plugins import build_profiles, metrics_server_s

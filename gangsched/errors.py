@@ -7,7 +7,7 @@
     │   └── Unreachable  there is no connection to it: said once for all that want one
     └── InvariantError   ours: a promise of the core does not hold; carries the story that led there
 
-"No" is not an exception: a decision is a value (`core.framework.Status`).
+"No" is not an exception: a decision is a value (`core.framework.interface.Status`).
 """
 
 from __future__ import annotations

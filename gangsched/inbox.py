@@ -13,8 +13,8 @@ from typing import Protocol
 
 import anyio
 
-from gangsched.core.group import Group
-from gangsched.kube.pace import Pace
+from gangsched.core.types.group import Group
+from gangsched.kube.transport.pace import Pace
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 

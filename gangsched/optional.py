@@ -10,8 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from gangsched.config import SchedulerConfig
-from gangsched.core.observer import Observer, Observers
-from gangsched.core.runtime import Profile
+from gangsched.core.framework.observer import Observer, Observers
+from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
 from gangsched.inbox import Decider
@@ -19,7 +19,7 @@ from gangsched.kube.client import ApiClient
 from gangsched.model.events import Event
 
 if TYPE_CHECKING:
-    from gangsched.core.extension import ExtenderVerdicts
+    from gangsched.core.groups.extenders import ExtenderVerdicts
     from gangsched.extenders.asking import Asking
     from gangsched.extension.reload import Host, Reload
     from gangsched.extension.source import ConfigSource
@@ -57,7 +57,7 @@ def extenders(
 
 async def require_binding_labels(client: ApiClient, rng: Random, *, source: str) -> None:
     """For who writes device IDs as labels. Raises: ConfigError (an API server that would drop them)."""
-    from gangsched.kube.backoff import Backoff
+    from gangsched.kube.transport.backoff import Backoff
     from gangsched.kube.version import require_binding_labels
 
     try:

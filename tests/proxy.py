@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from gangsched.kube.http1 import Answer
+from gangsched.kube.transport.http1 import Answer
 
 
 @dataclass

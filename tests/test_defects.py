@@ -12,7 +12,8 @@ from gangsched.defects import AGAIN_S, Defects
 
 
 def story(line: int) -> str:
-    return f'Traceback (most recent call last):\n  File "core/cache.py", line {line}, in place\nKeyError: 1\n'
+    place = f'  File "core/cache/cache.py", line {line}, in place'
+    return f"Traceback (most recent call last):\n{place}\nKeyError: 1\n"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import cast
 
 import anyio
 
-from gangsched.core.group import Group
+from gangsched.core.types.group import Group
 from gangsched.inbox import _FEW_BINDS, _INBOX_LIMIT, _MANY_BINDS, _MANY_OUTCOMES, GroupQueue, Inbox
 from gangsched.model.effects import Effect
 from gangsched.model.events import BindSucceeded, Event, KindSynced

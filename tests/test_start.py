@@ -83,5 +83,5 @@ def test_a_plain_scheduler_loads_what_it_needs_and_no_more(tmp_path: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=root)
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
-    assert {"gangsched.core.scheduler", "gangsched.kube.watch", "gangsched.plugins"} <= loaded
+    assert {"gangsched.core.scheduler", "gangsched.kube.watch.reflector", "gangsched.plugins"} <= loaded
     assert sorted(loaded & NOT_NEEDED) == []

@@ -41,11 +41,11 @@ from gangsched.config.strict import nearest
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.decode import decode_raw_page, pods, read_meta
+from gangsched.kube.effects.writes import event_body, events_path
 from gangsched.kube.evidence import Target, is_gone
 from gangsched.kube.reach import is_told
-from gangsched.kube.watch import Reflector
-from gangsched.kube.writes import event_body, events_path
+from gangsched.kube.watch.decode import decode_raw_page, pods, read_meta
+from gangsched.kube.watch.reflector import Reflector
 from gangsched.model.device_report import DEVICE_REPORT_KEY
 from gangsched.model.effects import RecordEvent
 from gangsched.model.events import Event, KindSynced

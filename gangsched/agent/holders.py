@@ -1,7 +1,7 @@
 """Which devices of this node live pods hold, by what came with their binding (annotation or labels). Pure.
 
-Told the events of the node's own pods (kube.watch); asked by `reporter`. A pod of which that cannot be read
-holds what it was last known to hold.
+Told the events of the node's own pods (kube.watch.reflector); asked by `reporter`. A pod of which that cannot
+be read holds what it was last known to hold.
 """
 
 from __future__ import annotations

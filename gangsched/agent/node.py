@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from gangsched.errors import ApiError
-from gangsched.kube.http1 import segment
+from gangsched.kube.transport.http1 import segment
 from gangsched.model import bounded
 from gangsched.model.device_labels import INVENTORY_SUFFIX, inventory_text
 from gangsched.model.devices import INVENTORY_KEY

@@ -39,8 +39,8 @@ from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_byte
 from gangsched.agent.notices import Notice, Notices
 from gangsched.agent.reports import Report, Silence
 from gangsched.errors import ApiError, ParseError
-from gangsched.kube.backoff import Backoff
 from gangsched.kube.reach import is_told
+from gangsched.kube.transport.backoff import Backoff
 from gangsched.model.device_labels import (
     inventory_keys,
     inventory_labels,

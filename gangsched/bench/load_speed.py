@@ -1,7 +1,7 @@
 """Part of `bench --core`: RemainingBandwidth and LoadAware over 5,000 nodes, asked anew each time.
 
-The plugins are called as core.runtime calls them for a template that it has not seen, so nothing that a
-profile keeps between cycles helps; between two calls a node reports new figures. Run by core_speed.
+The plugins are called as core.framework.profile calls them for a template that it has not seen, so nothing
+that a profile keeps between cycles helps; between two calls a node reports new figures. Run by core_speed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 
 from gangsched.bench.workload import node_document
-from gangsched.core.cache import Cache
-from gangsched.core.framework import CycleState
+from gangsched.core.cache.cache import Cache
+from gangsched.core.framework.interface import CycleState
 from gangsched.model.bandwidth import (
     MEGABYTE,
     REMAINING_KEY,

@@ -22,10 +22,10 @@ import numpy as np
 
 from gangsched.bench.workload import NAMESPACE, node, node_name
 from gangsched.config import default_config
-from gangsched.core.framework import SUCCESS, CycleState, Status
-from gangsched.core.node_info import NodeInfo
-from gangsched.core.per_node import NodeInfos
-from gangsched.core.runtime import Profile
+from gangsched.core.cache.node_info import NodeInfo
+from gangsched.core.framework.interface import SUCCESS, CycleState, Status
+from gangsched.core.framework.per_node import NodeInfos
+from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
 from gangsched.extension.budget import Budget, budgeted

@@ -56,7 +56,7 @@ class Settings(msgspec.Struct, frozen=True):
     topology_key: the node label that names a rack. invalid_inventory: what a node with an unreadable
     inventory offers. allow_eviction: half-bound gangs may be given back by evicting what is bound.
     fence: binds are listed before they are sent, so that those of a process that does not lead any more are
-    harmless (kube.fence).
+    harmless (kube.election.fence).
     tells_victims: whom preemption would take is searched and told where nobody may be evicted (shadow mode).
     parallelism: binds that the server is given to work on at once. search_placements: how many placements
     beyond one for each member may be tried before a gang is told that it does not fit. search_victims: how

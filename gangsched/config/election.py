@@ -1,6 +1,6 @@
 """Leader election's fields and flags as numbers, checked together.
 
-Lives here: the rules between them. Not here: the election (kube.lease). Called by config.
+Lives here: the rules between them. Not here: the election (kube.election.lease). Called by config.
 Sources: k8s.io/component-base `config/validation`, client-go `tools/leaderelection` (NewLeaderElector).
 """
 

@@ -1,7 +1,7 @@
 """Extenders: other programs that are asked by HTTP which nodes will do, and which are better.
 
 Lives here: the section as it is written, and what it comes to, checked. Not here: asking them
-(gangsched.extenders), and what the answers do (core.extension). Called by config.
+(gangsched.extenders), and what the answers do (core.groups.extenders). Called by config.
 Sources: k8s.io/kube-scheduler `config/v1/types.go` (Extender), kubernetes `pkg/scheduler/apis/config/
 validation/validation.go` (validateExtenders), `pkg/scheduler/extender.go`.
 """

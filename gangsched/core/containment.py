@@ -26,11 +26,21 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gangsched.core.attempts import Attempts
-from gangsched.core.audit import Audit
-from gangsched.core.binding import Binder
-from gangsched.core.changes import Change, ClusterChange
-from gangsched.core.group import (
+from gangsched.core.binding.binder import Binder
+from gangsched.core.cache.plain_pod import plain_pods
+from gangsched.core.cache.recount import recount_group, recount_rows, take_out
+from gangsched.core.device_audit.device_health import DeviceHealth
+from gangsched.core.device_audit.drift import Audit
+from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.group_spec import Numbers
+from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.reservations import Promises
+from gangsched.core.state.pending_hooks import POST_BIND
+from gangsched.core.state.reporter import NODE_REFUSED, Reporter
+from gangsched.core.state.state import World
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.group import (
     ASSUMED,
     BOUND,
     NEVER_S,
@@ -42,16 +52,6 @@ from gangsched.core.group import (
     GroupState,
     PodInfo,
 )
-from gangsched.core.health import DeviceHealth
-from gangsched.core.hooks import POST_BIND
-from gangsched.core.membership import Membership
-from gangsched.core.numbers import Numbers
-from gangsched.core.plain_pod import plain_pods
-from gangsched.core.promises import Promises
-from gangsched.core.recount import recount_group, recount_rows, take_out
-from gangsched.core.reporter import NODE_REFUSED, Reporter
-from gangsched.core.transitions import Cause
-from gangsched.core.world import World
 from gangsched.model import events as ev
 from gangsched.model.effects import GetPod
 from gangsched.model.objects import Node, Pod

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gangsched.config import Settings
-from gangsched.core.attempts import Attempts
-from gangsched.core.group import Group, GroupState, MemberState, PodInfo
-from gangsched.core.membership import Membership
-from gangsched.core.numbers import Numbers
-from gangsched.core.runtime import Profile
-from gangsched.core.transitions import Cause
-from gangsched.core.world import World
+from gangsched.core.framework.profile import Profile
+from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.group_spec import Numbers
+from gangsched.core.groups.membership import Membership
+from gangsched.core.state.state import World
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.model.events import PodDeleted, PodUpdated
 
 

@@ -14,29 +14,29 @@ from itertools import groupby
 from typing import Any
 
 from gangsched.config import Settings
-from gangsched.core.attempts import Attempts
-from gangsched.core.audit import Audit
-from gangsched.core.binding import Binder
-from gangsched.core.changes import Change, ClusterChange
+from gangsched.core.binding.admission_conflicts import Spacing
+from gangsched.core.binding.binder import Binder
 from gangsched.core.containment import Containment, Defect, Plainly, Steps
-from gangsched.core.extension import ExtenderVerdicts, Extension
-from gangsched.core.gang import GangTable
-from gangsched.core.group import ASSUMED, NEVER_S, UNASKED, Group, GroupState, MemberState, PodInfo
-from gangsched.core.health import DeviceHealth
-from gangsched.core.hooks import BIND, PERMIT, PRE_BIND
-from gangsched.core.membership import Membership
-from gangsched.core.numbers import Numbers
-from gangsched.core.observer import ObservedProfile, Observer
-from gangsched.core.permits import Permits
-from gangsched.core.plan import first_of
-from gangsched.core.promises import Promises
+from gangsched.core.device_audit.device_health import DeviceHealth
+from gangsched.core.device_audit.drift import Audit
+from gangsched.core.framework.observer import ObservedProfile, Observer
+from gangsched.core.framework.plan import first_of
+from gangsched.core.framework.profile import Profile
+from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.extenders import ExtenderVerdicts, Extension
+from gangsched.core.groups.gang import GangTable
+from gangsched.core.groups.group_spec import Numbers
+from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.permits import Permits
+from gangsched.core.groups.reservations import Promises
+from gangsched.core.invariants import find_broken
 from gangsched.core.reconfigure import reconfigure, unfinished
-from gangsched.core.reporter import Reporter
-from gangsched.core.runtime import Profile
-from gangsched.core.spacing import Spacing
-from gangsched.core.transitions import Cause
-from gangsched.core.validate import find_broken
-from gangsched.core.world import LOOK_FOR, PRE_ENQUEUE, World
+from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import LOOK_FOR, PRE_ENQUEUE, World
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.group import ASSUMED, NEVER_S, UNASKED, Group, GroupState, MemberState, PodInfo
 from gangsched.errors import InvariantError
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect

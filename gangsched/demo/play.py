@@ -12,7 +12,7 @@ from typing import Protocol
 
 import anyio
 
-from gangsched.core.view import GroupView, NodeView
+from gangsched.core.reports import GroupView, NodeView
 from gangsched.demo.scene import Change, Chronicle, Scene
 from gangsched.demo.story import Apply, Delete, Step
 from gangsched.errors import GangschedError

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gangsched.core.group import GroupState
-from gangsched.core.view import GroupView, NodeView
+from gangsched.core.reports import GroupView, NodeView
+from gangsched.core.types.group import GroupState
 from gangsched.demo.names import host_list, seconds
 
 DELETED = "deleted"

@@ -14,8 +14,8 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gangsched.core.group import GroupState
-from gangsched.core.view import DeviceView, GroupView, NodeView
+from gangsched.core.reports import DeviceView, GroupView, NodeView
+from gangsched.core.types.group import GroupState
 from gangsched.demo.names import ELLIPSIS, host_list, id_list, seconds
 from gangsched.demo.scene import DELETED, ENDED, RUNNING, Scene, Seen, took_s
 

@@ -17,7 +17,7 @@ import msgspec
 from gangsched.apiserver.app import EmbeddedCluster
 from gangsched.app import SchedulerApp
 from gangsched.config import TracingSettings, default_config
-from gangsched.core.view import GroupView, NodeView, view_groups, view_nodes
+from gangsched.core.reports import GroupView, NodeView, view_groups, view_nodes
 from gangsched.demo.play import StoryFailed
 from gangsched.demo.samples import JOBS, read
 from gangsched.demo.story import N_GPUS, N_NODES, N_RACKS, Apply, Delete

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from gangsched.core.group import GroupState
-from gangsched.core.view import GroupView
+from gangsched.core.reports import GroupView
+from gangsched.core.types.group import GroupState
 from gangsched.demo.names import host_list, seconds
 from gangsched.demo.scene import DELETED, RUNNING, Chronicle, took_s
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gangsched.core.group import GroupState
-from gangsched.core.view import GroupView
+from gangsched.core.reports import GroupView
+from gangsched.core.types.group import GroupState
 from gangsched.demo.names import host_list, seconds
 from gangsched.demo.scene import Change, Chronicle, took_s
 

@@ -14,14 +14,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched.config.strict import nearest
-from gangsched.core.reporter import NODE_REFUSED, POD_REFUSED, clean
+from gangsched.core.state.reporter import NODE_REFUSED, POD_REFUSED, clean
 from gangsched.devices.report import CONFIRMED, FREE, PLANNED, DeviceRow, NodeMap, Refused, make_map
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
-from gangsched.kube.decode import Kind
-from gangsched.kube.decode import nodes as nodes_kind
-from gangsched.kube.decode import pods as pods_kind
+from gangsched.kube.watch.decode import Kind
+from gangsched.kube.watch.decode import nodes as nodes_kind
+from gangsched.kube.watch.decode import pods as pods_kind
 from gangsched.model.bounded import lenient_decoder
 from gangsched.model.objects import Node, Pod
 

@@ -19,7 +19,7 @@ import anyio
 import structlog
 
 from gangsched.config import ExtenderConfig
-from gangsched.core.extension import ExtenderVerdicts, Interest
+from gangsched.core.groups.extenders import ExtenderVerdicts, Interest
 from gangsched.errors import ApiError
 from gangsched.extenders.binder import ExtenderBinder
 from gangsched.extenders.client import Extender, ExtenderError

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gangsched.core.extension import Interest
-from gangsched.core.framework import SKIP, SUCCESS, Code, Handle, Status
+from gangsched.core.framework.interface import SKIP, SUCCESS, Code, Handle, Status
+from gangsched.core.groups.extenders import Interest
 from gangsched.extenders.client import Extender, ExtenderError, ExtenderRefused
 from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.objects import Pod

@@ -4,8 +4,8 @@ An interval timer looks every 50 ms, while there is something to look at, whose 
 up: what a plugin has used in one turn of the scheduler, over all nodes and all of its methods. Over the
 budget an exception is raised in the plugin's own code, never in ours, so no table of the core is left half
 written. In-tree plugins are not looked at and pay nothing; an outside one pays about 0.2 us a call, and one
-that is asked about thousands of nodes pays it once for all of them (core.per_node). Only the main thread is
-looked at, which is where the scheduler runs. Not here: what a failed plugin costs its pod.
+that is asked about thousands of nodes pays it once for all of them (core.framework.per_node). Only the main
+thread is looked at, which is where the scheduler runs. Not here: what a failed plugin costs its pod.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
-from gangsched.core.guard import PluginError
+from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.extension.signatures import HOOKS
 
 AnswerT = TypeVar("AnswerT")
@@ -102,7 +102,7 @@ class Budget:
                 resume = functools.partial(coroutine.throw, error)
 
 
-# What is called in a loop over nodes, by core.per_node, which has the loop looked at: `over_nodes`.
+# What is called in a loop over nodes, by core.framework.per_node, which has the loop looked at: `over_nodes`.
 _IN_LOOPS = ("filter_node", "score_node")
 
 

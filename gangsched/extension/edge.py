@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gangsched.core.group import Group, GroupState
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import Group, GroupState
 from gangsched.kube.client import ApiClient
 from gangsched.model.effects import BlamePlugin, CancelHooks, RunHook
 from gangsched.model.events import Event

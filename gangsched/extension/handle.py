@@ -14,10 +14,10 @@ import anyio
 import msgspec
 import structlog
 
-from gangsched.core.group import Group
+from gangsched.core.types.group import Group
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
-from gangsched.kube.http1 import MERGE_PATCH
+from gangsched.kube.transport.http1 import MERGE_PATCH
 from gangsched.model import bounded
 from gangsched.model.events import Event, GroupAllowed, GroupRejected
 

@@ -28,7 +28,7 @@ import structlog
 from msgspec.structs import fields, replace
 
 from gangsched.config import SchedulerConfig, Settings
-from gangsched.core.runtime import Profile
+from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
 from gangsched.extension.source import ConfigSource

@@ -1,8 +1,8 @@
 """HookRunner: carries out RunHook: a plugin's hook runs under its deadline, and its answer is an event.
 
 Lives here: what runs, what waits, what is taken back. Not here: which hook is asked when, and what an answer
-means (core.hooks and whoever asks through it). A hook that is late is answered for: what it was doing is
-cancelled, and nobody waits until it has noticed. Called by app.py, through the dispatcher.
+means (core.state.pending_hooks and whoever asks through it). A hook that is late is answered for: what it was
+doing is cancelled, and nobody waits until it has noticed. Called by app.py, through the dispatcher.
 
 | point | at once | when the group is taken back | when the process is told to stop | when the lease is lost |
 |---|---|---|---|---|
@@ -22,9 +22,9 @@ from typing import Any
 import anyio
 import structlog
 
-from gangsched.core.framework import Code, Status
-from gangsched.core.group import Group
-from gangsched.core.hooks import BIND, PERMIT, POST_BIND, PRE_BIND
+from gangsched.core.framework.interface import Code, Status
+from gangsched.core.state.pending_hooks import BIND, PERMIT, POST_BIND, PRE_BIND
+from gangsched.core.types.group import Group
 from gangsched.errors import GangschedError
 from gangsched.extension.handle import Handle
 from gangsched.model.effects import CancelHooks, RunHook

@@ -1,9 +1,9 @@
 """Lists, discovery and other plain requests to the API server: bytes out, bytes in, failures as ApiErrors.
 
 Lives here: queries, the verbs, answers of many megabytes. Not here: how a request is sent
-(kube.pool), what happens for each pod and gang (kube.lane, kube.stream), and what to do about an
-error (the callers). aiohttp would do the same for 75 ms of CPU to import it and as much again to read the
-first lists: a tenth of what a scheduler's start costs.
+(kube.transport.pool), what happens for each pod and gang (kube.transport.lane, kube.transport.stream), and
+what to do about an error (the callers). aiohttp would do the same for 75 ms of CPU to import it and as much
+again to read the first lists: a tenth of what a scheduler's start costs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from urllib.parse import urlencode
 import msgspec
 
 from gangsched.errors import ApiError
-from gangsched.kube.connection import Connection
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.http1 import JSON, MERGE_PATCH
-from gangsched.kube.pool import REQUEST_TIMEOUT_S, RequestPool
+from gangsched.kube.transport.connection import Connection
+from gangsched.kube.transport.http1 import JSON, MERGE_PATCH
+from gangsched.kube.transport.pool import REQUEST_TIMEOUT_S, RequestPool
 from gangsched.model import bounded
 
 # Pages of a list are megabytes, and more where objects are large (1.5 MiB is the most one may have).

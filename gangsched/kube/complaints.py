@@ -1,4 +1,7 @@
-"""Saying what goes wrong without saying it a thousand times. Called by kube.lane and kube.lanes."""
+"""Saying what goes wrong without saying it a thousand times.
+
+Called by kube.transport.lane and kube.effects.write_lanes.
+"""
 
 from __future__ import annotations
 

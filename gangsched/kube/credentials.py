@@ -1,8 +1,8 @@
 """Who we are to the API server: kubeconfig, in-cluster account, tokens and certificates, kept fresh.
 
 Lives here: finding the configuration, noticing that it has changed or has run out, renewing it, and telling
-those who hold connections. Not here: how it is read (kube.loaders), requests (kube.client, kube.lane). Called
-by the assembly once, then by both.
+those who hold connections. Not here: how it is read (kube.loaders), requests (kube.client,
+kube.transport.lane). Called by the assembly once, then by both.
 
 Nothing of it needs a restart:
 

@@ -1,8 +1,8 @@
 """Where sockets come from and what tells which are ready: the kernel, unless somebody brings another network.
 
 Lives here: resolving a name, connecting, the options of a TCP socket. Not here: what goes over it
-(kube.connection). A simulation brings a network of its own with the credentials, whose sockets are memory:
-then everything above it, from the first byte to the last event, is the same code as in a cluster.
+(kube.transport.connection). A simulation brings a network of its own with the credentials, whose sockets are
+memory: then everything above it, from the first byte to the last event, is the same code as in a cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ADDRESS_TIMEOUT_S = 3.0
 
 
 class Selector(Protocol):
-    """Of `selectors`, what kube.readers needs; `fileno` is what the loop knows it by."""
+    """Of `selectors`, what kube.transport.readers needs; `fileno` is what the loop knows it by."""
 
     def fileno(self) -> int: ...
 

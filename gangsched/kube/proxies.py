@@ -1,7 +1,8 @@
 """HTTP proxies: which one leads to the API server, if any, and the tunnel through it.
 
 Lives here: `proxy-url` of a kubeconfig, HTTPS_PROXY and NO_PROXY as client-go reads them, CONNECT. Not here:
-TLS, which is spoken with the API server through the tunnel (kube.connection). Called by kube.credentials.
+TLS, which is spoken with the API server through the tunnel (kube.transport.connection). Called by
+kube.credentials.
 
 A proxy that we cannot use is an error at the start, never passed over: what reaches the server around it may
 be what somebody has forbidden. https and socks5 proxies are such; http ones are what companies have.

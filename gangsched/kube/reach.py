@@ -4,7 +4,7 @@ Lives here: what is said, and how often. Not here: individual refusals (kube.com
 the next try, which each caller does by itself. A scheduler speaks over twenty connections, and each of them
 finds out by itself; a person needs one line, now and then again while it lasts, and one when it is over. A
 first failure alone is not said: a command that ends with it says it. Kept by kube.credentials; told by
-kube.pool, kube.lane and kube.stream.
+kube.transport.pool, kube.transport.lane and kube.transport.stream.
 """
 
 from __future__ import annotations

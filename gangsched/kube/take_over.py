@@ -1,7 +1,7 @@
 """Between the lease and the first decision: nothing of who led before may land, and all that has is known.
 
-Lives here: the order of it. Not here: each step (kube.fence_keeper, kube.bumps, kube.catch_up), who leads
-(kube.lease). Called by the assembly, once in a process's life.
+Lives here: the order of it. Not here: each step (kube.election.fence_keeper, kube.effects.bumps,
+kube.watch.catch_up), who leads (kube.election.lease). Called by the assembly, once in a process's life.
 
 1. With a fence: the epoch is swapped. What its list says is all that may be on the way.
 2. Every listed pod that is not bound is bumped: none of those binds can land any more.
@@ -21,14 +21,14 @@ import msgspec
 import structlog
 
 from gangsched.errors import ApiError
-from gangsched.kube.backoff import Backoff
-from gangsched.kube.bumps import Bumps
-from gangsched.kube.catch_up import CatchUp, ask_pages
 from gangsched.kube.client import ApiClient
-from gangsched.kube.fence import Listed, ListedPod
-from gangsched.kube.fence_keeper import FenceKeeper
+from gangsched.kube.effects.bumps import Bumps
+from gangsched.kube.election.fence import Listed, ListedPod
+from gangsched.kube.election.fence_keeper import FenceKeeper
 from gangsched.kube.reach import is_told
-from gangsched.kube.watch_state import WatchState
+from gangsched.kube.transport.backoff import Backoff
+from gangsched.kube.watch.catch_up import CatchUp, ask_pages
+from gangsched.kube.watch.watch_state import WatchState
 from gangsched.model.effects import BumpPod
 
 _log = structlog.get_logger(__name__)

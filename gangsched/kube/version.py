@@ -13,9 +13,9 @@ import msgspec
 import structlog
 
 from gangsched.errors import ApiError, ConfigError
-from gangsched.kube.backoff import Backoff
 from gangsched.kube.client import ApiClient
 from gangsched.kube.reach import is_told
+from gangsched.kube.transport.backoff import Backoff
 from gangsched.model import bounded
 
 _log = structlog.get_logger(__name__)

@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched.core.reporter import clean
+from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ParseError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
-from gangsched.kube.decode import nodes as nodes_kind
 from gangsched.kube.metrics_server import read_usage
+from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.load.report import LoadReport, NodeReport, make_report
 from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage
 from gangsched.model.objects import Node

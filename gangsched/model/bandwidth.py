@@ -1,8 +1,8 @@
 """Remaining bandwidth: what a node's annotation says is left, what a pod asks for. Formats of wire.md.
 
 Lives here: the values and their parsing, every mistake with its place. Not here: who measures (agent.probes)
-and what is promised to whom (core.accounts). Unit inside: bytes a second, as integers; MB is 10^6 bytes.
-Source of required and expected: the published method of scheduling by remaining available bandwidth.
+and what is promised to whom (core.cache.usage_trackers). Unit inside: bytes a second, as integers; MB is 10^6
+bytes. Source of required and expected: the published method of scheduling by remaining available bandwidth.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A set that satisfies a constraint is a clique in a graph over the node's devices: two are joined where the
 constraint lets them be in one set. How many disjoint cliques of k devices there are is exact as far as the
 search's budget goes; where it ran out, the answer is the most that was found, and says so. Called by
-plugins.devices (how many), core.allotment (which) and core.joint.
+plugins.devices (how many) and core.cycle.device_allocation (which).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Devices of a node: the inventory in its annotation, the best set to take from it, the pod's annotation.
 
 Formats: wire.md of the project's design notes, key `gangsched.io/devices` on nodes and
-`gangsched.io/allocated-devices` on pods. Who holds what now is state and lives in core.devices.
+`gangsched.io/allocated-devices` on pods. Who holds what now is state and lives in core.cache.device_ledger.
 """
 
 from __future__ import annotations

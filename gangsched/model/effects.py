@@ -1,7 +1,7 @@
 """What to do, in the imperative: all that the core ever answers with.
 
-Carried out by kube.dispatcher (or the simulator), whose every outcome comes back as an event. `cause_id`
-ties an effect to the attempt that wanted it, so that one gang's life can be told.
+Carried out by kube.effects.dispatcher (or the simulator), whose every outcome comes back as an event.
+`cause_id` ties an effect to the attempt that wanted it, so that one gang's life can be told.
 """
 
 from __future__ import annotations

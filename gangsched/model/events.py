@@ -1,7 +1,8 @@
 """What happened, in the past tense: the only way anything reaches the core.
 
-Made by the edge (kube.watch from the API server's word, kube.dispatcher from the outcome of effects) and by
-the simulator. Every event is idempotent: hearing it twice, or hearing an older one again, changes nothing.
+Made by the edge (kube.watch.reflector from the API server's word, kube.effects.dispatcher from the outcome of
+effects) and by the simulator. Every event is idempotent: hearing it twice, or hearing an older one again,
+changes nothing.
 """
 
 from __future__ import annotations

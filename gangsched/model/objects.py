@@ -2,7 +2,7 @@
 
 Decoded by msgspec straight from the API server's JSON, immutable by convention once decoded, passed by
 reference everywhere. Unknown fields are skipped by the decoder and cost almost nothing. `gc=False`: no
-object here can be part of a reference cycle. Not here: what we derive from them (core.cache) and what
+object here can be part of a reference cycle. Not here: what we derive from them (core.cache.cache) and what
 annotations mean (model.devices, model.pod_group).
 """
 
@@ -296,7 +296,8 @@ class NodeStatus(_Wire):
     allocatable: dict[str, str | int | float] | None = None
     conditions: list[Condition] | None = None
     images: list[NodeImage] | None = None
-    """Fifty a node as kubelets report them; core.images keeps them, and the cache's nodes are without."""
+    """Fifty a node as kubelets report them; core.cache.images keeps them, and the cache's nodes are
+    without."""
 
 
 class Node(_Wire):

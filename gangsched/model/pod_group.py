@@ -1,8 +1,8 @@
 """Which group a pod belongs to, and what a group asks for: the dialects that become one PodGroup.
 
 Ours (label and annotations, no CRD), the core API (`spec.schedulingGroup` and scheduling.k8s.io PodGroup),
-scheduler-plugins' CRD and its lightweight labels. A pod that names no group is a group of one. What a
-group's members do is state and lives in core.group. Sources: KEP-4671, KEP-5832 (core), scheduler-plugins
+scheduler-plugins' CRD and its lightweight labels. A pod that names no group is a group of one. What a group's
+members do is state and lives in core.types.group. Sources: KEP-4671, KEP-5832 (core), scheduler-plugins
 KEP-42 (coscheduling), Koordinator's gang documentation (the spirit of `groups`).
 """
 

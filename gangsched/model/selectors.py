@@ -1,7 +1,7 @@
 """Label selectors, ready to be asked: what the API's JSON of them comes to, and which pods a term means.
 
 Values only, comparable and hashable, so that equal wishes of many pods are one. Not here: who counts the
-pods that match (core.pod_index). Source: k8s.io/apimachinery `pkg/apis/meta/v1/helpers.go`
+pods that match (core.cache.pod_index). Source: k8s.io/apimachinery `pkg/apis/meta/v1/helpers.go`
 (LabelSelectorAsSelector) and `pkg/labels/selector.go`.
 """
 

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from gangsched.config import PluginInfo, ProfileConfig, SchedulerConfig
-from gangsched.core.extension import ExtenderVerdicts
-from gangsched.core.runtime import Points, Profile
+from gangsched.core.framework.profile import Points, Profile
+from gangsched.core.groups.extenders import ExtenderVerdicts
 from gangsched.plugins import (
     default_preemption,
     inter_pod_affinity,

@@ -1,8 +1,8 @@
 """BandwidthBook: what nodes' links can do, what was measured on them, and what is promised to pods, by row.
 
-The account (core.accounts) of RemainingBandwidth, which reads it. A promise is a pod's required bandwidth; it
-begins when the pod gets its place and ends with the pod. What is measured of it meanwhile counts once
-(Handover). Amounts in bytes a second, first egress, then ingress.
+The account (core.cache.usage_trackers) of RemainingBandwidth, which reads it. A promise is a pod's required
+bandwidth; it begins when the pod gets its place and ends with the pod. What is measured of it meanwhile
+counts once (Handover). Amounts in bytes a second, first egress, then ingress.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangsched.core.accounts import NOTHING_NEW, Handover, Heard
-from gangsched.core.framework import BoolArray, FloatArray, IntArray
-from gangsched.core.group import PodInfo
+from gangsched.core.cache.usage_trackers import NOTHING_NEW, Handover, Heard
+from gangsched.core.framework.interface import BoolArray, FloatArray, IntArray
+from gangsched.core.types.group import PodInfo
 from gangsched.errors import ParseError
 from gangsched.model.bandwidth import (
     REMAINING_KEY,

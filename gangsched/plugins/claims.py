@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gangsched.core.framework import BoolArray
-from gangsched.core.snapshot import ClusterView
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import BoolArray
 from gangsched.model.objects import LabelSelector, NodeSelectorTerm, SelectorRequirement
 from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from gangsched.plugins.node_selector import EVERYWHERE, match_any_term, match_term

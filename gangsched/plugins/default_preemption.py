@@ -1,8 +1,8 @@
 """DefaultPreemption: a unit that fits nowhere takes the room of pods of lower priority (PostFilter).
 
-The search is core.preemption's, what becomes of its answer core.nomination's. Here are the rules of who may
-preempt at all, and how disruption budgets are read.
-Source: kube-scheduler `plugins/defaultpreemption/default_preemption.go`, v1.37.
+The search is core.preemption.search's, what becomes of its answer core.groups.nomination's. Here are the
+rules of who may preempt at all, and how disruption budgets are read. Source: kube-scheduler
+`plugins/defaultpreemption/default_preemption.go`, v1.37.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gangsched.core.framework import DryRun, PostFilterResult, Status
-from gangsched.core.group import PodInfo
-from gangsched.core.plan import FitError
-from gangsched.core.preemption import Search
-from gangsched.core.runtime import Demand
-from gangsched.core.snapshot import ClusterView, Trial
-from gangsched.core.victims import Budget
+from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.framework.interface import DryRun, PostFilterResult, Status
+from gangsched.core.framework.plan import FitError
+from gangsched.core.framework.profile import Demand
+from gangsched.core.preemption.search import Search
+from gangsched.core.preemption.victims import Budget
+from gangsched.core.types.group import PodInfo
 from gangsched.model.selectors import selector_of
 
 BUDGETS = "poddisruptionbudgets.policy"

@@ -5,7 +5,7 @@ a model, with so much memory; how many disjoint sets there are limits how many p
 IDs are written as labels: on which nodes one label holds what a container gets, whichever devices those are.
 
 Ours; kube-scheduler counts extended resources only (NodeResourcesFit does that here too, so a resource
-without an inventory is limited by its count alone). Which IDs are taken is core.allotment's.
+without an inventory is limited by its count alone). Which IDs are taken is core.cycle.device_allocation's.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gangsched.core.allotment import n_sets
-from gangsched.core.framework import (
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cycle.device_allocation import n_sets
+from gangsched.core.framework.interface import (
     EVERYWHERE,
     BoolArray,
     Change,
@@ -24,8 +25,7 @@ from gangsched.core.framework import (
     IntArray,
     Rows,
 )
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
 from gangsched.model.device_labels import bad_key
 from gangsched.model.device_sets import sets_of

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gangsched.core.framework import BoolArray, IntArray
-from gangsched.core.nodes import CodeArray
+from gangsched.core.cache.node_table import CodeArray
+from gangsched.core.framework.interface import BoolArray, IntArray
 
 
 def domain_totals(codes: CodeArray, n_domains: int, counts: IntArray) -> IntArray:

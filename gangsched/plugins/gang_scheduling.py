@@ -1,18 +1,18 @@
 """GangScheduling: when a gang whose members are all reserved may start (Permit).
 
 It waits for what its user has still to create: the groups it starts together with, members up to
-total-members, members that bring the group to minResources. It never waits for room (core.gang says why).
-Named as kube-scheduler's own gang plugin. Called by core.runtime.
+total-members, members that bring the group to minResources. It never waits for room (core.state.transitions
+says why). Named as kube-scheduler's own gang plugin. Called by core.framework.profile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gangsched.core.framework import SUCCESS, Change, ClusterChange, Status
-from gangsched.core.group import Group, MemberState
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import SUCCESS, Change, ClusterChange, Status
+from gangsched.core.types.group import Group, MemberState
+from gangsched.core.types.pod_template import PodTemplate
 
 
 class GangScheduling:

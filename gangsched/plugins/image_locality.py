@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gangsched.core.framework import MAX_SCORE, CycleState, FloatArray, IntArray
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import MAX_SCORE, CycleState, FloatArray, IntArray
+from gangsched.core.types.pod_template import PodTemplate
 
 _MIB = 2**20
 MIN_BYTES = 23 * _MIB

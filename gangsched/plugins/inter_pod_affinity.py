@@ -14,7 +14,9 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import (
+from gangsched.core.cache.node_table import CodeArray
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import (
     MAX_SCORE,
     SKIP,
     SUCCESS,
@@ -26,10 +28,8 @@ from gangsched.core.framework import (
     IntArray,
     Status,
 )
-from gangsched.core.nodes import CodeArray
-from gangsched.core.pod_terms import AffinityTerm, Wish, wishes_of
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.types.affinity_terms import AffinityTerm, Wish, wishes_of
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.selectors import PodTerm
 from gangsched.plugins.domains import at_nodes, domain_totals, domains_present, spread_out

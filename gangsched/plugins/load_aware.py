@@ -13,9 +13,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import MAX_SCORE, CycleState, FloatArray, IntArray
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import MAX_SCORE, CycleState, FloatArray, IntArray
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.evenness import Mode, load_and_strength, paper_score, scaled
 from gangsched.model.load import TERMS
 from gangsched.plugins.load_book import LoadBook

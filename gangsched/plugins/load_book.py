@@ -1,9 +1,9 @@
 """LoadBook: what nodes can do, how busy they were when last measured, and what just-placed pods will add.
 
-The account (core.accounts) of LoadAware, which reads it; metrics read its evenness. What a pod is going to
-use is taken from its requests, as shares of the node; it is handed over to the measurement as that rises, and
-dropped when a measurement comes in which the pod must show, whatever it uses. Shapes: [4, rows], the terms in
-the order of model.load.TERMS.
+The account (core.cache.usage_trackers) of LoadAware, which reads it; metrics read its evenness. What a pod is
+going to use is taken from its requests, as shares of the node; it is handed over to the measurement as that
+rises, and dropped when a measurement comes in which the pod must show, whatever it uses. Shapes: [4, rows],
+the terms in the order of model.load.TERMS.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import numpy as np
 
-from gangsched.core.accounts import NOTHING_NEW, Handover, Heard
-from gangsched.core.framework import BoolArray, FloatArray, IntArray
-from gangsched.core.group import PodInfo
+from gangsched.core.cache.usage_trackers import NOTHING_NEW, Handover, Heard
+from gangsched.core.framework.interface import BoolArray, FloatArray, IntArray
+from gangsched.core.types.group import PodInfo
 from gangsched.errors import ParseError
 from gangsched.model.bandwidth import MEGABYTE, parse_request
 from gangsched.model.evenness import Evenness, evenness, load_and_strength, scaled, terms_of

@@ -10,9 +10,16 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import BoolArray, Change, ClusterChange, CycleState, FloatArray, IntArray
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import (
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    FloatArray,
+    IntArray,
+)
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.names import is_label_value, is_qualified_name
 from gangsched.model.objects import NodeAffinity as AffinityRules
 from gangsched.model.objects import NodeSelectorTerm, PreferredSchedulingTerm

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gangsched.core.accounts import NOTHING_NEW, Heard
-from gangsched.core.framework import (
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.usage_trackers import NOTHING_NEW, Heard
+from gangsched.core.framework.interface import (
     SKIP,
     SUCCESS,
     BoolArray,
@@ -23,9 +24,8 @@ from gangsched.core.framework import (
     CycleState,
     Status,
 )
-from gangsched.core.group import PodInfo
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import ParseError
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node, PodSpec

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gangsched.core.framework import BoolArray, Change, ClusterChange, CycleState
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import BoolArray, Change, ClusterChange, CycleState
+from gangsched.core.types.pod_template import PodTemplate
 
 REASON = "node(s) didn't match the requested node name"
 

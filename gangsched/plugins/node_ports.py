@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gangsched.core.framework import (
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import (
     EVERYWHERE,
     BoolArray,
     Change,
@@ -19,8 +20,7 @@ from gangsched.core.framework import (
     IntArray,
     Rows,
 )
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import HostPort, PodTemplate, ports_conflict
+from gangsched.core.types.pod_template import HostPort, PodTemplate, ports_conflict
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 

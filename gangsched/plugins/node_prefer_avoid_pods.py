@@ -14,9 +14,9 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import MAX_SCORE, CycleState, FloatArray, IntArray
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import MAX_SCORE, CycleState, FloatArray, IntArray
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model import bounded
 from gangsched.model.objects import Pod
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import MAX_SCORE, BoolArray, CycleState, FloatArray, IntArray
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import MAX_SCORE, BoolArray, CycleState, FloatArray, IntArray
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.resources import PODS
 from gangsched.plugins.node_resources_fit import DEFAULT_RESOURCES, NATIVE, ResourceSpec
 

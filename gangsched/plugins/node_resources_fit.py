@@ -17,7 +17,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import (
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import (
     EVERYWHERE,
     BoolArray,
     Change,
@@ -27,8 +28,7 @@ from gangsched.core.framework import (
     IntArray,
     Rows,
 )
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import ParseError
 from gangsched.model.names import is_qualified_name
 from gangsched.model.resources import (

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from gangsched.core.framework import BoolArray
-from gangsched.core.nodes import MISSING
-from gangsched.core.snapshot import ClusterView
+from gangsched.core.cache.node_table import MISSING
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import BoolArray
 from gangsched.model.objects import NodeSelectorTerm, SelectorRequirement
 
 EVERYWHERE = slice(None)

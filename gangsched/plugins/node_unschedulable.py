@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gangsched.core.framework import BoolArray, Change, ClusterChange, CycleState
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import BoolArray, Change, ClusterChange, CycleState
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Taint
 from gangsched.plugins.taint_toleration import any_tolerates
 

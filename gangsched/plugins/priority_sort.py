@@ -1,4 +1,4 @@
-"""PrioritySort: who goes first. QueueSort only; called by core.queue when a group becomes active.
+"""PrioritySort: who goes first. QueueSort only; called by core.state.queue when a group becomes active.
 
 Source: kube-scheduler `plugins/queuesort/priority_sort.go`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.core.group import Group
+from gangsched.core.types.group import Group
 
 
 class PrioritySort:

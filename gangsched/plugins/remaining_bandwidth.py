@@ -16,7 +16,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import (
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import (
     EVERYWHERE,
     MAX_SCORE,
     SKIP,
@@ -30,8 +31,7 @@ from gangsched.core.framework import (
     Rows,
     Status,
 )
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import ParseError
 from gangsched.model.bandwidth import REQUEST_KEYS, BandwidthRequest, Direction, mbps, parse_request
 from gangsched.model.objects import Pod

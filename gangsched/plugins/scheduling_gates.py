@@ -5,7 +5,7 @@ Source: kube-scheduler `plugins/schedulinggates/scheduling_gates.go`.
 
 from __future__ import annotations
 
-from gangsched.core.framework import SUCCESS, Status
+from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.model.objects import Pod
 
 

@@ -13,10 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from gangsched.core.framework import MAX_SCORE, CycleState, FloatArray, IntArray
-from gangsched.core.nodes import MISSING
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.node_table import MISSING
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import MAX_SCORE, CycleState, FloatArray, IntArray
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.selectors import PodTerm, Selector
 from gangsched.plugins import selecting_objects

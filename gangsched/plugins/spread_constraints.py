@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from gangsched.core.pod_terms import merged_keys
-from gangsched.core.template import PodTemplate
+from gangsched.core.types.affinity_terms import merged_keys
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.names import is_qualified_name
 from gangsched.model.objects import LabelSelector, TopologySpreadConstraint
 from gangsched.model.selectors import PodTerm, Selector, selector_of

@@ -13,7 +13,8 @@ from itertools import islice
 
 import numpy as np
 
-from gangsched.core.framework import (
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import (
     MAX_SCORE,
     BoolArray,
     Change,
@@ -22,8 +23,7 @@ from gangsched.core.framework import (
     FloatArray,
     IntArray,
 )
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Taint, Toleration
 
 REASON = "node(s) had untolerated taint(s)"

@@ -16,7 +16,9 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import (
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.volume_users import claims_of
+from gangsched.core.framework.interface import (
     SKIP,
     SUCCESS,
     BoolArray,
@@ -28,11 +30,9 @@ from gangsched.core.framework import (
     IntArray,
     Status,
 )
-from gangsched.core.group import Group, PodInfo
-from gangsched.core.placement import Placement
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
-from gangsched.core.volume_users import claims_of
+from gangsched.core.types.group import Group, PodInfo
+from gangsched.core.types.placement import Placement
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import ApiError
 from gangsched.model.objects import Pod
 from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim

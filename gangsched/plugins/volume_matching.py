@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import BoolArray, IntArray
-from gangsched.core.snapshot import ClusterView
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import BoolArray, IntArray
 from gangsched.model.quantity import to_int
 from gangsched.model.selectors import selector_of
 from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass

@@ -12,10 +12,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from gangsched.core.framework import SKIP, SUCCESS, BoolArray, Change, ClusterChange, CycleState, Status
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
-from gangsched.core.volume_users import claims_of
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.volume_users import claims_of
+from gangsched.core.framework.interface import (
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    Status,
+)
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod, Volume
 from gangsched.plugins.claims import CLAIMS, claim_of, not_found
 

@@ -10,10 +10,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from gangsched.core.framework import SKIP, SUCCESS, BoolArray, Change, ClusterChange, CycleState, Status
-from gangsched.core.nodes import MISSING
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.node_table import MISSING
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import (
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    Status,
+)
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.storage import PersistentVolume
 from gangsched.plugins.claims import (
     CLAIMS,

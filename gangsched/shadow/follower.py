@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gangsched.core.group import Group, GroupState, MemberState
-from gangsched.core.judge import Judgement, judge, with_extenders
-from gangsched.core.runtime import Profile
+from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import Group, GroupState, MemberState
 from gangsched.errors import GangschedError
 from gangsched.model import events as ev
 from gangsched.model.effects import AskExtenders, BindPod, Effect
 from gangsched.model.objects import Pod
+from gangsched.shadow.judge import Judgement, judge, with_extenders
 from gangsched.shadow.records import PodRecord, Records
 
 PATIENCE_S = 30.0

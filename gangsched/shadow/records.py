@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gangsched.core.judge import Judgement
+from gangsched.shadow.judge import Judgement
 
 # About 400 bytes each. Beyond it the oldest are counted and let go.
 MAX_RECORDS = 100_000

@@ -23,7 +23,7 @@ from gangsched.sim.timeline import Timeline
 
 GRACE_KEY = "sim/grace-s"
 """How long an evicted pod takes to go, where that is not what all of them take."""
-# As many binds as kube.binding_lane keeps on the way.
+# As many binds as kube.effects.binding_lane keeps on the way.
 PARALLEL_BINDS = 16
 
 

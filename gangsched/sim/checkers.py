@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gangsched.core.group import GroupState, MemberState
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import GroupState, MemberState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.api import SimApi

@@ -15,10 +15,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from gangsched.config import Settings, default_config
-from gangsched.core.runtime import Profile
+from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError, InvariantError
-from gangsched.kube.fence import Fenced
+from gangsched.kube.election.fence import Fenced
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node

@@ -1,8 +1,8 @@
-"""SimFence: the fence of one process in virtual time, over the real state machine (kube.fence).
+"""SimFence: the fence of one process in virtual time, over the real state machine (kube.election.fence).
 
 Lives here: the one object, requests to it that are late, lost or answered by somebody else, and the bumps of
-a new leader. Not here: what an answer means (kube.fence), bumps that the core asks for (sim.api). A request
-that its client gave up may still be done, as with binds.
+a new leader. Not here: what an answer means (kube.election.fence), bumps that the core asks for (sim.api). A
+request that its client gave up may still be done, as with binds.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from gangsched.core.hooks import BIND, PRE_BIND
-from gangsched.kube.fence import Create, Fence, Fenced, Get, Record, State, Step, Update
+from gangsched.core.state.pending_hooks import BIND, PRE_BIND
+from gangsched.kube.election.fence import Create, Fence, Fenced, Get, Record, State, Step, Update
 from gangsched.model.effects import BindPod, BumpPod, CancelBinds, CancelHooks, Effect, RunHook
 from gangsched.model.events import BindCancelled, Event
 from gangsched.sim.faults import BindFate, Weather
 from gangsched.sim.timeline import Timeline
 
-# Shorter than kube.fence_keeper has it, so that processes that die often get to work at all.
+# Shorter than kube.election.fence_keeper has it, so that processes that die often get to work at all.
 _TIMEOUT_S = 1.0
 _AGAIN_S = 0.05
 _LOST = (BindFate.LOST_BEFORE, BindFate.LOST_AFTER, BindFate.LATE)
@@ -85,7 +85,8 @@ class SimFence:
         self._go_on()
 
     def holds_back(self, effect: Effect, answer: Callable[[Event], None]) -> bool:
-        """As kube.dispatcher: whether the effect waits here; what it takes back is taken back here too."""
+        """As kube.effects.dispatcher: whether the effect waits here; what it takes back is taken back here
+        too."""
         if isinstance(effect, BindPod) or (isinstance(effect, RunHook) and effect.point in (PRE_BIND, BIND)):
             self.submit(effect)
             return True

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from gangsched.core.framework import Code
-from gangsched.core.hooks import BIND, PERMIT
+from gangsched.core.framework.interface import Code
+from gangsched.core.state.pending_hooks import BIND, PERMIT
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.pod_group import ATTEMPT_KEY

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gangsched.core.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.model.objects import Pod
 from gangsched.sim.api import SimApi
 

@@ -1,6 +1,6 @@
 """Stream: one kind's watch as the scheduler sees it: late, broken off, listed again, never out of order.
 
-The same table as kube.watch's, without bytes: what was missed while a watch was down is found by
+The same table as kube.watch.reflector's, without bytes: what was missed while a watch was down is found by
 difference at the next list, and everything that exists is told once more.
 """
 

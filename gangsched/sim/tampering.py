@@ -1,8 +1,8 @@
 """Tampering: kubelets that give other devices than planned, people who edit annotations, devices that flap.
 
-What sim.mischief is to the cluster this is to the three witnesses of core.audit: books, annotations, and
-kubelet's word. `truth` is what kubelet gave, by UID, once it has said so; whoever is not in it has what was
-planned. `differences` says where the three do not agree, which at rest they must.
+What sim.mischief is to the cluster this is to the three witnesses of core.device_audit.drift: books,
+annotations, and kubelet's word. `truth` is what kubelet gave, by UID, once it has said so; whoever is not in
+it has what was planned. `differences` says where the three do not agree, which at rest they must.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gangsched.core.group import MemberState
+from gangsched.core.types.group import MemberState
 from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY
 from gangsched.model.objects import Node, Pod

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.kube import decode
+from gangsched.kube.watch import decode
 from gangsched.model.objects import CustomObject, Node, Pod, SchedulingGroup
 from gangsched.model.pod_group import (
     ALL,

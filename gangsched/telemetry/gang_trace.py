@@ -24,8 +24,8 @@ from collections.abc import Iterable, Mapping
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 
-from gangsched.core.framework import Code
-from gangsched.core.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.framework.interface import Code
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.telemetry import names
 from gangsched.telemetry.spans import Attributes, OpenSpan, SpanMaker
 from gangsched.telemetry.traceparent import written

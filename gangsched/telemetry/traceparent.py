@@ -11,7 +11,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from gangsched.core.group import Group, MemberState
+from gangsched.core.types.group import Group, MemberState
 from gangsched.telemetry.names import MAX_LOOKED_AT, TRACEPARENT_KEY
 
 _read = TraceContextTextMapPropagator().extract

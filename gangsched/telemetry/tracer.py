@@ -21,8 +21,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link
 
 from gangsched import __version__
-from gangsched.core.framework import Code
-from gangsched.core.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.framework.interface import Code
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import (
     BindCancelled,

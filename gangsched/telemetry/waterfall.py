@@ -12,7 +12,7 @@ from typing import Any
 from rich.padding import Padding
 from rich.text import Text
 
-from gangsched.core.reporter import clean
+from gangsched.core.state.reporter import clean
 from gangsched.telemetry import names
 from gangsched.telemetry.reading import SpanView, TraceView
 

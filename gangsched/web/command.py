@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched.core.reporter import clean
+from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ConfigError
 from gangsched.web.asking import add_flags, ask
 from gangsched.web.stories import Story

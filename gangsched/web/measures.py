@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from gangsched.core.framework import Code
-from gangsched.core.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.framework.interface import Code
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.model.events import BindFailed, BindSucceeded, Event, PodRead
 from gangsched.model.pod_group import GroupKey
 

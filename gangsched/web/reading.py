@@ -13,9 +13,9 @@ from itertools import islice
 
 import msgspec
 
-from gangsched.core.group import Group, GroupState, MemberState
-from gangsched.core.reporter import clean
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import clean
+from gangsched.core.types.group import Group, GroupState, MemberState
 from gangsched.web.loads import Loads
 
 # About a millisecond each.
@@ -35,8 +35,8 @@ _QUEUES = {
 
 class Reading(msgspec.Struct, frozen=True):
     """pending: pods by kube-scheduler's queue; unschedulable: pods by (plugin, profile); device_free: healthy
-    and held by nobody, by (node, resource); device_drift: pods by kind (core.audit). leader: 1 or 0 by the
-    Lease's name, empty without election. requests: by (code, method), at `host`.
+    and held by nobody, by (node, resource); device_drift: pods by kind (core.device_audit.drift). leader: 1
+    or 0 by the Lease's name, empty without election. requests: by (code, method), at `host`.
     """
 
     pending: Mapping[str, int]

@@ -25,9 +25,9 @@ from gangsched.config import SchedulerConfig
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
 from gangsched.kube.client import ApiClient
-from gangsched.kube.dispatcher import Dispatcher
-from gangsched.kube.elector import LeaderElector
-from gangsched.kube.watch import Reflector
+from gangsched.kube.effects.dispatcher import Dispatcher
+from gangsched.kube.election.elector import LeaderElector
+from gangsched.kube.watch.reflector import Reflector
 from gangsched.model.events import Event
 from gangsched.web import checks
 from gangsched.web.health import Check, Health

@@ -1,7 +1,7 @@
 """What happened to a gang: GET /story/{namespace}/{name}, its moves in order with their causes.
 
-Lives here: the page's JSON. Not here: the moves themselves (core.transitions), HTTP (server), the command
-that asks for it (command). The core counts seconds of its own clock; people are told the time of day.
+Lives here: the page's JSON. Not here: the moves themselves (core.state.transitions), HTTP (server), the
+command that asks for it (command). The core counts seconds of its own clock; people are told the time of day.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from gangsched.core.group import Group
-from gangsched.core.reporter import clean
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.transitions import Moved, story
+from gangsched.core.state.reporter import clean
+from gangsched.core.state.transitions import Moved, story
+from gangsched.core.types.group import Group
 
 
 class Move(msgspec.Struct, frozen=True):

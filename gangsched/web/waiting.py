@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from gangsched.core.group import NEVER_S, Group, GroupState
-from gangsched.core.permits import may_be_overruled
-from gangsched.core.reporter import clean
+from gangsched.core.groups.permits import may_be_overruled
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import clean
+from gangsched.core.types.group import NEVER_S, Group, GroupState
 from gangsched.model.events import Event, GroupAllowed, GroupRejected
 
 

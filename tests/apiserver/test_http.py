@@ -19,8 +19,8 @@ from gangsched.certificates import self_signed, server_context
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
-from gangsched.kube.decode import pods
-from gangsched.kube.watch import Reflector
+from gangsched.kube.watch.decode import pods
+from gangsched.kube.watch.reflector import Reflector
 from gangsched.model.events import Event, PodAdded
 from tests.apiserver.api import CONFIG_MAPS, PODS, pod
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gangsched.config import Settings
-from gangsched.core.framework import SKIP, SUCCESS, CycleState, Status
-from gangsched.core.group import Group, PodInfo
-from gangsched.core.placement import Placement
+from gangsched.core.framework.interface import SKIP, SUCCESS, CycleState, Status
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.template import PodTemplate
+from gangsched.core.types.group import Group, PodInfo
+from gangsched.core.types.placement import Placement
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.sim.driver import make_scheduler
 from gangsched.sim.objects import make_node
 from tests.core.scenario import Cluster

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import SKIP, SUCCESS, BoolArray, CycleState, IntArray, Status
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import SKIP, SUCCESS, BoolArray, CycleState, IntArray, Status
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 
 KEY = "rules"

@@ -12,9 +12,9 @@ from typing import Any, Self, TypeVar
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.framework import Status
-from gangsched.core.group import Group
+from gangsched.core.framework.interface import Status
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import Group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import CustomObject, Node, Pod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.core.accounts import Handover
+from gangsched.core.cache.usage_trackers import Handover
 
 Step = tuple[str, int]
 STEPS = st.lists(

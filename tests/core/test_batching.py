@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.batching import Batching
-from gangsched.core.framework import CycleState, FloatArray, IntArray
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.batching import Batching
+from gangsched.core.framework.interface import CycleState, FloatArray, IntArray
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Node, Pod, Taint
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins

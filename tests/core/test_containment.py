@@ -13,19 +13,19 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings, default_config
-from gangsched.core.attempts import Attempts
-from gangsched.core.audit import Audit
-from gangsched.core.binding import Binder
-from gangsched.core.cache import Cache
+from gangsched.core.binding.binder import Binder
+from gangsched.core.cache.cache import Cache
+from gangsched.core.cache.device_ledger import DeviceLedger
+from gangsched.core.cache.images import ImageTable
+from gangsched.core.cache.node_table import NodeTable
+from gangsched.core.cache.template_table import Templates
 from gangsched.core.containment import Defect
-from gangsched.core.devices import DeviceLedger
-from gangsched.core.gang import GangTable
-from gangsched.core.images import ImageTable
-from gangsched.core.membership import Membership
-from gangsched.core.nodes import NodeTable
-from gangsched.core.numbers import Numbers
+from gangsched.core.device_audit.drift import Audit
+from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.gang import GangTable
+from gangsched.core.groups.group_spec import Numbers
+from gangsched.core.groups.membership import Membership
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.templates import Templates
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import ContainerPort, NodeImage, Pod
@@ -247,7 +247,7 @@ def test_a_pod_group_that_our_code_fails_on_is_a_problem_of_its_pods(
     def fails(*_: Any) -> Any:
         raise Fault("for now")
 
-    monkeypatch.setattr("gangsched.core.numbers.group_from_object", fails)
+    monkeypatch.setattr("gangsched.core.groups.group_spec.group_from_object", fails)
     c = guarded.cluster
     c.object("coscheduling", make_pod_group("g", spec={"minMember": 1}))
     c.submit(make_pod("g-0", labels={"scheduling.x-k8s.io/pod-group": "g"})).run()

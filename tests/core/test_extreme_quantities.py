@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.snapshot import Trial
+from gangsched.core.cache.trial import Trial
 from gangsched.model.objects import Container, Node, Pod, ResourceRequirements
 from gangsched.model.quantity import MAX_VALUE
 from gangsched.model.resources import pod_requests

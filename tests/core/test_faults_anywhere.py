@@ -18,33 +18,33 @@ from msgspec.structs import replace
 
 from gangsched.config import default_config
 from gangsched.core import containment
-from gangsched.core.accounts import Accounts
-from gangsched.core.attempts import Attempts
-from gangsched.core.audit import Audit
-from gangsched.core.binding import Binder
-from gangsched.core.cache import Cache
+from gangsched.core.binding.binder import Binder
+from gangsched.core.binding.pre_bind import Preparing
+from gangsched.core.binding.staggered_bind import Waves
+from gangsched.core.cache.cache import Cache
+from gangsched.core.cache.device_ledger import DeviceLedger
+from gangsched.core.cache.images import ImageTable
+from gangsched.core.cache.node_table import NodeTable
+from gangsched.core.cache.pod_index import PodIndex
+from gangsched.core.cache.template_table import Templates
+from gangsched.core.cache.usage_trackers import Accounts
 from gangsched.core.containment import Containment, Defect
-from gangsched.core.devices import DeviceLedger
-from gangsched.core.gang import GangTable
-from gangsched.core.group import Group, GroupState
-from gangsched.core.health import DeviceHealth
-from gangsched.core.images import ImageTable
-from gangsched.core.membership import Membership
-from gangsched.core.nodes import NodeTable
-from gangsched.core.nomination import Nominations
-from gangsched.core.numbers import Numbers
-from gangsched.core.permits import Permits
-from gangsched.core.pod_index import PodIndex
-from gangsched.core.preparing import Preparing
-from gangsched.core.promises import Promises
-from gangsched.core.queue import SchedulingQueue
-from gangsched.core.reporter import Reporter
+from gangsched.core.device_audit.device_health import DeviceHealth
+from gangsched.core.device_audit.drift import Audit
+from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.gang import GangTable
+from gangsched.core.groups.group_spec import Numbers
+from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.nomination import Nominations
+from gangsched.core.groups.permits import Permits
+from gangsched.core.groups.reservations import Promises
+from gangsched.core.invariants import find_broken
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.template import PodTemplate
-from gangsched.core.templates import Templates
-from gangsched.core.validate import find_broken
-from gangsched.core.waves import Waves
-from gangsched.core.world import World
+from gangsched.core.state.queue import SchedulingQueue
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import World
+from gangsched.core.types.group import Group, GroupState
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod

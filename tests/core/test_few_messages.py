@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gangsched.core.reporter import N_SPEAKERS
+from gangsched.core.state.reporter import N_SPEAKERS
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, Pod

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.core.framework import Status
-from gangsched.kube.decode import objects
+from gangsched.core.framework.interface import Status
+from gangsched.kube.watch.decode import objects
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity, Pod, TopologySpreadConstraint, Volume
 from gangsched.sim.objects import make_node, make_pod

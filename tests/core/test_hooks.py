@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gangsched.config import Settings
-from gangsched.core.framework import SKIP, SUCCESS, Code, Status
-from gangsched.core.hooks import BIND, PERMIT, POST_BIND, PRE_BIND
+from gangsched.core.framework.interface import SKIP, SUCCESS, Code, Status
+from gangsched.core.state.pending_hooks import BIND, PERMIT, POST_BIND, PRE_BIND
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.sim.hooks import as_bind

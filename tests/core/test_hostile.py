@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import default_config
+from gangsched.core.invariants import find_broken
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.validate import find_broken
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, NodeSpec, Pod, Taint, Toleration

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangsched.core.framework import SUCCESS, CycleState, FloatArray, IntArray, Status
-from gangsched.core.group import PodInfo
-from gangsched.core.guard import guarded
-from gangsched.core.node_info import NodeInfo
-from gangsched.core.packing import pack
-from gangsched.core.per_node import NodeInfos
-from gangsched.core.placing import Placing
-from gangsched.core.scoring import Scoring
-from gangsched.core.snapshot import ClusterView, Trial
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.node_info import NodeInfo
+from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.cycle.packing import pack
+from gangsched.core.cycle.placing import Placing
+from gangsched.core.framework.interface import SUCCESS, CycleState, FloatArray, IntArray, Status
+from gangsched.core.framework.per_node import NodeInfos
+from gangsched.core.framework.plugin_calls import guarded
+from gangsched.core.framework.scoring import Scoring
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.devices import DeviceLedger
+from gangsched.core.cache.device_ledger import DeviceLedger
 from gangsched.errors import InvariantError
 from gangsched.model.devices import Device, inventory_annotation, parse_inventory
 

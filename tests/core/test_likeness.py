@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from gangsched.core.framework import SUCCESS, CycleState, Status
-from gangsched.core.node_info import NodeInfo
+from gangsched.core.cache.node_info import NodeInfo
+from gangsched.core.framework.interface import SUCCESS, CycleState, Status
 from gangsched.model.objects import (
     Affinity,
     ContainerPort,

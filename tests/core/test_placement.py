@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import default_config
-from gangsched.core.plan import first_of
+from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
 from gangsched.model.objects import Container, ResourceRequirements

@@ -9,15 +9,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from gangsched.core.changes import Change
-from gangsched.core.framework import SUCCESS, CycleState, Status
-from gangsched.core.group import PodInfo
-from gangsched.core.pod_terms import Wish
-from gangsched.core.runtime import Points, Profile
+from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.framework.interface import SUCCESS, CycleState, Status
+from gangsched.core.framework.profile import Points, Profile
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.snapshot import ClusterView, Trial
-from gangsched.core.template import PodTemplate
-from gangsched.kube.decode import objects
+from gangsched.core.types.affinity_terms import Wish
+from gangsched.core.types.cluster_events import Change
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.pod_template import PodTemplate
+from gangsched.kube.watch.decode import objects
 from gangsched.model import events as ev
 from gangsched.model.objects import LabelSelector, PlainObject, Pod
 from gangsched.model.selectors import EVERYTHING, PodTerm, requirements_of, selector_of

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangsched.core.framework import (
+from gangsched.core.cache.node_info import NodeInfo
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import (
     SKIP,
     SUCCESS,
     BoolArray,
@@ -18,9 +20,7 @@ from gangsched.core.framework import (
     NodeSubset,
     Status,
 )
-from gangsched.core.node_info import NodeInfo
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins

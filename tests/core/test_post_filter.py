@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gangsched.core.framework import Code, DryRun, PostFilterResult, Status
-from gangsched.core.plan import FitError, Plan
-from gangsched.core.runtime import Demand
-from gangsched.core.snapshot import Trial
+from gangsched.core.cache.trial import Trial
+from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
+from gangsched.core.framework.plan import FitError, Plan
+from gangsched.core.framework.profile import Demand
 from gangsched.model import effects as ef
 from gangsched.sim.objects import make_pod
 from tests.core.plugins import with_plugins

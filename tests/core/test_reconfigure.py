@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from gangsched.config import Settings, parse_config
-from gangsched.core.framework import SUCCESS, Status
-from gangsched.core.runtime import Profile
+from gangsched.core.framework.interface import SUCCESS, Status
+from gangsched.core.framework.profile import Profile
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.plugins import IN_TREE, build_profiles

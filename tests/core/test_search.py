@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from gangsched.core.cycle import run_cycle
-from gangsched.core.group import Group, PodInfo
-from gangsched.core.plan import FitError, Plan, Search
-from gangsched.core.runtime import Demand, Points, Profile
+from gangsched.core.cycle.cycle import run_cycle
+from gangsched.core.framework.plan import FitError, Plan, Search
+from gangsched.core.framework.profile import Demand, Points, Profile
+from gangsched.core.types.group import Group, PodInfo
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 from gangsched.plugins.devices import Devices

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core import pod_index, selected_keys
+from gangsched.core.cache import pod_index, selected_keys
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.workloads import PodDisruptionBudget, Service

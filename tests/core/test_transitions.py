@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import gangsched
-from gangsched.core.group import Group, GroupState
-from gangsched.core.transitions import TRANSITIONS, Cause, drawn, move, story
+from gangsched.core.state.transitions import TRANSITIONS, Cause, drawn, move, story
+from gangsched.core.types.group import Group, GroupState
 from gangsched.errors import InvariantError
 from gangsched.model.pod_group import OURS, GroupKey
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.group import MemberState
+from gangsched.core.types.group import MemberState
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from tests.core.scenario import Cluster, cluster, gang

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.what_if import WhatIf
+from gangsched.core.preemption.dry_run import WhatIf
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity

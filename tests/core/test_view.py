@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from gangsched.core.group import GroupState, MemberState
-from gangsched.core.view import (
+from gangsched.core.reports import (
     GroupView,
     NodeView,
     view_group,
@@ -15,6 +14,7 @@ from gangsched.core.view import (
     view_members,
     view_nodes,
 )
+from gangsched.core.types.group import GroupState, MemberState
 from gangsched.model.pod_group import GROUPS_KEY, TIMEOUT_KEY
 from gangsched.sim.objects import GPU, make_node, make_pod
 from tests.core.scenario import Cluster, cluster, gang, with_annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.view import GroupView, NodeView, view_groups, view_nodes
+from gangsched.core.reports import GroupView, NodeView, view_groups, view_nodes
 from gangsched.demo.play import Play, Show
 from gangsched.demo.samples import find_samples, read
 from gangsched.demo.scene import Chronicle

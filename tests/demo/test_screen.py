@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from gangsched.core.view import Holding
+from gangsched.core.reports import Holding
 from gangsched.demo.screen import MIN_HEIGHT, PLAIN, Frame, Look, screen
 from gangsched.demo.show import Lines, Table
 from gangsched.demo.story import STORY

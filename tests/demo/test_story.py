@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.view import view_groups
+from gangsched.core.reports import view_groups
 from gangsched.demo.names import host_list, id_list, seconds
 from gangsched.demo.play import Play, StoryFailed
 from gangsched.demo.scene import DELETED, RUNNING, Chronicle

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from gangsched.config import parse_config
-from gangsched.kube.fence_keeper import fence_name
+from gangsched.kube.election.fence_keeper import fence_name
 from gangsched.plugins import IN_TREE
 
 REPO = Path(__file__).parents[2]

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from gangsched.apiserver.app import EmbeddedCluster, write_kubeconfig
 from gangsched.cli import main
-from gangsched.core.reporter import POD_REFUSED
+from gangsched.core.state.reporter import POD_REFUSED
 from gangsched.devices.report import Refused, make_map
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
-from gangsched.kube.writes import event_body, events_path
+from gangsched.kube.effects.writes import event_body, events_path
 from gangsched.model.device_labels import allocation_labels, inventory_labels
 from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, Device

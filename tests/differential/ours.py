@@ -12,10 +12,10 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from gangsched.core.framework import CycleState
-from gangsched.core.runtime import Profile
+from gangsched.core.framework.interface import CycleState
+from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
-from gangsched.kube.decode import objects
+from gangsched.kube.watch.decode import objects
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, Pod

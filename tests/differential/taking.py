@@ -19,7 +19,7 @@ import msgspec
 from gangsched.config import SchedulerConfig, parse_config
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.core.scheduler import Scheduler
-from gangsched.kube.decode import objects
+from gangsched.kube.watch.decode import objects
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, Pod

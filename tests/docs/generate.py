@@ -23,9 +23,9 @@ from gangsched.agent.settings import AgentDocument
 from gangsched.cli import _parser
 from gangsched.config.documents import KubeDocument, OurDocument, PluginSets
 from gangsched.config.strict import MAX_CHARACTERS
-from gangsched.core import transitions
-from gangsched.core.reporter import MAX_MESSAGE
-from gangsched.core.selected_keys import MAX_IDLE, PODS_A_SECOND
+from gangsched.core.cache.selected_keys import MAX_IDLE, PODS_A_SECOND
+from gangsched.core.state import transitions
+from gangsched.core.state.reporter import MAX_MESSAGE
 from gangsched.extenders.client import MAX_REPLY
 from gangsched.extension.runner import MAX_RUNNING
 from gangsched.model import bounded

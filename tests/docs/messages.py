@@ -20,21 +20,39 @@ ROOMS = (
     "plugins",
     "model",
     "extenders",
+    "shadow/judge.py",
     "extension/budget.py",
     "extension/runner.py",
     "agent/hand_off.py",
     "agent/notices.py",
     *("extension/loading.py", "extension/reload.py", "extension/signatures.py"),
-    *("app.py", "certificates.py", "kube/catch_up.py", "kube/complaints.py", "kube/credentials.py"),
-    *("kube/bumps.py", "kube/fence_keeper.py", "kube/take_over.py"),
-    *("kube/elector.py", "kube/fence_keeper.py", "kube/loaders.py", "kube/network.py", "kube/proxies.py"),
-    *("kube/version.py", "kube/watch.py"),
-    *("kube/watch_state.py", "telemetry/export.py", "web/access.py", "web/checks.py", "web/listening.py"),
+    *("app.py", "certificates.py", "kube/watch/catch_up.py", "kube/complaints.py", "kube/credentials.py"),
+    *("kube/effects/bumps.py", "kube/election/fence_keeper.py", "kube/take_over.py"),
+    *(
+        "kube/election/elector.py",
+        "kube/election/fence_keeper.py",
+        "kube/loaders.py",
+        "kube/network.py",
+        "kube/proxies.py",
+    ),
+    *("kube/version.py", "kube/watch/reflector.py"),
+    *(
+        "kube/watch/watch_state.py",
+        "telemetry/export.py",
+        "web/access.py",
+        "web/checks.py",
+        "web/listening.py",
+    ),
     *("web/waiting.py", "kube/reach.py"),
 )
 # What these say is for developers (a broken invariant, which raises), or for a person at a command.
 # The causes of a story are a table of docs/architecture.md.
-_OURS = ("core/transitions.py", "core/validate.py", "core/pod_terms.py", "model/evenness.py")
+_OURS = (
+    "core/state/transitions.py",
+    "core/invariants.py",
+    "core/types/affinity_terms.py",
+    "model/evenness.py",
+)
 _OUR_FUNCTIONS = ("__repr__", "recount", "_search")
 _OUR_ERRORS = ("InvariantError", "AssertionError", "AttributeError", "TypeError")
 _REASON = re.compile(r"(?:[A-Z][a-z]+){2,}")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gangsched.cli import main
 from gangsched.config import Settings, parse_config
-from gangsched.core.framework import Status
+from gangsched.core.framework.interface import Status
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError
 from gangsched.extension.loading import KnownPlugins

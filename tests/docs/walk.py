@@ -19,28 +19,28 @@ class Step(NamedTuple):
 
 
 IN = (
-    Step("kube/watch_state.py", "WatchState.lines", "bytes of the watch become typed objects"),
-    Step("kube/decode.py", "Kind", "each object is read once, and frozen"),
+    Step("kube/watch/watch_state.py", "WatchState.lines", "bytes of the watch become typed objects"),
+    Step("kube/watch/decode.py", "Kind", "each object is read once, and frozen"),
     Step("inbox.py", "Inbox.take", "bounded; events are taken in batches"),
 )
 CORE = (
     Step("core/scheduler.py", "Scheduler.handle", "events and the time in, effects out"),
-    Step("core/cache.py", "Cache", "nodes are arrays; the pod is counted"),
-    Step("core/gang.py", "GangTable.look", "the group moves along its table"),
-    Step("core/queue.py", "SchedulingQueue.activate", "complete: in line, in QueueSort order"),
-    Step("core/attempts.py", "Attempts.run", "its turn, and its siblings'"),
-    Step("core/cycle.py", "run_cycle", "Filter, Score, Reserve on a copy"),
-    Step("core/binding.py", "Binder.start", "node and devices are promised: BindPod"),
+    Step("core/cache/cache.py", "Cache", "nodes are arrays; the pod is counted"),
+    Step("core/groups/gang.py", "GangTable.look", "the group moves along its table"),
+    Step("core/state/queue.py", "SchedulingQueue.activate", "complete: in line, in QueueSort order"),
+    Step("core/groups/attempts.py", "Attempts.run", "its turn, and its siblings'"),
+    Step("core/cycle/cycle.py", "run_cycle", "Filter, Score, Reserve on a copy"),
+    Step("core/binding/binder.py", "Binder.start", "node and devices are promised: BindPod"),
 )
 OUT = (
-    Step("kube/dispatcher.py", "Dispatcher.submit", "effects go to their lanes, binds first"),
-    Step("kube/binding_lane.py", "BindingLane.submit", "one POST a pod: node and device IDs"),
+    Step("kube/effects/dispatcher.py", "Dispatcher.submit", "effects go to their lanes, binds first"),
+    Step("kube/effects/binding_lane.py", "BindingLane.submit", "one POST a pod: node and device IDs"),
     Step("model/events.py", "BindSucceeded", "the answer is an event, to the inbox"),
 )
 
 # Characters in a box, of the widest fonts that readers may have.
-MAX_WORDS, MAX_CODE = 39, 42
-_WIDTH, _COLUMN, _BOX_W, _BOX_H, _GAP, _TOP = 1080, 352, 320, 54, 16, 84
+MAX_WORDS, MAX_CODE = 39, 48
+_WIDTH, _COLUMN, _BOX_W, _BOX_H, _GAP, _TOP = 1236, 404, 372, 54, 16, 84
 _ROWS = max(len(IN), len(CORE), len(OUT))
 _HEIGHT = _TOP + _ROWS * (_BOX_H + _GAP) + 14
 _COLUMNS = (

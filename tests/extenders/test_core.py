@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings, default_config
-from gangsched.core.extension import ExtenderVerdicts, Interest
-from gangsched.core.group import GroupState
+from gangsched.core.groups.extenders import ExtenderVerdicts, Interest
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import GroupState
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod

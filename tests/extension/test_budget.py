@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gangsched.config import Settings, parse_config
-from gangsched.core.guard import PluginError
+from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.scheduler import Scheduler
 from gangsched.extension.loading import KnownPlugins
 from gangsched.model import effects as ef
@@ -28,7 +28,7 @@ def cluster_with(tmp_path: Path, source: str, *, budget_s: float = BUDGET_S) -> 
     """A cluster of four nodes whose profile has the plugin Own of `source`."""
     path = tmp_path / "own.py"
     path.write_text(
-        "import itertools, time\nfrom gangsched.core.framework import SUCCESS, Status\n"
+        "import itertools, time\nfrom gangsched.core.framework.interface import SUCCESS, Status\n"
         "class Own:\n    name = 'Own'\n" + textwrap.indent(textwrap.dedent(source), "    ")
     )
     known = KnownPlugins([str(path)], budget_s=budget_s)

@@ -11,7 +11,7 @@ import pytest
 
 from gangsched.cli import main
 from gangsched.config import parse_config
-from gangsched.core.runtime import Profile
+from gangsched.core.framework.profile import Profile
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.plugins import IN_TREE, build_profiles
@@ -19,7 +19,7 @@ from gangsched.plugins import IN_TREE, build_profiles
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 GOOD = """
 import msgspec
-from gangsched.core.framework import SUCCESS
+from gangsched.core.framework.interface import SUCCESS
 
 class Args(msgspec.Struct, frozen=True, rename="camel"):
     low_mark: int = 3

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from gangsched.config import SchedulerConfig, Settings, default_config
-from gangsched.core.runtime import Profile
+from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
 from gangsched.extension import reload as reload_module
@@ -131,7 +131,7 @@ async def test_a_plugin_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 
 READS_WIDGETS = (
-    "from gangsched.core.framework import SUCCESS\nclass Own:\n    name = 'Own'\n"
+    "from gangsched.core.framework.interface import SUCCESS\nclass Own:\n    name = 'Own'\n"
     "    watches = ('widgets.example.com',)\n    def pre_enqueue(self, pod): return SUCCESS\n"
 )
 OWN_ENABLED = (

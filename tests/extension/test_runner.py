@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from gangsched.core.framework import SKIP, SUCCESS, Status
-from gangsched.core.hooks import BIND, PERMIT, POST_BIND, PRE_BIND
+from gangsched.core.framework.interface import SKIP, SUCCESS, Status
+from gangsched.core.state.pending_hooks import BIND, PERMIT, POST_BIND, PRE_BIND
 from gangsched.extension.runner import MAX_RUNNING, HookRunner
 from gangsched.model.effects import CancelHooks, RunHook
 from gangsched.model.events import Event, HookAnswered

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gangsched.config import Settings, parse_config
-from gangsched.core.framework import Status
+from gangsched.core.framework.interface import Status
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError
 from gangsched.extension.loading import KnownPlugins

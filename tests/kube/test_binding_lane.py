@@ -10,10 +10,10 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from gangsched.kube.binding_lane import BindingLane
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.http1 import Answer, ProtocolError
-from gangsched.kube.readers import Readers
+from gangsched.kube.effects.binding_lane import BindingLane
+from gangsched.kube.transport.http1 import Answer, ProtocolError
+from gangsched.kube.transport.readers import Readers
 from gangsched.model.effects import BindPod
 from gangsched.model.events import BindCancelled, BindFailed, BindSucceeded, BindUnknown, Event
 from tests.kube.scripted import (

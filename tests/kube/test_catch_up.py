@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gangsched.errors import ApiError
-from gangsched.kube.catch_up import CatchUp
 from gangsched.kube.client import ApiClient
-from gangsched.kube.decode import pods
-from gangsched.kube.watch_state import WatchState
+from gangsched.kube.watch.catch_up import CatchUp
+from gangsched.kube.watch.decode import pods
+from gangsched.kube.watch.watch_state import WatchState
 from tests.kube.scripted import ScriptedServer, created, credentials
 from tests.kube.test_watch_state import line, page, pod
 

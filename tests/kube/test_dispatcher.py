@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
-from gangsched.kube.backoff import Backoff
 from gangsched.kube.client import ApiClient
-from gangsched.kube.dispatcher import Dispatcher
-from gangsched.kube.lanes import READS_SAID, EventLane, StatusLane
-from gangsched.kube.slow_lane import YIELD_STEP_S
-from gangsched.kube.writes import MAX_NOTE_BYTES, note
+from gangsched.kube.effects.dispatcher import Dispatcher
+from gangsched.kube.effects.slow_lane import YIELD_STEP_S
+from gangsched.kube.effects.write_lanes import READS_SAID, EventLane, StatusLane
+from gangsched.kube.effects.writes import MAX_NOTE_BYTES, note
+from gangsched.kube.transport.backoff import Backoff
 from gangsched.model.effects import (
     BindPod,
     DeletePod,

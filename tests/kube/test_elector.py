@@ -11,8 +11,8 @@ import pytest
 
 from gangsched.config import LeaderElectionSettings
 from gangsched.kube.client import ApiClient
-from gangsched.kube.elector import LeaderElector
-from gangsched.kube.lease import State
+from gangsched.kube.election.elector import LeaderElector
+from gangsched.kube.election.lease import State
 from tests.kube.scripted import (
     CUT,
     SILENCE,

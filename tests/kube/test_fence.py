@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gangsched.kube.fence import (
+from gangsched.kube.election.fence import (
     Create,
     Fence,
     Fenced,

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from gangsched.errors import ApiError
-from gangsched.kube.http1 import (
+from gangsched.kube.transport.http1 import (
     MAX_CHUNK_LINE_BYTES,
     MAX_FIELDS,
     MAX_HEAD_BYTES,
@@ -18,8 +18,8 @@ from gangsched.kube.http1 import (
     ProtocolError,
     whole_success,
 )
-from gangsched.kube.pool import RequestPool
-from gangsched.kube.stream import open_stream
+from gangsched.kube.transport.pool import RequestPool
+from gangsched.kube.transport.stream import open_stream
 from tests.kube.scripted import Last, ScriptedServer, credentials, within
 
 OK = b"HTTP/1.1 200 OK\r\n"

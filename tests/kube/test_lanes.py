@@ -10,10 +10,10 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from gangsched.kube.backoff import Backoff
-from gangsched.kube.http1 import Answer, whole_success
-from gangsched.kube.lanes import STATUS_TRIES, StatusLane
-from gangsched.kube.readers import Readers
+from gangsched.kube.effects.write_lanes import STATUS_TRIES, StatusLane
+from gangsched.kube.transport.backoff import Backoff
+from gangsched.kube.transport.http1 import Answer, whole_success
+from gangsched.kube.transport.readers import Readers
 from gangsched.model.effects import WritePodCondition
 from tests.kube.scripted import (
     CUT,

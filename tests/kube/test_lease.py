@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gangsched.config import LeaderElectionSettings
-from gangsched.kube.lease import (
+from gangsched.kube.election.lease import (
     Create,
     Done,
     Election,

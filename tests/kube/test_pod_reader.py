@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangsched.kube.pod_reader import PodReader
+from gangsched.kube.watch.pod_reader import PodReader
 from gangsched.model.objects import Pod
 
 CONTAINERS = [

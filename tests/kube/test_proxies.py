@@ -12,8 +12,8 @@ import pytest
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.credentials import Credentials, load_credentials
 from gangsched.kube.network import KERNEL
-from gangsched.kube.pool import RequestPool
 from gangsched.kube.proxies import MAX_HEAD_BYTES, Proxy, Tunnel, is_excepted, network_to
+from gangsched.kube.transport.pool import RequestPool
 from tests.authority import Authority, replace, server_context
 from tests.connect_proxy import ConnectProxy
 from tests.kube.scripted import ScriptedServer

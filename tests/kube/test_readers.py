@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from gangsched.kube.pace import Pace, Patience
-from gangsched.kube.readers import Readers
+from gangsched.kube.transport.pace import Pace, Patience
+from gangsched.kube.transport.readers import Readers
 from tests.kube.scripted import until
 
 

@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 
 from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials, load_credentials
-from gangsched.kube.lanes import StatusLane
+from gangsched.kube.effects.write_lanes import StatusLane
 from gangsched.kube.loaders import FILE_REFRESH_S, RETRY_S
-from gangsched.kube.pool import RequestPool
-from gangsched.kube.readers import Readers
-from gangsched.kube.stream import open_stream
+from gangsched.kube.transport.pool import RequestPool
+from gangsched.kube.transport.readers import Readers
+from gangsched.kube.transport.stream import open_stream
 from tests.authority import Authority, replace, server_context
 from tests.kube.scripted import Request, ScriptedServer, created, obliging, status, until, within
 from tests.kube.test_credentials import Clock, kubeconfig, plugin

@@ -12,10 +12,10 @@ import pytest
 
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
-from gangsched.kube.connection import Address, Connection
-from gangsched.kube.http1 import Answer, Chunks, ProtocolError
-from gangsched.kube.pace import RECENT_S, Pace
-from gangsched.kube.stream import Stream, open_stream
+from gangsched.kube.transport.connection import Address, Connection
+from gangsched.kube.transport.http1 import Answer, Chunks, ProtocolError
+from gangsched.kube.transport.pace import RECENT_S, Pace
+from gangsched.kube.transport.stream import Stream, open_stream
 from tests.kube.scripted import CUT, ScriptedServer, created, credentials, status, until, within
 from tests.proxy import self_signed
 

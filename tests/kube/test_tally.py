@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 from gangsched.errors import ApiError
-from gangsched.kube.binding_lane import BindingLane
-from gangsched.kube.pool import RequestPool
-from gangsched.kube.readers import Readers
-from gangsched.kube.stream import open_stream
+from gangsched.kube.effects.binding_lane import BindingLane
+from gangsched.kube.transport.pool import RequestPool
+from gangsched.kube.transport.readers import Readers
+from gangsched.kube.transport.stream import open_stream
 from gangsched.model.effects import BindPod
 from gangsched.model.events import Event
 from tests.kube.scripted import CUT, ScriptedServer, credentials, status, until

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from gangsched.errors import ApiError, ConfigError
-from gangsched.kube.backoff import Backoff
+from gangsched.kube.transport.backoff import Backoff
 from gangsched.kube.version import require_binding_labels
 from tests.real.process import write_config
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gangsched.errors import ApiError
-from gangsched.kube.decode import all_kinds, objects, pods
-from gangsched.kube.watch_state import ListPage, WatchFrom, WatchState
+from gangsched.kube.watch.decode import all_kinds, objects, pods
+from gangsched.kube.watch.watch_state import ListPage, WatchFrom, WatchState
 from gangsched.model.events import (
     Event,
     KindSynced,

@@ -24,8 +24,8 @@ from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
 from gangsched.agent.plan import Memory, NodePods, given_by_kubelet, planned_pod, pods_of_kubelet
 from gangsched.agent.plugin_settings import HandOff, PluginDocument
 from gangsched.agent.reporting import is_whole, report
-from gangsched.core.spacing import are_interchangeable
-from gangsched.core.template import PodTemplate
+from gangsched.core.binding.admission_conflicts import are_interchangeable
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.device_labels import allocation_labels, allocation_text
 from gangsched.model.device_report import parse_report
@@ -268,7 +268,8 @@ class Round:
         self.plans[uid] |= {ids for _, _, ids in _sets(self.pods[uid])}
 
     def _is_spaced(self, gang: str, shape: Shape, like: Pod) -> bool:
-        """As core.spacing has it; `by_gang`: as if all members of a gang were interchangeable."""
+        """As core.binding.admission_conflicts has it; `by_gang`: as if all members of a gang were
+        interchangeable."""
         if self.shows_pods:
             return True
         counts = {(resource, n) for _, resource, n, _ in shape}

@@ -1,4 +1,4 @@
-"""Terse clusters and pods for plugin tests; everything goes through core.cache, as in the scheduler.
+"""Terse clusters and pods for plugin tests; everything goes through core.cache.cache, as in the scheduler.
 
 `nodes(cpu="8", gpu=4)` style keyword arguments become allocatable amounts; pods are counted on a node by
 `on=`. Nothing here decides anything.
@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gangsched.core.cache import Cache
-from gangsched.core.framework import ClusterChange, CycleState
-from gangsched.core.group import PodInfo
-from gangsched.core.snapshot import ClusterView
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.cache import Cache
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import ClusterChange, CycleState
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import Node, Pod, Taint
 

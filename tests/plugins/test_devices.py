@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gangsched.core.framework import Change, ClusterChange
-from gangsched.core.snapshot import Trial
+from gangsched.core.cache.trial import Trial
+from gangsched.core.framework.interface import Change, ClusterChange
 from gangsched.plugins.devices import NO_LIMIT, Devices
 from tests.plugins.build import GPU, Cluster, node, pod
 

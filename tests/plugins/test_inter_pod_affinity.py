@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangsched.core.framework import SKIP, Change, ClusterChange
+from gangsched.core.framework.interface import SKIP, Change, ClusterChange
 from gangsched.model.objects import Pod
 from gangsched.plugins.inter_pod_affinity import REASON, REASON_ANTI, REASON_EXISTING, Args, InterPodAffinity
 from tests.core.test_pods_and_objects import labelled

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangsched.core.framework import BoolArray, CycleState
-from gangsched.core.snapshot import Trial
-from gangsched.core.template import PodTemplate
+from gangsched.core.cache.trial import Trial
+from gangsched.core.framework.interface import BoolArray, CycleState
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.plugins.inter_pod_affinity import InterPodAffinity
 from gangsched.plugins.pod_topology_spread import PodTopologySpread
 from tests.core.test_pods_and_objects import labelled

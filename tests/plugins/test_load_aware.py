@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.framework import CycleState
+from gangsched.core.framework.interface import CycleState
 from gangsched.errors import ConfigError
 from gangsched.model import effects as ef
 from gangsched.model import events as ev

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.framework import Change
+from gangsched.core.framework.interface import Change
 from gangsched.plugins.node_affinity import Args, NodeAffinity
 from tests.plugins.build import Cluster, node, pod
 

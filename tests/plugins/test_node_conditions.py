@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import PluginInfo, default_config, parse_config
-from gangsched.core.framework import SKIP, SUCCESS
+from gangsched.core.framework.interface import SKIP, SUCCESS
 from gangsched.core.scheduler import Scheduler
 from gangsched.model import effects as ef
 from gangsched.model import events as ev

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.framework import Change, ClusterChange
-from gangsched.core.snapshot import Trial
+from gangsched.core.cache.trial import Trial
+from gangsched.core.framework.interface import Change, ClusterChange
 from gangsched.model.objects import Pod
 from gangsched.plugins.node_ports import NodePorts
 from tests.plugins.build import Cluster, node, pod

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangsched.core.snapshot import Trial
+from gangsched.core.cache.trial import Trial
 from gangsched.plugins.node_resources_balanced_allocation import Args, NodeResourcesBalancedAllocation
 from tests.plugins.build import GPU, Cluster, node, pod
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.framework import Change, ClusterChange
-from gangsched.core.snapshot import Trial
+from gangsched.core.cache.trial import Trial
+from gangsched.core.framework.interface import Change, ClusterChange
 from gangsched.model.resources import is_extended
 from gangsched.plugins.node_resources_fit import Args, NodeResourcesFit
 from tests.plugins.build import GPU, Cluster, node, pod

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from gangsched.core.framework import SKIP, Change, ClusterChange
+from gangsched.core.framework.interface import SKIP, Change, ClusterChange
 from gangsched.model.objects import OwnerReference, Pod, Taint
 from gangsched.model.workloads import ReplicaSet, Service
 from gangsched.plugins.pod_topology_spread import REASON, REASON_LABEL, PodTopologySpread

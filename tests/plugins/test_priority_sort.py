@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangsched.core.group import Group
+from gangsched.core.types.group import Group
 from gangsched.model.pod_group import OURS, GroupKey
 from gangsched.plugins.priority_sort import PrioritySort
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.framework import Code
+from gangsched.core.framework.interface import Code
 from gangsched.plugins.scheduling_gates import SchedulingGates
 from tests.plugins.build import pod
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gangsched.config import default_config, parse_config
-from gangsched.core.framework import CuringPlugin, Plugin
+from gangsched.core.framework.interface import CuringPlugin, Plugin
 from gangsched.plugins import IN_TREE, build_profiles
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from gangsched.core.framework import SKIP, SUCCESS, Change, ClusterChange, Code, Status
-from gangsched.core.group import Group, PodInfo
-from gangsched.core.placement import Placement
-from gangsched.core.snapshot import Trial
+from gangsched.core.cache.trial import Trial
+from gangsched.core.framework.interface import SKIP, SUCCESS, Change, ClusterChange, Code, Status
+from gangsched.core.types.group import Group, PodInfo
+from gangsched.core.types.placement import Placement
 from gangsched.errors import ApiError
-from gangsched.kube.decode import objects
+from gangsched.kube.watch.decode import objects
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 from gangsched.plugins import claims as kinds

@@ -20,9 +20,9 @@ import yaml
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials, load_credentials
-from gangsched.kube.decode import all_kinds, pod_groups
-from gangsched.kube.dispatcher import Dispatcher
-from gangsched.kube.watch import Reflector, WatchTiming
+from gangsched.kube.effects.dispatcher import Dispatcher
+from gangsched.kube.watch.decode import all_kinds, pod_groups
+from gangsched.kube.watch.reflector import Reflector, WatchTiming
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.extension import ExtenderVerdicts, Interest
+from gangsched.core.groups.extenders import ExtenderVerdicts, Interest
 from gangsched.model import events as ev
 from gangsched.model.effects import AskExtenders
 from gangsched.model.objects import Pod

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gangsched.config import Settings
-from gangsched.core.framework import SUCCESS, CycleState, Status
-from gangsched.core.group import Group, GroupState, MemberState, PodInfo
-from gangsched.core.placement import Placement
+from gangsched.core.framework.interface import SUCCESS, CycleState, Status
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.placement import Placement
 from gangsched.model.objects import Pod
 from gangsched.sim.driver import Broken, Simulation, make_scheduler
 from gangsched.sim.faults import CALM, STORM, Rates

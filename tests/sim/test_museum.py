@@ -31,8 +31,8 @@ import msgspec
 import pytest
 
 from gangsched.config import Settings
-from gangsched.core.group import BindState, Group, MemberState
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import BindState, Group, MemberState
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
 from gangsched.sim.driver import Broken, Simulation, make_scheduler

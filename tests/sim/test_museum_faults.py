@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core import membership
-from gangsched.core.group import MemberState
+from gangsched.core.groups import membership
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import MemberState
 from gangsched.model import bounded, quantity, resources
 from gangsched.model import effects as ef
 from gangsched.model import events as ev

@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core import binding
-from gangsched.core.group import MemberState, PodInfo
-from gangsched.kube.fence import Create, Update
+from gangsched.core.binding import binder as binding
+from gangsched.core.types.group import MemberState, PodInfo
+from gangsched.kube.election.fence import Create, Update
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.sim import checkers

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import pytest
 
-from gangsched.core.group import Group, GroupState
+from gangsched.core.types.group import Group, GroupState
 from gangsched.model.pod_group import GROUPS_KEY, TOTAL_MEMBERS_KEY, GroupKey
 from gangsched.sim.driver import Simulation
 from gangsched.sim.faults import CALM, STORM

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
-from gangsched.core.spacing import Spacing
+from gangsched.core.binding.admission_conflicts import Spacing
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.objects import Pod

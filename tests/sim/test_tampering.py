@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
-from gangsched.core.audit import Audit
-from gangsched.core.group import PodInfo
+from gangsched.core.device_audit.drift import Audit
+from gangsched.core.types.group import PodInfo
 from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.faults import STORM
 from gangsched.sim.workloads import random_workload

@@ -14,8 +14,10 @@ import anyio
 import msgspec
 import pytest
 
-from gangsched.kube import binding_lane, http1, lane, lanes, line, slow_lane, watch, watch_state
-from gangsched.kube.decode import ApiObject
+from gangsched.kube.effects import binding_lane, slow_lane, write_lanes
+from gangsched.kube.transport import http1, lane, line
+from gangsched.kube.watch import reflector, watch_state
+from gangsched.kube.watch.decode import ApiObject
 from gangsched.model.effects import BindPod
 from gangsched.model.events import BindFailed, Event
 from gangsched.sim import command
@@ -127,10 +129,10 @@ def w8_deletions_missed_meanwhile(patch: Patch) -> None:
 def w9_silence_is_not_noticed(patch: Patch) -> None:
     """A watch whose connection is half open is waited for."""
 
-    async def patient(self: watch.Reflector, scope: anyio.CancelScope) -> None:
+    async def patient(self: reflector.Reflector, scope: anyio.CancelScope) -> None:
         await anyio.sleep_forever()
 
-    patch.setattr(watch.Reflector, "_find_silence", patient)
+    patch.setattr(reflector.Reflector, "_find_silence", patient)
 
 
 def w11_calls_behind_a_closing_answer_are_forgotten(patch: Patch) -> None:
@@ -150,7 +152,7 @@ def w11_calls_behind_a_closing_answer_are_forgotten(patch: Patch) -> None:
 def w13_any_404_means_gone(patch: Patch) -> None:
     """A load balancer's `404 page not found` about a pod that is read: it is gone, and its devices free."""
     patch.setattr(slow_lane, "is_doubtful", lambda error, target: False)
-    patch.setattr(lanes, "is_gone", lambda error, target: error.code == 404)
+    patch.setattr(write_lanes, "is_gone", lambda error, target: error.code == 404)
 
 
 def w14_the_number_decides(patch: Patch) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gangsched.core.framework import Code
-from gangsched.core.group import Group, GroupState, PodInfo
+from gangsched.core.framework.interface import Code
+from gangsched.core.types.group import Group, GroupState, PodInfo
 
 
 class Recorder:

@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from gangsched.config import Settings, default_config
-from gangsched.core.group import Group
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import Group
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 from gangsched.plugins import IN_TREE, build_profiles

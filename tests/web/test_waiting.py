@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gangsched.certificates import Pair, self_signed
-from gangsched.core.framework import Status
+from gangsched.core.framework.interface import Status
 from gangsched.model.events import Event
 from gangsched.web.waiting import Waiting
 from tests.core.plugins import Permitter, with_plugins

@@ -11,7 +11,7 @@ and, in a profile of FILE, `plugins: {multiPoint: {enabled: [{name: StickyNode}]
 
 import msgspec
 
-from gangsched.core.framework import SKIP, SUCCESS, Status
+from gangsched.core.framework.interface import SKIP, SUCCESS, Status
 from gangsched.errors import ApiError
 
 # What the owner is, in ownerReferences: as plugins follow it, and where the API server has it.

@@ -22,7 +22,7 @@ from gangsched.agent.probes.meters import BandwidthMeter, LoadMeter, Rates
 from gangsched.agent.probes.nics import Nic, read_nics
 from gangsched.agent.probes.probe_settings import ProbeSettings
 from gangsched.errors import ApiError
-from gangsched.kube.backoff import Backoff
+from gangsched.kube.transport.backoff import Backoff
 from gangsched.model.bandwidth import MEGABYTE, REMAINING_KEY, mbps, remaining_annotation
 from gangsched.model.load import LOAD_KEY, load_annotation
 

@@ -1,4 +1,5 @@
-"""A network in memory: sockets that kube.connection cannot tell from the kernel's, and what goes wrong on it.
+"""A network in memory: sockets that kube.transport.connection cannot tell from the kernel's, and what goes
+wrong on it.
 
 Lives here: bytes on their way, in pieces cut anywhere, late, up to where a connection breaks; connections
 that are refused, or that nobody answers any more. Not here: what the bytes mean (sim.wire.server), and what
@@ -122,7 +123,7 @@ Record = Callable[[int, bytes, bytes], None]
 
 
 class MemorySocket:
-    """The client's end, with as much of a socket as kube.connection uses."""
+    """The client's end, with as much of a socket as kube.transport.connection uses."""
 
     def __init__(self, link: Link, number: int) -> None:
         self.link = link

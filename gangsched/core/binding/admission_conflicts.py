@@ -1,0 +1,101 @@
+"""Spacing: kubelet's device plugin API names no pod, so pods that it could mix up are not due together.
+
+A pod is due from the moment its Binding may have left until kubelet has admitted it (status.startTime, or
+the node's report lists it). Two pods on one node that ask for the same number of one resource handed out
+that way look alike to the plugin. Where they are interchangeable that does no harm: they are swapped and
+recorded (core.device_audit.drift). Others are due one after another:
+
+    pods of two gangs that do not start together        the whole second gang waits, reserved and unsent
+                                                        (core.binding.pre_bind)
+    members of one gang that are not interchangeable,   the second one's bind waits, reserved and unsent,
+    or of gangs that start together                     while the gang is binding (staggered_bind)
+
+Pods that ask for other numbers or other resources are not held up: this is no lock on the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from gangsched.core.state.state import World
+from gangsched.core.types.group import ON_ITS_WAY, BindState, Group, MemberState, PodInfo
+from gangsched.core.types.pod_template import PodTemplate
+
+
+class Spacing:
+    """Who has to wait for whom. Without a resource handed off that way, nobody, at no cost."""
+
+    def __init__(self, world: World, is_reported: Callable[[PodInfo], bool]) -> None:
+        self._world = world
+        self._is_reported = is_reported
+        self.resources = world.settings.devices.spaced
+
+    def blocks(self, groups: Sequence[Group]) -> str:
+        """Why none of these groups' binds may leave now; "" when some may."""
+        if not self.resources:
+            return ""
+        for group in groups:
+            for info in group.in_state(MemberState.ASSUMED):
+                for other, resource, n in self._like(info):
+                    # Who has begun to bind goes on before strangers do.
+                    if other.group not in groups and (self.is_due(other) or other.bind is BindState.HELD):
+                        return _told(info, other, resource, n)
+        return ""
+
+    def holds(self, info: PodInfo) -> str:
+        """Why this member's bind may not leave now, though its gang is binding; "" when it may."""
+        for other, resource, n in self._like(info):
+            if self.is_due(other) and not (
+                other.group is info.group and are_interchangeable(info.template, other.template, resource)
+            ):
+                return _told(info, other, resource, n)
+        return ""
+
+    def is_due(self, info: PodInfo) -> bool:
+        """Whether kubelet may be about to give this pod devices, or has not been heard to have done so."""
+        if not info.ids or self.resources.isdisjoint(info.ids):
+            return False
+        if info.state is MemberState.ASSUMED:
+            return info.bind in ON_ITS_WAY
+        return (
+            info.state is MemberState.BOUND
+            and info.pod.status.start_time is None
+            and not self._is_reported(info)
+        )
+
+    def _like(self, info: PodInfo) -> Iterator[tuple[PodInfo, str, int]]:
+        """(pod of ours on the same node, resource, number) for each number that both of them ask for."""
+        mine = self._counts(info)
+        if not mine:
+            return
+        for other in self._world.cache.by_node.get(info.node_name, {}).values():
+            if other is not info and other.group is not None:
+                for resource, n in sorted(mine & self._counts(other)):
+                    yield other, resource, n
+
+    def _counts(self, info: PodInfo) -> set[tuple[str, int]]:
+        """(resource, number) of each container's request."""
+        return {
+            (resource, len(ids))
+            for sets in info.allocation.values()
+            for resource, ids in sets.items()
+            if resource in self.resources and ids
+        }
+
+
+def are_interchangeable(one: PodTemplate, other: PodTemplate, resource: str) -> bool:
+    """Whether either of two members could do with the devices of `resource` that were planned for the other.
+
+    Both ask the same of them, and the same containers ask for as many.
+    """
+    return one is other or (
+        one.constraints.get(resource) == other.constraints.get(resource)
+        and one.demand(resource) == other.demand(resource)
+    )
+
+
+def _told(info: PodInfo, other: PodInfo, resource: str, n: int) -> str:
+    return (
+        f"{other.pod.key} is about to be given {n} {resource} on {info.node_name} by kubelet's"
+        f" device plugin API, which could mix it up with {info.pod.key}"
+    )

@@ -1,0 +1,538 @@
+"""Binder: Plans in flight, from the first Binding to the whole gang bound, or given back.
+
+One BindPod per member carries node, devices, gang, rank and attempt. Every answer is one of succeeded,
+failed, unknown, cancelled; unknown keeps the reservation until a consistent GET of that pod has said bound or
+not bound (promise 2), and the retry is the same bind again, so that a late one lands identical. A gang bound
+in part is a state of its own: completed first in line or unwound by policy, within `settle_s`. PreBind comes
+before the first BindPod (core.binding.pre_bind); Bind plugins of a profile come instead of it. Members that
+kubelet could mix up leave one after another (core.binding.staggered_bind).
+
+Where there is a fence (settings.fence) every bind carries the version of the pod that was known when it was
+decided. One whose outcome is unknown is not given up before the pod has another version (BumpPod): then it
+cannot land any more, and its room is free. One that was refused because the pod had changed is sent again at
+once with the version that was read; to list it anew is to ask the fence first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+
+from msgspec.structs import replace
+
+from gangsched.core.binding.admission_conflicts import Spacing
+from gangsched.core.binding.pre_bind import Preparing
+from gangsched.core.binding.reservation_checks import promise_broken
+from gangsched.core.binding.staggered_bind import Waves
+from gangsched.core.framework.interface import Code
+from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.state.pending_hooks import BIND, HookCall
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import World
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.group import (
+    ASSUMED,
+    BOUND,
+    LEAVING,
+    SENT,
+    UNASKED,
+    BindState,
+    Group,
+    GroupState,
+    MemberState,
+    PodInfo,
+)
+from gangsched.model.device_labels import allocation_labels, allocation_text
+from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations, is_device_key
+from gangsched.model.effects import BindPod, BumpPod, CancelBinds, EvictPod, GetPod
+from gangsched.model.events import (
+    BindCancelled,
+    BindFailed,
+    BindSucceeded,
+    BindUnknown,
+    EvictionFailed,
+    HookAnswered,
+    PodBumped,
+    PodRead,
+    PodUnread,
+)
+from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
+
+UNWIND = "unwind"
+_FIRST_RETRY_S = 0.1
+_LONGEST_RETRY_S = 5.0
+# A retry costs a GET and a POST; after this many the pod is let go and its group planned anew.
+_MAX_TRIES = 8
+# As a webhook denies: it is asked again only in case that somebody else's answer came to us.
+_MAX_REFUSALS = 3
+# People are told when it is no mishap any more.
+_TRIES_TOLD = 4
+# Until the watch says so too, what the server said is gone is looked for: answers have been wrong.
+_LOOK_FIRST_S = 10.0
+_LOOK_OFTEN_S = 60.0
+_EVICT_AGAIN_S = 2.0
+# A gang bound in part that waits for members says so after this long.
+_GATHER_TOLD_S = 5.0
+
+
+class Binder:
+    """Binds planned groups and answers for what becomes of each bind."""
+
+    def __init__(self, world: World, reporter: Reporter, spacing: Spacing) -> None:
+        self._world = world
+        self._reporter = reporter
+        self._in_labels = world.settings.devices.in_labels
+        self._is_fenced = world.settings.fence
+        self.preparing = Preparing(world, spacing, prepared=self._prepared, stopped=self._give_back)
+        self.waves = Waves(world, spacing, send=self._send, broke=self.take_back)
+
+    # -- out -------------------------------------------------------------------------------------------
+
+    def start(self, unit: Sequence[Group]) -> None:
+        """Everybody is reserved and permitted: no way back from here but through an answer."""
+        ready: list[tuple[Group, list[PodInfo]]] = []
+        for group in unit:
+            self._world.queue.park(group, Cause.PERMITTED)
+            group.failed_binds.clear()
+            members = group.in_state(ASSUMED)
+            self._assign_ranks(group, members)
+            for info in members:
+                info.attempt = group.attempts
+                info.bind_tries = info.n_refused = 0
+                info.unclear = ""
+                info.in_doubt = False
+            ready.append((group, members))
+        try:
+            if self.preparing.begin(ready):
+                return
+        except PluginError as error:
+            self._world.hooks.blame(error, unit[0])
+            for group in unit:
+                self._give_back(group, str(error))
+            return
+        for group, members in ready:
+            self.waves.begin(group, members)
+
+    def _prepared(self, group: Group) -> None:
+        self.waves.begin(group, group.in_state(MemberState.ASSUMED))
+
+    def _send(self, group: Group, members: Sequence[PodInfo]) -> None:
+        key = str(group.key)
+        binds = [plugin.name for plugin in self._world.profile_of(group).binds]
+        in_labels = self._in_labels and not binds
+        effects = self._world.effects
+        for info in members:
+            info.bind = SENT
+            info.bind_tries += 1
+            binding = self._binding(info, group, key)
+            info.allocated = binding.annotations.get(ALLOCATED_KEY)
+            if in_labels and info.ids:
+                binding = _labelled(binding, info)
+                info.allocated = allocation_text(binding.annotations, binding.labels)
+            if binds:
+                self._world.hooks.ask(BIND, binds, group, info, binding.annotations)
+            else:
+                effects.append(binding)
+        self._world.count("binds_sent", len(members))
+
+    def _binding(self, info: PodInfo, group: Group, key: str) -> BindPod:
+        if self._is_fenced:
+            info.sent_version = info.pod.metadata.resource_version
+        return _binding(info, group, key, info.sent_version)
+
+    def _give_back(self, group: Group, why: str) -> None:
+        """Nothing has been sent, and nothing will be: what is reserved ends, and `settle` has the rest."""
+        if group.state is GroupState.BINDING:
+            self._world.forget_all(group, why)
+            group.failed_binds[""] = why
+            self._world.touch(group)
+
+    def _assign_ranks(self, group: Group, members: list[PodInfo]) -> None:
+        """The lowest free ranks, in the natural order of names ("w-2" before "w-10").
+
+        A pod keeps its rank; who takes the place of one that is gone gets that rank, so that a gang of n
+        has the ranks 0 to n - 1, also when it was bound in part by a process that died.
+        """
+        unranked = [info for info in members if info.rank < 0]
+        if not unranked:
+            return
+        unranked.sort(key=_natural_name)
+        if len(unranked) == len(group.members):
+            for rank, info in enumerate(unranked):
+                info.rank = rank
+            return
+        taken = {info.rank for info in group.members.values() if info.state is not LEAVING}
+        free = (rank for rank in count() if rank not in taken)
+        for info in unranked:
+            info.rank = next(free)
+
+    # -- answers ---------------------------------------------------------------------------------------
+
+    def succeeded(self, events: Iterable[BindSucceeded]) -> None:
+        """Binds that landed, in the order of their answers; what they change is counted once a gang."""
+        world = self._world
+        is_told = any(profile.post_binds for profile in world.profiles.values())
+        landed: dict[Group, list[PodInfo]] = {}
+        for event in events:
+            info = self._expected(event.uid, event.attempt, SENT)
+            if info is None or info.group is None:
+                continue
+            info.bind = UNASKED
+            landed.setdefault(info.group, []).append(info)
+            if is_told:
+                world.hooks.post_bind(info, world.profile_of(info.group))
+        for group, infos in landed.items():
+            group.move_all(infos, ASSUMED, BOUND)
+            world.count("pods_bound", len(infos))
+            world.touch(group)
+
+    def failed(self, event: BindFailed) -> None:
+        info = self._expected(event.uid, event.attempt, BindState.SENT)
+        if info is not None:
+            message = f"binding {info.pod.key} to {info.node_name}: {event.code} {event.message}"
+            if event.code == 403:
+                message += f"; {_cure(event.message)}"
+            # In doubt, a bump decides what is true of it: it answers that the pod is gone, too.
+            gone = event.code == 404 and not info.in_doubt
+            self._lost(info, message, LEAVING if gone else MemberState.PENDING)
+
+    def cancelled(self, event: BindCancelled) -> None:
+        info = self._expected(event.uid, event.attempt, BindState.SENT)
+        if info is not None:
+            self._lost(info, f"binding {info.pod.key} was taken back", MemberState.PENDING)
+
+    def unknown(self, event: BindUnknown) -> None:
+        info = self._expected(event.uid, event.attempt, BindState.SENT)
+        if info is not None and info.group is not None:
+            self._world.count("binds_unknown")
+            info.unclear = event.message
+            info.n_refused += event.refused
+            if info.bind_tries == _TRIES_TOLD:
+                self._reporter.unclear(info.group, f"binding {info.pod.key}: {event.message}")
+            self._read(info, info.group)
+
+    def unread(self, event: PodUnread) -> None:
+        """The API server itself has not answered a read for a while: its gang is told what it waits for."""
+        info = self._world.cache.pods.get(event.uid)
+        if info is not None and info.group is not None and info.bind is BindState.READING:
+            self._reporter.unclear(info.group, f"reading {info.pod.key}: {event.message}")
+
+    def _read(self, info: PodInfo, group: Group) -> None:
+        """Asks the server whether the pod is bound: its word decides."""
+        info.bind = BindState.READING
+        info.in_doubt = self._is_fenced
+        self._ask(info, group)
+
+    def _ask(self, info: PodInfo, group: Group) -> None:
+        meta = info.pod.metadata
+        self._world.emit(GetPod(info.uid, meta.namespace, meta.name, group.cause_id))
+
+    def hook_answered(self, call: HookCall, event: HookAnswered) -> None:
+        """A Bind plugin has bound a member, left it to the next one, refused, or failed.
+
+        Its "yes" is as good as its silence: only the server's word makes a pod bound or a reservation end.
+        """
+        assert call.info is not None
+        info = self._expected(call.info.uid, call.attempt, BindState.SENT)
+        if info is None or info.group is None:
+            return
+        if event.code == Code.SKIP.value:
+            self._bind_by_next(info, info.group, call.later)
+        elif event.code in (Code.SUCCESS.value, Code.ERROR.value):
+            self._read(info, info.group)
+        else:
+            error = PluginError(call.plugin, BIND, event.reason or event.code)
+            self._lost(info, f"binding {info.pod.key} to {info.node_name}: {error}", MemberState.PENDING)
+
+    def _bind_by_next(self, info: PodInfo, group: Group, plugins: Sequence[str]) -> None:
+        key = str(group.key)
+        broken = promise_broken(self._world.cache, info) or next(iter(group.failed_binds.values()), "")
+        if broken:
+            self._lost(info, broken, MemberState.PENDING)
+        elif plugins:
+            annotations = self._binding(info, group, key).annotations
+            self._world.hooks.ask(BIND, plugins, group, info, annotations)
+        elif self._world.profile_of(group).points.has_default_binder:
+            self._world.emit(self._binding(info, group, key))
+        else:
+            self._lost(info, f"no Bind plugin of the profile takes {info.pod.key}", MemberState.PENDING)
+
+    def read(self, event: PodRead) -> PodInfo | None:
+        """The GET's answer; a pod that is bound, or is there, is the caller's to apply as seen."""
+        info, pod = self._world.cache.pods.get(event.uid), event.pod
+        if info is not None and info.state is LEAVING:
+            if pod is None:
+                self._world.look_for_at(self._world.now_s + _LOOK_OFTEN_S, info)
+            return info
+        if info is None or info.state is not ASSUMED or info.bind is not BindState.READING:
+            return None
+        if pod is None:
+            self._lost(info, f"{info.pod.key} is gone", LEAVING)
+            return None
+        if pod.spec.node_name:
+            return info
+        if pod.metadata.deletion_timestamp is not None or pod.is_terminal:
+            self._lost(info, f"{info.pod.key} is being deleted", LEAVING)
+        elif info.bind_tries >= _MAX_TRIES or info.n_refused >= _MAX_REFUSALS:
+            tries = f"binding {info.pod.key} did not take effect after {info.bind_tries} tries"
+            self._lost(info, f"{tries}: {info.unclear}" if info.unclear else tries, MemberState.PENDING)
+        else:
+            info.bind = BindState.SENT
+            wait_s = min(_FIRST_RETRY_S * 2 ** (info.bind_tries - 1), _LONGEST_RETRY_S)
+            if self._is_fenced and pod.metadata.resource_version != info.sent_version:
+                wait_s, info.in_doubt = 0.0, False  # the pod has changed: what was sent cannot land
+            self._world.retry_bind_at(self._world.now_s + wait_s, info)
+            return info
+        return None
+
+    def bumped(self, event: PodBumped) -> PodInfo | None:
+        """What was sent cannot land any more, or has landed; the pod is the caller's to apply as seen."""
+        info = self._world.cache.pods.get(event.uid)
+        if info is None or info.state is not ASSUMED or info.bind is not BindState.BUMPING:
+            return None
+        info.in_doubt = False
+        pod = event.pod
+        if pod is not None and pod.spec.node_name:
+            return info
+        is_leaving = pod is None or pod.metadata.deletion_timestamp is not None or pod.is_terminal
+        self._free(info, MemberState.LEAVING if is_leaving else MemberState.PENDING)
+        return info
+
+    def send_again(self, uid: str, attempt: int) -> None:
+        """A retry's time has come."""
+        info = self._expected(uid, attempt, BindState.SENT)
+        if info is None or info.group is None:
+            return
+        broken = promise_broken(self._world.cache, info) or next(iter(info.group.failed_binds.values()), "")
+        if broken:
+            self._lost(info, broken, MemberState.PENDING)
+        else:
+            self._send(info.group, (info,))
+
+    def look_for(self, uid: str) -> None:
+        """Asks for a pod that the server said is gone or going, if the watch has not said so since."""
+        info = self._world.cache.pods.get(uid)
+        if info is None or info.group is None or info.state is not LEAVING:
+            return
+        if info.pod.metadata.deletion_timestamp is None and not info.pod.is_terminal:
+            self._ask(info, info.group)
+
+    def _expected(self, uid: str, attempt: int, bind: BindState) -> PodInfo | None:
+        """The member an answer is about, unless it has been answered, replaced or decided since."""
+        info = self._world.cache.pods.get(uid)
+        if info is None or info.bind is not bind or info.attempt != attempt or info.group is None:
+            return None
+        return info if info.state is ASSUMED else None
+
+    def _lost(self, info: PodInfo, why: str, state: MemberState) -> None:
+        """A bind that is given up: its room is free when it cannot land; the rest of the gang is not sent."""
+        group = info.group
+        assert group is not None
+        if info.in_doubt and state is MemberState.PENDING:
+            info.bind = BindState.BUMPING
+            meta = info.pod.metadata
+            self._world.count("binds_bumped")
+            self._world.emit(BumpPod(info.uid, meta.namespace, meta.name, group.cause_id))
+        else:
+            self._free(info, state)
+        if not group.failed_binds:
+            self._world.emit(CancelBinds(group.cause_id))
+        group.failed_binds[info.uid] = why
+        self._world.touch(group)
+
+    def _free(self, info: PodInfo, state: MemberState) -> None:
+        info.bind = BindState.NONE
+        info.in_doubt = False
+        self._world.forget(info, state)
+        if state is LEAVING:
+            self._world.look_for_at(self._world.now_s + _LOOK_FIRST_S, info)
+        if info.group is not None:
+            self._world.touch(info.group)
+
+    # -- what becomes of the group ---------------------------------------------------------------------
+
+    def take_back(self, group: Group, why: str) -> None:
+        """A promise of a group that is binding broke: what has not been sent is not sent."""
+        if not self.preparing.stop(group, why) and not group.failed_binds:
+            group.failed_binds[""] = why
+            self._world.emit(CancelBinds(group.cause_id))
+            self._world.touch(group)
+
+    def settle(self, group: Group) -> None:
+        """Decides once no bind of the group is on the way any more."""
+        self.preparing.look(group)
+        if group.failed_binds:
+            self.waves.give_back(group)
+        if group.n_assumed:
+            return
+        world = self._world
+        why = next(iter(group.failed_binds.values()), "members left")
+        if group.satisfied or group.n_bound >= group.start_count:
+            group.satisfied = True
+            group.recovering = False
+            group.failure = 0
+            world.settle_by_s.pop(group.key, None)
+            world.count("groups_bound")
+            world.queue.park(group, Cause.ALL_BOUND)
+            self._reporter.bound(group)
+            if group.n_pending:
+                world.queue.activate(group, Cause.MORE_MEMBERS)
+        elif group.n_bound == 0:
+            world.queue.back_off(group, Cause.BIND_FAILED, world.now_s)
+            self._reporter.rejected(group, f"gang {group.key}: {why}" if group.is_gang else why)
+        else:
+            self._reporter.aborted(
+                group, f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}"
+            )
+            self.half_bound(group)
+        world.stir_siblings(group)
+
+    def half_bound(self, group: Group) -> None:
+        """By policy: unwound at once, or first in line until half of settle_s is over and then unwound.
+
+        Half, so that the evicted pods' grace period falls into the limit too.
+        """
+        world = self._world
+        policy = (
+            group.definition.on_partial_bind if group.definition else ""
+        ) or world.settings.on_partial_bind
+        if policy == UNWIND:
+            self.unwind(group)
+            return
+        world.settle_by_s.setdefault(group.key, world.now_s + world.settings.settle_s / 2)
+        self._complete(group)
+
+    def _complete(self, group: Group) -> None:
+        """First in line, at once; when that has failed before, after its backoff."""
+        again, group.recovering = group.recovering, True
+        if not group.n_pending:
+            self._world.queue.park(group, Cause.HALF_BOUND_ALONE, self._world.now_s + _GATHER_TOLD_S)
+        elif again:
+            self._world.queue.back_off(group, Cause.HALF_BOUND_AGAIN, self._world.now_s)
+        else:
+            self._world.queue.activate(group, Cause.HALF_BOUND)
+
+    def unwind(self, group: Group) -> None:
+        """Gives a half-bound gang back: its bound members are evicted, its reservations forgotten."""
+        world = self._world
+        world.settle_by_s.pop(group.key, None)
+        if not world.settings.allow_eviction:
+            self._complete_for_ever(group)
+            return
+        group.recovering = False
+        world.forget_all(group, "the gang is bound in part and unwound")
+        world.count("groups_unwound")
+        group.attempts += 1
+        group.cause_id = f"{group.key}#{group.attempts}"
+        self._reporter.aborted(
+            group,
+            f"gang {group.key} was bound in part ({group.n_bound} of {group.start_count}) and could not be "
+            f"completed{': ' + group.message if group.message else ''}; its bound members are evicted",
+        )
+        world.queue.park(group, Cause.UNWINDS, world.now_s + _EVICT_AGAIN_S)
+        self.evict_bound(group)
+        self.unwound(group)
+
+    def _complete_for_ever(self, group: Group) -> None:
+        """Nobody may be evicted: what is bound stays, and the rest is tried first in line, until it is whole.
+
+        At the latest every settle_s, whether or not anything has changed that could help.
+        """
+        world = self._world
+        self._reporter.aborted(
+            group,
+            f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}) and cannot be "
+            "given back: allowEviction is off",
+        )
+        world.settle_by_s[group.key] = world.now_s + world.settings.settle_s
+        if group.state in (GroupState.ACTIVE, GroupState.UNSCHEDULABLE) and group.n_pending:
+            group.recovering = True
+            world.queue.activate(group, Cause.HALF_BOUND)
+        elif group.state is GroupState.BACKOFF:
+            group.recovering = True
+        else:
+            group.recovering = False
+            self._complete(group)
+
+    def evict_gang(self, group: Group) -> None:
+        """Takes a gang that was whole away; its successors start together when the last of it is gone."""
+        world = self._world
+        group.recovering = False
+        world.forget_all(group, "its gang is evicted")
+        group.attempts += 1
+        group.cause_id = f"{group.key}#{group.attempts}"
+        world.queue.park(group, Cause.EVICTED, world.now_s + _EVICT_AGAIN_S)
+        self.evict_bound(group)
+        self.unwound(group)
+
+    def evict_bound(self, group: Group) -> None:
+        """Asks for the eviction of every bound member that is not on its way out yet."""
+        for info in group.in_state(MemberState.BOUND):
+            if info.pod.metadata.deletion_timestamp is None:
+                meta = info.pod.metadata
+                self._world.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
+
+    def eviction_failed(self, event: EvictionFailed) -> None:
+        """A budget (429) is asked again later; a missing verb (403) is said aloud."""
+        info = self._world.cache.pods.get(event.uid)
+        if info is not None and info.group is not None and event.code not in (404, 429):
+            self._reporter.aborted(info.group, f"evicting {info.pod.key}: {event.code} {event.message}")
+
+    def unwound(self, group: Group) -> None:
+        """When the last bound member is gone the gang starts over with whoever is left."""
+        if group.counts[MemberState.BOUND]:
+            return
+        for info in group.in_state(MemberState.DONE):
+            group.move(info, LEAVING)
+        self._world.queue.back_off(group, Cause.UNWOUND, self._world.now_s)
+        self._world.stir_siblings(group)
+
+    def evict_again(self, group: Group) -> None:
+        """Evictions that did not take effect are asked again until they do."""
+        self._world.queue.set_deadline(group, self._world.now_s + _EVICT_AGAIN_S)
+        self.evict_bound(group)
+
+
+def _binding(info: PodInfo, group: Group, key: str, version: str) -> BindPod:
+    """The one write: the node, and what is written into the pod with it."""
+    annotations = allocation_annotations(info.allocation, info.template.by_container)
+    annotations[GANG_KEY] = key
+    annotations[RANK_KEY] = str(info.rank)
+    annotations[ATTEMPT_KEY] = str(info.attempt)
+    meta = info.pod.metadata
+    return BindPod(
+        info.uid,
+        meta.namespace,
+        meta.name,
+        info.node_name,
+        annotations,
+        key,
+        info.attempt,
+        group.cause_id,
+        resource_version=version,
+    )
+
+
+def _cure(refusal: str) -> str:
+    """What helps against a 403, which RBAC and admission both answer with."""
+    if "cannot create resource" in refusal:
+        return "the scheduler's role needs the verb create on pods/binding"
+    if "'gangsched-reserved-keys" in refusal:
+        return "run the scheduler as that service account: in the cluster, or with a kubeconfig of its token"
+    return "not RBAC says this but an admission policy or webhook: let what the scheduler writes pass there"
+
+
+def _labelled(binding: BindPod, info: PodInfo) -> BindPod:
+    """The same with the devices as labels; plugins.devices has seen to it that they can say it.
+
+    A pod that was made with the annotation would be read by that: there the truth goes where the lie is.
+    """
+    if ALLOCATED_KEY in (info.pod.metadata.annotations or {}):
+        return binding
+    annotations = {key: text for key, text in binding.annotations.items() if not is_device_key(key)}
+    return replace(binding, annotations=annotations, labels=allocation_labels(info.allocation))
+
+
+def _natural_name(info: PodInfo) -> tuple[int, str]:
+    name = info.pod.metadata.name
+    return len(name), name

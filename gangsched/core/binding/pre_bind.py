@@ -1,0 +1,192 @@
+"""Preparing: PreBind, between the reservation of a whole gang and its first Bind.
+
+Every member's PreBind plugins are asked in their order, the members side by side. Only when all of them have
+said yes, for all groups that start together, does the first Bind leave; one that does not say yes gives
+everything back, and nothing was bound. Asked by core.binding.binder, which decides what becomes of the
+groups.
+
+    prepared   every hook has said Success or Skip, and what is reserved still    binds are sent
+               holds, and kubelet could mix none of them up with a pod that is
+               due (core.binding.admission_conflicts)
+    stopped    a hook said anything else, or was late; a promise broke; a         hooks are taken back,
+               member that is needed left; the settle limit of a gang bound       reservations given back
+               in part; kubelet has not admitted the other pod in settle_s
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from gangsched.core.binding.admission_conflicts import Spacing
+from gangsched.core.binding.reservation_checks import promise_lost
+from gangsched.core.framework.interface import Code
+from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.state.pending_hooks import PRE_BIND, HookCall
+from gangsched.core.state.state import World
+from gangsched.core.types.group import BindState, Group, MemberState, PodInfo, templates_of
+from gangsched.model.events import HookAnswered
+from gangsched.model.pod_group import GroupKey
+
+_GOES_ON = (Code.SUCCESS.value, Code.SKIP.value)
+
+
+class _Unit:
+    """Groups that are being prepared as one; `open` are the calls without an answer, by the pod's UID.
+
+    until_s: when it is given up that waits for nothing but its turn; `inf`: it does not.
+    """
+
+    __slots__ = ("groups", "open", "until_s")
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.groups = tuple(groups)
+        self.open: dict[str, HookCall] = {}
+        self.until_s = math.inf
+
+
+class Preparing:
+    """Units whose PreBind hooks are running."""
+
+    def __init__(
+        self,
+        world: World,
+        spacing: Spacing,
+        *,
+        prepared: Callable[[Group], None],
+        stopped: Callable[[Group, str], None],
+    ) -> None:
+        """`prepared` and `stopped` are told group by group, of all groups of the unit in one turn."""
+        self._world = world
+        self._spacing = spacing
+        self._prepared = prepared
+        self._stopped = stopped
+        self._units: dict[GroupKey, _Unit] = {}
+
+    def begin(self, unit: Sequence[tuple[Group, Sequence[PodInfo]]]) -> bool:
+        """Asks what there is to ask about the groups' members; False: nothing, bind them at once.
+
+        Raises: PluginError (a PreBindPreFlight), and then nothing was asked.
+        """
+        asked = [one for group, members in unit for one in self._wanted(group, members)]
+        groups = [group for group, _ in unit]
+        blocked = "" if asked else self._spacing.blocks(groups)
+        if not asked and not blocked:
+            return False
+        preparing = _Unit(groups)
+        for group, members in unit:
+            self._units[group.key] = preparing
+            for info in members:
+                info.bind = BindState.PREPARING
+        if blocked:
+            preparing.until_s = self._world.now_s + self._world.settings.settle_s
+        for info, plugins in asked:
+            assert info.group is not None
+            preparing.open[info.uid] = self._world.hooks.ask(PRE_BIND, plugins, info.group, info)
+        return True
+
+    def _wanted(self, group: Group, members: Sequence[PodInfo]) -> list[tuple[PodInfo, tuple[str, ...]]]:
+        profile = self._world.profile_of(group)
+        if not profile.pre_binds:
+            return []
+        plugins = {}
+        for serial, template in templates_of(members).items():
+            wanted = profile.run_pre_bind_pre_flight(template)
+            if wanted:
+                plugins[serial] = wanted
+        if not plugins:
+            return []
+        return [(info, plugins[info.template.serial]) for info in members if info.template.serial in plugins]
+
+    def answered(self, call: HookCall, event: HookAnswered) -> None:
+        """A PreBind hook's answer."""
+        info, unit = call.info, self._units.get(call.group.key)
+        if info is None or unit is None or unit.open.get(info.uid) is not call:
+            return
+        del unit.open[info.uid]
+        if not _is_preparing(info):
+            self._look(unit)
+        elif event.code not in _GOES_ON:
+            error = PluginError(call.plugin, PRE_BIND, event.reason or event.code)
+            self._stop(unit, f"{info.pod.key}: {error}")
+        elif call.later:
+            unit.open[info.uid] = self._world.hooks.ask(PRE_BIND, call.later, call.group, info)
+        else:
+            self._look(unit)
+
+    def look(self, group: Group) -> None:
+        """Members have come or gone: is what is left still a whole gang, and is all of it prepared?"""
+        unit = self._units.get(group.key)
+        if unit is not None:
+            self._look(unit)
+
+    def stop(self, group: Group, why: str) -> bool:
+        """Gives the group back, with those that start with it; False where it is not being prepared."""
+        unit = self._units.get(group.key)
+        if unit is None:
+            return False
+        self._stop(unit, why)
+        return True
+
+    def _look(self, unit: _Unit) -> None:
+        gone = [uid for uid, call in unit.open.items() if call.info is None or not _is_preparing(call.info)]
+        self._world.hooks.cancel([unit.open.pop(uid) for uid in gone])
+        for group in unit.groups:
+            n_here = group.n_assumed + group.n_bound
+            if not group.is_complete or not (group.satisfied or n_here >= group.min_count):
+                why = f"{n_here} of {group.min_count} members of {group.key} are left"
+                self._stop(unit, group.problem or why)
+                return
+        if unit.open:
+            return
+        cache = self._world.cache
+        for group in unit.groups:
+            for info in _members(group):
+                if lost := promise_lost(cache, info):
+                    self._stop(unit, lost)
+                    return
+        if self._spacing.blocks(unit.groups):
+            if unit.until_s == math.inf:
+                unit.until_s = self._world.now_s + self._world.settings.settle_s
+            return
+        self._close(unit)
+        for group in unit.groups:
+            self._prepared(group)
+
+    def look_again(self) -> None:
+        """Something has happened: those that wait for nothing but their turn may have it, oldest first."""
+        if self._spacing.resources:
+            for unit in self._waiting():
+                self._look(unit)
+
+    def expire(self) -> None:
+        """Gives up those whose turn has not come in time."""
+        for unit in [unit for unit in self._waiting() if unit.until_s <= self._world.now_s]:
+            self._stop(unit, self._spacing.blocks(unit.groups) or "its turn did not come in time")
+
+    def next_deadline_s(self) -> float:
+        """When `expire` has something to do next; inf: never."""
+        return min((unit.until_s for unit in self._waiting()), default=math.inf)
+
+    def _waiting(self) -> list[_Unit]:
+        return [unit for unit in dict.fromkeys(self._units.values()) if unit.until_s < math.inf]
+
+    def _stop(self, unit: _Unit, why: str) -> None:
+        self._world.hooks.cancel(unit.open.values())
+        self._close(unit)
+        for group in unit.groups:
+            self._stopped(group, why)
+
+    def _close(self, unit: _Unit) -> None:
+        for group in unit.groups:
+            self._units.pop(group.key, None)
+            for info in _members(group):
+                info.bind = BindState.NONE
+
+
+def _is_preparing(info: PodInfo) -> bool:
+    return info.group is not None and info.state is MemberState.ASSUMED and info.bind is BindState.PREPARING
+
+
+def _members(group: Group) -> list[PodInfo]:
+    return [info for info in group.members.values() if _is_preparing(info)]

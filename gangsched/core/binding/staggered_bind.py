@@ -1,0 +1,106 @@
+"""Waves: a gang that is binding, and of whose members kubelet could mix some up, leaves wave by wave.
+
+Lives here: the members that are held, reserved and unsent, while others of their gang (or of one that starts
+with it) are due on the same node, and what ends that. Who may not be due with whom is
+core.binding.admission_conflicts's; the gang is bound in part meanwhile, so a wave that kubelet does not admit
+is waited for half of `settle_s`, and the other half is for the gang's policy. Asked by core.binding.binder.
+
+    held    nobody it could be mixed up with is due any more, and what is reserved     its bind is sent
+            for it holds
+    held    a bind of its gang failed for good; a promise broke; the wave before it    given back; the gang
+            was not admitted in time                                                    settles by its policy
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from gangsched.core.binding.admission_conflicts import Spacing
+from gangsched.core.binding.reservation_checks import promise_lost
+from gangsched.core.state.state import World
+from gangsched.core.types.group import BindState, Group, MemberState, PodInfo
+from gangsched.model.pod_group import GroupKey
+
+
+class Waves:
+    """Groups of which members are held."""
+
+    def __init__(
+        self,
+        world: World,
+        spacing: Spacing,
+        *,
+        send: Callable[[Group, Sequence[PodInfo]], None],
+        broke: Callable[[Group, str], None],
+    ) -> None:
+        """send: binds that may leave, one wave; broke: a promise of the group did, nothing more is sent."""
+        self._world = world
+        self._spacing = spacing
+        self._send = send
+        self._broke = broke
+        self._until_s: dict[GroupKey, float] = {}
+
+    def begin(self, group: Group, members: Sequence[PodInfo]) -> None:
+        """Sends those that may leave now and holds the others."""
+        if self._spacing.resources:
+            members = self._let_go(group, members)
+        self._send(group, members)
+
+    def look_again(self) -> None:
+        """Something has happened: those that were held may have their turn, oldest groups first."""
+        for key in list(self._until_s):
+            group = self._world.groups.get(key)
+            held = _held(group) if group is not None else []
+            if group is None or not held:
+                del self._until_s[key]
+            elif why := next((lost for info in held if (lost := promise_lost(self._world.cache, info))), ""):
+                self._broke(group, why)
+            else:
+                going = self._let_go(group, held)
+                if going:
+                    self._send(group, going)
+
+    def stop(self, group: Group, why: str) -> bool:
+        """Gives up what is held of the group; False where nothing is."""
+        if group.key not in self._until_s or not _held(group):
+            return False
+        self._broke(group, why)
+        return True
+
+    def give_back(self, group: Group) -> None:
+        """What is held of the group is not going to be sent."""
+        if self._until_s.pop(group.key, None) is not None:
+            for info in _held(group):
+                info.bind = BindState.NONE
+                self._world.forget(info, MemberState.PENDING)
+
+    def expire(self) -> None:
+        """Gives up what kubelet does not let through."""
+        for key in [key for key, until_s in self._until_s.items() if until_s <= self._world.now_s]:
+            group = self._world.groups.get(key)
+            held = _held(group) if group is not None else []
+            why = next((why for info in held if (why := self._spacing.holds(info))), "")
+            if group is None or not self.stop(group, why or "the rest of it was not sent in time"):
+                del self._until_s[key]
+
+    def next_deadline_s(self) -> float:
+        """When `expire` has something to do next; inf: never."""
+        return min(self._until_s.values(), default=math.inf)
+
+    def _let_go(self, group: Group, members: Sequence[PodInfo]) -> list[PodInfo]:
+        """Those of `members` that may be due together, marked as sent; the others are held."""
+        going = []
+        for info in members:
+            if self._spacing.holds(info):
+                info.bind = BindState.HELD
+            else:
+                info.bind = BindState.SENT
+                going.append(info)
+        if len(going) < len(members):
+            self._until_s.setdefault(group.key, self._world.now_s + self._world.settings.settle_s / 2)
+        return going
+
+
+def _held(group: Group) -> list[PodInfo]:
+    return [info for info in group.in_state(MemberState.ASSUMED) if info.bind is BindState.HELD]

@@ -1,0 +1,448 @@
+"""Cache: the cluster as the scheduler believes it to be, promises included.
+
+Applies what the watch says about nodes and pods, and keeps what was promised (assume) until the API says
+bound (confirm) or the promise is given back (forget). An assumed pod never expires: no clock here. All
+room and every device is counted once, in one structure (promise 3 of the bind path), keyed by pod UID.
+Groups and their states are not here (core.scheduler); the cache only knows who holds what, where.
+Source of the states: kube-scheduler `backend/cache/interface.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+
+from gangsched.core.cache.device_ledger import DeviceLedger
+from gangsched.core.cache.node_table import NodeTable
+from gangsched.core.cache.object_store import ObjectStore
+from gangsched.core.cache.pod_index import PodIndex
+from gangsched.core.cache.template_table import Templates
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.usage_trackers import Account, Accounts
+from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.group import NO_ROW, PodInfo
+from gangsched.core.types.placement import Nominated, Placement
+from gangsched.core.types.pod_template import PodTemplate
+from gangsched.errors import InvariantError, ParseError
+from gangsched.model.device_labels import allocation_text, inventory_text, where_listed
+from gangsched.model.devices import (
+    DeviceInventory,
+    DeviceTopology,
+    parse_allocation,
+    parse_inventory,
+)
+from gangsched.model.load import ReportedUsage
+from gangsched.model.objects import Node, Pod
+from gangsched.model.resources import ResourceTable
+
+
+class Cache:
+    """Nodes as arrays, pods by UID, who holds what."""
+
+    def __init__(
+        self,
+        *,
+        node_capacity: int = 64,
+        invalid_inventory: str = "nothing",
+        sign: Callable[[Pod], Hashable] | None = None,
+        counted: frozenset[str] = frozenset(),
+        in_labels: bool = False,
+    ) -> None:
+        """sign: what plugins read of a pod's metadata, part of what makes its template; None: nothing.
+
+        counted: resources of which no IDs are given, whatever nodes list. in_labels: what is given must fit
+        labels.
+        """
+        self._invalid_inventory = invalid_inventory
+        self._counted = counted
+        self.table = ResourceTable()
+        self.nodes = NodeTable(self.table, capacity=node_capacity)
+        self.ledger = DeviceLedger(node_capacity, self.nodes.note, in_labels=in_labels)
+        self.accounts = Accounts(self.nodes.note)
+        self.pods: dict[str, PodInfo] = {}
+        self.by_node: dict[str, dict[str, PodInfo]] = {}
+        self.objects = ObjectStore()
+        self.index = PodIndex(self.pods, self.objects)
+        self.view = ClusterView(self.nodes, self.ledger, self.by_node, self.index, self.objects)
+        self.priorities: dict[int, int] = {}
+        """How many pods hold something on a node, by spec.priority."""
+        self.nominated: dict[str, Nominated] = {}
+        """By UID: other schedulers' pods that say so, and our own that wait for their victims to go."""
+        self.clashes: list[tuple[str, str, str]] = []
+        """(UID, node, device ID) of annotations that claim what another live pod holds, to be told."""
+        self.bad_reports: list[tuple[Node, str]] = []
+        """(node, what an account could not read of what it reports), to be told."""
+        self.templates = Templates(self.table, self.index, sign)
+        self.template_of = self.templates.of
+        self._n_selected = 0
+
+    # -- nodes ---------------------------------------------------------------------------------------
+
+    def put_node(self, node: Node) -> tuple[list[ClusterChange], str]:
+        """Takes over a node's state; answers with the changes and what is wrong with it ("" if nothing).
+
+        A node with another UID under a known name is another node: the old one's inventory is void.
+        """
+        name = node.metadata.name
+        row = self.nodes.row_of.get(name)
+        known = self.nodes.nodes[row] if row is not None else None
+        if known is not None and known.metadata.uid != node.metadata.uid:
+            self.remove_node(name)
+            known = None
+        row = self.nodes.row_for(name)
+        if self.nodes.capacity > self.ledger.capacity:
+            self.ledger.grow(self.nodes.capacity)
+        n_names = len(self.table)
+        try:
+            changes = self.nodes.put(row, node)
+        except ParseError as error:
+            if known is None:
+                self.nodes.remove(name)
+            return [], f"status.allocatable: {error}"
+        if len(self.table) > n_names:
+            self._learn_names()
+        problem = self._put_inventory(row, node, known, changes)
+        if self.accounts:
+            is_news, wrong = self.accounts.put_node(row, node)
+            if is_news:
+                changes.append(ClusterChange(Change.NODE_REPORT, row))
+            if wrong:
+                self.bad_reports.append((node, wrong))
+        if known is None:
+            there = self.by_node.get(name, {}).values()
+            for info in there:
+                self._count(info, row)
+            if self.accounts:
+                self.accounts.enter(there, row)
+        return changes, problem
+
+    def keep_accounts(self, accounts: Iterable[Account]) -> None:
+        """These books are kept from now on; they are told what there is."""
+        self.accounts.keep(accounts)
+        if not self.accounts:
+            return
+        for name, row in self.nodes.row_of.items():
+            node = self.nodes.nodes[row]
+            if node is None:
+                continue
+            self.accounts.put_node(row, node)
+            self.accounts.enter(self.by_node.get(name, {}).values(), row)
+
+    def put_usage(self, usage: ReportedUsage) -> list[ClusterChange]:
+        """What metrics-server says of a node, for the accounts that want it."""
+        row = self.nodes.row_of.get(usage.node)
+        if row is None or not self.accounts:
+            return []
+        is_news, _ = self.accounts.put_usage(row, usage)
+        return [ClusterChange(Change.NODE_REPORT, row)] if is_news else []
+
+    def _put_inventory(self, row: int, node: Node, known: Node | None, changes: list[ClusterChange]) -> str:
+        meta = node.metadata
+        text = inventory_text(meta.annotations, meta.labels)
+        if known is not None and inventory_text(known.metadata.annotations, known.metadata.labels) == text:
+            return ""
+        problem = ""
+        inventories: Mapping[str, DeviceInventory] = {}
+        if text is not None:
+            try:
+                inventories = parse_inventory(text)
+            except ParseError as error:
+                problem = f"{where_listed(meta.annotations)}: {error.message}"
+                if self._invalid_inventory == "nothing":
+                    # A node that cannot name its devices must not get gangs that rely on names. Extended
+                    # resources of which it has some, or named some before, stay listed with none free.
+                    inventories = {name: _NO_DEVICES for name in node.status.allocatable or () if "/" in name}
+                    inventories |= {r: _emptied(i) for r, i in self._inventories(row).items()}
+        if self._counted:
+            inventories = {r: i for r, i in inventories.items() if r not in self._counted}
+        gained = self.ledger.set_inventories(row, inventories)
+        if gained:
+            changes.append(ClusterChange(Change.NODE_DEVICES, row, gained))
+        return problem
+
+    def _learn_names(self) -> None:
+        """A node offers a resource that nobody had: pods that ask for it are counted by it from now on."""
+        for template in self.templates.all:
+            self._resolve(template)
+        for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
+            self._resolve(info.template)
+
+    def _resolve(self, template: PodTemplate) -> None:
+        if not any(name in self.table for name in template.missing):
+            return
+        counted = [info for info in self.pods.values() if info.template is template and info.row != NO_ROW]
+        for info in counted:
+            self.nodes.use(info.row, template.columns, template.amounts, -1)
+        template.resolve(self.table)
+        for info in counted:
+            self.nodes.use(info.row, template.columns, template.amounts, 1)
+
+    def _inventories(self, row: int) -> dict[str, DeviceInventory]:
+        found = {}
+        for resource in self.ledger.columns:
+            inventory = self.ledger.inventory(row, resource)
+            if inventory is not None:
+                found[resource] = inventory
+        return found
+
+    def remove_node(self, name: str) -> list[PodInfo]:
+        """The node is gone; answers with the pods that were counted on it (they are counted no longer)."""
+        pods = list(self.by_node.get(name, {}).values())
+        for info in pods:
+            self._uncount(info)
+        row = self.nodes.remove(name)
+        if row is not None:
+            self.ledger.forget_node(row)
+            self.accounts.remove_node(row)
+        return pods
+
+    # -- pods ----------------------------------------------------------------------------------------
+
+    def join(self, info: PodInfo) -> None:
+        """The pod is known from now on."""
+        self.pods[info.uid] = info
+        self.index.selected.join(info)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """The pod is known no longer; None where it was not. What it holds is for the caller to give back."""
+        info = self.pods.pop(uid, None)
+        self.index.selected.unname(uid)
+        if info is not None:
+            self.index.selected.leave(info)
+        return info
+
+    def settle(self, now_s: float) -> None:
+        """Pods that go nowhere yet get templates that tell apart what selectors look at by now.
+
+        Called again after an exception it goes on behind the pod that raised it.
+        """
+        selected = self.index.selected
+        selected.refill(now_s)
+        stale = selected.stale
+        if selected.n_added != self._n_selected:
+            self._n_selected = selected.n_added
+            stale.update((uid, one.info) for uid, one in self.nominated.items() if uid not in self.pods)
+        while stale:
+            self._tell_apart(stale.pop(next(iter(stale))))
+
+    def _tell_apart(self, info: PodInfo) -> None:
+        if not info.node_name and self.index.project(info.pod.metadata.labels) != info.template.labels:
+            info.template = self.template_of(info.pod)
+
+    def sign_by(self, sign: Callable[[Pod], Hashable] | None) -> None:
+        """Pods that go nowhere yet get the templates that they have by this signature."""
+        if not self.templates.sign_by(sign):
+            return
+        for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
+            if not info.node_name:
+                info.template = self.template_of(info.pod)
+
+    def renew(self, info: PodInfo, pod: Pod) -> None:
+        """A new version of a pod that stays where it is and holds what it holds."""
+        old, info.pod = info.pod, pod
+        before, now = old.metadata, pod.metadata
+        if before.labels == now.labels and before.deletion_timestamp == now.deletion_timestamp:
+            return
+        if info.uid in self.pods:
+            self.index.selected.relabelled(info, before.labels, now.labels)
+        if info.row != NO_ROW:
+            self.nodes.note(info.row)
+            if self.index.is_awake:
+                self.index.relabel(info)
+        elif not info.node_name:
+            info.template = self.template_of(pod)
+
+    def place(
+        self, info: PodInfo, node_name: str, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]
+    ) -> None:
+        """The API says that the pod is on this node with these devices."""
+        before = info.row
+        self._leave(info)
+        info.allocation = allocation
+        info.ids = ids_of(allocation)
+        self._enter(info, node_name)
+        if self.accounts and info.row != before:  # what is confirmed where it was promised has not moved
+            if before != NO_ROW:
+                self.accounts.leave(info, before)
+            if info.row != NO_ROW:
+                self.accounts.enter((info,), info.row)
+
+    def assume(self, placements: Iterable[Placement]) -> None:
+        """Promises many at once: equal pods on one node are counted in one addition.
+
+        Raises: InvariantError when a pod is promised already or a device is not free.
+        """
+        runs: dict[tuple[int, int], list[PodInfo]] = {}
+        at, template, name = NO_ROW, None, ""
+        for placement in placements:
+            info, row = placement.info, placement.row
+            if info.node_name:
+                raise InvariantError(f"{info.pod.key} is promised twice: {info.node_name} and row {row}")
+            if row != at or info.template is not template:
+                at, template, name = row, info.template, self.nodes.names[row]
+                on_node = self.by_node.setdefault(name, {})
+                alike = runs.setdefault((row, template.serial), [])
+            info.allocation = placement.allocation
+            info.ids = ids_of(placement.allocation)
+            info.row = row
+            info.node_name = name
+            on_node[info.uid] = info
+            alike.append(info)
+        for (row, _), infos in runs.items():
+            template = infos[0].template
+            found = [info.pod.spec.priority or 0 for info in infos]
+            for priority in dict.fromkeys(found):  # of a gang nearly always one
+                self.priorities[priority] = self.priorities.get(priority, 0) + found.count(priority)
+            if self.accounts:
+                self.accounts.enter(infos, row)
+            for resource in infos[0].ids:
+                self.ledger.promise(row, resource, [(info.uid, info.ids[resource]) for info in infos])
+            self.nodes.use(row, template.columns, template.amounts, len(infos))
+            if template.padding is not None:
+                self.nodes.pad(row, template.padding, len(infos))
+            if template.host_ports:  # at most one such pod a node: its ports exclude a second
+                self.nodes.use_ports(row, template.host_ports, 1)
+            if template.volumes:
+                for info in infos:
+                    self.index.volumes.enter(info)
+            if self.index.is_awake:
+                for info in infos:
+                    self.index.enter(info)
+
+    def forget(self, info: PodInfo) -> ClusterChange | None:
+        """Gives back what the pod holds, promised or bound; answers with the room that this freed."""
+        change = self._freed(info)
+        if self.accounts and info.row != NO_ROW:
+            self.accounts.leave(info, info.row)
+        self._leave(info)
+        info.allocation = {}
+        info.ids = {}
+        if self.index.selected.promised and self.index.selected.promised.pop(info.uid, None) is not None:
+            self._tell_apart(info)
+        return change
+
+    def nominate(self, pod: Pod, node_name: str) -> ClusterChange | None:
+        """Another scheduler promises its pod room on `node_name` ("": no longer); answers what this freed."""
+        known = self.nominated.pop(pod.metadata.uid, None)
+        if node_name:
+            priority = pod.spec.priority or 0
+            info = PodInfo(pod, self.template_of(pod), pod.metadata.uid)
+            self.nominated[pod.metadata.uid] = Nominated(info, node_name, priority)
+        elif known is not None:
+            self._forget_stranger(pod.metadata.uid)
+        return None if known is None or known.node_name == node_name else self._room_of(known)
+
+    def unnominate(self, uid: str) -> list[ClusterChange]:
+        """Room and devices that were kept for this pod are anybody's; answers what this freed."""
+        known = self.nominated.pop(uid, None)
+        if known is None:
+            return []
+        self._forget_stranger(uid)
+        gained = self.ledger.unclaim(uid)
+        changes = [ClusterChange(Change.NODE_DEVICES, row, frozenset({resource})) for row, resource in gained]
+        room = self._room_of(known)
+        return changes if room is None else [*changes, room]
+
+    def _forget_stranger(self, uid: str) -> None:
+        """A pod that is only known for its nomination, and has none any more, names no labels."""
+        if uid not in self.pods:
+            self.index.selected.unname(uid)
+
+    def _room_of(self, known: Nominated) -> ClusterChange | None:
+        row = self.nodes.row_of.get(known.node_name)
+        if row is None:
+            return None
+        template = known.template
+        return ClusterChange(Change.ROOM_FREED, row, frozenset(template.requests), bool(template.host_ports))
+
+    def _enter(self, info: PodInfo, node_name: str) -> None:
+        info.node_name = node_name
+        priority = info.pod.spec.priority or 0
+        self.priorities[priority] = self.priorities.get(priority, 0) + 1
+        self.by_node.setdefault(node_name, {})[info.uid] = info
+        row = self.nodes.row_of.get(node_name, NO_ROW)
+        if row != NO_ROW:
+            self._count(info, row)
+
+    def _leave(self, info: PodInfo) -> None:
+        if info.node_name:
+            self._uncount(info)
+            on_node = self.by_node[info.node_name]
+            del on_node[info.uid]
+            if not on_node:
+                del self.by_node[info.node_name]
+            info.node_name = ""
+            priority = info.pod.spec.priority or 0
+            self.priorities[priority] -= 1
+            if not self.priorities[priority]:
+                del self.priorities[priority]
+
+    def _count(self, info: PodInfo, row: int) -> None:
+        for resource, ids in info.ids.items():
+            clashes = self.ledger.hold(row, info.uid, resource, ids)
+            self.clashes += [(info.uid, info.node_name, device_id) for device_id in clashes]
+        template = info.template
+        self.nodes.use(row, template.columns, template.amounts, 1)
+        if template.padding is not None:
+            self.nodes.pad(row, template.padding, 1)
+        if template.host_ports:
+            self.nodes.use_ports(row, template.host_ports, 1)
+        info.row = row
+        if template.volumes:
+            self.index.volumes.enter(info)
+        if self.index.is_awake:
+            self.index.enter(info)
+
+    def _uncount(self, info: PodInfo) -> None:
+        if info.row == NO_ROW:
+            return
+        template = info.template
+        if template.volumes:
+            self.index.volumes.leave(info)
+        if self.index.is_awake:
+            self.index.leave(info)
+        self.nodes.use(info.row, template.columns, template.amounts, -1)
+        if template.padding is not None:
+            self.nodes.pad(info.row, template.padding, -1)
+        if template.host_ports:
+            self.nodes.use_ports(info.row, template.host_ports, -1)
+        for resource, ids in info.ids.items():
+            self.ledger.release(info.row, info.uid, resource, ids)
+        info.row = NO_ROW
+
+    def _freed(self, info: PodInfo) -> ClusterChange | None:
+        if info.row == NO_ROW:
+            return None
+        template = info.template
+        resources = frozenset(template.requests)
+        return ClusterChange(Change.ROOM_FREED, info.row, resources, bool(template.host_ports), pod=info.pod)
+
+
+_NO_DEVICES = DeviceInventory((), 0, DeviceTopology((), ()))
+
+
+def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]:
+    """The devices a bound pod's annotation or labels name, and what is wrong with it ("" if nothing)."""
+    text = allocation_text(pod.metadata.annotations, pod.metadata.labels)
+    if text is None:
+        return {}, ""
+    try:
+        return parse_allocation(text), ""
+    except ParseError as error:
+        return {}, str(error)
+
+
+def ids_of(allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Mapping[str, tuple[str, ...]]:
+    """resource -> the IDs of all containers, each once."""
+    if len(allocation) == 1:  # the usual pod has one container with devices
+        for sets in allocation.values():
+            return sets
+    merged: dict[str, tuple[str, ...]] = {}
+    for sets in allocation.values():
+        for resource, ids in sets.items():
+            known = merged.get(resource)
+            merged[resource] = ids if known is None else (*known, *(i for i in ids if i not in known))
+    return merged
+
+
+def _emptied(inventory: DeviceInventory) -> DeviceInventory:
+    return DeviceInventory(inventory.ids, 0, inventory.topology)

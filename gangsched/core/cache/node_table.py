@@ -1,0 +1,304 @@
+"""NodeTable: every node as a row of a few NumPy arrays. Written by the cache alone.
+
+A node keeps its row while it exists; rows of deleted nodes are given to later nodes. Labels and taints
+are kept as codes, so that a selector over all nodes is one array comparison; a label's column is built
+the first time somebody asks for its key.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from gangsched.core.cache.images import ImageTable
+from gangsched.core.types.arrays import BoolArray, IntArray
+from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.pod_template import HostPort
+from gangsched.model.objects import Node, Taint
+from gangsched.model.quantity import MAX_VALUE, saturated
+from gangsched.model.resources import ResourceTable, parse_quantities
+
+CodeArray = npt.NDArray[np.int32]
+MISSING = -1
+# Selectors come from users: past this many keys the columns are dropped and built anew as asked for.
+_MAX_LABELS = 256
+_MAX_TAINT_CLASSES = 4096
+# Who asks for changes less often than this many row changes is told to look at everything.
+_MAX_JOURNAL = 8192
+
+
+class LabelColumn:
+    """One label key over all nodes. Shape: codes int32[capacity], MISSING where there is none."""
+
+    __slots__ = ("codes", "values")
+
+    def __init__(self, capacity: int) -> None:
+        self.codes: CodeArray = np.full(capacity, MISSING, dtype=np.int32)
+        self.values: dict[str, int] = {}
+
+    def put(self, row: int, value: str | None) -> None:
+        self.codes[row] = MISSING if value is None else self.values.setdefault(value, len(self.values))
+
+
+class NodeTable:
+    """Shapes: allocatable and free int64[n_resources, capacity]; live, unschedulable bool[capacity].
+
+    padding int64[2, capacity]: the cpu and memory that scores count for pods that state none of it.
+    beyond: by (column, row) what is free exactly, where that is more or less than `free` may hold.
+    """
+
+    def __init__(self, table: ResourceTable, *, capacity: int = 64) -> None:
+        self.table = table
+        self.capacity = capacity
+        self.n_rows = 0
+        self.names: list[str] = []
+        self.nodes: list[Node | None] = []
+        self.row_of: dict[str, int] = {}
+        self.allocatable: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
+        self.free: IntArray = np.zeros((len(table), capacity), dtype=np.int64)
+        self.beyond: dict[tuple[int, int], int] = {}
+        self.padding: IntArray = np.zeros((2, capacity), dtype=np.int64)
+        self.n_padded = 0
+        self.live: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self.unschedulable: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self.taint_class: CodeArray = np.zeros(capacity, dtype=np.int32)
+        self.taint_classes: dict[tuple[Taint, ...], int] = {(): 0}
+        self.ports: dict[int, dict[HostPort, int]] = {}
+        self.images = ImageTable()
+        self.labels: dict[str, LabelColumn] = {}
+        self.static_revision = 0
+        self.journal: list[int] = []
+        self.journal_start = 0
+        self._free_rows: list[int] = []
+
+    @property
+    def n_live(self) -> int:
+        return len(self.row_of)
+
+    @property
+    def used(self) -> IntArray:
+        """What pods use or are promised, in an array of its own: int64[n_resources, capacity]."""
+        used: IntArray = self.allocatable - self.free
+        return used
+
+    def fit_columns(self) -> None:
+        """Grows the arrays to the resource names known by now."""
+        missing = len(self.table) - self.allocatable.shape[0]
+        if missing > 0:
+            extra = np.zeros((missing + 4, self.capacity), dtype=np.int64)
+            self.allocatable = np.concatenate([self.allocatable, extra])
+            self.free = np.concatenate([self.free, extra])
+
+    def row_for(self, name: str) -> int:
+        """The node's row, a new or recycled one if need be; the caller grows what else is kept by row."""
+        row = self.row_of.get(name)
+        if row is None:
+            if self._free_rows:
+                row = self._free_rows.pop()
+                self.names[row] = name
+            else:
+                row = self.n_rows
+                if row == self.capacity:
+                    self._grow()
+                self.n_rows += 1
+                self.names.append(name)
+                self.nodes.append(None)
+            self.row_of[name] = row
+        return row
+
+    def put(self, row: int, node: Node) -> list[ClusterChange]:
+        """Takes over a node's current state; answers with what changed for the better or in kind.
+
+        Raises: ParseError (an allocatable quantity), leaving the row as it was.
+        """
+        amounts = parse_quantities(node.status.allocatable)
+        for name in amounts:
+            self.table.column(name)
+        self.fit_columns()
+        before, is_new = self.nodes[row], not self.live[row]
+        fresh = np.zeros(self.allocatable.shape[0], dtype=np.int64)
+        for name, amount in amounts.items():
+            fresh[self.table.column(name)] = amount
+        old = self.allocatable[:, row]
+        self.note(row)
+        grown = frozenset(self.table.names[i] for i in np.nonzero(fresh > old)[0])
+        for i in np.flatnonzero(fresh != old).tolist():
+            self._set_free(i, row, self.exact_free(i, row) + fresh.item(i) - old.item(i))
+        self.allocatable[:, row] = fresh
+        labels_changed = before is None or before.metadata.labels != node.metadata.labels
+        taints_changed = (
+            before is None
+            or before.spec.taints != node.spec.taints
+            or before.spec.unschedulable != node.spec.unschedulable
+        )
+        self.images.put(row, node.status.images)
+        if node.status.images:
+            node = msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, images=None))
+        self.nodes[row] = node
+        self.live[row] = True
+        if labels_changed:
+            for key, column in self.labels.items():
+                column.put(row, (node.metadata.labels or {}).get(key))
+        if taints_changed:
+            taints = tuple(node.spec.taints or ())
+            if len(self.taint_classes) >= _MAX_TAINT_CLASSES:
+                self._recode_taints()
+            self.taint_class[row] = self.taint_classes.setdefault(taints, len(self.taint_classes))
+            self.unschedulable[row] = node.spec.unschedulable
+        if is_new or labels_changed or taints_changed:
+            self.static_revision += 1
+        if is_new:
+            return [ClusterChange(Change.NODE_ADDED, row)]
+        changes = []
+        if grown:
+            changes.append(ClusterChange(Change.NODE_ALLOCATABLE, row, grown))
+        if labels_changed:
+            changes.append(ClusterChange(Change.NODE_LABELS, row))
+        if taints_changed:
+            changes.append(ClusterChange(Change.NODE_TAINTS, row))
+        return changes
+
+    def remove(self, name: str) -> int | None:
+        """Frees the node's row; what pods used on it is void. Answers with the row."""
+        row = self.row_of.pop(name, None)
+        if row is None:
+            return None
+        self.note(row)
+        self.nodes[row] = None
+        self.names[row] = ""
+        self.live[row] = False
+        self.unschedulable[row] = False
+        self.taint_class[row] = 0
+        self.allocatable[:, row] = 0
+        self.free[:, row] = 0
+        for place in [place for place in self.beyond if place[1] == row]:
+            del self.beyond[place]
+        self.padding[:, row] = 0
+        self.images.put(row, None)
+        self.ports.pop(row, None)
+        for column in self.labels.values():
+            column.put(row, None)
+        self._free_rows.append(row)
+        self.static_revision += 1
+        return row
+
+    def drop(self, name: str) -> None:
+        """As remove, for a node that may have been put by half."""
+        row = self.row_of.pop(name)
+        self.note(row)
+        self.nodes[row], self.names[row] = None, ""
+        self.live[row] = self.unschedulable[row] = False
+        self.taint_class[row] = 0
+        self.allocatable[:, row] = 0
+        self.clear_used(row)
+        self.labels.clear()
+        self.images.forget(row)
+        self._free_rows.append(row)
+        self.static_revision += 1
+
+    def use(self, row: int, columns: list[int], amounts: list[int], n_pods: int) -> None:
+        """Adds the requests of `n_pods` equal pods, or takes them back where it is negative."""
+        self.note(row)
+        free = self.free
+        for column, amount in zip(columns, amounts, strict=True):
+            left = free.item(column, row) - n_pods * amount
+            if self.beyond or not -MAX_VALUE <= left <= MAX_VALUE:
+                self._set_free(column, row, self.exact_free(column, row) - n_pods * amount)
+            else:
+                free[column, row] = left
+
+    def exact_free(self, column: int, row: int) -> int:
+        """What is left: as `free` has it, but for sums that are beyond all reason."""
+        exact = self.beyond.get((column, row))
+        return self.free.item(column, row) if exact is None else exact
+
+    def _set_free(self, column: int, row: int, exact: int) -> None:
+        self.free[column, row] = shown = saturated(exact)
+        if shown == exact:
+            self.beyond.pop((column, row), None)
+        else:
+            self.beyond[column, row] = exact
+
+    def clear_used(self, row: int) -> None:
+        """Nobody uses anything on the node, whatever was counted."""
+        self.note(row)
+        for place in [place for place in self.beyond if place[1] == row]:
+            del self.beyond[place]
+        self.free[:, row] = self.allocatable[:, row]
+        self.padding[:, row] = 0
+        self.ports.pop(row, None)
+
+    def pad(self, row: int, padding: tuple[int, int], n_pods: int) -> None:
+        """Adds what scores count for `n_pods` equal pods beyond their requests; use() has noted the row."""
+        self.n_padded += n_pods
+        self.padding[0, row] += n_pods * padding[0]
+        self.padding[1, row] += n_pods * padding[1]
+
+    def use_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
+        """Counts host ports taken on the node."""
+        self.note(row)
+        taken = self.ports.setdefault(row, {})
+        for port in ports:
+            count = taken.get(port, 0) + sign
+            if count > 0:
+                taken[port] = count
+            else:
+                taken.pop(port, None)
+        if not taken:
+            del self.ports[row]
+
+    def label_column(self, key: str) -> LabelColumn:
+        """The codes of one label key, built on the first ask and kept up to date from then on."""
+        column = self.labels.get(key)
+        if column is None or len(column.values) > 4 * self.capacity:
+            if len(self.labels) >= _MAX_LABELS:
+                self.labels.clear()
+            column = self.labels[key] = LabelColumn(self.capacity)
+            for name, row in self.row_of.items():
+                node = self.nodes[row]
+                if node is not None and name:
+                    column.put(row, (node.metadata.labels or {}).get(key))
+        return column
+
+    def changed_since(self, mark: int) -> IntArray | None:
+        """The rows that changed since journal_end was `mark`, ascending; None: too long ago to say."""
+        noted = self.journal_since(mark)
+        return None if noted is None else np.array(sorted(set(noted)), dtype=np.int64)
+
+    def journal_since(self, mark: int) -> list[int] | None:
+        """As changed_since, as they were noted: in their order, some more than once."""
+        return None if mark < self.journal_start else self.journal[mark - self.journal_start :]
+
+    @property
+    def journal_end(self) -> int:
+        """Moves with every change of any row."""
+        return self.journal_start + len(self.journal)
+
+    def note(self, row: int) -> None:
+        """Something that a template's capacity or score on this row depends on has changed."""
+        self.journal.append(row)
+        if len(self.journal) > _MAX_JOURNAL:
+            del self.journal[: _MAX_JOURNAL // 2]
+            self.journal_start += _MAX_JOURNAL // 2
+
+    def _recode_taints(self) -> None:
+        """Forgets taints that no node has any more."""
+        self.taint_classes = {(): 0}
+        for row in self.row_of.values():
+            node = self.nodes[row]
+            taints = tuple((node.spec.taints if node else None) or ())
+            self.taint_class[row] = self.taint_classes.setdefault(taints, len(self.taint_classes))
+        self.static_revision += 1
+
+    def _grow(self) -> None:
+        more = self.capacity
+        self.allocatable = np.concatenate([self.allocatable, np.zeros_like(self.allocatable)], axis=1)
+        self.free = np.concatenate([self.free, np.zeros_like(self.free)], axis=1)
+        self.padding = np.concatenate([self.padding, np.zeros_like(self.padding)], axis=1)
+        self.live = np.concatenate([self.live, np.zeros(more, dtype=np.bool_)])
+        self.unschedulable = np.concatenate([self.unschedulable, np.zeros(more, dtype=np.bool_)])
+        self.taint_class = np.concatenate([self.taint_class, np.zeros(more, dtype=np.int32)])
+        for column in self.labels.values():
+            column.codes = np.concatenate([column.codes, np.full(more, MISSING, dtype=np.int32)])
+        self.capacity += more

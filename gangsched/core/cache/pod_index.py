@@ -1,0 +1,323 @@
+"""PodIndex: how many pods match a selector on each node, and what the pods there say of others.
+
+Asleep until somebody asks: a cluster whose pods say nothing of each other pays one attribute look-up a pod.
+Then pods are counted by kin: those that no live selector can tell apart (namespace, the labels that some
+selector looks at, being deleted or not). A term's count is the sum over the kin that match it, kept up with
+every pod that comes and goes. Where a selector looks at a label that nobody looked at before, the pods that
+have one are counted among other kin from then on (core.cache.selected_keys).
+
+Written by core.cache.cache, which is its only writer; read through core.cache.trial's view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+import numpy as np
+
+from gangsched.core.cache.object_store import ObjectStore
+from gangsched.core.cache.selected_keys import SelectedKeys
+from gangsched.core.cache.volume_users import VolumeUsers
+from gangsched.core.types.affinity_terms import Carried
+from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.group import NO_ROW, PodInfo
+from gangsched.core.types.pod_template import NO_LABELS, PodTemplate
+from gangsched.model.objects import Pod
+from gangsched.model.selectors import PodTerm
+
+# Counts of terms that were asked for long ago make room for others; they can be made again.
+_MAX_KEPT_BYTES = 32 * 2**20
+_MAX_KEPT_TERMS = 1_024
+# What pods say of others is remembered for longer than they live, up to this many different wishes.
+_MAX_SAID = 10_000
+NAMESPACES = "namespaces"
+
+
+_KinKey = tuple[str, frozenset[tuple[str, str]], bool]
+
+
+class Kin:
+    """Pods that are alike to every selector: how many on each row, and which counted terms match them."""
+
+    __slots__ = ("counted", "key", "labels", "leaving", "namespace", "rows")
+
+    def __init__(self, key: _KinKey, labels: Mapping[str, str]) -> None:
+        self.key = key
+        self.namespace, _, self.leaving = key
+        self.labels = labels
+        self.rows: dict[int, int] = {}
+        self.counted: list[_Counted] = []
+
+
+class _Counted:
+    """A term that is asked about. Shape: counts int64[at least n_rows]."""
+
+    __slots__ = ("counts", "term")
+
+    def __init__(self, term: PodTerm, n_rows: int) -> None:
+        self.term = term
+        self.counts: IntArray = np.zeros(n_rows, dtype=np.int64)
+
+    def add(self, row: int, n: int) -> None:
+        if row >= len(self.counts):
+            self.grow(max(row + 1, 2 * len(self.counts)))
+        self.counts[row] += n
+
+    def grow(self, n_rows: int) -> None:
+        self.counts = np.concatenate([self.counts, np.zeros(n_rows - len(self.counts), dtype=np.int64)])
+
+
+class PodIndex:
+    """is_awake: somebody asks about pods, so that their coming and going is told (`changes`).
+
+    selected: the labels that some selector looks at; pods that differ in others are alike. volumes: who uses
+    which, kept whether awake or not.
+    """
+
+    def __init__(self, pods: Mapping[str, PodInfo], objects: ObjectStore) -> None:
+        self._pods = pods
+        self._objects = objects
+        self.volumes = VolumeUsers()
+        self.is_awake = False
+        self.selected = SelectedKeys(pods, self._regroup)
+        self.changes: list[ClusterChange] = []
+        self._is_built = False
+        self._namespaces_at = 0
+        self._kin: dict[_KinKey, Kin] = {}
+        self._terms: dict[PodTerm, _Counted] = {}
+        self._carried: dict[Carried, dict[int, int]] = {}
+        self._said: dict[Carried, None] = {}
+        self._most_said = _MAX_SAID
+        self._said_of: dict[int, tuple[int, list[Carried]]] = {}
+
+    # -- what is looked at -------------------------------------------------------------------------------
+
+    def project(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Those of a pod's labels that some selector looks at."""
+        keys = self.selected.keys
+        if not keys or not labels:
+            return NO_LABELS
+        if len(labels) < len(keys):
+            return {key: labels[key] for key in sorted(labels) if key in keys}
+        return {key: labels[key] for key in sorted(keys) if key in labels}
+
+    def wake(self, wishes: Iterable[Carried]) -> None:
+        """A pod says this of others, so that pods matter to each other from now on."""
+        self.is_awake = True
+        if len(self._said) > self._most_said:
+            self._said = {wish: None for info in self._pods.values() for wish in info.template.wishes}
+            self._said_of.clear()
+            self._most_said = max(_MAX_SAID, 2 * len(self._said))
+        for wish in wishes:
+            self._said.setdefault(wish)
+
+    # -- pods come and go: called while awake only --------------------------------------------------------
+
+    def enter(self, info: PodInfo) -> None:
+        """The pod is counted on its row."""
+        self.changes.append(ClusterChange(Change.POD_ADDED, info.row, pod=info.pod))
+        if self._is_built:
+            self._enter(info)
+
+    def leave(self, info: PodInfo) -> None:
+        """The pod is no longer counted on its row."""
+        if self._is_built:
+            self._count(info.kin, info.row, -1)
+            info.kin = None
+            for wish in info.template.wishes:
+                self._carry(wish, info.row, -1)
+
+    def relabel(self, info: PodInfo) -> None:
+        """A pod on a row has other labels, or is being deleted now."""
+        self.changes.append(ClusterChange(Change.POD_LABELS, info.row, pod=info.pod))
+        self._regroup(info)
+
+    def _regroup(self, info: PodInfo) -> bool:
+        if self._is_built:
+            self._count(info.kin, info.row, -1)
+            info.kin = self._kin_of(info.pod)
+            self._count(info.kin, info.row, 1)
+        return self._is_built
+
+    def _enter(self, info: PodInfo) -> None:
+        info.kin = self._kin_of(info.pod)
+        self._count(info.kin, info.row, 1)
+        for wish in info.template.wishes:
+            self._carry(wish, info.row, 1)
+
+    def _count(self, kin: Kin, row: int, n: int) -> None:
+        left = kin.rows.get(row, 0) + n
+        if left:
+            kin.rows[row] = left
+        else:
+            del kin.rows[row]
+            if not kin.rows:
+                del self._kin[kin.key]
+        for counted in kin.counted:
+            counted.add(row, n)
+
+    def _carry(self, wish: Carried, row: int, n: int) -> None:
+        rows = self._carried.get(wish)
+        if rows is None:
+            rows = self._carried[wish] = {}
+        left = rows.get(row, 0) + n
+        if left:
+            rows[row] = left
+        else:
+            del rows[row]
+            if not rows:
+                del self._carried[wish]
+
+    def _kin_of(self, pod: Pod) -> Kin:
+        labels = self.project(pod.metadata.labels)
+        leaving = pod.metadata.deletion_timestamp is not None
+        key = (pod.metadata.namespace, frozenset(labels.items()), leaving)
+        kin = self._kin.get(key)
+        if kin is None:
+            kin = self._kin[key] = Kin(key, labels)
+            kin.counted = [c for c in self._terms.values() if self.is_meant(c.term, kin)]
+        return kin
+
+    # -- questions ---------------------------------------------------------------------------------------
+
+    def matching(self, term: PodTerm, n_rows: int) -> IntArray:
+        """int64[n_rows]: pods on each row that the term means. Not to be written to."""
+        self._build()
+        counted = self._terms.pop(term, None)
+        if counted is None:
+            self.selected.name(term, term.keys)
+            self.selected.add_now(term.keys)
+            counted = _Counted(term, n_rows)
+            for kin in self._kin.values():
+                if self.is_meant(term, kin):
+                    kin.counted.append(counted)
+                    for row, n in kin.rows.items():
+                        counted.add(row, n)
+            if len(self._terms) >= _MAX_KEPT_TERMS or len(self._terms) * 8 * n_rows > _MAX_KEPT_BYTES:
+                self._drop(next(iter(self._terms)))
+        self._terms[term] = counted  # the last one asked about stays longest
+        if len(counted.counts) < n_rows:
+            counted.grow(n_rows)
+        return counted.counts[:n_rows]
+
+    def carried(self) -> Mapping[Carried, Mapping[int, int]]:
+        """What the pods on nodes say of others: how many of them on each row."""
+        self._build()
+        return self._carried
+
+    def said_of(self, template: PodTemplate) -> list[Carried]:
+        """What pods, placed or not, say that means pods of this template; some of them may be gone."""
+        if not self._said:
+            return []
+        self._hear_namespaces()
+        n_heard, found = self._said_of.get(template.serial, (0, []))
+        if n_heard < len(self._said):
+            if len(self._said_of) > _MAX_SAID:
+                self._said_of.clear()
+            fresh = islice(self._said, n_heard, None)
+            found = [*found, *(wish for wish in fresh if self.means_template(wish[1].term, template))]
+            self._said_of[template.serial] = (len(self._said), found)
+        return found
+
+    def means_template(self, term: PodTerm, template: PodTemplate) -> bool:
+        """Whether pods of the template, not being deleted, match the term."""
+        return self._means(term, template.namespace, template.labels, leaving=False)
+
+    def means_pod(self, term: PodTerm, pod: Pod) -> bool:
+        """Whether the pod, as it is, matches the term."""
+        meta = pod.metadata
+        return self._means(
+            term, meta.namespace, meta.labels or {}, leaving=meta.deletion_timestamp is not None
+        )
+
+    def is_meant(self, term: PodTerm, kin: Kin) -> bool:
+        """Whether the kin match the term."""
+        return self._means(term, kin.namespace, kin.labels, leaving=kin.leaving)
+
+    def _means(self, term: PodTerm, namespace: str, labels: Mapping[str, str], *, leaving: bool) -> bool:
+        if term.selector is None or (leaving and term.skip_leaving):
+            return False
+        if term.also and not all(self._means(one, namespace, labels, leaving=leaving) for one in term.also):
+            return False
+        if namespace not in term.namespaces:
+            chosen = term.namespace_selector
+            if chosen is None or not chosen.matches(self.namespace_labels(namespace)):
+                return False
+        return term.selector.matches(labels)
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """None where nobody follows namespaces, or it is not there."""
+        found = self._objects.of(NAMESPACES).get(("", namespace))
+        return (found.metadata.labels if found is not None else None) or NO_LABELS
+
+    # -- counting -----------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        self._hear_namespaces()
+        if self._is_built:
+            return
+        self.is_awake = self._is_built = True
+        for term in self._terms:
+            self.selected.unname(term)
+        self._kin, self._terms, self._carried = {}, {}, {}
+        for info in self._pods.values():
+            info.kin = None
+            if info.row != NO_ROW:
+                self._enter(info)
+
+    def forget_counts(self, pods: Mapping[str, PodInfo]) -> None:
+        """What was counted may be wrong: counted anew, volumes at once and the rest when it is asked for."""
+        self._is_built = False
+        self.volumes = VolumeUsers()
+        for info in pods.values():
+            if info.row != NO_ROW and info.template.volumes:
+                self.volumes.enter(info)
+
+    def _hear_namespaces(self) -> None:
+        """Other labels of namespaces: what looks at them is asked again when it is needed."""
+        revision = self._objects.revision(NAMESPACES)
+        if revision != self._namespaces_at:
+            self._namespaces_at = revision
+            self._said_of.clear()
+            for term in [term for term in self._terms if term.looks_at_namespaces]:
+                self._drop(term)
+
+    def _drop(self, term: PodTerm) -> None:
+        counted = self._terms.pop(term)
+        self.selected.unname(term)
+        for kin in self._kin.values():
+            if counted in kin.counted:
+                kin.counted.remove(counted)
+
+    # -- for core.invariants -------------------------------------------------------------------------------
+
+    def recount(self) -> Iterator[str]:
+        """Every count that is not the sum over the pods, in words; slow."""
+        yield from self.volumes.recount(self._pods)
+        yield from self.selected.recount()
+        if not self._is_built:
+            return
+        carried: dict[Carried, dict[int, int]] = {}
+        n_rows = 1 + max((info.row for info in self._pods.values()), default=NO_ROW)
+        for counted in self._terms.values():
+            counted.grow(max(n_rows, len(counted.counts)))  # rows of which it has not been asked yet
+        counts = {term: np.zeros_like(counted.counts) for term, counted in self._terms.items()}
+        for info in self._pods.values():
+            if (info.kin is None) != (info.row == NO_ROW):
+                yield f"{info!r} is on row {info.row} and counted as {info.kin}"
+            if info.row == NO_ROW:
+                continue
+            for term, rows in counts.items():
+                rows[info.row] += self.means_pod(term, info.pod)
+            for wish in info.template.wishes:
+                at = carried.setdefault(wish, {})
+                at[info.row] = at.get(info.row, 0) + 1
+        is_current = self._namespaces_at == self._objects.revision(NAMESPACES)
+        for term, rows in counts.items():
+            right = is_current or not term.looks_at_namespaces
+            if right and not np.array_equal(rows, self._terms[term].counts):
+                yield f"{term} counts {self._terms[term].counts}, the pods are {rows}"
+        if carried != self._carried:
+            yield f"what pods say of others is counted as {self._carried}, and is {carried}"

@@ -1,0 +1,101 @@
+"""Templates: which pods are one problem to the scheduler, found when each is first seen.
+
+Pods that no plugin can tell apart share one PodTemplate, and with it all that is worked out for it. What
+makes them equal is core.types.pod_template's signature, the labels that some selector looks at, and what
+plugins sign of a pod's metadata. Kept by core.cache.cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+
+import msgspec
+
+from gangsched.core.cache.pod_index import PodIndex
+from gangsched.core.types.affinity_terms import keys_named
+from gangsched.core.types.pod_template import PodTemplate, Unsigned, signature
+from gangsched.model.objects import Pod
+from gangsched.model.resources import ResourceTable
+
+_encode = msgspec.msgpack.Encoder().encode
+# Templates are shared by live pods; beyond this many the table is dropped and pods keep what they have.
+_MAX_TEMPLATES = 50_000
+
+
+class Templates:
+    """One template for each kind of pod; sign: what plugins read of a pod's metadata, None: nothing."""
+
+    def __init__(self, table: ResourceTable, index: PodIndex, sign: Callable[[Pod], Hashable] | None) -> None:
+        self._table = table
+        self._index = index
+        self._sign = sign
+        self._by_key: dict[Hashable, PodTemplate] = {}
+        self._latest: tuple[tuple[object, ...], PodTemplate, Hashable] | None = None
+        """How the one that asked last looks, its template, and what was signed: the next is often like it."""
+        self._serial = 0
+        self._n_signatures = 0
+
+    @property
+    def all(self) -> Collection[PodTemplate]:
+        """Those that a new pod may come to share."""
+        return self._by_key.values()
+
+    def sign_by(self, sign: Callable[[Pod], Hashable] | None) -> bool:
+        """This signature from now on; False: nothing is signed, as before."""
+        if sign is None and self._sign is None:
+            return False
+        self._sign = sign
+        self._n_signatures += 1
+        self._by_key.clear()
+        self._latest = None
+        return True
+
+    @property
+    def edition(self) -> int:
+        """Moves when a pod like one before may come to have another template."""
+        return self._index.selected.n_added + self._n_signatures
+
+    def is_of_all_alike(self, pod: Pod) -> bool:
+        """Whether the pod has its template, and all there is to it, by nothing that tells it from its like.
+
+        It is the one that asked last. Claims of its own are named after a pod; what it says of others is
+        heard of each anew; and a plugin that reads metadata may read the name.
+        """
+        spec = pod.spec
+        if spec.volumes or spec.affinity is not None or spec.topology_spread_constraints:
+            return False
+        return self._latest is not None and self._latest[2] in (None, ())
+
+    def of(self, pod: Pod) -> PodTemplate:
+        """The shared template of pods that no plugin can tell apart."""
+        spec = pod.spec
+        if spec.affinity is not None or spec.topology_spread_constraints:
+            self._index.selected.name(pod.metadata.uid, keys_named(spec))
+        labels = self._index.project(pod.metadata.labels)
+        signed = self._sign(pod) if self._sign is not None else None
+        looks = signature(pod, labels)
+        latest = self._latest
+        if latest is not None and latest[2] == signed and latest[0] == looks:
+            template = latest[1]
+        else:
+            template = self._known(pod, looks, labels, signed)
+            self._latest = (looks, template, signed)
+        if template.wishes or spec.topology_spread_constraints:
+            self._index.wake(template.wishes)
+        return template
+
+    def _known(
+        self, pod: Pod, looks: tuple[object, ...], labels: Mapping[str, str], signed: Hashable
+    ) -> PodTemplate:
+        key: Hashable = _encode(looks)
+        if signed is not None:
+            key = (key, signed)
+        template = self._by_key.get(key)
+        if template is None:
+            if len(self._by_key) >= _MAX_TEMPLATES:
+                self._by_key.clear()
+            self._serial += 1
+            template = self._by_key[key] = PodTemplate(pod, self._table, self._serial, labels)
+            if isinstance(signed, Unsigned):
+                template.problem = signed.problem
+        return template

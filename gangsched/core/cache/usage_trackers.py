@@ -1,0 +1,181 @@
+"""Accounts: amounts that plugins keep by node row, told of nodes and of pods that come and go.
+
+A plugin that has an attribute `account` keeps books of something that nodes report and pods use up, beyond
+resources and devices: bandwidth, load. Here are what such a book must understand, the cache's list of them,
+and Handover, the arithmetic of a promise that a measurement comes to show. Told by core.cache.cache alone;
+nobody here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.group import PodInfo
+from gangsched.model.load import ReportedUsage
+from gangsched.model.objects import Node
+
+
+class Heard(NamedTuple):
+    """What a node's new state was to an account. is_news: it may let a pod in that was turned away."""
+
+    is_news: bool = False
+    problem: str = ""
+
+
+NOTHING_NEW = Heard()
+
+
+class Account(Protocol):
+    """Rows as in core.cache.node_table; a row may come back as another node's after remove_node."""
+
+    def put_node(self, row: int, node: Node, now_s: float) -> Heard:
+        """The node as it is now, whatever has changed of it."""
+        ...
+
+    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> Heard:
+        """What metrics-server says of the node."""
+        ...
+
+    def remove_node(self, row: int) -> None:
+        """The node is gone, and with it what its pods had there."""
+        ...
+
+    def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
+        """The pods have their place on this row from now on, promised or bound."""
+        ...
+
+    def leave(self, info: PodInfo, row: int, now_s: float) -> None:
+        """One of them has it no longer."""
+        ...
+
+    def advance(self, now_s: float) -> Iterable[int]:
+        """Time has passed; answers with the rows about which that changes something."""
+        ...
+
+
+class Accounts:
+    """All accounts of all profiles. Without any it is false, and nobody tells it of pods and nodes."""
+
+    __slots__ = ("_accounts", "_note", "now_s")
+
+    def __init__(self, note: Callable[[int], None]) -> None:
+        """note: told each row about which an answer may have changed."""
+        self._accounts: tuple[Account, ...] = ()
+        self._note = note
+        self.now_s = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self._accounts)
+
+    def keep(self, accounts: Iterable[Account]) -> None:
+        """These from now on; they know nothing yet (Cache.keep_accounts tells them)."""
+        self._accounts = tuple(accounts)
+
+    def put_node(self, row: int, node: Node) -> tuple[bool, str]:
+        """(whether it may let in who was turned away, what is wrong with what the node says)."""
+        return self._merged(row, [one.put_node(row, node, self.now_s) for one in self._accounts])
+
+    def put_usage(self, row: int, usage: ReportedUsage) -> tuple[bool, str]:
+        """As put_node."""
+        return self._merged(row, [one.put_usage(row, usage, self.now_s) for one in self._accounts])
+
+    def _merged(self, row: int, heard: Sequence[Heard]) -> tuple[bool, str]:
+        self._note(row)
+        problems = dict.fromkeys(one.problem for one in heard if one.problem)
+        return any(one.is_news for one in heard), "; ".join(problems)
+
+    def remove_node(self, row: int) -> None:
+        for one in self._accounts:
+            one.remove_node(row)
+
+    def enter(self, infos: Iterable[PodInfo], row: int) -> None:
+        for one in self._accounts:
+            one.enter(infos, row, self.now_s)
+
+    def leave(self, info: PodInfo, row: int) -> None:
+        for one in self._accounts:
+            one.leave(info, row, self.now_s)
+
+    def advance(self, now_s: float) -> None:
+        """To be told before each turn."""
+        self.now_s = now_s
+        for one in self._accounts:
+            for row in one.advance(now_s):
+                self._note(row)
+
+
+class Handover:
+    """What is measured and what is promised, by row, in k quantities: nothing is counted twice or not at all.
+
+    | | |
+    |---|---|
+    | used | what was last measured in use, by whomever |
+    | reserved | what pods that hold a reservation may use |
+    | others | how much of `used` is not theirs, as far as that can be told |
+    | promised | what they have not been seen to use: reserved - (used - others) |
+    | claimed | used + promised = others + reserved |
+
+    A pod that comes raises `claimed` at once. When the measurement then rises, the rise is taken for what the
+    pods use, as long as they have a promise open: `promised` falls by as much, `claimed` stays. What they do
+    not use stays promised for as long as they are there. A measurement that falls below `others` lowers it.
+    So others lies within used - reserved and used, and claimed >= used always. Units: the caller's, integers.
+    """
+
+    __slots__ = ("others", "reserved", "used")
+
+    def __init__(self, n_quantities: int) -> None:
+        self.used: IntArray = np.zeros((n_quantities, 0), dtype=np.int64)
+        self.others: IntArray = np.zeros((n_quantities, 0), dtype=np.int64)
+        self.reserved: IntArray = np.zeros((n_quantities, 0), dtype=np.int64)
+
+    def fit(self, n_rows: int) -> None:
+        """Room for so many rows."""
+        if n_rows > self.used.shape[1]:
+            extra = np.zeros((self.used.shape[0], max(n_rows, 64) * 2 - self.used.shape[1]), dtype=np.int64)
+            self.used = np.concatenate([self.used, extra], axis=1)
+            self.others = np.concatenate([self.others, extra], axis=1)
+            self.reserved = np.concatenate([self.reserved, extra], axis=1)
+
+    def clear(self, row: int) -> None:
+        """Another node, or none."""
+        for array in (self.used, self.others, self.reserved):
+            array[:, row] = 0
+
+    def measure(self, row: int, used: Sequence[int]) -> None:
+        """A new measurement of the row."""
+        self.used[:, row] = used
+        self._settle(row)
+
+    def reserve(self, row: int, amounts: Sequence[int]) -> None:
+        """A pod that no measurement can have seen yet."""
+        self.reserved[:, row] += amounts
+
+    def found(self, row: int, amounts: Sequence[int]) -> None:
+        """A pod whose use is in the measurement already: it ran before it was made."""
+        self.reserved[:, row] += amounts
+        self.others[:, row] -= amounts
+        self._settle(row)
+
+    def release(self, row: int, amounts: Sequence[int]) -> None:
+        """The pod is gone; what was measured of it stays counted until a measurement shows it gone."""
+        self.reserved[:, row] -= amounts
+        self._settle(row)
+
+    def claimed(self, n_rows: int) -> IntArray:
+        """int64[k, n_rows], of the first n_rows."""
+        both: IntArray = self.others[:, :n_rows] + self.reserved[:, :n_rows]
+        return both
+
+    def promised(self, row: int) -> list[int]:
+        """Of each quantity."""
+        one = self.others[:, row] + self.reserved[:, row] - self.used[:, row]
+        return [int(amount) for amount in one]
+
+    def _settle(self, row: int) -> None:
+        used = self.used[:, row]
+        lowest = np.maximum(used - self.reserved[:, row], 0)
+        self.others[:, row] = np.clip(self.others[:, row], lowest, used)

@@ -1,0 +1,57 @@
+"""VolumeUsers: which pods on which nodes use volumes that decide where others may run.
+
+Kept by core.cache.cache for pods that have such volumes, at no cost for the others; read through the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.pod_template import PodTemplate
+
+Claim = tuple[str, str]
+"""(namespace, name)."""
+
+
+class VolumeUsers:
+    """by_row: row -> UID -> template; claims: how many pods on nodes use a claim."""
+
+    def __init__(self) -> None:
+        self.by_row: dict[int, dict[str, PodTemplate]] = {}
+        self.claims: dict[Claim, int] = {}
+
+    def enter(self, info: PodInfo) -> None:
+        """The pod is counted on its row."""
+        self.by_row.setdefault(info.row, {})[info.uid] = info.template
+        for claim in claims_of(info.template):
+            self.claims[claim] = self.claims.get(claim, 0) + 1
+
+    def leave(self, info: PodInfo) -> None:
+        """The pod is no longer counted on its row."""
+        on_row = self.by_row[info.row]
+        template = on_row.pop(info.uid)
+        if not on_row:
+            del self.by_row[info.row]
+        for claim in claims_of(template):
+            self.claims[claim] -= 1
+            if not self.claims[claim]:
+                del self.claims[claim]
+
+    def recount(self, pods: Mapping[str, PodInfo]) -> Iterator[str]:
+        """What is not as the pods are, in words; for core.invariants, slow."""
+        fresh = VolumeUsers()
+        for info in pods.values():
+            if info.row >= 0 and info.template.volumes:
+                fresh.enter(info)
+        if fresh.by_row != self.by_row or fresh.claims != self.claims:
+            yield f"volumes are used as {self.claims}, counted anew as {fresh.claims}"
+
+
+def claims_of(template: PodTemplate) -> Iterator[Claim]:
+    """The claims that pods of the template use, those made for a pod alone included."""
+    for volume in template.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield template.namespace, volume.persistent_volume_claim.claim_name
+        elif volume.ephemeral is not None:
+            yield template.namespace, f"{template.pod.metadata.name}-{volume.name}"

@@ -1,0 +1,260 @@
+"""One scheduling cycle: the members of one group, or of groups that start together, placed all or nothing.
+
+Works on a Trial and answers with a Plan or a FitError; what becomes of either is core.groups.attempts'.
+Members of one template are one problem (core.cycle.placing). Where several templates, or several groups,
+compete for nodes, or where pods must be near each other or apart, the order in which they are placed decides:
+a few orders are tried that usually do, and then core.cycle.search tries the others, until one does, none is
+left, or its budget is used up; the FitError says which. A gang is packed; a lone pod goes to the highest
+score; of several such nodes to the one that `pick` says: handed in with its seed where equal nodes shall be
+used evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import permutations
+
+import msgspec
+import numpy as np
+
+from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.cycle.device_allocation import n_sets, settle
+from gangsched.core.cycle.placing import Placing, pre_filtered
+from gangsched.core.cycle.search import search
+from gangsched.core.framework.interface import CycleState, Status
+from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, Search
+from gangsched.core.framework.profile import Demand
+from gangsched.core.types.group import PodInfo, templates_of
+from gangsched.core.types.placement import Nominated
+from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.device_constraints import CONSTRAINTS_KEY
+
+# Members with different templates compete; when the tightest-first order fails, others are tried.
+_MAX_ORDERS = 6
+# Of groups that start together: a set of 64 that does not fit must not cost 64 times as much.
+_MAX_ROTATIONS = 12
+# So many nodes are named in a reason.
+_MAX_NAMED = 3
+GANG = "GangScheduling"
+_NOT_NAMED = f"metadata.annotations: {CONSTRAINTS_KEY}: the plugin Devices is off in this pod's profile"
+
+
+class _Shortage(msgspec.Struct, gc=False):
+    """Why a group did not fit. refused: PreFilter's "no", if it was that."""
+
+    demand: Demand
+    template: PodTemplate
+    state: CycleState
+    n_placed: int
+    n_wanted: int
+    trial: Trial
+    templates: list[PodTemplate]
+    refused: Status
+
+
+_Batch = tuple[PodTemplate, list[PodInfo]]
+
+
+def run_cycle(
+    demands: Sequence[Demand],
+    view: ClusterView,
+    *,
+    topology_key: str,
+    nominated: Sequence[Nominated] = (),
+    search_budget: int = 0,
+) -> Plan | FitError:
+    """Places all demands on one Trial (a copy of `view`, if that is one), or none.
+
+    nominated: pods that hold a promise on a node and nothing yet; those of equal or higher priority take
+    their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods). search_budget:
+    placements that core.cycle.search may try beyond one for each member; 0: it is not asked. The reason is
+    that of the order given.
+    """
+    refused: FitError | _Shortage | None = None
+    given_up: dict[tuple[int, str], None] = {}
+    for order in _orders(demands):
+        trial = _start(demands, view, nominated)
+        trial.given_up = given_up
+        answer = _place_all(order, trial, topology_key)
+        if isinstance(answer, Plan):
+            return answer
+        refused = refused or answer
+    if refused is None:
+        return Plan([])
+    if isinstance(refused, FitError):
+        return refused
+    error = _explain(refused)
+    if search_budget and _order_matters(demands, refused):
+        trial = _start(demands, view, nominated)
+        found, n_tried = search(demands, trial, topology_key, search_budget)
+        if isinstance(found, Plan):
+            found.n_tried = n_tried
+            return found
+        error.search, error.n_tried, given_up = found, n_tried, trial.given_up
+    if error.search is not Search.GAVE_UP and _gave_up(demands, _start(demands, view, nominated), given_up):
+        error.search = Search.GAVE_UP
+        names = sorted({view.name(row) for row, _ in given_up})
+        some = ", ".join(names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
+        error.message += f" A placement may exist: the search for sets of devices was given up on {some}."
+    else:
+        error.message += _SAID[error.search]
+    return error
+
+
+_SAID = {
+    Search.NONE: "",
+    Search.PROVED: " No placement exists: every order of placing them ends like this.",
+    Search.GAVE_UP: f" {GAVE_UP}",
+}
+
+
+def _gave_up(demands: Sequence[Demand], trial: Trial, given_up: dict[tuple[int, str], None]) -> bool:
+    """Whether a search for sets of devices ended at its budget: on the way (`given_up`), or where a node was
+    counted as it is, which is kept from earlier cycles."""
+    trial.given_up = given_up
+    for demand in demands:
+        for template in templates_of(demand.members).values():
+            if not template.constraints:
+                continue
+            state = CycleState(demand.group)
+            demand.profile.run_pre_filter(state, template, trial)
+            for row in np.flatnonzero(demand.profile.filtering.feasible(state, template, trial)).tolist():
+                for resource in template.constraints:
+                    n_sets(trial, row, template, resource)
+    return bool(given_up)
+
+
+def _order_matters(demands: Sequence[Demand], shortage: _Shortage) -> bool:
+    """One template whose Filters do not see pods is counted exactly: what is missing cannot be found."""
+    if len(demands) > 1 or len(shortage.templates) > 1:
+        return True
+    return len(shortage.demand.members) > 1 and shortage.demand.profile.filtering.sees_pods(shortage.state)
+
+
+def _start(demands: Sequence[Demand], view: ClusterView, nominated: Sequence[Nominated]) -> Trial:
+    trial = view.fork() if isinstance(view, Trial) else Trial(view)
+    if nominated and demands:
+        _reserve_nominated(trial, min(demand.group.priority for demand in demands), nominated)
+    return trial
+
+
+def _reserve_nominated(trial: Trial, priority: int, nominated: Iterable[Nominated]) -> None:
+    for pod in nominated:
+        row = trial.row_of(pod.node_name)
+        if row is not None and pod.priority >= priority:
+            trial.place(row, pod.template)
+
+
+def _orders(demands: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
+    """The order given first; groups that fit together may fit in one order of filling the nodes only.
+
+    All orders of up to four groups; of more, each group first once, forwards and backwards.
+    """
+    if len(demands) <= 4:
+        yield from permutations(demands)
+        return
+    for ring in (demands, demands[::-1]):
+        for i in range(min(len(ring), _MAX_ROTATIONS)):
+            yield [*ring[i:], *ring[:i]]
+
+
+def _place_all(demands: Sequence[Demand], trial: Trial, topology_key: str) -> Plan | FitError | _Shortage:
+    plan = Plan([])
+    for demand in demands:
+        placed = _place_group(demand, trial, topology_key)
+        if not isinstance(placed, Placing):
+            return placed
+        trial = placed.trial
+        plan.placements += placed.placements
+        plan.states |= {(demand.group.key, serial): state for serial, state in placed.states.items()}
+    if trial.repacked:
+        settle(trial, plan.placements)
+    return plan
+
+
+def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | FitError | _Shortage:
+    batches = demand.by_template()
+    for template, _ in batches.values():
+        refused = demand.profile.refuses(template)
+        if refused:
+            return FitError(demand.group, refused, ((GANG, None),))
+        if template.constraints and not demand.profile.names_devices:
+            return FitError(demand.group, _NOT_NAMED, ((GANG, None),))
+    states, at_fault, status = pre_filtered(demand, [template for template, _ in batches.values()], trial)
+    if at_fault is not None:
+        return FitError(demand.group, status.reason, ((status.plugin, at_fault),), status.code)
+    order = list(batches.values())
+    if len(order) == 1:  # what it places on the Trial is placed, or the whole attempt is over
+        return _place_batches(order, Placing(demand, trial, states, topology_key))
+    order.sort(key=lambda batch: _slack(demand, states[batch[0].serial], batch, trial))
+    tried = list(permutations(order))[:_MAX_ORDERS] if len(order) <= 4 else [tuple(order), tuple(order[::-1])]
+    outcome: Placing | _Shortage
+    for attempt in tried:
+        outcome = _place_batches(attempt, Placing(demand, trial.fork(), states, topology_key))
+        if isinstance(outcome, Placing):
+            break
+    return outcome
+
+
+def _slack(demand: Demand, state: CycleState, batch: _Batch, view: ClusterView) -> int:
+    """Room to spare for a template; the least goes first."""
+    template, members = batch
+    capacity = demand.profile.capacity(state, template, view)
+    return int(np.minimum(capacity, len(members)).sum()) - len(members)
+
+
+def _place_batches(batches: Sequence[_Batch], placing: Placing) -> Placing | _Shortage:
+    demand = placing.demand
+    n_left = len(demand.members)
+    shortage: _Shortage | None = None
+    for template, members in batches:
+        n_placed = placing.place_batch(template, members)
+        if n_placed == len(members):
+            continue
+        n_left -= len(members) - n_placed
+        if shortage is None:
+            shortage = _Shortage(
+                demand,
+                template,
+                placing.states[template.serial],
+                n_placed,
+                len(members),
+                placing.trial,
+                [t for t, _ in batches],
+                placing.refused,
+            )
+        if n_left < demand.n_needed:
+            return shortage
+    return placing
+
+
+def _explain(shortage: _Shortage) -> FitError:
+    """kube-scheduler's sentence, after one that says what that means for the gang."""
+    demand, template, view = shortage.demand, shortage.template, shortage.trial
+    profile, group = demand.profile, demand.group
+    counted: dict[str, int] = {}
+    plugins: list[str] = []
+    for plugin, reason, rows in profile.reasons(shortage.state, template, view):
+        counted[reason] = counted.get(reason, 0) + int(rows.sum())
+        if plugin not in plugins:
+            plugins.append(plugin)
+    if not shortage.refused.is_success:
+        counted, plugins = {shortage.refused.reason: view.n_nodes}, [shortage.refused.plugin]
+    told = ", ".join(f"{n} {reason}" for reason, n in sorted(counted.items(), key=lambda x: (-x[1], x[0])))
+    sentence = f"0/{view.n_nodes} nodes are available" + (f": {told}." if told else ".")
+    if group.is_gang:
+        wanted = demand.n_needed + group.n_bound + group.n_assumed
+        alike = [info for info in demand.members if info.template is template]
+        unplaced = alike[min(shortage.n_placed, len(alike) - 1)]
+        fit = group.n_bound + group.n_assumed + _n_fit(shortage)
+        member = unplaced.pod.metadata.name
+        sentence = f"gang {group.key}: {fit} of {wanted} fit; member {member}: {sentence}"
+    # Room that helps only a sibling may let that one move away: any of the templates may be the cure.
+    rejected: list[tuple[str, PodTemplate | None]] = [(p, t) for p in plugins for t in shortage.templates]
+    # Where nobody is named as the reason, any change may help.
+    return FitError(group, sentence, tuple(rejected) or (("", None),))
+
+
+def _n_fit(shortage: _Shortage) -> int:
+    others = len(shortage.demand.members) - shortage.n_wanted
+    return min(shortage.n_placed + others, shortage.demand.n_needed - 1)

@@ -1,0 +1,260 @@
+"""Placing: one group's members on one Trial, template by template; where each goes, as far as it has come.
+
+Three ways. Equal members of a gang are packed together, when nothing but room tells nodes apart. Where a
+Filter sees pods (affinity to a sibling, spread over racks) they are placed one at a time in the order that
+packing gives, and the Filter is asked anew after each. Where the template wishes to be apart from its
+siblings each goes to the highest score, one at a time; so does a lone pod. Called by core.cycle.cycle and
+core.cycle.search.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from gangsched.core.cache.trial import Trial
+from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices
+from gangsched.core.cycle.packing import pack
+from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, IntArray, Status
+from gangsched.core.framework.profile import Demand
+from gangsched.core.types.group import PodInfo, templates_of
+from gangsched.core.types.placement import Placement
+from gangsched.core.types.pod_template import PodTemplate
+
+# Of how many nodes at once it is asked whether the member may go there, at first.
+_FIRST_LOOK = 16
+
+
+class Placing:
+    """`states` by template serial: made by PreFilter on `trial` as it is now."""
+
+    def __init__(
+        self, demand: Demand, trial: Trial, states: Mapping[int, CycleState], topology_key: str
+    ) -> None:
+        self.demand = demand
+        self.trial = trial
+        self.placements: list[Placement] = []
+        self.used: list[int] = []
+        self._is_used: set[int] = set()
+        self.refused = SUCCESS
+        """PreFilter's "no" to the last template, after siblings were placed."""
+        self._profile = demand.profile
+        self._topology_key = topology_key
+        self.states = dict(states)
+        if self._profile.follows:
+            self.states = {serial: state.fork() for serial, state in states.items()}
+
+    def place_batch(self, template: PodTemplate, members: Sequence[PodInfo]) -> int:
+        """Places equal members as far as they go; answers how many."""
+        demand, profile = self.demand, self._profile
+        state = self._state_of(template)
+        if not self.refused.is_success:
+            return 0
+        is_gang = demand.group.is_gang or len(demand.members) > 1
+        alike = len(members) == len(demand.members)
+        siblings = [template] if alike else [info.template for info in demand.members]
+        by_score = is_gang and profile.scoring.spreads(template, siblings)
+        if by_score:
+            return self._each_by_score(template, members, state)
+        if is_gang and profile.filtering.sees_pods(state):
+            return self._one_by_one(template, members, state)
+        if is_gang:
+            room = profile.capacity(state, template, self.trial, looks=False)
+            chosen = self.packed(template, state, room, len(members))
+        else:
+            room = profile.capacity(state, template, self.trial)
+            best = self._best_scored(template, state, room, lone=True)
+            chosen = [] if best is None else [(best, 1)]
+        n_placed = 0
+        for row, count in chosen:
+            self.put(row, template, members[n_placed : n_placed + count])
+            n_placed += count
+        return n_placed
+
+    def put(self, row: int, template: PodTemplate, infos: Sequence[PodInfo]) -> None:
+        """Reserves a node, and devices, for some equal members."""
+        trial = self.trial
+        listed = listed_requests(trial, template) if self._profile.names_devices else []
+        allocations = reserve_devices(trial, row, template, listed, len(infos))
+        own = zip(infos, allocations, strict=True)
+        self.placements += [Placement(info, row, allocation) for info, allocation in own]
+        trial.place(row, template, len(infos))
+        if row not in self._is_used:
+            self._is_used.add(row)
+            self.used.append(row)
+        if self._profile.follows:
+            for state, other in self._followers():
+                for _ in infos:
+                    self._profile.tell_placed(state, other, template, row, trial)
+
+    def _followers(self) -> list[tuple[CycleState, PodTemplate]]:
+        templates = templates_of(self.demand.members)
+        return [(self.states[serial], template) for serial, template in templates.items()]
+
+    def _state_of(self, template: PodTemplate) -> CycleState:
+        """PreFilter's word for a template is void once siblings carry wishes that it has not seen."""
+        if self.placements and self._profile.filtering.looks_beyond_room:
+            state = self.states[template.serial] = CycleState(self.demand.group)
+            self.refused = self._profile.run_pre_filter(state, template, self.trial)
+        return self.states[template.serial]
+
+    def packed(
+        self, template: PodTemplate, state: CycleState, room: IntArray, n_members: int
+    ) -> list[tuple[int, int]]:
+        """(node, how many) for members that may share nodes as room allows; `room`: capacity that nobody
+        has looked at nodes one by one for."""
+        profile, trial, key = self._profile, self.trial, self._topology_key
+        lets = None
+        if profile.filtering.looks_at_nodes(state):
+            lets = partial(profile.filtering.lets, state, template, trial)
+        return pack(profile, state, template, trial, room, n_members, self.used, key, lets)
+
+    def _best_scored(
+        self, template: PodTemplate, state: CycleState, room: IntArray, *, lone: bool
+    ) -> int | None:
+        rows = np.flatnonzero(room > 0)
+        if not len(rows):
+            return None
+        if lone and self.demand.early_stop is not None:
+            rows = self.demand.early_stop.narrow(rows, self.trial.n_nodes, self.trial.n_rows)
+        scores = self._profile.score(state, template, self.trial, rows)
+        best = rows if scores is None else rows[scores == scores.max()]
+        return int(best[self.demand.pick(len(best)) if lone and len(best) > 1 else 0])
+
+    def _one_by_one(self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState) -> int:
+        """In the order that packing gives; Filters are asked anew after each."""
+        filtering, trial = self._profile.filtering, self.trial
+        room = self._profile.capacity(state, template, trial, looks=False)
+        order = _Order(self, template, state, room, len(members))
+        left = filtering.ceiling(state, template, trial).copy()
+        has_room = left > 0
+        for n_placed, info in enumerate(members):
+            open_to = filtering.open_to(state, template, trial)
+            row = order.next(has_room if open_to is None else has_room & open_to)
+            if row is None:
+                return n_placed
+            self.put(row, template, [info])
+            self._count_down(left, template, state, row)
+            has_room[row] = left[row] > 0
+        return len(members)
+
+    def _each_by_score(self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState) -> int:
+        """Each to the highest score, as scores are by then."""
+        filtering, trial = self._profile.filtering, self.trial
+        room = self._profile.capacity(state, template, trial)
+        is_local = filtering.is_local(state)
+        # What is known of each node, and from here on counted down where a member comes.
+        left = (room if is_local else filtering.ceiling(state, template, trial)).copy()
+        for n_placed, info in enumerate(members):
+            row = self._best_scored(template, state, room, lone=False)
+            if row is None:
+                return n_placed
+            self.put(row, template, [info])
+            self._count_down(left, template, state, row)
+            if is_local:
+                left[row] *= filtering.lets_onto(state, template, trial, row)
+                room = left
+            else:
+                room = filtering.capacity(state, template, trial, ceiling=left)
+        return len(members)
+
+    def _count_down(self, left: IntArray, template: PodTemplate, state: CycleState, row: int) -> None:
+        """A capacity is how many more; it is asked about again when none seems left, as it may have been a
+        careful guess (devices that were hard to divide)."""
+        left[row] -= 1
+        if not left[row]:
+            left[row] = self._profile.filtering.ceiling_on(state, template, self.trial, row)
+
+
+class _Order:
+    """In which order equal members, placed one at a time, fill nodes.
+
+    As they would be packed, as long as that is allowed. Once a node takes fewer than it has room for, what
+    stands in the way is not room, and the others are ranked once for all: nodes that take as many as it did,
+    the tightest first; nodes in use before all others. Plugins that look at nodes one by one are asked about
+    those alone whose turn it is.
+    """
+
+    def __init__(
+        self, placing: Placing, template: PodTemplate, state: CycleState, room: IntArray, n_members: int
+    ) -> None:
+        self._placing = placing
+        self._template = template
+        self._state = state
+        self._plan = deque(placing.packed(template, state, room, n_members))
+        self._on_node = 0
+        self._ranked: IntArray | None = None
+        self._looks = placing.demand.profile.filtering.looks_at_nodes(state)
+        self._used: IntArray = np.zeros(len(placing.used) + n_members, dtype=np.int64)
+        self._n_used = 0
+
+    def next(self, allowed: BoolArray) -> int | None:
+        """The node for one member more; `allowed`: where all but those plugins let it go now."""
+        if self._ranked is None:
+            while self._plan:
+                row, planned = self._plan[0]
+                if self._on_node == planned:
+                    self._plan.popleft()
+                    self._on_node = 0
+                elif allowed[row] and self._lets_onto(row):
+                    self._on_node += 1
+                    return row
+                else:
+                    break
+            self._ranked = self._rank()
+        row_in_use = self._first(self._in_use(), allowed)
+        return self._first(self._ranked, allowed) if row_in_use is None else row_in_use
+
+    def _lets_onto(self, row: int) -> bool:
+        placing = self._placing
+        filtering = placing.demand.profile.filtering
+        return not self._looks or filtering.lets_onto(self._state, self._template, placing.trial, row)
+
+    def _in_use(self) -> IntArray:
+        for row in self._placing.used[self._n_used :]:
+            self._used[self._n_used] = row
+            self._n_used += 1
+        return self._used[: self._n_used]
+
+    def _first(self, rows: IntArray, allowed: BoolArray) -> int | None:
+        """The first of `rows` that takes the member."""
+        here = allowed[rows]
+        if not self._looks:
+            at = int(here.argmax()) if len(here) else 0
+            return int(rows[at]) if len(here) and here[at] else None
+        filtering = self._placing.demand.profile.filtering
+        rows, n = rows[here], _FIRST_LOOK
+        while len(rows):
+            lets = filtering.lets(self._state, self._template, self._placing.trial, rows[:n])
+            if lets.any():
+                return int(rows[lets.argmax()])
+            rows, n = rows[n:], n * 4
+        return None
+
+    def _rank(self) -> IntArray:
+        """Every node that may come to be allowed."""
+        placing = self._placing
+        profile, trial = placing.demand.profile, placing.trial
+        ceiling = profile.filtering.ceiling(self._state, self._template, trial)
+        rows = np.flatnonzero(ceiling > 0)
+        scores = profile.score(self._state, self._template, trial, rows) if len(rows) else None
+        rank = np.zeros(len(rows)) if scores is None else -scores
+        here = ceiling[rows]
+        ranked: IntArray = rows[np.lexsort((rows, rank, here, -np.minimum(here, max(self._on_node, 1))))]
+        return ranked
+
+
+def pre_filtered(
+    demand: Demand, templates: Sequence[PodTemplate], trial: Trial
+) -> tuple[dict[int, CycleState], PodTemplate | None, Status]:
+    """A state for each template after its PreFilter; the first template that is refused, and why."""
+    states: dict[int, CycleState] = {}
+    for template in templates:
+        state = states[template.serial] = CycleState(demand.group)
+        status = demand.profile.run_pre_filter(state, template, trial)
+        if not status.is_success:
+            return states, template, status
+    return states, None, SUCCESS

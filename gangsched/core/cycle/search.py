@@ -1,0 +1,300 @@
+"""Search: the orders of placing a gang that are left when the usual ones have failed, until one does.
+
+A way of placing is a sequence: a member goes to a node that every Filter allows as things are by then. The
+search walks the tree of such sequences depth first. Two ways that come to the same (members of one template
+swapped, or nodes that core.cycle.symmetry takes for one another) are followed once. A branch is left when
+some group cannot get as many more members as it needs, by what room there is and by what plugins say at the
+most (at_most). It ends with a Plan; or when nothing is left, which proves that there is none; or when
+`budget` placements beyond one for each member have been tried. No clock: the same input ends at the same
+place.
+
+Where pods see each other the first choice (which rack) decides most, and it is the last that a walk in depth
+comes back to; so each first choice is tried for a while before any is tried to its end. Called by
+core.cycle.cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from gangsched.core.cache.trial import Trial
+from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices, settle
+from gangsched.core.cycle.placing import Placing, pre_filtered
+from gangsched.core.cycle.symmetry import Alike, Counts
+from gangsched.core.framework.interface import CycleState
+from gangsched.core.framework.plan import Plan, Search
+from gangsched.core.framework.profile import Demand
+from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.pod_template import PodTemplate
+
+# What each first choice may try before the next one's turn, beyond one placement for each member; and the
+# share of the budget that may go that way.
+_PROBE = 16
+_PROBES_SHARE = 0.5
+
+
+class _Kind:
+    """The members of one template in one group."""
+
+    __slots__ = ("at", "demand", "members", "n", "template")
+
+    def __init__(self, at: int, demand: int, template: PodTemplate) -> None:
+        self.at = at
+        self.demand = demand
+        self.template = template
+        self.members: list[PodInfo] = []
+        self.n = 0
+
+
+class _Way:
+    """Some members placed. left: how many of each kind are not; needed: of each group, how many more."""
+
+    __slots__ = ("before", "left", "needed", "placed", "step", "trial")
+
+    def __init__(
+        self,
+        trial: Trial,
+        left: Counts,
+        needed: Counts,
+        placed: Mapping[int, Counts],
+        before: _Way | None = None,
+        step: tuple[int, int] = (0, -1),
+    ) -> None:
+        self.trial = trial
+        self.left = left
+        self.needed = needed
+        self.placed = placed
+        self.before = before
+        self.step = step
+        """(kind, row) of the last one."""
+
+    def steps(self) -> list[tuple[int, int]]:
+        """(kind, row) of each placement, in order."""
+        found = []
+        way: _Way | None = self
+        while way is not None and way.before is not None:
+            found.append(way.step)
+            way = way.before
+        return found[::-1]
+
+
+def search(
+    demands: Sequence[Demand], trial: Trial, topology_key: str, budget: int
+) -> tuple[Plan | Search, int]:
+    """Places all demands on `trial`, or says what is known (PROVED or GAVE_UP); and how many were tried."""
+    tree = _Tree(demands, trial, topology_key)
+    found = tree.search(budget)
+    if isinstance(found, Search):
+        return found, tree.n_tried
+    return _plan(tree, found, trial, topology_key), tree.n_tried
+
+
+def _plan(tree: _Tree, way: _Way, trial: Trial, topology_key: str) -> Plan:
+    """The way found, gone again with all that a Plan tells; then members beyond the needed, if they fit."""
+    placings = []
+    for demand in tree.demands:
+        templates = [kind.template for kind in tree.kinds if tree.demands[kind.demand] is demand]
+        states, _, _ = pre_filtered(demand, templates, trial)
+        placings.append(Placing(demand, trial, states, topology_key))
+    waiting = [iter(kind.members) for kind in tree.kinds]
+    for at, row in way.steps():
+        kind = tree.kinds[at]
+        placings[kind.demand].put(row, kind.template, [next(waiting[at])])
+    for kind in tree.kinds:
+        rest = list(waiting[kind.at])
+        if rest:
+            placings[kind.demand].place_batch(kind.template, rest)
+    plan = Plan([])
+    for placing in placings:
+        plan.placements += placing.placements
+        key = placing.demand.group.key
+        plan.states |= {(key, serial): state for serial, state in placing.states.items()}
+    if trial.repacked:
+        settle(trial, plan.placements)
+    return plan
+
+
+class _Tree:
+    """The problem: what is to be placed, and which nodes are alike."""
+
+    def __init__(self, demands: Sequence[Demand], trial: Trial, topology_key: str) -> None:
+        self.demands = demands
+        self.n_tried = 0
+        """Placements tried so far."""
+        self.kinds = _kinds(demands)
+        self._racks = trial.label(topology_key)[0]
+        states = [self._state(kind, trial) for kind in self.kinds]
+        filterings = [self._demand(kind).profile.filtering for kind in self.kinds]
+        self._sees_pods = any(
+            state is None or filtering.sees_pods(state)
+            for filtering, state in zip(filterings, states, strict=True)
+        )
+        nowhere = np.zeros(trial.n_rows, dtype=np.int64)
+        room = [
+            nowhere if state is None else filtering.ceiling(state, kind.template, trial)
+            for kind, filtering, state in zip(self.kinds, filterings, states, strict=True)
+        ]
+        slack = [int(np.minimum(r, kind.n).sum()) - kind.n for kind, r in zip(self.kinds, room, strict=True)]
+        self._order = sorted(range(len(self.kinds)), key=lambda at: (slack[at], at))
+        self._states: Mapping[int, CycleState | None] = dict(enumerate(states))
+        self._all_needed = all(len(demand.members) == demand.n_needed for demand in demands)
+        keys: set[str] | None = set()
+        for kind, filtering, state in zip(self.kinds, filterings, states, strict=True):
+            own = None if state is None else filtering.topology_keys(state, kind.template, trial)
+            keys = None if own is None or keys is None else keys | set(own)
+        self._alike = Alike(
+            trial,
+            [kind.template for kind in self.kinds],
+            np.stack(room),
+            None if keys is None else sorted(keys),
+            sees_pods=self._sees_pods,
+        )
+        n_all = tuple(kind.n for kind in self.kinds)
+        self._root = _Way(trial.fork(), n_all, tuple(demand.n_needed for demand in demands), {})
+
+    def _demand(self, kind: _Kind) -> Demand:
+        return self.demands[kind.demand]
+
+    def search(self, budget: int) -> _Way | Search:
+        n_members = sum(kind.n for kind in self.kinds)
+        limit = budget + n_members
+        seen: set[Hashable] = set()
+        done: set[Hashable] = set()
+        for step in self._steps(self._root) if self._sees_pods else ():
+            if self.n_tried >= limit * _PROBES_SHARE:
+                break
+            placed, key = self._after(self._root, step)
+            self.n_tried += 1
+            if key in seen:
+                continue
+            seen.add(key)
+            further = self._go(self._root, step, placed)
+            if not any(further.needed):
+                return further
+            found = self._walk(further, set(), n_members + _PROBE)
+            if isinstance(found, _Way):
+                return found
+            if found is Search.PROVED:
+                done.add(key)
+        return self._walk(self._root, done, limit - self.n_tried)
+
+    def _walk(self, root: _Way, seen: set[Hashable], limit: int) -> _Way | Search:
+        """Depth first from `root`. A stack of its own: gangs are deeper than Python's."""
+        limit += self.n_tried
+        stack = [(root, self._steps(root))]
+        while stack:
+            way, steps = stack[-1]
+            step = next(steps, None)
+            if step is None:
+                stack.pop()
+                continue
+            if self.n_tried >= limit:
+                return Search.GAVE_UP
+            self.n_tried += 1
+            placed, key = self._after(way, step)
+            if key in seen:
+                continue
+            seen.add(key)
+            further = self._go(way, step, placed)
+            if not any(further.needed):
+                return further
+            stack.append((further, self._steps(further)))
+        return Search.PROVED
+
+    def _after(self, way: _Way, step: tuple[int, int]) -> tuple[dict[int, Counts], Hashable]:
+        at, row = step
+        counts = list(way.placed.get(row, (0,) * len(self.kinds)))
+        counts[at] += 1
+        placed = {**way.placed, row: tuple(counts)}
+        return placed, (self._turn(at), self._alike.key(placed))
+
+    def _turn(self, at: int) -> int:
+        """Where nothing but room is used up, kinds have their turns one after another: any way can be put
+        in that order. Then how far the turns have come is part of what a way is."""
+        return 0 if self._sees_pods else self._order.index(at)
+
+    def _go(self, way: _Way, step: tuple[int, int], placed: Mapping[int, Counts]) -> _Way:
+        at, row = step
+        kind = self.kinds[at]
+        trial = way.trial.fork()
+        names_devices = self._demand(kind).profile.names_devices
+        listed = listed_requests(trial, kind.template) if names_devices else []
+        reserve_devices(trial, row, kind.template, listed, 1)
+        trial.place(row, kind.template)
+        left = tuple(n - (i == at) for i, n in enumerate(way.left))
+        needed = tuple(max(n - (i == kind.demand), 0) for i, n in enumerate(way.needed))
+        return _Way(trial, left, needed, placed, way, step)
+
+    def _state(self, kind: _Kind, trial: Trial) -> CycleState | None:
+        state = CycleState(self._demand(kind).group)
+        status = self._demand(kind).profile.run_pre_filter(state, kind.template, trial)
+        return state if status.is_success else None
+
+    def _steps(self, way: _Way) -> Iterator[tuple[int, int]]:
+        """(kind, row) to go on with, the likeliest first; none where it can lead nowhere."""
+        kinds = [self.kinds[at] for at in self._order if way.left[at]]
+        if not self._sees_pods:
+            turn = self._order.index(way.step[0]) if way.before is not None else 0
+            kinds = [kind for kind in kinds if self._order.index(kind.at) >= turn]
+            states = self._states
+        else:
+            states = {kind.at: self._state(kind, way.trial) for kind in kinds}
+        if self._is_hopeless(way, kinds, states):
+            return
+        if not self._sees_pods and self._all_needed:
+            kinds = kinds[:1]
+        for kind in kinds:
+            state = states[kind.at]
+            if state is None:
+                continue
+            room = self._demand(kind).profile.filtering.capacity(state, kind.template, way.trial)
+            for row in self._rows(way, kind, room):
+                yield kind.at, row
+
+    def _is_hopeless(
+        self, way: _Way, kinds: Sequence[_Kind], states: Mapping[int, CycleState | None]
+    ) -> bool:
+        most = [0] * len(self.demands)
+        for kind in kinds:
+            state, n_left = states[kind.at], way.left[kind.at]
+            if state is not None:
+                others = [other.template for other in kinds if other is not kind]
+                filtering = self._demand(kind).profile.filtering
+                n_left = filtering.at_most(state, kind.template, way.trial, others, n_left)
+            most[kind.demand] += n_left
+        return any(n < needed for n, needed in zip(most, way.needed, strict=True))
+
+    def _rows(self, way: _Way, kind: _Kind, room: IntArray) -> list[int]:
+        """Nodes in use first, then the tightest that takes all, else the roomiest; racks take turns where
+        pods see each other."""
+        rows = self._alike.representatives(np.flatnonzero(room > 0), way.placed)
+        here = room[rows]
+        takes_all = here >= way.left[kind.at]
+        is_new = np.array([row not in way.placed for row in rows.tolist()], dtype=np.bool_)
+        order = np.lexsort((rows, np.where(takes_all, here, -here), ~takes_all, is_new))
+        rows = rows[order]
+        if not self._sees_pods:
+            return [int(row) for row in rows]
+        seen: dict[int, int] = {}
+        ranked = []
+        for place, row in enumerate(rows.tolist()):
+            rack = int(self._racks[row])
+            nth = seen[rack] = seen.get(rack, -1) + 1
+            ranked.append((row not in way.placed, nth, place, row))
+        return [row for _, _, _, row in sorted(ranked)]
+
+
+def _kinds(demands: Sequence[Demand]) -> list[_Kind]:
+    kinds: dict[tuple[int, int], _Kind] = {}
+    for which, demand in enumerate(demands):
+        for info in demand.members:
+            key = which, info.template.serial
+            kind = kinds.get(key)
+            if kind is None:
+                kind = kinds[key] = _Kind(len(kinds), which, info.template)
+            kind.members.append(info)
+            kind.n += 1
+    return list(kinds.values())

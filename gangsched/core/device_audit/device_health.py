@@ -1,0 +1,209 @@
+"""Health: devices that fail under running pods. Told at once, acted on by policy, and never in a storm.
+
+    a device of a bound pod is unhealthy, or not listed any more    event, condition on the group's object
+    it is well again before the grace is over                       event; nothing else has happened
+    the grace is over: none | evictMember | evictGang               nothing | that pod | the gang is evicted
+    the same group again, sooner than failure_again_s               waits until then
+    the pod, or what replaces the gang, comes back                  takes the place in the queue that it had
+
+The grace is counted anew each time the device has been well, so one that flaps keeps its pod. A group's own
+word (annotation gangsched.io/on-device-failure on its object, or on the pod) goes before the settings'.
+Called by core.scheduler; evictions are asked for again while the pod is there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import msgspec
+
+from gangsched.config.devices import OnFailure
+from gangsched.core.binding.binder import Binder
+from gangsched.core.binding.reservation_checks import promise_broken
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.requeue_order import name_of
+from gangsched.core.state.state import World
+from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
+from gangsched.model.device_labels import inventory_text
+from gangsched.model.effects import EvictPod
+from gangsched.model.objects import Node
+from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY
+
+POLICIES: tuple[str, ...] = get_args(OnFailure)
+ACTION = "DeviceHealth"
+_EVICT_AGAIN_S = 10.0
+_LOOK_AGAIN_S = 1.0
+_A_DAY_S = 86_400.0
+
+
+class _Ail(msgspec.Struct):
+    """A pod with devices that have failed. due_s: when something is done about it; `inf`: nothing is."""
+
+    info: PodInfo
+    devices: str
+    due_s: float
+    is_acted_on: bool = False
+
+
+class DeviceHealth:
+    """Which running pods have failed devices, and what is done about them."""
+
+    def __init__(self, world: World, reporter: Reporter, binder: Binder) -> None:
+        self._world = world
+        self._reporter = reporter
+        self._binder = binder
+        self._settings = world.settings.devices
+        self._listed: dict[str, str | None] = {}
+        self._looks: dict[str, None] = {}
+        self._acted_s: dict[str, float] = {}
+        self.ailing: dict[str, _Ail] = {}
+
+    # -- told ------------------------------------------------------------------------------------------
+
+    def node_put(self, node: Node) -> None:
+        """A node as it is now; its pods are looked at when it lists its devices otherwise than before."""
+        name = node.metadata.name
+        text = inventory_text(node.metadata.annotations, node.metadata.labels)
+        if name not in self._listed or self._listed[name] != text:
+            self._listed[name] = text
+            self._looks[name] = None
+
+    def node_gone(self, name: str) -> None:
+        """Its pods are gone with it, or soon."""
+        self._listed.pop(name, None)
+        self._looks.pop(name, None)
+
+    # -- at the end of a turn --------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Looks at the pods of nodes whose devices have changed."""
+        if not self._looks and not self.ailing:
+            return
+        again: dict[str, None] = {}
+        while self._looks:
+            name, _ = self._looks.popitem()
+            if self._listed.get(name) is None:
+                continue  # it says nothing of its devices now, and so not that they are sick
+            for info in list(self._world.cache.by_node.get(name, {}).values()):
+                if not info.ids or info.group is None:
+                    continue
+                if info.state is MemberState.BOUND:
+                    self._examine(info)
+                elif promise_broken(self._world.cache, info):
+                    again[name] = None  # its bind may be on the way
+        self._looks = again
+        for uid in [uid for uid, ail in self.ailing.items() if ail.info.state is not MemberState.BOUND]:
+            self._gone(uid)
+
+    def advance(self) -> None:
+        """Acts where the grace is over."""
+        for uid in [uid for uid, ail in self.ailing.items() if ail.due_s <= self._world.now_s]:
+            self._act(self.ailing[uid])
+
+    def next_deadline_s(self) -> float:
+        """When `advance` has something to do next; inf: never."""
+        return min((ail.due_s for ail in self.ailing.values()), default=math.inf)
+
+    # -- one pod ---------------------------------------------------------------------------------------
+
+    def _examine(self, info: PodInfo) -> None:
+        failed = [
+            f"{device_id} of {resource}"
+            for resource, ids in info.ids.items()
+            for device_id in ids
+            if self._world.cache.ledger.promised_unusable(info.row, resource, (device_id,))
+        ]
+        known = self.ailing.get(info.uid)
+        if not failed:
+            if known is not None and not known.is_acted_on:
+                self._recovered(known)
+            return
+        devices = ", ".join(failed)
+        if known is not None:
+            known.devices = devices
+            return
+        group = info.group
+        assert group is not None
+        policy, problem = self._policy(info)
+        due_s = math.inf
+        if policy != "none":
+            due_s = self._world.now_s + self._settings.failure_grace_s
+        self.ailing[info.uid] = _Ail(info, devices, due_s)
+        self._world.count("device_failures")
+        said = f"device {devices} on node {info.node_name} has failed under pod {info.pod.key}{problem}"
+        self._tell(info, "Warning", "DeviceFailed", said)
+        self._reporter.devices(group, healthy=False, reason="DeviceFailed", message=said)
+
+    def _policy(self, info: PodInfo) -> tuple[str, str]:
+        """(what is done, what is wrong with the pod's own word on it)."""
+        asked = (info.pod.metadata.annotations or {}).get(ON_DEVICE_FAILURE_KEY, "")
+        group = info.group
+        own = group.definition.on_device_failure if group is not None and group.definition else ""
+        policy = own or self._settings.on_failure
+        if not asked:
+            return policy, ""
+        if asked not in POLICIES:
+            known = ", ".join(POLICIES)
+            return (
+                policy,
+                f"; {ON_DEVICE_FAILURE_KEY}: {asked[:80]!r} is none of {known}, so {policy} applies",
+            )
+        return asked, ""
+
+    def _recovered(self, ail: _Ail) -> None:
+        del self.ailing[ail.info.uid]
+        said = f"device {ail.devices} on node {ail.info.node_name} is well again under pod {ail.info.pod.key}"
+        self._tell(ail.info, "Normal", "DeviceRecovered", said)
+        self._close(ail.info.group, "DeviceRecovered", said)
+
+    def _gone(self, uid: str) -> None:
+        ail = self.ailing.pop(uid)
+        said = f"pod {ail.info.pod.key}, which had failed devices, is gone"
+        self._close(ail.info.group, "PodGone", said)
+
+    def _close(self, group: Group | None, reason: str, message: str) -> None:
+        if group is not None and not any(ail.info.group is group for ail in self.ailing.values()):
+            self._reporter.devices(group, healthy=True, reason=reason, message=message)
+
+    # -- what is done ----------------------------------------------------------------------------------
+
+    def _act(self, ail: _Ail) -> None:
+        world, info, group = self._world, ail.info, ail.info.group
+        ail.due_s = math.inf
+        if group is None:
+            return
+        if not world.settings.allow_eviction:
+            self._tell(info, "Warning", "DeviceFailed", f"pod {info.pod.key} stays: allowEviction is off")
+            return
+        if group.state is GroupState.BINDING:
+            ail.due_s = world.now_s + _LOOK_AGAIN_S
+            return
+        if not ail.is_acted_on:
+            again_s = self._acted_s.get(name_of(group), -NEVER_S) + self._settings.failure_again_s
+            if world.now_s < again_s:
+                ail.due_s = again_s
+                return
+            ail.is_acted_on = True
+            self._acted_s = {key: at for key, at in self._acted_s.items() if at > world.now_s - _A_DAY_S}
+            self._acted_s[name_of(group)] = world.now_s
+            world.count("device_evictions")
+        failed = f"device {ail.devices} on node {info.node_name} has failed under {info.pod.key}"
+        if self._policy(info)[0] == "evictGang" and group.is_gang:
+            world.places.keep(group, (), world.now_s)
+            self._tell(info, "Warning", "DeviceEviction", f"gang {group.key} is evicted: {failed}")
+            self._binder.evict_gang(group)
+            return
+        world.places.keep(group, (info,), world.now_s)
+        ail.due_s = world.now_s + _EVICT_AGAIN_S
+        meta = info.pod.metadata
+        if meta.deletion_timestamp is None:
+            self._tell(info, "Warning", "DeviceEviction", f"pod {info.pod.key} is evicted: {failed}")
+            world.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
+
+    def _tell(self, info: PodInfo, kind: str, reason: str, message: str) -> None:
+        """On the pod, and on the group's object where there is one."""
+        self._reporter.pod_event(info.pod, kind, reason, ACTION, message)
+        group = info.group
+        if group is not None and group.definition is not None and group.definition.uid:
+            self._reporter.event(group, kind, reason, ACTION, message)

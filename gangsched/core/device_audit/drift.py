@@ -1,0 +1,365 @@
+"""Audit: what pods hold by our books, by their annotations, and by what kubelet says; a difference is drift.
+
+Three witnesses. The books (the pod's allocation, counted in core.cache.device_ledger) are what we sent with
+its Binding. The pod's annotations should say the same; whoever edits them later is contradicted, and what was
+bound is written back. The report on the Node (model.device_report) is what kubelet really gave, for resources
+that its device plugin hands out: it is the truth, so the books follow it at once, for all pods of the node in
+one step (two that kubelet swapped swap here too), and then the annotations are made to say it.
+
+Drift is counted while it lasts, told once in an event on its pod, and repaired where the settings let us
+patch pods. What the truth makes useless for its pod (a set that its constraints do not allow, a device that
+another pod was given) is not ours to mend: told, and by policy that pod alone is evicted. Called by
+core.groups.membership and core.scheduler as they hear of pods and nodes; acts at the end of a turn.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from gangsched.core.cache.cache import allocation_of
+from gangsched.core.cycle.device_allocation import annotations_of
+from gangsched.core.device_audit.ended_pods import Hindsight
+from gangsched.core.device_audit.ledger_repair import correct
+from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import World
+from gangsched.core.types.group import ON_ITS_WAY, MemberState, PodInfo
+from gangsched.errors import ParseError
+from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_text
+from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
+from gangsched.model.device_sets import sets_of
+from gangsched.model.devices import ALLOCATED_KEY, is_device_key
+from gangsched.model.effects import EvictPod
+from gangsched.model.events import PodPatched, PodPatchFailed
+from gangsched.model.objects import Node, Pod
+
+ACTION = "Audit"
+REASON = "DeviceMismatch"
+EDITED = "edited"
+"""The annotations say something else than was bound."""
+SWAPPED = "kubelet"
+"""kubelet gave other devices than were planned."""
+UNUSABLE = "unusable"
+"""What the pod has, or was promised and another got, is no use to it."""
+_FIRST_RETRY_S = 0.2
+_LONGEST_RETRY_S = 30.0
+# Without the right to patch pods there is no use in asking often; somebody may grant it.
+_FORBIDDEN_RETRY_S = 300.0
+_EVICT_AGAIN_S = 30.0
+
+
+class Drift(msgspec.Struct):
+    """One pod's. due_s: when to do something about it next; `inf`: not before something happens."""
+
+    kind: str
+    said: str
+    due_s: float = math.inf
+    n_tries: int = 0
+    is_sent: bool = False
+
+
+class Audit:
+    """Compares, tells, repairs."""
+
+    def __init__(self, world: World, reporter: Reporter) -> None:
+        self._world = world
+        self._reporter = reporter
+        self._reports: dict[str, tuple[str, DeviceReport, frozenset[str]]] = {}
+        self._unread: dict[str, str] = {}
+        self._nodes: dict[str, None] = {}
+        self.drifts: dict[str, Drift] = {}
+        self._hindsight = Hindsight(world)
+
+    # -- told ------------------------------------------------------------------------------------------
+
+    def node_put(self, node: Node) -> None:
+        """A node as it is now; its report is read when it is another."""
+        name = node.metadata.name
+        text = (node.metadata.annotations or {}).get(DEVICE_REPORT_KEY)
+        if text is None:
+            self.node_gone(name)
+            return
+        known = self._reports.get(name)
+        if (known is not None and known[0] == text) or self._unread.get(name) == text:
+            return
+        try:
+            report = parse_report(text)
+            self._reports[name] = (text, report, frozenset(pod.uid for pod in report.pods))
+            self._unread.pop(name, None)
+        except ParseError as error:
+            self._unread[name] = text  # what was known before is no worse than nothing
+            self._reporter.node_problem(node, str(error), reason="InvalidDeviceReport")
+            return
+        self._nodes[name] = None
+
+    def node_gone(self, name: str) -> None:
+        self._reports.pop(name, None)
+        self._unread.pop(name, None)
+        self._nodes.pop(name, None)
+
+    def pod_bound(self, info: PodInfo) -> None:
+        """The API has said where a pod is."""
+        if info.node_name in self._reports:
+            self._nodes[info.node_name] = None
+
+    def is_reported(self, info: PodInfo) -> bool:
+        """Whether kubelet has said what it gave this pod."""
+        known = self._reports.get(info.node_name)
+        return known is not None and info.uid in known[2]
+
+    def pod_edited(self, info: PodInfo, pod: Pod) -> bool:
+        """A pod that was bound says something of its devices that is new; False: the books take it over.
+
+        A follower takes over everything: it may be its leader's repair.
+        """
+        if not self._world.decides or info.group is None:
+            return False
+        if self._is_right(info, pod):
+            info.allocated = allocation_text(pod.metadata.annotations, pod.metadata.labels)
+            if self.drifts.get(info.uid, _NONE).kind in (EDITED, SWAPPED):
+                self._mended(info)
+            return True
+        allocation, problem = allocation_of(pod)
+        says = f"its annotations were edited: {told(allocation)}"
+        if problem:
+            says = f"its annotation {problem}"
+        elif self._world.settings.devices.in_labels:
+            says = _told_by_labels(allocation)
+        self._drifted(info, EDITED, f"{says}; it was given {told(info.allocation)}")
+        return True
+
+    def pod_gone(self, uid: str) -> None:
+        self.drifts.pop(uid, None)
+
+    def patched(self, event: PodPatched) -> None:
+        """The watch says the same; until it has, nothing more is sent."""
+        drift = self.drifts.get(event.uid)
+        if self._hindsight.answered(event.uid, again_s=_FIRST_RETRY_S):
+            self._world.count("device_repairs")
+        elif drift is not None and drift.is_sent:
+            drift.is_sent = False
+            drift.due_s = self._world.now_s + _LONGEST_RETRY_S
+            self._world.count("device_repairs")
+
+    def patch_failed(self, event: PodPatchFailed) -> None:
+        again_s = _FORBIDDEN_RETRY_S if event.code == 403 else _FIRST_RETRY_S
+        if self._hindsight.answered(event.uid, again_s=again_s):
+            self._world.count("device_repairs_forbidden", event.code == 403)
+            return
+        drift, info = self.drifts.get(event.uid), self._world.cache.pods.get(event.uid)
+        if drift is None or info is None or not drift.is_sent:
+            return
+        drift.is_sent = False
+        if event.code == 404:
+            drift.due_s = math.inf
+        elif event.code == 403:
+            drift.due_s = self._world.now_s + _FORBIDDEN_RETRY_S
+            self._world.count("device_repairs_forbidden")
+            self._tell(
+                info, f"its annotations cannot be made right: {event.message}; the verb is patch on pods"
+            )
+        else:
+            drift.due_s = self._world.now_s + self._pause_s(drift)
+
+    # -- at the end of a turn --------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Compares what has changed since the last turn."""
+        while self._nodes:
+            name, _ = self._nodes.popitem()
+            self._compare(name, self._reports[name][1])
+
+    def look_everywhere(self) -> None:
+        """This process decides from now on: everything that it was told as a follower is compared."""
+        self._nodes.update(dict.fromkeys(sorted(self._reports)))
+
+    def advance(self) -> None:
+        """Repairs and evictions whose time has come."""
+        now_s = self._world.now_s
+        for uid in [uid for uid, drift in self.drifts.items() if drift.due_s <= now_s]:
+            info = self._world.cache.pods.get(uid)
+            if info is None or info.state not in (MemberState.BOUND, MemberState.ASSUMED):
+                del self.drifts[uid]
+            elif info.state is MemberState.ASSUMED:
+                self.drifts[uid].due_s = now_s + _FIRST_RETRY_S  # its bind is on the way
+            elif self.drifts[uid].kind == UNUSABLE:
+                self._evict(info)
+            else:
+                self._repair(info)
+        for ended in self._hindsight.advance():
+            self._confirm(ended, allocation_of(ended.pod)[0])
+
+    def next_deadline_s(self) -> float:
+        """When `advance` has something to do next; inf: never."""
+        soonest = min((drift.due_s for drift in self.drifts.values()), default=math.inf)
+        return min(soonest, self._hindsight.next_deadline_s())
+
+    def statistics(self) -> dict[str, int]:
+        """Pods that drift now, by kind."""
+        found = dict.fromkeys((EDITED, SWAPPED, UNUSABLE), 0)
+        for drift in self.drifts.values():
+            found[drift.kind] += 1
+        return found
+
+    # -- the comparison --------------------------------------------------------------------------------
+
+    def _compare(self, name: str, report: DeviceReport) -> None:
+        for ended, said in self._hindsight.compare(name, report):
+            self._world.count(f"device_drift_{SWAPPED}")
+            self._tell(ended, said)
+        cache = self._world.cache
+        on_node = cache.by_node.get(name, {})
+        changed: list[tuple[PodInfo, Allocation]] = []
+        for one in report.pods:
+            info = on_node.get(one.uid)
+            if info is None or info.state is not MemberState.BOUND:
+                continue  # gone since, or looked at when the answer to its bind is here
+            truth = as_reported(info.pod, info.allocation, one.containers, report.resources)
+            if in_order(truth) != in_order(info.allocation):
+                changed.append((info, truth))
+            elif self.drifts.get(info.uid, _NONE).kind == SWAPPED and self._is_right(info, info.pod):
+                self._mended(info)
+        if not changed:
+            return
+        planned = {info.uid: info.allocation for info, _ in changed}
+        corrected = correct(cache, changed)
+        for info, device_id in corrected.lost:
+            self._lost_to_another(info, device_id)
+        for info in corrected.exchanged:
+            if info.group is not None and (info.state is MemberState.BOUND or info.bind in ON_ITS_WAY):
+                instead = (
+                    f"what was planned for it went to another pod; instead it has {told(info.allocation)}"
+                )
+                self._drifted(info, SWAPPED, instead)
+                if why := self._is_useless(info):
+                    self._unusable(info, why)
+        for info, truth in changed:
+            if info.group is None:
+                continue  # another scheduler's pod: now we know what it holds
+            self._drifted(
+                info, SWAPPED, f"kubelet gave it {told(truth)}, planned were {told(planned[info.uid])}"
+            )
+            if why := self._is_useless(info):
+                self._unusable(info, why)
+
+    def _lost_to_another(self, info: PodInfo, device_id: str) -> None:
+        """kubelet gave to somebody else what our books had for this pod, which it has not admitted yet."""
+        if info.group is None:
+            return
+        if info.state is MemberState.BOUND or info.bind in ON_ITS_WAY:
+            self._unusable(info, f"kubelet gave {device_id}, planned for it, to another pod")
+        else:
+            self._world.broken_promises[info.group.key] = (
+                info.group,
+                f"kubelet gave {device_id} on {info.node_name} to another pod",
+            )
+
+    def _is_useless(self, info: PodInfo) -> str:
+        for resource, constraint in info.template.constraints.items():
+            inventory = self._world.cache.ledger.inventory(info.row, resource)
+            ids = info.ids.get(resource, ())
+            if inventory is None or any(device_id not in inventory.index for device_id in ids):
+                continue
+            mask = sum(1 << inventory.index[device_id] for device_id in ids)
+            if ids and sets_of(inventory.topology, constraint).most(mask, len(ids)).n == 0:
+                return f"{', '.join(ids)} are not {resource} {constraint.described}"
+        return ""
+
+    # -- what comes of it ------------------------------------------------------------------------------
+
+    def _drifted(self, info: PodInfo, kind: str, said: str) -> None:
+        known = self.drifts.get(info.uid)
+        if known is not None and (known.kind, known.said) == (kind, said):
+            return
+        self._world.count(f"device_drift_{kind}")
+        can_repair = self._world.settings.devices.repair
+        self.drifts[info.uid] = Drift(kind, said, due_s=self._world.now_s if can_repair else math.inf)
+        self._tell(info, said if can_repair else f"{said}; repairAnnotations is off, so it stays so")
+
+    def _unusable(self, info: PodInfo, said: str) -> None:
+        known = self.drifts.get(info.uid)
+        if known is not None and (known.kind, known.said) == (UNUSABLE, said):
+            return
+        if known is not None and self._world.settings.devices.repair:
+            self._repair(info)
+        evicts = self._world.settings.devices.on_mismatch == "evict"
+        self._world.count("device_drift_unusable")
+        self.drifts[info.uid] = Drift(UNUSABLE, said, due_s=self._world.now_s if evicts else math.inf)
+        self._tell(
+            info, f"{said}; it is evicted" if evicts else f"{said}; onMismatch is none, so it is left alone"
+        )
+
+    def _mended(self, info: PodInfo) -> None:
+        del self.drifts[info.uid]
+        self._confirm(info, info.allocation)
+
+    def _confirm(self, info: PodInfo, allocation: Allocation) -> None:
+        message = f"its annotations say what it has: {told(allocation)}"
+        self._reporter.pod_event(info.pod, "Normal", "DevicesConfirmed", ACTION, message)
+
+    def _repair(self, info: PodInfo) -> None:
+        drift = self.drifts[info.uid]
+        if self._is_right(info, info.pod):
+            self._mended(info)
+            return
+        drift.due_s = math.inf
+        if drift.is_sent:
+            return
+        drift.is_sent = True
+        drift.n_tries += 1
+        in_labels = self._world.settings.devices.in_labels
+        self._world.emit(written_anew(info, info.allocation, in_labels=in_labels))
+
+    def _evict(self, info: PodInfo) -> None:
+        self.drifts[info.uid].due_s = self._world.now_s + _EVICT_AGAIN_S
+        meta = info.pod.metadata
+        if meta.deletion_timestamp is None and self._world.settings.allow_eviction:
+            cause_id = info.group.cause_id if info.group else ""
+            self._world.emit(EvictPod(info.uid, meta.namespace, meta.name, cause_id))
+
+    def _is_right(self, info: PodInfo, pod: Pod) -> bool:
+        """Whether the pod's annotations, or its labels, say what the books say, in whatever words."""
+        written = {k: v for k, v in (pod.metadata.annotations or {}).items() if is_device_key(k)}
+        labels = allocated_labels(pod.metadata.labels)
+        wanted = annotations_of(info)
+        if written == wanted and not labels:
+            return True
+        allocation, problem = allocation_of(pod)
+        if labels:
+            return (
+                not written
+                and set(labels) == set(allocation_labels(info.allocation))
+                and in_order(allocation) == in_order(info.allocation)
+            )
+        return (
+            not problem
+            and set(written) == set(wanted)
+            and in_order(allocation) == in_order(info.allocation)
+            and all(
+                sorted(written[k].split(",")) == sorted(v.split(","))
+                for k, v in wanted.items()
+                if k != ALLOCATED_KEY
+            )
+        )
+
+    def _pause_s(self, drift: Drift) -> float:
+        return min(_FIRST_RETRY_S * 2.0 ** min(drift.n_tries, 30), _LONGEST_RETRY_S)
+
+    def _tell(self, info: PodInfo, message: str) -> None:
+        self._reporter.pod_event(
+            info.pod, "Warning", REASON, ACTION, f"{info.pod.spec.node_name or info.node_name}: {message}"
+        )
+
+
+def _told_by_labels(allocation: Allocation) -> str:
+    if allocation:
+        return f"its labels were edited: {told(allocation)}"
+    return (
+        "its device labels are not there: somebody took them away, or the API server drops the labels of a"
+        " Binding (its feature PodTopologyLabelsAdmission is off)"
+    )
+
+
+_NONE = Drift("", "")

@@ -1,0 +1,101 @@
+"""Hindsight: pods that kubelet gave others' devices, and that ended before their annotations could say so.
+
+They hold nothing any more, so no book is touched: only what they say is made true, from what the node's agent
+remembers of them (model.device_report, `ended`), which it does until that is so. Asked by
+core.device_audit.drift.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from gangsched.core.cache.cache import allocation_of
+from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
+from gangsched.core.state.state import World
+from gangsched.core.types.group import MemberState, PodInfo
+from gangsched.model.device_report import DeviceReport
+
+_RETRY_S = 1.0
+_LONGEST_RETRY_S = 30.0
+
+
+class Late(msgspec.Struct):
+    """One pod's. due_s: when to look at it next; `inf`: not before something happens."""
+
+    node_name: str
+    had: Allocation
+    resources: tuple[str, ...]
+    due_s: float
+    n_tries: int = 0
+    is_sent: bool = False
+
+
+class Hindsight:
+    """By UID: pods that are to say something else than they do."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.pods: dict[str, Late] = {}
+
+    def compare(self, name: str, report: DeviceReport) -> list[tuple[PodInfo, str]]:
+        """What is new in a node's report: pods, and what is to be told of them."""
+        there = {one.uid: one for one in report.ended}
+        for uid in [uid for uid, late in self.pods.items() if late.node_name == name and uid not in there]:
+            del self.pods[uid]
+        found = []
+        for uid, one in there.items():
+            info = self._world.cache.pods.get(uid)
+            if uid in self.pods or info is None or info.group is None or info.pod.spec.node_name != name:
+                continue
+            planned, had = self._said_and_had(info, one.containers, report.resources)
+            if in_order(planned) != in_order(had):
+                self.pods[uid] = Late(name, one.containers, report.resources, self._world.now_s)
+                found.append(
+                    (info, f"kubelet gave it {told(had)}, planned were {told(planned)}, and it has ended")
+                )
+        return found
+
+    def advance(self) -> list[PodInfo]:
+        """Writes what is due; answers with pods that say what they had."""
+        now_s, right = self._world.now_s, []
+        devices = self._world.settings.devices
+        for uid in [uid for uid, late in self.pods.items() if late.due_s <= now_s]:
+            late, info = self.pods[uid], self._world.cache.pods.get(uid)
+            if info is None:
+                del self.pods[uid]
+                continue
+            planned, had = self._said_and_had(info, late.had, late.resources)
+            if in_order(planned) == in_order(had):
+                del self.pods[uid]
+                right.append(info)
+            elif info.state is not MemberState.DONE:
+                late.due_s = now_s + _RETRY_S  # its node's word came before the API server's
+            elif not devices.repair or late.is_sent:
+                late.due_s = math.inf
+            else:
+                late.is_sent, late.due_s = True, math.inf
+                late.n_tries += 1
+                self._world.emit(written_anew(info, had, in_labels=devices.in_labels))
+        return right
+
+    def next_deadline_s(self) -> float:
+        return min((late.due_s for late in self.pods.values()), default=math.inf)
+
+    def answered(self, uid: str, *, again_s: float) -> bool:
+        """A patch was answered: looked at again after so long. False: it was none of ours."""
+        late = self.pods.get(uid)
+        if late is None or not late.is_sent:
+            return False
+        late.is_sent = False
+        late.due_s = self._world.now_s + max(
+            again_s, min(_RETRY_S * 2.0 ** min(late.n_tries, 10), _LONGEST_RETRY_S)
+        )
+        return True
+
+    def _said_and_had(
+        self, info: PodInfo, containers: Allocation, resources: tuple[str, ...]
+    ) -> tuple[Allocation, Allocation]:
+        planned, _ = allocation_of(info.pod)
+        return planned, as_reported(info.pod, planned, containers, resources)

@@ -1,0 +1,70 @@
+"""Corrections of the books when kubelet's word is heard: who has what now, in one step for a whole node.
+
+Called by core.device_audit.drift; the books are the cache's. A device has one holder throughout: who had it
+in the books and has not been admitted by kubelet yet gets in exchange what the new holder was planned to
+have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from gangsched.core.cache.cache import Cache, ids_of
+from gangsched.core.types.group import PodInfo
+
+Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
+
+
+class Corrected(NamedTuple):
+    """exchanged: pods that have others now than were planned for them; lost: (pod, device) without one."""
+
+    exchanged: list[PodInfo]
+    lost: list[tuple[PodInfo, str]]
+
+
+def correct(cache: Cache, changed: Sequence[tuple[PodInfo, Allocation]]) -> Corrected:
+    """Makes the books say what these pods of one node have."""
+    freed: dict[str, list[str]] = {}
+    for info, _ in changed:
+        for resource, ids in info.ids.items():
+            cache.ledger.release(info.row, info.uid, resource, ids)
+            freed.setdefault(resource, []).extend(ids)
+    taken: dict[str, dict[str, list[str]]] = {}
+    for info, allocation in changed:
+        info.allocation, info.ids = allocation, ids_of(allocation)
+        for resource, ids in info.ids.items():
+            for device_id in cache.ledger.hold(info.row, info.uid, resource, ids):
+                for uid in cache.ledger.holders(info.row, resource)[device_id]:
+                    if uid != info.uid:
+                        taken.setdefault(uid, {}).setdefault(resource, []).append(device_id)
+    corrected = Corrected([], [])
+    for uid, by_resource in taken.items():
+        for resource, lost in by_resource.items():
+            _compensate(cache, cache.pods[uid], resource, lost, freed.get(resource, []), corrected)
+    return corrected
+
+
+def _compensate(
+    cache: Cache, info: PodInfo, resource: str, lost: list[str], freed: list[str], corrected: Corrected
+) -> None:
+    cache.ledger.release(info.row, info.uid, resource, lost)
+    holders = cache.ledger.holders(info.row, resource)
+    unusable = cache.ledger.promised_unusable
+    spare = [one for one in freed if one not in holders and not unusable(info.row, resource, (one,))]
+    instead: dict[str, str] = {}
+    if len(spare) >= len(lost):
+        instead = dict(zip(lost, spare, strict=False))
+        cache.ledger.hold(info.row, info.uid, resource, instead.values())
+        if info not in corrected.exchanged:
+            corrected.exchanged.append(info)
+    else:
+        corrected.lost.extend((info, device_id) for device_id in lost)
+    info.allocation = {
+        container: {
+            name: tuple(instead.get(i, i) for i in ids if name != resource or i not in lost or i in instead)
+            for name, ids in sets.items()
+        }
+        for container, sets in info.allocation.items()
+    }
+    info.ids = ids_of(info.allocation)

@@ -1,0 +1,84 @@
+"""What a pod holds by kubelet's word, told, compared and written: values and the patch that says so.
+
+Called by core.device_audit.drift for pods that live and core.device_audit.ended_pods for those that have
+ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangsched.core.types.group import PodInfo
+from gangsched.model.device_labels import allocated_labels, allocation_labels, fits_labels
+from gangsched.model.devices import allocation_annotations, is_device_key
+from gangsched.model.effects import PatchPod
+from gangsched.model.objects import Pod
+
+Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""container -> resource -> device IDs."""
+
+
+def as_reported(pod: Pod, planned: Allocation, given: Allocation, resources: tuple[str, ...]) -> Allocation:
+    """What the pod holds: of the report's resources what it says, of others what was planned.
+
+    A container that is not listed has its turn yet, or is a plain init container, which kubelet never lists:
+    the one keeps what no other of the pod has got, for the rest what those were planned to have; the other
+    draws on what the running containers have.
+    """
+    truth: dict[str, dict[str, tuple[str, ...]]] = {}
+    has: dict[str, list[str]] = {}
+    for container, sets in given.items():
+        for resource, ids in sets.items():
+            if resource in resources and ids:
+                truth.setdefault(container, {})[resource] = ids
+                has.setdefault(resource, []).extend(ids)
+    first = {c.name for c in pod.spec.init_containers or () if c.restart_policy != "Always"}
+    unlisted = [container for container in planned if container not in given]
+    spare: dict[str, list[str]] = {}
+    for container in given:
+        for resource, ids in planned.get(container, {}).items():
+            spare.setdefault(resource, []).extend(i for i in ids if i not in has.get(resource, ()))
+    for container in (*(c for c in unlisted if c not in first), *(c for c in unlisted if c in first)):
+        for resource, ids in planned[container].items():
+            own = ids
+            if resource in resources and container in first:
+                pool = has.get(resource, [])
+                own = ids if set(ids) <= set(pool) else tuple(pool[: len(ids)])
+            elif resource in resources:
+                others, instead = has.get(resource, []), iter(spare.get(resource, []))
+                own = tuple(got for i in ids if (got := next(instead, "") if i in others else i))
+                has.setdefault(resource, []).extend(own)
+            truth.setdefault(container, {})[resource] = own
+    for container in given:
+        for resource, ids in planned.get(container, {}).items():
+            if resource not in resources:
+                truth.setdefault(container, {})[resource] = ids
+    return truth
+
+
+def in_order(allocation: Allocation) -> dict[str, dict[str, list[str]]]:
+    """Equal for allocations that are the same in whatever order they are written."""
+    return {c: {r: sorted(ids) for r, ids in sets.items()} for c, sets in allocation.items() if sets}
+
+
+def told(allocation: Allocation) -> str:
+    """For people: "main: nvidia.com/gpu GPU-1, GPU-2"."""
+    said = [
+        f"{container}: {resource} {', '.join(ids)}"
+        for container, sets in allocation.items()
+        for resource, ids in sets.items()
+    ]
+    return "; ".join(said) or "nothing"
+
+
+def written_anew(info: PodInfo, allocation: Allocation, *, in_labels: bool) -> PatchPod:
+    """The patch after which the pod says this and nothing else of its devices."""
+    meta = info.pod.metadata
+    notes: dict[str, str | None] = {key: None for key in sorted(meta.annotations or {}) if is_device_key(key)}
+    labels: dict[str, str | None] = dict.fromkeys(sorted(allocated_labels(meta.labels)))
+    if in_labels and fits_labels(allocation):
+        labels |= allocation_labels(allocation)
+    else:
+        notes |= allocation_annotations(allocation, by_container=info.template.by_container)
+    cause_id = info.group.cause_id if info.group else ""
+    return PatchPod(info.uid, meta.namespace, meta.name, meta.resource_version, notes, cause_id, labels)

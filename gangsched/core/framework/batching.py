@@ -1,0 +1,130 @@
+"""Batching: a gang of equal pods goes on where the one before it has left off.
+
+Of the nodes that take a whole gang with the least room left over many are often equal in score. They are
+kept, and the next gang of as many pods of the same template takes the next of them: all that is looked at are
+rows that changed since. What comes of it is what packing from nothing comes to, to the bit; where that cannot
+be told from what is kept nothing is said, and packing does it. What may be kept of a plugin's answers it says
+itself (core.framework.interface, ScorePlugin); who says anything else of the nodes is asked each time, and
+then nothing is kept. Owned by core.framework.profile, asked by core.cycle.packing. Source of the idea:
+KEP-5598 (opportunistic batching), kube-scheduler `framework/runtime/batch.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.filtering import Filtering, n_kept
+from gangsched.core.framework.interface import CycleState, IntArray
+from gangsched.core.framework.scoring import Scoring
+from gangsched.core.types.pod_template import PodTemplate
+
+# Looking at more rows one by one costs more than looking at all of them at once.
+_MAX_CHANGED = 256
+
+
+class _Kept:
+    """What one gang has left to the next one, right up to `mark` of the journal.
+
+    capacity: the very array that Filtering keeps up to date. rows: nodes with room for `least` members,
+    which is n_members or more and less than what any other node has that takes n_members, but for `tighter`.
+    equals: those of them that had the highest score, ascending; who is before `at` is none of them any more.
+    """
+
+    __slots__ = ("at", "capacity", "equals", "least", "mark", "n_members", "rows", "tighter")
+
+    def __init__(
+        self, capacity: IntArray, n_members: int, rows: IntArray, equals: IntArray, mark: int
+    ) -> None:
+        self.capacity = capacity
+        self.n_members = n_members
+        self.rows = rows
+        self.equals = equals
+        self.least: int = capacity.item(rows.item(0))
+        self.mark = mark
+        self.at = 0
+        self.tighter: int | None = None
+
+    def keep_up(self, changed: Iterable[int]) -> bool:
+        """Looks at rows that changed; False: one of them may be among the best, or two are tighter."""
+        least, n_members, room_on = self.least, self.n_members, self.capacity.item
+        if self.tighter is not None and not n_members <= room_on(self.tighter) < least:
+            self.tighter = None
+        n_others = 0
+        for row in changed:
+            room = room_on(row)
+            if n_members <= room <= least:
+                if room == least or self.tighter not in (None, row):
+                    return False
+                self.tighter = row
+            first = self.rows.item(0)
+            if row == first:
+                self.rows = self.rows[1:]
+                if not len(self.rows):
+                    return False
+            elif row > first:  # below the first there are none: they are ascending
+                n_others += 1
+        if n_others:
+            self.rows = self.rows[self.capacity[self.rows] == least]
+        return len(self.rows) > 0
+
+    def next(self) -> int | None:
+        """The best of `rows`."""
+        equals, at, least, room_on = self.equals, self.at, self.least, self.capacity.item
+        while at < len(equals):
+            row: int = equals.item(at)
+            if room_on(row) == least:
+                self.at = at
+                return row
+            at += 1
+        return None
+
+
+class Batching:
+    """Of one profile, by template."""
+
+    def __init__(self, filtering: Filtering, scoring: Scoring) -> None:
+        self._filtering = filtering
+        self._scoring = scoring
+        self._kept: dict[int, _Kept] = {}
+
+    def next(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, capacity: IntArray, n_members: int
+    ) -> int | None:
+        """The node for n_members, of a gang that has opened none yet; None: what is kept does not say."""
+        kept = self._kept.pop(template.serial, None)
+        if kept is None or kept.capacity is not capacity or kept.n_members != n_members:
+            return None
+        journal = view.journal_since(kept.mark)
+        changed = set(journal) if journal is not None else None
+        if changed is None or len(changed) > _MAX_CHANGED or not kept.keep_up(changed):
+            return None
+        kept.mark = view.journal_end
+        row = kept.tighter
+        if row is None and self._scoring.is_silent(state, template, view, kept.rows):
+            row = kept.next()
+        if row is not None:
+            self._kept[template.serial] = kept
+        return row
+
+    def first(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        capacity: IntArray,
+        n_members: int,
+        rows: IntArray,
+    ) -> int | None:
+        """The best of the ascending `rows`, which take n_members with the least room left over."""
+        if len(rows) < 2 or not self._scoring.goes_by_row or not self._filtering.keeps(template, capacity):
+            return self._scoring.best(state, template, view, rows)
+        scores, by_row = self._scoring.sums(state, template, view, rows)
+        equals = rows if scores is None else rows[scores == np.maximum.reduce(scores)]
+        if by_row:
+            if len(self._kept) > n_kept(view.n_rows):
+                self._kept.clear()
+            self._kept[template.serial] = _Kept(capacity, n_members, rows, equals, view.journal_end)
+        return int(equals[0])

@@ -1,0 +1,377 @@
+"""Filtering: which nodes will do for a template, and how many of it they take, by all Filter plugins.
+
+Three kinds of answers, by how long they hold. What a node is by itself: a mask, kept until a node changes.
+What it has left (capacity plugins): kept, and only rows that changed are asked again. What depends on where
+pods are, or on what PreFilter found: asked each time; plugins that look at nodes one by one come last, and
+only see what the others left. Made and called by core.framework.profile, and by core.cycle.cycle between a
+gang's members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import numpy as np
+
+from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.framework.interface import (
+    EVERYWHERE,
+    BoolArray,
+    CapacityPlugin,
+    CycleState,
+    FilterPlugin,
+    IntArray,
+    NodeFilterPlugin,
+    Rows,
+    serves,
+)
+from gangsched.core.framework.per_node import NodeInfos, PerNodeFilter
+from gangsched.core.framework.plugin_calls import Ask, check_count, check_shape
+from gangsched.core.types.pod_template import PodTemplate
+
+# What is kept per template may take this much of each kind; beyond it all is dropped and made anew.
+_MAX_KEPT_BYTES = 32 * 2**20
+NO_LIMIT = 2**62
+_ONE_ROW = (1,)
+
+
+def n_kept(n_rows: int) -> int:
+    """How many templates' arrays are kept."""
+    return max(8, _MAX_KEPT_BYTES // (8 * max(n_rows, 1)))
+
+
+class _Kept:
+    """Capacities of one template, right up to `mark` of the journal, under one mask."""
+
+    __slots__ = ("mark", "mask", "values")
+
+    def __init__(self, mask: BoolArray, values: IntArray, mark: int) -> None:
+        self.mask = mask
+        self.values = values
+        self.mark = mark
+
+
+class Filtering:
+    """The Filter plugins of one profile, in order; `is_told`: those that have a PreFilter."""
+
+    def __init__(
+        self,
+        filters: Iterable[FilterPlugin | NodeFilterPlugin],
+        capacities: Iterable[CapacityPlugin],
+        *,
+        is_told: frozenset[str],
+        infos: NodeInfos,
+        ask: Ask,
+    ) -> None:
+        self._ask = ask
+        self.capacities = tuple(capacities)
+        self._counts_on = tuple((plugin, _counting_on(plugin)) for plugin in self.capacities)
+        fixed: list[FilterPlugin] = []
+        by_cycle: list[FilterPlugin] = []
+        seeing: list[FilterPlugin] = []
+        per_node: list[PerNodeFilter] = []
+        self._place: dict[str, int] = {}
+        for plugin in filters:
+            self._place[plugin.name] = len(self._place)
+            if not serves(plugin, FilterPlugin):
+                per_node.append(PerNodeFilter(plugin, infos, is_told=plugin.name in is_told))
+            elif getattr(plugin, "sees_pods", False):
+                seeing.append(plugin)
+            else:
+                (by_cycle if plugin.name in is_told else fixed).append(plugin)
+        self.fixed = tuple(fixed)
+        self.by_cycle = tuple(by_cycle)
+        self.seeing = tuple(seeing)
+        self.per_node = tuple(per_node)
+        self._names_of_seeing = [one.name for one in seeing]
+        self._seeing_names = self._names_of_seeing + [one.name for one in per_node if one.sees_pods]
+        self._masks: dict[int, tuple[int, BoolArray]] = {}
+        self._capacities: dict[int, _Kept] = {}
+
+    def feasible(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray:
+        """The masks of what nodes are by themselves, kept per template until a node changes: bool[n_rows]."""
+        found = self._masks.get(template.serial)
+        if found is not None and found[0] == view.static_revision and len(found[1]) == view.n_rows:
+            return found[1]
+        mask = view.live.copy()
+        for plugin in self.fixed:
+            own = self._mask(plugin, state, template, view)
+            if own is not None:
+                mask &= own
+        if len(self._masks) > n_kept(view.n_rows):
+            self._masks.clear()
+        self._masks[template.serial] = (view.static_revision, mask)
+        return mask
+
+    @property
+    def looks_beyond_room(self) -> bool:
+        """Whether any Filter of the profile may say something else after pods were placed."""
+        return bool(self.seeing or self.by_cycle or self.per_node)
+
+    def sees_pods(self, state: CycleState) -> bool:
+        """Whether a Filter that depends on where pods are has a say: then members are placed one by one."""
+        return not state.skipped.issuperset(self._seeing_names)
+
+    def names_seeing(self, state: CycleState) -> list[str]:
+        """The plugins by which sees_pods."""
+        return [name for name in self._seeing_names if name not in state.skipped]
+
+    def is_local(self, state: CycleState) -> bool:
+        """Whether placing a pod changes what Filter says of that node alone: only it is asked anew."""
+        return all(one.name in state.skipped for one in self.seeing) and all(
+            one.is_local or one.name in state.skipped for one in self.per_node
+        )
+
+    def capacity(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        *,
+        ceiling: IntArray | None = None,
+        looks: bool = True,
+    ) -> IntArray:
+        """How many more pods of this template each node takes, infeasible nodes 0. Shape: int64[n_rows].
+
+        Not to be written to: the cache's own answer is kept, and only rows that changed are asked again.
+        Where sees_pods, it is how many by room alone on the nodes where one pod may go now. ceiling: that of
+        the same view, where it is known. Without `looks` plugins that look at nodes one by one are not asked.
+        """
+        room = self.ceiling(state, template, view) if ceiling is None else ceiling
+        open_to = self.open_to(state, template, view)
+        if open_to is not None:
+            room = np.where(open_to, room, 0)
+        if looks and self.per_node:
+            rows = np.flatnonzero(room)
+            lets = self.lets(state, template, view, rows)
+            if not lets.all():
+                room = room.copy()
+                room[rows[~lets]] = 0
+        return room
+
+    def open_to(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        """bool[n_rows]: where Filters that see pods let one pod go now; None: everywhere. Their own array."""
+        mask: BoolArray | None = None
+        if state.skipped.issuperset(self._names_of_seeing):
+            return None
+        for plugin in self.seeing:
+            if plugin.name not in state.skipped:
+                own = self._mask(plugin, state, template, view)
+                if own is not None:
+                    mask = own if mask is None else mask & own
+        return mask
+
+    def looks_at_nodes(self, state: CycleState) -> bool:
+        """Whether a plugin that looks at nodes one by one has a say."""
+        return any(plugin.name not in state.skipped for plugin in self.per_node)
+
+    def lets(self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray) -> BoolArray:
+        """bool[len(rows)]: which of them plugins that look at nodes one by one let one pod onto.
+
+        `rows`: those that all other Filters let by.
+        """
+        lets = np.ones(len(rows), dtype=np.bool_)
+        for plugin in self.per_node:
+            if plugin.name not in state.skipped and len(rows):
+                own = self._ask(plugin.name, "Filter", plugin.allowed, state, template, view, rows)
+                lets[lets] = own
+                rows = rows[own]
+        return lets
+
+    def ceiling(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
+        """capacity without the Filters that see pods: it does not grow in this cycle, whatever is placed."""
+        room = self.room(state, template, view)
+        if state.subset is not None:
+            room = np.where(state.subset, room, 0)
+        for plugin in self.by_cycle:
+            if plugin.name not in state.skipped:
+                own = self._mask(plugin, state, template, view)
+                if own is not None:
+                    room = np.where(own, room, 0)
+        return room
+
+    def at_most(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        others: Sequence[PodTemplate],
+        n: int,
+    ) -> int:
+        """No more than this many of `n` members can be placed from here, with whatever `others`."""
+        room = np.minimum(self.ceiling(state, template, view), n)
+        room.flags.writeable = False
+        most = min(int(room.sum()), n)
+        for plugin in self.seeing:
+            if most and plugin.name not in state.skipped and hasattr(plugin, "at_most"):
+                own = self._ask(plugin.name, "Filter", plugin.at_most, state, template, view, room, others)
+                most = min(most, int(own))
+        return most
+
+    def topology_keys(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[str] | None:
+        """The labels by which nodes differ to Filters that see pods; None: one of them does not say."""
+        found: list[str] = []
+        everybody: list[FilterPlugin | PerNodeFilter] = [*self.seeing, *self.per_node]
+        for plugin in everybody:
+            if plugin.name in state.skipped or not getattr(plugin, "sees_pods", True):
+                continue
+            own = None
+            if hasattr(plugin, "topology_keys"):
+                own = self._ask(plugin.name, "Filter", plugin.topology_keys, state, template, view)
+            if own is None:
+                return None
+            found += own
+        return found
+
+    def ceiling_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
+        """ceiling of one node on which the Trial has just placed such a pod."""
+        mask = self.feasible(state, template, view)
+        return self._ask_capacity_on(state, template, view, mask, row)
+
+    def capacity_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
+        """capacity of one node on which the Trial has just placed such a pod, where is_local."""
+        n = self.ceiling_on(state, template, view, row)
+        return n if n and self.lets_onto(state, template, view, row) else 0
+
+    def lets_onto(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
+        """As lets, of one node."""
+        return all(
+            self._ask(plugin.name, "Filter", plugin.allows, state, template, view, row)
+            for plugin in self.per_node
+            if plugin.name not in state.skipped
+        )
+
+    def _mask(
+        self, plugin: FilterPlugin, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> BoolArray | None:
+        own = self._ask(plugin.name, "Filter", plugin.filter, state, template, view)
+        if own is not None:
+            check_shape(plugin.name, "Filter", own, (view.n_rows,), "b")
+        return own
+
+    def room(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
+        """As capacity, by what nodes are and have left: what cannot grow while a gang is placed."""
+        mask = self.feasible(state, template, view)
+        kept = self._capacities.get(template.serial)
+        mark = view.journal_end
+        journal = view.journal_since(kept.mark) if kept is not None and kept.mask is mask else None
+        changed = None if journal is None else set(journal)
+        touched = view.touched if isinstance(view, Trial) else None
+        base = view.base() if touched else view
+        if kept is None or changed is None or len(changed) * 4 > len(mask):
+            kept = _Kept(mask, self._ask_capacity(state, template, base, mask, EVERYWHERE), mark)
+            if len(self._capacities) > n_kept(view.n_rows):
+                self._capacities.clear()
+            self._capacities[template.serial] = kept
+        elif changed:
+            self._ask_again(kept.values, state, template, base, mask, changed)
+            kept.mark = mark
+        if touched:
+            mine = kept.values.copy()
+            self._ask_again(mine, state, template, view, mask, touched)
+            return mine
+        return kept.values
+
+    def _ask_again(
+        self,
+        values: IntArray,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        mask: BoolArray,
+        changed: Collection[int],
+    ) -> None:
+        """Puts the capacities of a few rows, of one after every gang, right."""
+        if len(changed) == 1:
+            for row in changed:
+                values[row] = self._ask_capacity_on(state, template, view, mask, row)
+        else:
+            rows = np.array(sorted(changed), dtype=np.int64)
+            values[rows] = self._ask_capacity(state, template, view, mask, rows)
+
+    def keeps(self, template: PodTemplate, capacity: IntArray) -> bool:
+        """Whether it is the very array that is kept up: capacity as the cache's nodes have it."""
+        kept = self._capacities.get(template.serial)
+        return kept is not None and kept.values is capacity
+
+    def _ask_capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, mask: BoolArray, rows: Rows
+    ) -> IntArray:
+        feasible = mask[rows]
+        total: IntArray | None = None
+        for plugin in self.capacities:
+            if plugin.name in state.unconcerned:
+                continue
+            own = self._ask(plugin.name, "Filter", plugin.capacity, state, template, view, rows)
+            if own is not None:
+                check_shape(plugin.name, "Filter", own, feasible.shape, "iu")
+                total = own if total is None else np.minimum(total, own)
+        if total is None:
+            total = np.full(feasible.shape, NO_LIMIT, dtype=np.int64)
+        return np.where(feasible, total, 0)
+
+    def _ask_capacity_on(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, mask: BoolArray, row: int
+    ) -> int:
+        """As _ask_capacity, of one row."""
+        if not mask.item(row):
+            return 0
+        least = NO_LIMIT
+        for plugin, count_on in self._counts_on:
+            if plugin.name not in state.unconcerned:
+                own = self._ask(plugin.name, "Filter", count_on, state, template, view, row)
+                if own is not None:
+                    check_count(plugin.name, "Filter", own)
+                    least = min(least, own)
+        return least
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> list[tuple[str, str, BoolArray]]:
+        """Why nodes are out: (plugin, reason, rows), each plugin only for rows that came as far as it."""
+        left = view.live.copy()
+        found: list[tuple[str, str, BoolArray]] = []
+        for name, narrowed in state.subset_reasons:
+            mine = left & ~narrowed.mask
+            if mine.any():
+                found.append((name, narrowed.reason, mine))
+                left &= narrowed.mask
+        staged: list[FilterPlugin | CapacityPlugin] = [*self.fixed]
+        staged += [one for one in self.capacities if one.name not in state.unconcerned]
+        others = [one for one in (*self.by_cycle, *self.seeing) if one.name not in state.skipped]
+        staged += sorted(others, key=lambda one: self._place[one.name])
+        for plugin in staged:
+            said = self._ask(plugin.name, "Filter", plugin.reasons, state, template, view)
+            out = np.zeros(view.n_rows, dtype=np.bool_)
+            for reason, rows in said:
+                mine = rows & left
+                if mine.any():
+                    found.append((plugin.name, reason, mine))
+                    out |= mine
+            left &= ~out
+        for one in self.per_node:
+            if one.name not in state.skipped and left.any():
+                asked = np.flatnonzero(left)
+                for reason, mine in self._ask(one.name, "Filter", one.reasons, state, template, view, asked):
+                    found.append((one.name, reason, mine))
+                    left &= ~mine
+        return found
+
+
+def _counting_on(
+    plugin: CapacityPlugin,
+) -> Callable[[CycleState, PodTemplate, ClusterView, int], int | None]:
+    """How the plugin is asked about one row."""
+    if hasattr(plugin, "capacity_on"):
+        on: Callable[[CycleState, PodTemplate, ClusterView, int], int | None] = plugin.capacity_on
+        return on
+
+    def count_on(state: CycleState, template: PodTemplate, view: ClusterView, row: int) -> int | None:
+        own = plugin.capacity(state, template, view, np.array([row], dtype=np.int64))
+        if own is not None:
+            check_shape(plugin.name, "Filter", own, _ONE_ROW, "iu")
+        return None if own is None else int(own.item())
+
+    return count_on

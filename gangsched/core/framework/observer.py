@@ -1,0 +1,200 @@
+"""Observer: who is told what the core does and its effects do not say.
+
+For traces and metrics, made outside: an Observer reads a clock of its own, which the core has not, and
+answers nothing, so that what is decided is the same with and without one. Without one (the default) nothing
+of this is called. Given to core.scheduler; called by core.state.queue, core.groups.attempts,
+core.state.state, core.state.reporter and, for the extension points, by ObservedProfile here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, Protocol, TypeVar, TypeVarTuple, runtime_checkable
+
+from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.framework.interface import (
+    BoolArray,
+    Code,
+    CycleState,
+    DryRun,
+    FloatArray,
+    IntArray,
+    PostFilterResult,
+    Status,
+)
+from gangsched.core.framework.plan import FitError
+from gangsched.core.framework.plugin_calls import Ask, guarded
+from gangsched.core.framework.profile import Demand, Profile
+from gangsched.core.types.group import Group, GroupState, PodInfo
+from gangsched.core.types.pod_template import PodTemplate
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
+
+
+class Observer(Protocol):
+    """Called in the middle of a turn: the group's fields are what they are by then. Must not raise."""
+
+    def moved(self, group: Group, before: GroupState) -> None:
+        """The group was put into its state, which may be the one that it was in (`before`)."""
+        ...
+
+    def attempt_began(self, unit: Sequence[Group]) -> None:
+        """These groups are tried as one piece; each is moved before anything else is tried."""
+        ...
+
+    def point_began(self, point: str) -> None:
+        """An extension point of the attempt under way; several times an attempt where templates differ."""
+        ...
+
+    def point_ended(self, point: str, code: Code) -> None:
+        """`code`: what the plugins' answers came to, ERROR where one of them raised."""
+        ...
+
+    def gave_back(self, group: Group, n_members: int, why: str) -> None:
+        """Reservations that were held while nothing had been sent for them."""
+        ...
+
+    def preempted(self, unit: Sequence[Group], victims: Sequence[PodInfo]) -> None:
+        """These groups wait, from here on, for these pods to go."""
+        ...
+
+    def told(self, group: Group, message: str) -> None:
+        """What people are told about the group, or what it waits for; may repeat what was told before."""
+        ...
+
+
+@runtime_checkable
+class PluginObserver(Protocol):
+    """An Observer that wants to know of each call of a plugin, too; there are about twenty for a gang."""
+
+    def plugin_began(self) -> None: ...
+
+    def plugin_ended(self, plugin: str, point: str, code: Code) -> None:
+        """`code`: of the Status it answered; SUCCESS for arrays, ERROR if it raised."""
+        ...
+
+
+def _told_of(observer: Observer) -> Ask:
+    if not isinstance(observer, PluginObserver):
+        return guarded
+    began, ended = observer.plugin_began, observer.plugin_ended
+
+    def ask(plugin: str, point: str, call: Callable[[*Ts], T], /, *args: *Ts) -> T:
+        began()
+        code = Code.ERROR
+        try:
+            answer = guarded(plugin, point, call, *args)
+            code = answer.code if isinstance(answer, Status) else Code.SUCCESS
+            return answer
+        finally:
+            ended(plugin, point, code)
+
+    return ask
+
+
+class ObservedProfile(Profile):
+    """A profile that tells when its extension points, and its plugins, begin and end."""
+
+    def __init__(self, profile: Profile, observer: Observer) -> None:
+        super().__init__(profile.scheduler_name, profile.points, ask=_told_of(observer))
+        self._quiet = profile
+        self._observer = observer
+
+    @property
+    def quiet(self) -> Profile:
+        return self._quiet
+
+    def run_post_filter(
+        self, unit: Sequence[Demand], trial: Trial, error: FitError, dry_run: DryRun
+    ) -> PostFilterResult | Status:
+        return self._told("PostFilter", super().run_post_filter, unit, trial, error, dry_run)
+
+    def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+        return self._told("PreFilter", super().run_pre_filter, state, template, view)
+
+    def capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, *, looks: bool = True
+    ) -> IntArray:
+        return self._told("Filter", super().capacity, state, template, view, looks=looks)
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> list[tuple[str, str, BoolArray]]:
+        """Filter's other half: why not."""
+        return self._told("Filter", super().reasons, state, template, view)
+
+    def score(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        at: IntArray | None = None,
+    ) -> FloatArray | None:
+        return self._told("Score", super().score, state, template, view, rows, at)
+
+    def best(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        lets: Callable[[IntArray], BoolArray] | None,
+    ) -> int | None:
+        return self._told("Score", super().best, state, template, view, rows, lets)
+
+    def _told(self, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self._observer.point_began(point)
+        code = Code.ERROR
+        try:
+            answer = call(*args, **kwargs)
+            code = answer.code if isinstance(answer, Status) else Code.SUCCESS
+            return answer
+        finally:
+            self._observer.point_ended(point, code)
+
+
+class Observers:
+    """Several observers as one."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = tuple(observers)
+        self._of_plugins = tuple(one for one in observers if isinstance(one, PluginObserver))
+
+    def plugin_began(self) -> None:
+        for observer in self._of_plugins:
+            observer.plugin_began()
+
+    def plugin_ended(self, plugin: str, point: str, code: Code) -> None:
+        for observer in self._of_plugins:
+            observer.plugin_ended(plugin, point, code)
+
+    def moved(self, group: Group, before: GroupState) -> None:
+        for observer in self._observers:
+            observer.moved(group, before)
+
+    def attempt_began(self, unit: Sequence[Group]) -> None:
+        for observer in self._observers:
+            observer.attempt_began(unit)
+
+    def point_began(self, point: str) -> None:
+        for observer in self._observers:
+            observer.point_began(point)
+
+    def point_ended(self, point: str, code: Code) -> None:
+        for observer in self._observers:
+            observer.point_ended(point, code)
+
+    def gave_back(self, group: Group, n_members: int, why: str) -> None:
+        for observer in self._observers:
+            observer.gave_back(group, n_members, why)
+
+    def preempted(self, unit: Sequence[Group], victims: Sequence[PodInfo]) -> None:
+        for observer in self._observers:
+            observer.preempted(unit, victims)
+
+    def told(self, group: Group, message: str) -> None:
+        for observer in self._observers:
+            observer.told(group, message)

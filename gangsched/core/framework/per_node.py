@@ -1,0 +1,265 @@
+"""Plugins that look at one node at a time, made to answer for all nodes: NodeFilter and NodeScore.
+
+A Python call for each of 5,000 nodes is what makes such plugins slow, so a call that would say the same
+again is not made: of a plugin that no PreFilter tells anything, an answer holds for its template and node
+until the node or its pods change (the cache's journal says which); else it holds for the cycle. On a Trial
+only the nodes that it has touched are asked again. And what is not the plugin's own code is done once for
+all nodes: one guard around the loop, which finds out afterwards about which node the plugin failed.
+
+A plugin that is watched (extension.budget) has `over_nodes(point, loop, *args)`, which runs such a loop.
+Made and called by core.framework.profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from operator import length_hint
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gangsched.core.cache.node_info import NodeInfo
+from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.framework.interface import (
+    SUCCESS,
+    BoolArray,
+    Code,
+    CycleState,
+    FloatArray,
+    FollowingPlugin,
+    IntArray,
+    NodeFilterPlugin,
+    NodeScorePlugin,
+    Status,
+    serves,
+)
+from gangsched.core.framework.plugin_calls import PluginError, checked_status
+from gangsched.core.types.pod_template import PodTemplate
+from gangsched.errors import InvariantError
+from gangsched.model.objects import Pod
+
+_ANSWERS = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
+_MAX_KEPT = 200
+
+
+def sign_metadata(pod: Pod) -> Hashable:
+    """What a plugin that does not say what it reads may read: labels, annotations and owners."""
+    meta = pod.metadata
+    return (
+        tuple(sorted((meta.labels or {}).items())),
+        tuple(sorted((meta.annotations or {}).items())),
+        tuple(owner.uid for owner in meta.owner_references or ()),
+    )
+
+
+class NodeInfos:
+    """A NodeInfo for each row of the cache, made anew for rows that changed."""
+
+    def __init__(self) -> None:
+        self._mark = -1
+        self._infos: npt.NDArray[np.object_] = np.empty(0, dtype=np.object_)
+
+    def at(self, view: ClusterView, rows: IntArray) -> list[NodeInfo]:
+        """Of rows that are nodes; as the cache has them, without what a Trial has placed."""
+        if self._mark != view.journal_end or len(self._infos) != view.n_rows:
+            self._refresh(view.base() if isinstance(view, Trial) else view)
+        found: list[NodeInfo] = self._infos[rows].tolist()
+        return found
+
+    def _refresh(self, view: ClusterView) -> None:
+        before, changed = self._infos, view.changed_since(self._mark)
+        if changed is None or len(before) > view.n_rows:
+            before, changed = before[:0], np.arange(view.n_rows)
+        self._infos = np.empty(view.n_rows, dtype=np.object_)
+        self._infos[: len(before)] = before
+        for row in changed.tolist():
+            self._infos[row] = _info(view, row)
+        self._mark = view.journal_end
+
+
+def _info(view: ClusterView, row: int) -> NodeInfo | None:
+    node = view.node(row)
+    return None if node is None else NodeInfo(view, row, node)
+
+
+def _infos_on(view: ClusterView, rows: IntArray) -> list[NodeInfo]:
+    """As they are on this view."""
+    return [info for row in rows.tolist() if (info := _info(view, row)) is not None]
+
+
+class _Answers:
+    """What one plugin says of one template, by row. Shapes: known bool[n_rows], values float64[n_rows]."""
+
+    __slots__ = ("known", "mark", "values")
+
+    def __init__(self, n_rows: int, mark: int) -> None:
+        self.known: BoolArray = np.zeros(n_rows, dtype=np.bool_)
+        self.values: FloatArray = np.zeros(n_rows, dtype=np.float64)
+        self.mark = mark
+
+
+class _PerNode:
+    """Which rows of which template need not be asked again, and asking about the others."""
+
+    def __init__(
+        self, plugin: Any, point: str, ask: Callable[..., Any], infos: NodeInfos, *, is_told: bool
+    ) -> None:
+        self.name: str = plugin.name
+        self._point = point
+        self._ask = ask
+        self._run: Callable[..., list[Any]] | None = getattr(plugin, "over_nodes", None)
+        self._infos = infos
+        self._is_told = is_told
+        self._follows = serves(plugin, FollowingPlugin)
+        self._kept: dict[int, _Answers] = {}
+
+    def _answers(self, state: CycleState, template: PodTemplate, view: ClusterView) -> _Answers:
+        mark, n_rows = view.journal_end, view.n_rows
+        if self._follows:
+            return _Answers(n_rows, mark)
+        if self._is_told:
+            key = (_PerNode, self.name)
+            kept = state.data.get(key)
+            if kept is None or kept.mark != mark:
+                kept = state.data[key] = _Answers(n_rows, mark)
+            return kept
+        kept = self._kept.get(template.serial)
+        if kept is not None and kept.mark == mark and len(kept.known) == n_rows:
+            return kept
+        changed = view.changed_since(kept.mark) if kept is not None else None
+        if kept is None or changed is None or len(kept.known) != n_rows:
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            kept = self._kept[template.serial] = _Answers(n_rows, mark)
+        else:
+            kept.known[changed] = False
+            kept.mark = mark
+        return kept
+
+    def _said(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> list[Any]:
+        """What the plugin answers of each node. Raises: PluginError, which names the node."""
+        left = iter(infos)
+        try:
+            if self._run is None:
+                return _each(self._ask, state, pod, left)
+            return self._run(self._point, _each, self._ask, state, pod, left)
+        except (PluginError, InvariantError):
+            raise
+        except Exception as error:
+            at = len(infos) - length_hint(left) - 1
+            raise self._wrong(f"{type(error).__name__}: {error}", infos[at]) from error
+
+    def _wrong(self, problem: str, info: NodeInfo) -> PluginError:
+        return PluginError(self.name, self._point, f"{problem}, about node {info.name}")
+
+
+def _each(
+    ask: Callable[[CycleState, Pod, NodeInfo], Any], state: CycleState, pod: Pod, infos: Iterable[NodeInfo]
+) -> list[Any]:
+    return [ask(state, pod, info) for info in infos]
+
+
+class PerNodeFilter(_PerNode):
+    """A NodeFilterPlugin over all nodes that are still feasible."""
+
+    def __init__(self, plugin: NodeFilterPlugin, infos: NodeInfos, *, is_told: bool) -> None:
+        super().__init__(plugin, "Filter", plugin.filter_node, infos, is_told=is_told)
+        self.sees_pods: bool = self._follows or getattr(plugin, "sees_pods", True)
+
+    @property
+    def is_local(self) -> bool:
+        """A pod that is placed on one node changes nothing for the others."""
+        return not self._follows
+
+    def allowed(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> BoolArray:
+        """bool[len(rows)]: which of the feasible `rows` the plugin lets the template onto."""
+        answers = self._answers(state, template, view)
+        fresh = rows[~answers.known[rows]]
+        fresh = fresh[~self._is_touched(view, fresh)] if len(fresh) else fresh
+        if len(fresh):
+            answers.values[fresh] = self._verdicts(state, template.pod, self._infos.at(view, fresh))
+            answers.known[fresh] = True
+        allowed: BoolArray = answers.values[rows] > 0
+        if isinstance(view, Trial) and self.sees_pods and view.touched:
+            at = np.flatnonzero(self._is_touched(view, rows))
+            if len(at):
+                allowed[at] = self._verdicts(state, template.pod, _infos_on(view, rows[at]))
+        return allowed
+
+    def allows(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
+        """As allowed, of one row."""
+        if not self.sees_pods or row not in view.touched:
+            return bool(self.allowed(state, template, view, np.array([row]))[0])
+        info = _info(view, row)
+        return info is not None and bool(self._verdicts(state, template.pod, [info])[0])
+
+    def _is_touched(self, view: ClusterView, rows: IntArray) -> BoolArray:
+        if not isinstance(view, Trial) or not self.sees_pods or not view.touched:
+            return np.zeros(len(rows), dtype=np.bool_)
+        return view.is_touched(rows)
+
+    def _verdicts(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> BoolArray:
+        said = self._said(state, pod, infos)
+        if said.count(SUCCESS) == len(said):
+            return np.ones(len(said), dtype=np.bool_)
+        lets = (
+            one is SUCCESS or self._checked(one, info).is_success
+            for one, info in zip(said, infos, strict=True)
+        )
+        return np.fromiter(lets, dtype=np.bool_, count=len(said))
+
+    def _checked(self, said: Any, info: NodeInfo) -> Status:
+        if type(said) is Status and said.code in _ANSWERS:
+            return said
+        try:
+            return checked_status(self.name, self._point, said, _ANSWERS)
+        except PluginError as error:
+            raise self._wrong(error.problem, info) from None
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> Sequence[tuple[str, BoolArray]]:
+        """Why not, of the nodes that came as far as this plugin. Shape of each: bool[n_rows]."""
+        infos = _infos_on(view, rows)
+        found: dict[str, BoolArray] = {}
+        for said, info in zip(self._said(state, template.pod, infos), infos, strict=True):
+            status = self._checked(said, info)
+            if not status.is_success:
+                found.setdefault(status.reason, np.zeros(view.n_rows, dtype=np.bool_))[info.row] = True
+        return list(found.items())
+
+
+class PerNodeScore(_PerNode):
+    """A NodeScorePlugin over the feasible nodes."""
+
+    def __init__(self, plugin: NodeScorePlugin, infos: NodeInfos, *, is_told: bool) -> None:
+        super().__init__(plugin, "Score", plugin.score_node, infos, is_told=is_told)
+        if hasattr(plugin, "normalize"):
+            self.normalize = plugin.normalize
+
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        answers = self._answers(state, template, view)
+        fresh = rows[~answers.known[rows]]
+        if len(fresh):
+            answers.values[fresh] = self._numbers(state, template.pod, self._infos.at(view, fresh))
+            answers.known[fresh] = True
+        scores: FloatArray = answers.values[rows]
+        if isinstance(view, Trial) and view.touched:
+            at = np.flatnonzero(view.is_touched(rows))
+            if len(at):
+                scores[at] = self._numbers(state, template.pod, _infos_on(view, rows[at]))
+        return scores
+
+    def _numbers(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> FloatArray:
+        said = self._said(state, pod, infos)
+        try:
+            return np.fromiter(said, dtype=np.float64, count=len(said))
+        except (TypeError, ValueError):
+            at = next(i for i, one in enumerate(said) if not isinstance(one, int | float))
+            problem = f"answered {type(said[at]).__name__}, expected a number"
+            raise self._wrong(problem, infos[at]) from None

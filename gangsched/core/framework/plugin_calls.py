@@ -1,0 +1,76 @@
+"""What stands between the core and a plugin: who raises or answers nonsense is named, and costs one attempt.
+
+Called by core.framework.profile and core.cache.node_info around every call of a plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any, Protocol, TypeVar, TypeVarTuple
+
+from gangsched.core.framework.status import SUCCESS, Code, Status
+from gangsched.errors import GangschedError, InvariantError
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Ask(Protocol):
+    """Calls a plugin at a point: `guarded`, or what also times it."""
+
+    def __call__(self, plugin: str, point: str, call: Callable[[*Ts], T], /, *args: *Ts) -> T: ...
+
+
+class PluginError(GangschedError):
+    """A plugin raised or answered nonsense."""
+
+    def __init__(self, plugin: str, point: str, problem: str) -> None:
+        self.plugin = plugin
+        self.point = point
+        self.problem = problem
+        super().__init__(f"plugin {plugin} failed in {point}: {problem}")
+
+
+def guarded(plugin: str, point: str, call: Callable[[*Ts], T], /, *args: *Ts) -> T:
+    """The plugin's answer. Raises: PluginError."""
+    try:
+        return call(*args)
+    except (PluginError, InvariantError):
+        raise
+    except Exception as error:
+        raise blamed(plugin, point, error) from error
+
+
+def blamed(plugin: str, point: str, error: Exception) -> PluginError:
+    return PluginError(plugin, point, f"{type(error).__name__}: {error}")
+
+
+def check_shape(plugin: str, point: str, own: Any, shape: tuple[int, ...], kinds: str) -> None:
+    """`kinds` are NumPy's letters: b bool, i and u integers, f floats. Raises: PluginError."""
+    if getattr(own, "shape", None) != shape or own.dtype.kind not in kinds:
+        got = f"{getattr(own, 'dtype', type(own).__name__)}{getattr(own, 'shape', '')}"
+        raise PluginError(
+            plugin, point, f"answered {got}, expected an array of kind {kinds!r} and shape {shape}"
+        )
+
+
+def check_count(plugin: str, point: str, own: Any) -> None:
+    """Raises: PluginError (no integer, Python's or NumPy's)."""
+    if not isinstance(own, Integral):
+        raise PluginError(plugin, point, f"answered {type(own).__name__}, expected an int")
+
+
+def checked_status(plugin: str, point: str, answer: Any, allowed: frozenset[Code]) -> Status:
+    """The answer, saying whose it is. Raises: PluginError (no Status, or one that means nothing here)."""
+    if not isinstance(answer, Status):
+        raise PluginError(plugin, point, f"answered {type(answer).__name__}, expected a Status")
+    if answer is SUCCESS:  # which means something everywhere
+        return answer
+    if answer.code is Code.ERROR:
+        raise PluginError(plugin, point, answer.reason or "said Error without a reason")
+    if answer.code not in allowed:
+        raise PluginError(plugin, point, f"answered {answer.code.value}, which means nothing here")
+    if answer.plugin or answer.is_success:
+        return answer
+    return Status(answer.code, answer.reason, plugin, answer.timeout_s)

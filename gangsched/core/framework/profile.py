@@ -1,0 +1,428 @@
+"""Profile: one scheduler name's plugins, run in order, their answers merged.
+
+Built by plugins.build_profiles, called by core.cycle.cycle, core.state.queue and core.scheduler. A plugin
+that raises or answers with the wrong shape is named in a PluginError and costs its group this attempt,
+nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from inspect import iscoroutinefunction
+from typing import NamedTuple, ParamSpec, TypeVar
+
+import msgspec
+
+from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.cache.usage_trackers import Account
+from gangsched.core.framework.batching import Batching
+from gangsched.core.framework.filtering import Filtering
+from gangsched.core.framework.interface import (
+    SKIP,
+    SUCCESS,
+    BindPlugin,
+    BoolArray,
+    CapacityPlugin,
+    ClusterChange,
+    Code,
+    CuringPlugin,
+    CycleState,
+    DryRun,
+    FilterPlugin,
+    FloatArray,
+    FollowingPlugin,
+    IntArray,
+    NodeFilterPlugin,
+    NodeScorePlugin,
+    NodeSubset,
+    PermitPlugin,
+    Plugin,
+    PodSigningPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    SelectivePlugin,
+    Status,
+    serves,
+)
+from gangsched.core.framework.per_node import NodeInfos, sign_metadata
+from gangsched.core.framework.plan import DemandOn, FitError
+from gangsched.core.framework.plugin_calls import (
+    Ask,
+    PluginError,
+    blamed,
+    check_shape,
+    checked_status,
+    guarded,
+)
+from gangsched.core.framework.scoring import Scoring
+from gangsched.core.types.group import Group
+from gangsched.core.types.placement import Placement
+from gangsched.core.types.pod_template import PodTemplate, Unsigned
+from gangsched.model.objects import Pod
+
+T = TypeVar("T")
+P = ParamSpec("P")
+_Signer = tuple[str, Callable[[Pod], Hashable]]
+DEVICES = "Devices"
+_NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
+_NO_OR_SKIP = _NO | {Code.SKIP}
+_NO_OR_WAIT = _NO_OR_SKIP | {Code.WAIT}
+_YES_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
+# Templates of which it is remembered whom they concern; beyond it all are asked about anew.
+_MAX_REMEMBERED = 4096
+
+
+class Points(msgspec.Struct, kw_only=True):
+    """The plugins of one profile by extension point, in the order in which they are asked.
+
+    Filters for all nodes at once are asked before those that name `sees_pods`, and these before those that
+    look at nodes one by one: the costly ones see what is left.
+    """
+
+    queue_sort: QueueSortPlugin
+    pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
+    pre_filter: tuple[PreFilterPlugin, ...] = ()
+    filters: tuple[FilterPlugin | NodeFilterPlugin, ...] = ()
+    capacities: tuple[CapacityPlugin, ...] = ()
+    post_filters: tuple[PostFilterPlugin, ...] = ()
+    pre_scores: tuple[PreScorePlugin, ...] = ()
+    scores: tuple[tuple[ScorePlugin | NodeScorePlugin, float], ...] = ()
+    reserves: tuple[ReservePlugin, ...] = ()
+    permits: tuple[PermitPlugin, ...] = ()
+    pre_binds: tuple[PreBindPlugin, ...] = ()
+    binds: tuple[BindPlugin, ...] = ()
+    post_binds: tuple[PostBindPlugin, ...] = ()
+    has_default_binder: bool = True
+    """Whether the core itself binds what `binds` leave alone."""
+
+    def plugins(self) -> dict[str, Plugin]:
+        """Each of them once, by name."""
+        found: dict[str, Plugin] = {self.queue_sort.name: self.queue_sort}
+        for name in self.__struct_fields__[1:-1]:
+            for listed in getattr(self, name):
+                plugin = listed[0] if isinstance(listed, tuple) else listed
+                found[plugin.name] = plugin
+        return found
+
+
+class _Concerned(NamedTuple):
+    """Who has something to say about pods of one template, and who has not."""
+
+    pre_filter: tuple[PreFilterPlugin, ...]
+    reserves: tuple[ReservePlugin, ...]
+    pre_binds: tuple[PreBindPlugin, ...]
+    others: frozenset[str]
+
+
+class Profile:
+    """The plugins of one schedulerName, by extension point, in the order of the configuration."""
+
+    def __init__(self, scheduler_name: str, points: Points, *, ask: Ask = guarded) -> None:
+        """ask: calls a plugin; every call but PreEnqueue's goes through it."""
+        self._ask = ask
+        self.scheduler_name = scheduler_name
+        self.points = points
+        self.queue_sort = points.queue_sort
+        self.pre_enqueue = points.pre_enqueue
+        self.pre_filter = points.pre_filter
+        self.post_filters = points.post_filters
+        self.reserves = points.reserves
+        self.reserve_names = frozenset(plugin.name for plugin in points.reserves)
+        self.permits = points.permits
+        self.pre_binds = points.pre_binds
+        self.binds = points.binds
+        self.post_binds = points.post_binds
+        is_told = frozenset(plugin.name for plugin in points.pre_filter)
+        infos = NodeInfos()
+        self.filtering = Filtering(points.filters, points.capacities, is_told=is_told, infos=infos, ask=ask)
+        self.scoring = Scoring(points.scores, points.pre_scores, is_told=is_told, infos=infos, ask=ask)
+        self.batching = Batching(self.filtering, self.scoring)
+        self._by_name = points.plugins()
+        self._following = tuple(p for p in self._by_name.values() if serves(p, FollowingPlugin))
+        self.follows = bool(self._following)
+        """Whether a plugin must be told of each pod that a Trial gains or loses."""
+        self._signers = tuple(_signers(self._by_name.values()))
+        keyed = {
+            p.name: p.signed_annotations for p in self._by_name.values() if hasattr(p, "signed_annotations")
+        }
+        self._signed_annotations: frozenset[str] = frozenset(key for keys in keyed.values() for key in keys)
+        of_owners = {p.name for p in self._by_name.values() if getattr(p, "signs_owners", False)}
+        self._signers_of = {
+            (is_owned, is_noted): tuple(
+                one
+                for one in self._signers
+                if (is_owned or one[0] not in of_owners) and (is_noted or one[0] not in keyed)
+            )
+            for is_owned in (False, True)
+            for is_noted in (False, True)
+        }
+        """Who reads of a pod's metadata, by (has it owners, has it an annotation that somebody signs)."""
+        self._selective = tuple(p for p in self._by_name.values() if serves(p, SelectivePlugin))
+        self._concerned: dict[int, _Concerned] = {}
+        self.async_permits = frozenset(p.name for p in self.permits if iscoroutinefunction(p.permit))
+        """Permit plugins whose answer is an event."""
+        self.names_devices = DEVICES in self._by_name
+        """Without that plugin devices are counts: no pod is given IDs, and none may ask for more."""
+        self._filter_names = frozenset(
+            [plugin.name for plugin in points.filters] + [plugin.name for plugin in points.capacities]
+        )
+
+    @property
+    def filters(self) -> tuple[FilterPlugin, ...]:
+        """Those of what nodes are by themselves."""
+        return self.filtering.fixed
+
+    @property
+    def capacities(self) -> tuple[CapacityPlugin, ...]:
+        return self.filtering.capacities
+
+    @property
+    def scores(self) -> tuple[tuple[ScorePlugin, float], ...]:
+        return self.scoring.scores
+
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        """The books that its plugins keep (core.cache.usage_trackers)."""
+        return tuple(plugin.account for plugin in self._by_name.values() if hasattr(plugin, "account"))
+
+    @property
+    def signs(self) -> bool:
+        """Whether any of its plugins reads a pod's metadata."""
+        return bool(self._signers)
+
+    def sign(self, pod: Pod) -> Hashable:
+        """What its plugins read of the pod's metadata; Unsigned when one of them cannot say."""
+        meta = pod.metadata
+        annotations = meta.annotations
+        is_noted = annotations is not None and not self._signed_annotations.isdisjoint(annotations)
+        signers = self._signers_of[bool(meta.owner_references), is_noted]
+        if not signers:  # nearly all pods
+            return ()
+        try:
+            signed = tuple([sign(pod) for _, sign in signers])
+            hash(signed)
+        except Exception:
+            return self._unsigned(pod)
+        return signed
+
+    def _unsigned(self, pod: Pod) -> Unsigned:
+        """Who it was; asked again one by one, as this is rare and the rest is asked for every pod."""
+        for name, sign in self._signers:
+            try:
+                guarded(name, "sign", hash, guarded(name, "sign", sign, pod))
+            except PluginError as error:
+                return Unsigned(str(error))
+        return Unsigned("a plugin's sign answers another thing each time")
+
+    @property
+    def plugins(self) -> Iterable[Plugin]:
+        """Each once, whatever points it serves."""
+        return self._by_name.values()
+
+    def refuses(self, template: PodTemplate) -> str:
+        """Why pods of the template cannot be placed by this profile at all; "" when they can."""
+        if template.problem or not template.needs:
+            return template.problem
+        for plugin, wish in template.needs:
+            if plugin not in self._filter_names:
+                return f"{wish}: nobody sees to that, the filter {plugin} is not enabled in this profile"
+        return ""
+
+    def run_pre_enqueue(self, pod: Pod) -> Status:
+        """The first "no" gates the pod."""
+        for plugin in self.pre_enqueue:
+            try:  # what guarded does, without its call: this is asked for every pod
+                status = plugin.pre_enqueue(pod)
+            except PluginError:
+                raise
+            except Exception as error:
+                raise blamed(plugin.name, "PreEnqueue", error) from error
+            if status is not SUCCESS and not status.is_success:
+                return status
+        return SUCCESS
+
+    def concerned(self, template: PodTemplate) -> _Concerned:
+        """Whom the template passes by (SelectivePlugin), asked once and kept."""
+        found = self._concerned.get(template.serial)
+        if found is None:
+            others = frozenset(
+                plugin.name
+                for plugin in self._selective
+                if not self._ask(plugin.name, "PreFilter", plugin.concerns, template)
+            )
+            found = _Concerned(
+                tuple(plugin for plugin in self.pre_filter if plugin.name not in others),
+                tuple(plugin for plugin in self.reserves if plugin.name not in others),
+                tuple(plugin for plugin in self.pre_binds if plugin.name not in others),
+                others,
+            )
+            if len(self._concerned) >= _MAX_REMEMBERED:
+                self._concerned.clear()
+            self._concerned[template.serial] = found
+        return found
+
+    def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+        """The first "no" ends it; who skips, and which nodes are left, is noted in `state`."""
+        concerned = self.concerned(template)
+        state.unconcerned = concerned.others
+        skipped: list[str] = []
+        for plugin in concerned.pre_filter:
+            answer = self._ask(plugin.name, "PreFilter", plugin.pre_filter, state, template, view)
+            if answer is SKIP:
+                skipped.append(plugin.name)
+            elif answer is SUCCESS:
+                continue
+            elif isinstance(answer, NodeSubset):
+                self._narrow(plugin.name, state, answer, view)
+            else:
+                status = checked_status(plugin.name, "PreFilter", answer, _NO_OR_SKIP)
+                if status.code is Code.SKIP:
+                    skipped.append(plugin.name)
+                elif not status.is_success:
+                    return status
+        state.skipped = concerned.others.union(skipped)
+        return SUCCESS
+
+    def _narrow(self, plugin: str, state: CycleState, answer: NodeSubset, view: ClusterView) -> None:
+        check_shape(plugin, "PreFilter", answer.mask, (view.n_rows,), "b")
+        state.subset = answer.mask if state.subset is None else state.subset & answer.mask
+        state.subset_reasons = (*state.subset_reasons, (plugin, answer))
+
+    def tell_placed(
+        self, state: CycleState, template: PodTemplate, other: PodTemplate, row: int, view: ClusterView
+    ) -> None:
+        """A pod of `other` has come to `row`: what plugins keep in the state of `template` follows."""
+        for plugin in self._following:
+            if plugin.name not in state.skipped:
+                self._ask(plugin.name, "AddPod", plugin.add_pod, state, template, other, row, view)
+
+    def tell_removed(
+        self, state: CycleState, template: PodTemplate, other: PodTemplate, row: int, view: ClusterView
+    ) -> None:
+        """A pod of `other` has left `row`."""
+        for plugin in self._following:
+            if plugin.name not in state.skipped:
+                self._ask(plugin.name, "RemovePod", plugin.remove_pod, state, template, other, row, view)
+
+    def admits(self, template: PodTemplate, view: ClusterView, row: int) -> bool:
+        """Whether a node's own properties (not its room) still let the template in."""
+        return bool(self.filtering.feasible(CycleState(), template, view)[row])
+
+    def capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, *, looks: bool = True
+    ) -> IntArray:
+        """How many more pods of this template each node takes (Filtering.capacity)."""
+        return self.filtering.capacity(state, template, view, looks=looks)
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> list[tuple[str, str, BoolArray]]:
+        """Why nodes are out (Filtering.reasons)."""
+        return self.filtering.reasons(state, template, view)
+
+    def score(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        at: IntArray | None = None,
+    ) -> FloatArray | None:
+        """Weighted sum of all Score plugins for `rows` (Scoring.score)."""
+        return self.scoring.score(state, template, view, rows, at)
+
+    def best(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        lets: Callable[[IntArray], BoolArray] | None,
+    ) -> int | None:
+        """The row with the highest score (Scoring.best)."""
+        return self.scoring.best(state, template, view, rows, lets)
+
+    @property
+    def quiet(self) -> Profile:
+        """The same plugins with nobody told of each call: for searches, which ask a thousand times."""
+        return self
+
+    def run_post_filter(
+        self, unit: Sequence[Demand], trial: Trial, error: FitError, dry_run: DryRun
+    ) -> PostFilterResult | Status:
+        """The first plugin that can make room wins; else all their reasons; PENDING where one said so."""
+        reasons: list[str] = []
+        named = ""
+        code = Code.UNSCHEDULABLE
+        for plugin in self.post_filters:
+            answer = self._ask(plugin.name, "PostFilter", plugin.post_filter, unit, trial, error, dry_run)
+            if isinstance(answer, PostFilterResult):
+                return answer
+            status = checked_status(plugin.name, "PostFilter", answer, _NO)
+            reasons += [status.reason] if status.reason else []
+            named = named or status.plugin
+            code = Code.PENDING if status.code is Code.PENDING else code
+        return Status(code, " ".join(reasons), named)
+
+    def run_reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status | None:
+        """The first "no", if any; `placements` are of one template, whose cycle left `state`."""
+        for plugin in self.concerned(placements[0].info.template).reserves:
+            answer = self._ask(plugin.name, "Reserve", plugin.reserve, state, group, placements)
+            status = checked_status(plugin.name, "Reserve", answer, _NO)
+            if not status.is_success:
+                return status
+        return None
+
+    def ask_permit(self, plugin: PermitPlugin, group: Group, siblings: Mapping[str, Group]) -> Status:
+        """One plugin that answers at once."""
+        answer = self._ask(plugin.name, "Permit", plugin.permit, group, siblings)
+        return checked_status(plugin.name, "Permit", answer, _NO_OR_WAIT)
+
+    def run_pre_bind_pre_flight(self, template: PodTemplate) -> tuple[str, ...]:
+        """The PreBind plugins that have something to do for pods of this template, in their order."""
+        wanted = []
+        for plugin in self.concerned(template).pre_binds:
+            look = getattr(plugin, "pre_bind_pre_flight", None)
+            if look is not None:
+                answer = self._ask(plugin.name, "PreBindPreFlight", look, template)
+                if checked_status(plugin.name, "PreBindPreFlight", answer, _YES_OR_SKIP).code is Code.SKIP:
+                    continue
+            wanted.append(plugin.name)
+        return tuple(wanted)
+
+    def cures(
+        self,
+        change: ClusterChange,
+        rejected_by: Iterable[tuple[str, PodTemplate | None]],
+        view: ClusterView,
+    ) -> bool:
+        """Whether one of the plugins that said no may say yes after this change."""
+        for name, template in rejected_by:
+            plugin = self._by_name.get(name)
+            if not serves(plugin, CuringPlugin):
+                return True
+            if change.what & plugin.cured_by and plugin.cures(change, template, view):
+                return True
+        return False
+
+
+class Demand(DemandOn[Profile], gc=False):
+    """What one group asks of a cycle that runs these plugins."""
+
+
+def _signers(plugins: Iterable[Plugin]) -> Iterator[tuple[str, Callable[[Pod], Hashable]]]:
+    """Who reads metadata. Plugins for single nodes are handed the pod itself, and are right by default."""
+    for plugin in plugins:
+        if serves(plugin, PodSigningPlugin):
+            if getattr(plugin, "signs", True):
+                yield plugin.name, plugin.sign
+        elif serves(plugin, NodeFilterPlugin) or serves(plugin, NodeScorePlugin):
+            yield plugin.name, sign_metadata

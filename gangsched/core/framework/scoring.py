@@ -1,0 +1,314 @@
+"""Scoring: PreScore, Score, NormalizeScore and weights of one profile, summed up for the feasible nodes.
+
+What plugins that score by row say is kept per template, and only rows that changed are asked again. Where one
+node is wanted and not everybody's score, plugins that look at nodes one by one are asked about no more nodes
+than it takes to know it. Made and called by core.framework.profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.framework.filtering import n_kept
+from gangsched.core.framework.interface import (
+    MAX_SCORE,
+    BoolArray,
+    Code,
+    CycleState,
+    FloatArray,
+    IntArray,
+    NodeScorePlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    serves,
+)
+from gangsched.core.framework.per_node import NodeInfos, PerNodeScore
+from gangsched.core.framework.plugin_calls import Ask, PluginError, check_shape, checked_status
+from gangsched.core.types.pod_template import PodTemplate
+
+# Asking for a few rows is cheaper than keeping scores of all up to date.
+_FEW_ROWS = 16
+_MAX_REMEMBERED = 2000
+# Of how many nodes plugins that look at them one by one are asked at first, and how much wider each time.
+_FIRST_LOOK = 16
+_WIDER = 4
+_GO_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
+
+
+class _KeptScores:
+    """Scores of one template by plugins that score by row, summed up, but for `stale` rows right up to
+    `mark` of the journal."""
+
+    __slots__ = ("mark", "stale", "values")
+
+    def __init__(self, n_rows: int, mark: int) -> None:
+        self.values: FloatArray = np.zeros(n_rows, dtype=np.float64)
+        self.stale: BoolArray = np.ones(n_rows, dtype=np.bool_)
+        self.mark = mark
+
+
+class Scoring:
+    """The Score plugins of one profile with their weights; `is_told`: those that have a PreFilter."""
+
+    def __init__(
+        self,
+        scores: Iterable[tuple[ScorePlugin | NodeScorePlugin, float]],
+        pre_scores: Iterable[PreScorePlugin],
+        *,
+        is_told: frozenset[str],
+        infos: NodeInfos,
+        ask: Ask,
+    ) -> None:
+        self._ask = ask
+        self.pre_scores = tuple(pre_scores)
+        is_told |= {plugin.name for plugin in self.pre_scores}
+        self.scores: tuple[tuple[ScorePlugin, float], ...] = tuple(
+            (one, weight)
+            if serves(one, ScorePlugin)
+            else (PerNodeScore(one, infos, is_told=one.name in is_told), weight)
+            for one, weight in scores
+        )
+        self._normalizers: dict[str, Callable[..., FloatArray]] = {
+            plugin.name: plugin.normalize for plugin, _ in self.scores if hasattr(plugin, "normalize")
+        }
+        self._by_row = tuple(
+            one
+            for one in self.scores
+            if getattr(one[0], "score_by_row", False)
+            and one[0].name not in is_told
+            and one[0].name not in self._normalizers
+        )
+        self._not_by_row = tuple(one for one in self.scores if one not in self._by_row)
+        self._one_by_one = tuple(
+            one
+            for one in self._not_by_row
+            if isinstance(one[0], PerNodeScore) and one[0].name not in self._normalizers
+        )
+        self._at_once = tuple(one for one in self._not_by_row if one not in self._one_by_one)
+        self.goes_by_row = bool(self._by_row) and not self.pre_scores and not self._one_by_one
+        """Whether there may be nothing to ask but plugins that score by row, which is kept."""
+        self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
+        # Who of _not_by_row has a say, by who is not concerned: as many as there are such sets of plugins.
+        self._others: dict[frozenset[str], tuple[tuple[ScorePlugin, float], ...]] = {}
+        self._kept: dict[int, _KeptScores] = {}
+        self._spreads_alone: dict[int, bool] = {}
+
+    def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
+        """Whether a plugin reads from the template that its pods wish to be apart from other `members`."""
+        if not self._spreading:
+            return False
+        alone = len(members) == 1 and members[0] is template
+        if alone and template.serial in self._spreads_alone:
+            return self._spreads_alone[template.serial]
+        answer = any(
+            self._ask(plugin.name, "Score", plugin.spreads, template, members) for plugin in self._spreading
+        )
+        if alone:
+            if len(self._spreads_alone) >= _MAX_REMEMBERED:
+                self._spreads_alone.clear()
+            self._spreads_alone[template.serial] = answer
+        return answer
+
+    def score(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        at: IntArray | None = None,
+    ) -> FloatArray | None:
+        """Weighted sum of all Score plugins for `rows`, float64; None when none has anything to say.
+
+        at: which of `rows` are wanted, by position; the others are there for what depends on all of them.
+        PreScore is asked first, each time: what it may skip can depend on the rows.
+        """
+        rows.flags.writeable = False
+        if at is not None and len(at) < len(rows):
+            sums = self._said_at_once(state, template, view, rows, rows[at])
+            if sums is not None:
+                own = self._ask_scores(self._one_by_one, state, template, view, rows[at])
+                return sums if own is None else sums + own
+            scores = self.score(state, template, view, rows)
+            return None if scores is None else scores[at]
+        return self.sums(state, template, view, rows)[0]
+
+    def sums(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> tuple[FloatArray | None, bool]:
+        """As score of all `rows`; and whether each row's depends on that row alone, by all that was said.
+
+        Then it is the same as long as the row is, and is_silent of these rows."""
+        rows.flags.writeable = False
+        skipped = self._run_pre_score(state, template, view, rows) if self.pre_scores else frozenset()
+        if not self._by_row or len(rows) <= _FEW_ROWS:
+            return self._ask_scores(self.scores, state, template, view, rows, skipped), False
+        kept = self._kept_scores(state, template, view, rows)
+        others = self._ask_scores(self._not_by_row, state, template, view, rows, skipped)
+        return (kept, self.goes_by_row) if others is None else (kept + others, False)
+
+    def is_silent(self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray) -> bool:
+        """Whether nobody says anything of the rows, nor of some of them, but plugins that score by row."""
+        others = self._others.get(state.unconcerned)
+        if others is None:
+            others = tuple(one for one in self._not_by_row if one[0].name not in state.unconcerned)
+            self._others[state.unconcerned] = others
+        for plugin, _ in others:
+            own = self._ask_score(plugin, state, template, view, rows)
+            if own is not None:
+                return False
+        return True
+
+    def best(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        lets: Callable[[IntArray], BoolArray] | None = None,
+    ) -> int | None:
+        """Of the ascending `rows` that `lets` lets by the one with the highest score, the lowest of equals.
+
+        lets: what Filters that look at nodes one by one say of rows, bool[len(rows)]; without it all will do.
+        """
+        if len(rows) > _FEW_ROWS and (lets is not None or self._one_by_one):
+            sums = self._said_at_once(state, template, view, rows, rows)
+            if sums is not None:
+                return self._best_first(state, template, view, rows, sums, lets)
+        if lets is not None:
+            rows = rows[lets(rows)]
+        if len(rows) < 2:
+            return int(rows[0]) if len(rows) else None
+        scores = self.score(state, template, view, rows)
+        return int(rows[0 if scores is None else scores.argmax()])
+
+    def _said_at_once(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        wanted: IntArray,
+    ) -> FloatArray | None:
+        """Sums of what all but `_one_by_one` say of the `wanted` rows; None where that may depend on which
+        `rows` are asked about, or on how few."""
+        if self.pre_scores or len(rows) <= _FEW_ROWS:
+            return None
+        rows.flags.writeable = False
+        # Who says nothing of these rows says nothing of some of them either.
+        if self._ask_scores(self._at_once, state, template, view, rows) is not None:
+            return None
+        return self._kept_scores(state, template, view, wanted) if self._by_row else np.zeros(len(wanted))
+
+    def _best_first(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        sums: FloatArray,
+        lets: Callable[[IntArray], BoolArray] | None,
+    ) -> int | None:
+        """best, by asking first about those of which others say the best, until no other can be better.
+
+        Sums are added up in the order of `score`: rounding is the same, and never makes less out of more.
+        """
+        lift = 0.0
+        for plugin, weight in self._one_by_one:
+            if plugin.name not in state.unconcerned:
+                lift += MAX_SCORE * weight
+        ahead = np.argsort(-sums, kind="stable")
+        best, best_at, n = -np.inf, -1, _FIRST_LOOK
+        while len(ahead):
+            some, ahead = ahead[:n], ahead[n:]
+            if lets is not None:
+                some = some[lets(rows[some])]
+            if len(some):
+                own = self._ask_scores(self._one_by_one, state, template, view, rows[some])
+                totals = sums[some] if own is None else sums[some] + own
+                most = totals.max()
+                at = int(some[totals == most].min())
+                if most > best or (most == best and at < best_at):
+                    best, best_at = most, at
+            if best_at >= 0:
+                could_be = sums[ahead] + lift
+                ahead = ahead[(could_be > best) | ((could_be == best) & (ahead < best_at))]
+            n *= _WIDER
+        return int(rows[best_at]) if best_at >= 0 else None
+
+    def _run_pre_score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> frozenset[str]:
+        """Who skips. A "no" here is a fault of the plugin: the nodes will do, or there were none."""
+        skipped: frozenset[str] = frozenset()
+        for plugin in self.pre_scores:
+            answer = self._ask(plugin.name, "PreScore", plugin.pre_score, state, template, view, rows)
+            if checked_status(plugin.name, "PreScore", answer, _GO_OR_SKIP).code is Code.SKIP:
+                skipped |= {plugin.name}
+        return skipped
+
+    def _kept_scores(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray:
+        """Sums of what plugins that score by row say, kept as the cache has the rows."""
+        kept = self._kept.get(template.serial)
+        mark = view.journal_end
+        changed = view.changed_since(kept.mark) if kept is not None else None
+        if kept is None or changed is None or len(kept.values) != view.n_rows:
+            if len(self._kept) > n_kept(view.n_rows):
+                self._kept.clear()
+            kept = self._kept[template.serial] = _KeptScores(view.n_rows, mark)
+        else:
+            kept.stale[changed] = True
+            kept.mark = mark
+        stale = kept.stale[rows]
+        if stale.any():
+            # Rows that filled up since are not among those asked about, and are not scored for nothing.
+            asked = rows[stale]
+            base = view.base() if isinstance(view, Trial) and view.touched else view
+            values = self._ask_scores(self._by_row, state, template, base, asked)
+            kept.values[asked] = 0.0 if values is None else values
+            kept.stale[asked] = False
+        answer: FloatArray = kept.values[rows]
+        if isinstance(view, Trial) and view.touched:
+            at = np.flatnonzero(view.is_touched(rows))
+            if len(at):
+                own = self._ask_scores(self._by_row, state, template, view, rows[at])
+                answer[at] = 0.0 if own is None else own
+        return answer
+
+    def _ask_scores(
+        self,
+        plugins: Iterable[tuple[ScorePlugin, float]],
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        skipped: frozenset[str] = frozenset(),
+    ) -> FloatArray | None:
+        total: FloatArray | None = None
+        for plugin, weight in plugins:
+            if plugin.name in skipped or plugin.name in state.unconcerned:
+                continue
+            own = self._ask_score(plugin, state, template, view, rows)
+            if own is not None:
+                total = own * weight if total is None else total + own * weight
+        return total
+
+    def _ask_score(
+        self, plugin: ScorePlugin, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        own = self._ask(plugin.name, "Score", plugin.score, state, template, view, rows)
+        if own is None:
+            return None
+        check_shape(plugin.name, "Score", own, rows.shape, "f")
+        if plugin.name in self._normalizers:
+            normalize = self._normalizers[plugin.name]
+            own = self._ask(plugin.name, "NormalizeScore", normalize, state, template, own)
+            check_shape(plugin.name, "NormalizeScore", own, rows.shape, "f")
+        # NaN fails both. The methods min and max would come to the same by way of Python.
+        if len(own) and not (np.minimum.reduce(own) >= 0.0 and np.maximum.reduce(own) <= MAX_SCORE):
+            raise PluginError(plugin.name, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
+        return own

@@ -1,0 +1,145 @@
+"""GangTable: looks at a group whose members or numbers changed, and moves it where they put it.
+
+The table itself, with every cause and why no two gangs ever wait for each other, is core.state.transitions. A
+group found half bound at start-up, or by another hand, is completed or unwound here (`recover`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from gangsched.core.binding.binder import Binder
+from gangsched.core.groups.attempts import Attempts
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import World
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.model.objects import Pod
+
+# A gang that is still being created says nothing for this long: its pods come one by one.
+GATHER_REPORT_S = 5.0
+# In line, or back in line by itself.
+_TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
+
+
+class GangTable:
+    """Looks at a group whose members or numbers changed and moves it along the table."""
+
+    def __init__(self, world: World, reporter: Reporter, binder: Binder, attempts: Attempts) -> None:
+        self._world = world
+        self._reporter = reporter
+        self._binder = binder
+        self._attempts = attempts
+        self._look_in: dict[GroupState, Callable[[Group], None]] = {
+            GroupState.BINDING: binder.settle,
+            GroupState.UNWINDING: binder.unwound,
+            GroupState.WAITING: self._look_waiting,
+        }
+
+    def look(self, group: Group) -> None:
+        """Moves the group to where its facts put it; safe to call at any time, twice changes nothing."""
+        if not group.members:
+            self._attempts.nominations.drop(group)
+            self._world.drop_group(group)
+            return
+        if not group.n_bound:
+            group.satisfied = False  # all of the gang that was whole is gone: its successors start together
+        elif not group.satisfied and group.definition is not None and group.n_bound >= group.start_count:
+            group.satisfied = True
+        self._look_in.get(group.state, self._look_at_rest)(group)
+        if group.satisfied:
+            self._world.settle_by_s.pop(group.key, None)
+            group.recovering = False
+
+    def recover(self, group: Group) -> None:
+        """A group found half bound is completed first or unwound, by policy: after a restart, mostly.
+
+        A gang that was whole and lost members looks the same but for time: its pending members were created
+        after the last bind. A pending member that existed before it was left out of a gang that never was
+        whole, however many of the others are gone by now: their eviction may have been under way. Both times
+        are the API server's own, to the second; a tie counts as half bound.
+        """
+        bound_at = [t for info in group.in_state(MemberState.BOUND) if (t := _bound_at(info.pod))]
+        last = max(bound_at, default=None)
+        for info in group.in_state(MemberState.PENDING):
+            created = info.pod.metadata.creation_timestamp
+            if last is None or created is None or created <= last:
+                self._binder.half_bound(group)
+                return
+        group.satisfied = True
+
+    def _look_waiting(self, group: Group) -> None:
+        if group.problem or group.definition is None or not group.is_complete:
+            why = group.problem or f"{group.n_existing} of {group.min_count} members are left"
+            self._attempts.give_back(group, why)
+            self._look_at_rest(group)
+        else:
+            # Looked at again in its turn, holding what it holds.
+            self._world.queue.activate(group, Cause.LOOK_AGAIN)
+
+    def _look_at_rest(self, group: Group) -> None:
+        queue, now_s = self._world.queue, self._world.now_s
+        if group.problem:
+            if group.state is not GroupState.UNSCHEDULABLE or group.message != group.problem:
+                group.rejected_by = (("GangScheduling", None),)
+                queue.reject(group, Cause.PROBLEM, now_s)
+            self._reporter.rejected(group, group.problem)  # also to members that have come since
+            group.message = group.problem
+            return
+        if group.recovering and not group.n_pending:
+            return
+        if group.is_half_bound and group.definition is not None and not group.recovering:
+            self.recover(group)
+            if not group.satisfied:
+                return
+        if not group.n_pending:
+            if group.n_bound:
+                queue.park(group, Cause.BOUND_ELSEWHERE)
+            elif group.counts[MemberState.GATED]:
+                queue.park(group, Cause.GATED)
+            else:
+                queue.park(group, Cause.NOTHING_PENDING)
+            return
+        if not group.is_complete:
+            if group.state is not GroupState.GATHERING or group.deadline_s == NEVER_S:
+                queue.park(group, Cause.INCOMPLETE, now_s + GATHER_REPORT_S)
+            return
+        if group.first_complete_s == NEVER_S:
+            group.first_complete_s = self._world.places.take(group, now_s)
+        if group.state in _TRIED_ANYWAY:
+            return
+        if group.state is GroupState.UNSCHEDULABLE:
+            queue.wake(group, Cause.COMPLETE, now_s)
+        else:
+            queue.activate(group, Cause.COMPLETE)
+
+    def expired(self, group: Group) -> None:
+        """A deadline of the queue's has passed: backoff, flush, report or wait, by the group's state."""
+        if group.state is GroupState.WAITING:
+            self._attempts.timed_out(group)
+        elif group.state is GroupState.GATHERING:
+            self.gathering_report(group)
+        elif group.state is GroupState.UNWINDING:
+            self._binder.evict_again(group)
+        elif group.state in (GroupState.BACKOFF, GroupState.UNSCHEDULABLE):
+            self._world.queue.park(group, Cause.TIME_IS_UP)
+            self.look(group)
+
+    def gathering_report(self, group: Group) -> None:
+        """A gang that has been incomplete for a while says who is missing."""
+        if group.definition is None:
+            kind = "PodGroup object" if group.is_gang else "definition"
+            message = f"gang {group.key} waits for its {kind}, which does not exist (yet)"
+        else:
+            gated = group.counts[MemberState.GATED]
+            message = f"gang {group.key} waits for members: {group.n_existing} of {group.min_count} exist"
+            message += f", {gated} more are gated" if gated else ""
+        self._reporter.rejected(group, message)
+
+
+def _bound_at(pod: Pod) -> datetime | None:
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "True":
+            return condition.last_transition_time
+    return None

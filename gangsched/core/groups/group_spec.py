@@ -1,0 +1,256 @@
+"""Numbers: what a group asks for, worked out from its object, its members, and members that are not ours.
+
+Held here: PodGroup objects as read, and who else names a group of ours. A mistake becomes the group's
+`problem` and is told to its members; it never raises. Called by core.groups.membership and core.scheduler.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
+
+from gangsched.core.state.state import World
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.group import Group, GroupState
+from gangsched.errors import ParseError
+from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import (
+    DISRUPTION_KEY,
+    GROUP_LABELS,
+    GROUPS_KEY,
+    LIGHTWEIGHT,
+    LIGHTWEIGHT_MIN,
+    MIN_MEMBERS_KEY,
+    PARTIAL_BIND_KEY,
+    POD,
+    TIMEOUT_KEY,
+    TOTAL_MEMBERS_KEY,
+    GroupKey,
+    PodGroup,
+    group_from_object,
+    group_from_pod,
+    group_key,
+    needs_object,
+)
+
+_STATED_KEYS = (
+    MIN_MEMBERS_KEY,
+    TOTAL_MEMBERS_KEY,
+    TIMEOUT_KEY,
+    GROUPS_KEY,
+    PARTIAL_BIND_KEY,
+    DISRUPTION_KEY,
+)
+_STATED = frozenset(_STATED_KEYS)
+_SAYING_LABELS = (*GROUP_LABELS, LIGHTWEIGHT_MIN)
+_SAID = frozenset(_SAYING_LABELS)
+
+
+class Numbers:
+    """Applies PodGroup objects and strangers to the world's groups, and resolves a group's numbers."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._objects: dict[GroupKey, PodGroup | str] = {}
+        """PodGroup objects as read, or what is wrong with one."""
+        self._read_from: dict[GroupKey, PodGroupAdded | PodGroupUpdated] = {}
+        """What they were read from."""
+        self._strangers: dict[GroupKey, Counter[str]] = {}
+        """Members that name another scheduler, by its name."""
+        self._stranger_of: dict[str, tuple[GroupKey, str]] = {}
+
+    def put_object(self, event: PodGroupAdded | PodGroupUpdated) -> None:
+        """A PodGroup object as it is now."""
+        meta = event.item.metadata
+        key = GroupKey(event.dialect, meta.namespace, meta.name)
+        known, before = self._objects.get(key), self._read_from.get(key)
+        if before is not None and isinstance(known, PodGroup) and _differ_in_status(before, event):
+            read: PodGroup | str = replace(known, status=event.item.status or {})
+        else:
+            read = _read(event)
+        self._objects[key] = read
+        self._read_from[key] = event
+        group = self._world.groups.get(key)
+        if group is not None and not _same_numbers(known, read):
+            self._world.touch(group)
+        elif group is not None and isinstance(read, PodGroup):
+            group.definition = read
+
+    def remove_object(self, event: PodGroupDeleted) -> None:
+        """The object is gone; a group that was never whole gathers again."""
+        meta = event.item.metadata
+        key = GroupKey(event.dialect, meta.namespace, meta.name)
+        self._objects.pop(key, None)
+        self._read_from.pop(key, None)
+        if key in self._world.groups:
+            self._world.touch(self._world.groups[key])
+
+    def refuse_object(self, key: GroupKey, uid: str, message: str) -> None:
+        """The object does not parse at all; what was known of it before stands no longer.
+
+        Known under another UID it is another dialect's object of the same name, and none of this.
+        """
+        known = self._objects.get(key)
+        if isinstance(known, PodGroup) and known.uid != uid:
+            return
+        self._objects[key] = message
+        if key in self._world.groups:
+            self._world.touch(self._world.groups[key])
+
+    def resolve(self, group: Group) -> None:
+        """Works out the group's numbers, or what is wrong with them, from its members and its object."""
+        listed = group.start_together
+        group.definition, group.problem = self._numbers(group)
+        if group.start_together != listed:
+            self._world.list_changed(group, listed)
+        before = group.priority
+        info = group.first()
+        if info is not None:
+            group.priority = info.pod.spec.priority or 0
+        if group.definition is not None and group.definition.priority is not None:
+            group.priority = group.definition.priority
+            self._world.lowest_of_groups = min(self._world.lowest_of_groups, group.priority)
+        if group.priority != before and group.active_token:
+            self._world.queue.activate(group, Cause.PLACE_CHANGED)
+        strangers = self._strangers.get(group.key)
+        if strangers and not group.problem and not group.satisfied:
+            said = ", ".join(sorted({*strangers, group.scheduler_name}))
+            group.problem = (
+                f"gang {group.key}: members name different schedulers ({said}); "
+                "a gang can only start whole if one scheduler places all of it"
+            )
+
+    def _numbers(self, group: Group) -> tuple[PodGroup | None, str]:
+        if group.own_problem:
+            return None, group.own_problem
+        if len(group.stated) > 1 and not group.satisfied:
+            return group.definition, _disagreement(group)
+        if needs_object(group.key):
+            known = self._objects.get(group.key)
+            if known is None and (group.n_bound or group.state is GroupState.BINDING):
+                return group.definition, ""  # what it was started with stands until it has ended
+            return (None, known) if isinstance(known, str) else (known, "")
+        info = group.first()
+        if info is None or (group.definition is not None and group.read_from == info.stated):
+            return group.definition, ""
+        group.read_from = info.stated
+        try:
+            return group_from_pod(group.key, info.pod), ""
+        except ParseError as error:
+            return None, f"gang {group.key}: {error}" if group.is_gang else str(error)
+
+    def note_stranger(self, pod: Pod) -> None:
+        """A pod of another scheduler; counts if it names a group."""
+        uid = pod.metadata.uid
+        if uid in self._stranger_of:
+            return
+        try:
+            key = group_key(pod)
+        except ParseError:
+            return
+        if key.dialect != POD and not pod.is_terminal:
+            self._stranger_of[uid] = (key, pod.spec.scheduler_name)
+            self._strangers.setdefault(key, Counter())[pod.spec.scheduler_name] += 1
+            if key in self._world.groups:
+                self._world.touch(self._world.groups[key])
+
+    def forget_strangers_of(self, names: Collection[str]) -> None:
+        """These schedulers' pods are ours from now on."""
+        for uid in [uid for uid, (_, name) in self._stranger_of.items() if name in names]:
+            self.forget_stranger(uid)
+
+    def forget_stranger(self, uid: str) -> None:
+        """That pod is gone."""
+        known = self._stranger_of.pop(uid, None)
+        if known is not None:
+            key, name = known
+            names = self._strangers[key]
+            names[name] -= 1
+            if names[name] <= 0:
+                del names[name]
+            if not names:
+                del self._strangers[key]
+            if key in self._world.groups:
+                self._world.touch(self._world.groups[key])
+
+
+def identity_of(pod: Pod) -> tuple[object, ...]:
+    """All that puts the pod into its group and all that it says of it, as written; that can be edited.
+
+    Not its labels as such: kube-apiserver copies a node's zone and region onto the pods bound to it
+    (KEP-4742, on by default since 1.35).
+    """
+    spec, labels, annotations = pod.spec, pod.metadata.labels, pod.metadata.annotations
+    return (
+        None if not labels or _SAID.isdisjoint(labels) else tuple(map(labels.get, _SAYING_LABELS)),
+        None if not annotations or _STATED.isdisjoint(annotations) else _stated(annotations),
+        spec.scheduling_group,
+        spec.priority,
+    )
+
+
+def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
+    """What a member says of its group, as written, in the order of _stated_names."""
+    spec, meta = pod.spec, pod.metadata
+    if needs_object(key) or key.dialect == POD:
+        return (spec.scheduler_name, spec.priority or 0)
+    if key.dialect == LIGHTWEIGHT:
+        return (spec.scheduler_name, spec.priority or 0, (meta.labels or {}).get(LIGHTWEIGHT_MIN))
+    return (spec.scheduler_name, spec.priority or 0, *_stated(meta.annotations or {}))
+
+
+def _stated(annotations: Mapping[str, str]) -> tuple[str | None, ...]:
+    return tuple(map(annotations.get, _STATED_KEYS))
+
+
+def _stated_names(key: GroupKey) -> tuple[str, ...]:
+    common = ("spec.schedulerName", "spec.priority")
+    if needs_object(key) or key.dialect == POD:
+        return common
+    return (*common, LIGHTWEIGHT_MIN) if key.dialect == LIGHTWEIGHT else (*common, *_STATED_KEYS)
+
+
+def _disagreement(group: Group) -> str:
+    for i, name in enumerate(_stated_names(group.key)):
+        by_value: dict[object, str] = {}
+        for info in group.members.values():
+            by_value.setdefault(info.stated[i], info.pod.metadata.name)
+        if len(by_value) > 1:
+            said = ", ".join(f"{value!r} ({pod})" for value, pod in list(by_value.items())[:4])
+            return f"gang {group.key}: members disagree on {name}: {said}; give all the same"
+    return f"gang {group.key}: members disagree on the group's numbers"
+
+
+def _read(event: PodGroupAdded | PodGroupUpdated) -> PodGroup | str:
+    try:
+        return group_from_object(event.dialect, event.api_version, event.item)
+    except ParseError as error:
+        meta = event.item.metadata
+        return f"PodGroup {meta.namespace}/{meta.name}: {error}"
+
+
+def _differ_in_status(
+    before: PodGroupAdded | PodGroupUpdated, event: PodGroupAdded | PodGroupUpdated
+) -> bool:
+    """Whether a PodGroup says what it said but for its status: most often it is the echo of our own word."""
+    then, now = before.item.metadata, event.item.metadata
+    return (
+        then.uid == now.uid
+        and then.generation == now.generation
+        and then.annotations == now.annotations
+        and before.api_version == event.api_version
+        and before.item.spec == event.item.spec
+    )
+
+
+def _same_numbers(known: PodGroup | str | None, read: PodGroup | str) -> bool:
+    if not isinstance(known, PodGroup) or not isinstance(read, PodGroup):
+        return known == read
+    return _numbers_of(known) == _numbers_of(read)
+
+
+def _numbers_of(group: PodGroup) -> PodGroup:
+    return replace(group, api_version="", generation=0, status={})

@@ -1,0 +1,365 @@
+"""Membership: what the watch says about pods becomes members of groups, and room taken on nodes.
+
+Keyed by UID throughout; hearing something twice or late changes nothing. Pods of other schedulers are
+counted for the room they take (bound or nominated) and never written to; where they name a group of ours,
+the group is refused, because nobody could start it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gangsched.core.cache.cache import allocation_of
+from gangsched.core.device_audit.drift import Audit
+from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.framework.status import SUCCESS
+from gangsched.core.groups.group_spec import Numbers, identity_of, stated_by
+from gangsched.core.groups.pod_similarity import Likeness, are_alike
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import World
+from gangsched.core.types.group import (
+    ASSUMED,
+    BOUND,
+    LEAVING,
+    PENDING,
+    UNASKED,
+    BindState,
+    Group,
+    MemberState,
+    PodInfo,
+)
+from gangsched.core.types.pod_template import constraints_of
+from gangsched.errors import ParseError
+from gangsched.model.device_labels import allocated_labels, allocation_text
+from gangsched.model.devices import is_device_key
+from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import (
+    ATTEMPT_KEY,
+    GANG_KEY,
+    POD,
+    RANK_KEY,
+    GroupKey,
+    group_key,
+    lone_key,
+    needs_object,
+)
+
+# Nothing has left the process for these.
+_UNSENT = (UNASKED, BindState.PREPARING, BindState.HELD)
+
+_AT_THE_GATE = (MemberState.GATED, PENDING)
+
+
+class Membership:
+    """Applies pods to the world's groups and its cache."""
+
+    def __init__(self, world: World, reporter: Reporter, numbers: Numbers, audit: Audit) -> None:
+        self._world = world
+        self._reporter = reporter
+        self._audit = audit
+        self._numbers = numbers
+        self._latest: Likeness | None = None
+        """Of the pod that joined last, where it says something of the next one."""
+        self._joined: Group | None = None
+        """What that pod joined in this run of events: it is there, and touched."""
+
+    def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
+        """Pods as they are now, one after the other. An older version than the one known is ignored."""
+        known, profiles = self._world.cache.pods, self._world.profiles
+        self._joined = None
+        for event in events:
+            pod = event.pod
+            info = known.get(pod.metadata.uid)
+            if info is not None and not _newer(pod, info.pod):
+                continue
+            if pod.spec.scheduler_name not in profiles:
+                self._put_stranger(pod, info)
+            elif info is None:
+                self._join(pod)
+            else:
+                self._update(info, pod)
+
+    def look_again(self, uid: str) -> None:
+        """PreEnqueue is asked once more: it failed, or it is another one by now."""
+        info = self._world.cache.pods.get(uid)
+        if info is not None and info.state in _AT_THE_GATE and info.group is not None:
+            target = self._state_of(info, info.pod)
+            if target is not info.state:
+                info.group.move(info, target)
+                self._world.touch(info.group)
+
+    def come_back(self, info: PodInfo) -> None:
+        """A consistent read has found a pod that had been said to be gone."""
+        if info.state is LEAVING and info.group is not None:
+            target = self._state_of(info, info.pod)
+            if target is not LEAVING:
+                info.group.move(info, target)
+                self._world.touch(info.group)
+
+    def remove_pod(self, event: PodDeleted) -> None:
+        """The pod is gone for good."""
+        self._remove(event.pod.metadata.uid)
+
+    def _remove(self, uid: str) -> None:
+        world = self._world
+        world.unanswered.pop(uid, None)
+        self._numbers.forget_stranger(uid)
+        self._audit.pod_gone(uid)
+        world.changes += world.cache.unnominate(uid)
+        info = world.cache.remove_pod(uid)
+        if info is None:
+            return
+        if info.state is ASSUMED:
+            world.unreserve([info])
+        change = world.cache.forget(info)
+        if change is not None:
+            world.changes.append(change)
+        world.left_node(uid)
+        group = info.group
+        if group is not None:
+            group.remove(info)
+            world.touch(group)
+
+    def _put_stranger(self, pod: Pod, info: PodInfo | None) -> None:
+        world, uid = self._world, pod.metadata.uid
+        self._numbers.note_stranger(pod)
+        holds = bool(pod.spec.node_name) and not pod.is_terminal
+        self._nominate(pod, "" if pod.spec.node_name or pod.is_terminal else pod.status.nominated_node_name)
+        if not holds:
+            if info is not None:
+                self._remove(uid)
+                self._numbers.note_stranger(pod)
+            return
+        if info is None:
+            info = PodInfo(pod, world.cache.template_of(pod), uid)
+            info.state = BOUND
+            world.cache.join(info)
+            self._place(info, pod)
+        else:
+            self._replace_pod(info, pod)
+
+    def _nominate(self, pod: Pod, node_name: str) -> None:
+        change = self._world.cache.nominate(pod, node_name)
+        if change is not None:
+            self._world.changes.append(change)
+
+    def _join(self, pod: Pod) -> None:
+        world, like = self._world, self._latest
+        if like is None or like.edition != world.cache.templates.edition or not are_alike(pod, like.pod):
+            like = self._meet(pod)
+        key = like.key if like.key.dialect != POD else lone_key(pod)
+        info = PodInfo(pod, like.template, pod.metadata.uid, None, like.identity, like.stated)
+        info.state = self._state_of(info, pod)
+        world.cache.join(info)
+        if info.state is BOUND:
+            self._place(info, pod)
+        group = self._joined
+        if group is None or group.key != key:
+            group = self._joined = self._group_of(key, pod)
+            world.touch(group)
+        if pod.spec.node_name:
+            annotations = pod.metadata.annotations or {}
+            info.rank = _number(annotations.get(RANK_KEY), -1)
+            info.attempt = _number(annotations.get(ATTEMPT_KEY), 0)
+            group.attempts = max(group.attempts, info.attempt)
+        group.add(info)
+        if key.dialect == POD:
+            group.own_problem = like.problem
+
+    def _group_of(self, key: GroupKey, pod: Pod) -> Group:
+        """The group that the pod joins, made when it is the first."""
+        world = self._world
+        group = world.groups.get(key)
+        if group is None:
+            group = world.groups[key] = Group(key, pod.spec.scheduler_name, now_s=world.now_s)
+        return group
+
+    def _meet(self, pod: Pod) -> Likeness:
+        """A pod that is not like the one before it."""
+        templates = self._world.cache.templates
+        template = templates.of(pod)
+        try:
+            key, problem = group_key(pod), ""
+        except ParseError as error:
+            key, problem = lone_key(pod), str(error)
+        like = Likeness(pod, template, key, problem, identity_of(pod), stated_by(key, pod), templates.edition)
+        self._latest = like if templates.is_of_all_alike(pod) else None
+        return like
+
+    def _update(self, info: PodInfo, pod: Pod) -> None:
+        group = info.group
+        if group is None and info.uid in self._world.unanswered and not pod.spec.node_name:
+            self._world.unanswered[info.uid] = pod
+            return
+        if group is None:
+            # It was another scheduler's when first seen; schedulerName is immutable, so this is a new life.
+            self._remove(info.uid)
+            self._join(pod)
+            return
+        if info.state is BOUND and not pod.spec.node_name:
+            # The bind's answer overtook the watch: this version is from before the bind, and nodeName is
+            # never taken away from a pod, so nothing that it holds may be given back for it.
+            self._world.cache.renew(info, pod)
+            return
+        if info.bind in _UNSENT and identity_of(pod) != info.identity:
+            # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
+            self._remove(info.uid)
+            self._join(pod)
+            return
+        old = info.pod
+        target = self._state_of(info, pod)
+        if target is info.state:
+            self._replace_pod(info, pod)
+        elif info.state is ASSUMED:
+            self._update_assumed(info, pod, target)
+        else:
+            self._replace_pod(info, pod)
+            if target is BOUND:
+                self._place(info, pod)
+                group.move(info, target)
+            elif info.state is BOUND:
+                self._world.forget(info, target)
+            else:
+                group.move(info, target)
+            self._world.touch(group)
+        if old.status.phase != pod.status.phase and needs_object(group.key):
+            self._world.touch(group)
+            self._reporter.progressed(group)
+
+    def _update_assumed(self, info: PodInfo, pod: Pod, target: MemberState) -> None:
+        world, group = self._world, info.group
+        assert group is not None
+        world.cache.renew(info, pod)
+        if target in (PENDING, MemberState.GATED):
+            return  # the promise stands: only the outcome of its bind, or its group, can end it
+        if target in (BOUND, MemberState.DONE):
+            by_us = info.bind not in _UNSENT
+            if not by_us or _is_elsewhere(info, pod):
+                self._place(info, pod)
+            info.bind = UNASKED
+            self._audit.pod_bound(info)
+            group.move(info, BOUND)
+            if by_us and (profile := world.profile_of(group)).post_binds:
+                world.hooks.post_bind(info, profile)
+            if target is MemberState.DONE:
+                world.forget(info, MemberState.DONE)
+        elif info.bind in _UNSENT:
+            info.bind = UNASKED
+            world.forget(info, LEAVING)
+        else:
+            return  # being deleted while its bind is on the way: the bind's answer decides
+        world.touch(group)
+
+    def _replace_pod(self, info: PodInfo, pod: Pod) -> None:
+        """A new version of a pod that stays where it is; room is counted anew if it asks for another."""
+        old, world = info.pod, self._world
+        world.cache.renew(info, pod)
+        if pod.spec.node_name and not old.spec.node_name:
+            if info.state is BOUND:
+                self._audit.pod_bound(info)
+                if _is_elsewhere(info, pod):
+                    self._place(info, pod)
+            return
+        if (
+            pod.spec != old.spec
+            or (not pod.spec.node_name and constraints_of(pod) != constraints_of(old))
+            or (info.state in _AT_THE_GATE and _is_edited(old, pod))
+        ):
+            template = world.cache.template_of(pod)
+            if template is not info.template:
+                node_name, allocation = info.node_name, info.allocation
+                change = world.cache.forget(info)
+                info.template = template
+                if node_name:
+                    world.cache.place(info, node_name, allocation)
+                    if change is not None:
+                        world.changes.append(change)
+                if info.group is not None:
+                    world.touch(info.group)
+        is_told = info.state is BOUND and _says_anew(info, old, pod)
+        if is_told and not (old.spec.node_name and self._audit.pod_edited(info, pod)):
+            self._place(info, pod)
+
+    def _place(self, info: PodInfo, pod: Pod) -> None:
+        in_labels = self._world.settings.devices.in_labels
+        if in_labels and _lacks_labels(info, pod) and self._audit.pod_edited(info, pod):
+            # The server dropped them from our Binding: the devices are this pod's all the same.
+            self._audit.pod_bound(info)
+            return
+        allocation, problem = allocation_of(pod)
+        if problem:
+            self._reporter.pod_event(pod, "Warning", "DeviceMismatch", "Scheduling", problem)
+        info.allocated = _allocated(info, pod)
+        self._world.cache.place(info, pod.spec.node_name, allocation)
+        self._audit.pod_bound(info)
+
+    def _state_of(self, info: PodInfo, pod: Pod) -> MemberState:
+        if pod.is_terminal:
+            return MemberState.DONE if pod.spec.node_name else LEAVING
+        if pod.spec.node_name:
+            return BOUND
+        if pod.metadata.deletion_timestamp is not None:
+            return LEAVING
+        profile = self._world.profiles[pod.spec.scheduler_name]
+        try:
+            if profile.run_pre_enqueue(pod) is not SUCCESS:
+                return MemberState.GATED
+        except PluginError as error:
+            self._world.hooks.blame(error, info.group, pod)
+            self._world.look_again_at(self._world.now_s + self._world.settings.pod_max_backoff_s, info)
+            return MemberState.GATED
+        # Also what was said to be gone: a version that shows it alive is the later word.
+        return PENDING
+
+
+def _newer(pod: Pod, known: Pod) -> bool:
+    """Resource versions compare as numbers (KEP-5504 made that a promise); others are taken as news."""
+    new, old = pod.metadata.resource_version, known.metadata.resource_version
+    if new.isdecimal() and old.isdecimal():
+        return int(new) > int(old)
+    return new != old
+
+
+def _allocated(info: PodInfo, pod: Pod) -> str | None:
+    """Labels are looked through only where they may say something: most pods ask for no device."""
+    meta = pod.metadata
+    return allocation_text(meta.annotations, meta.labels if info.template.asks_for_devices else None)
+
+
+def _lacks_labels(info: PodInfo, pod: Pod) -> bool:
+    """Whether our own Binding, which carried IDs, has come to the pod without them."""
+    is_ours = info.node_name == pod.spec.node_name and GANG_KEY in (pod.metadata.annotations or {})
+    return is_ours and bool(info.ids) and _allocated(info, pod) is None
+
+
+def _is_elsewhere(info: PodInfo, pod: Pod) -> bool:
+    """Whether the pod's node or devices are told otherwise than they are known."""
+    return info.node_name != pod.spec.node_name or info.allocated != _allocated(info, pod)
+
+
+def _says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
+    """Whether the pod's node or devices are told otherwise than they are known, or than they were told."""
+    if _is_elsewhere(info, pod):
+        return True
+    if not old.spec.node_name:
+        return False
+    before, now = old.metadata.annotations or {}, pod.metadata.annotations or {}
+    if before != now and _device_keys(before) != _device_keys(now):
+        return True
+    then, labels = old.metadata.labels, pod.metadata.labels
+    return then != labels and allocated_labels(then) != allocated_labels(labels)
+
+
+def _is_edited(old: Pod, pod: Pod) -> bool:
+    """Whether plugins may read another thing of its metadata now."""
+    before, now = old.metadata, pod.metadata
+    return before.annotations != now.annotations or before.labels != now.labels
+
+
+def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if is_device_key(key)}
+
+
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 10 else default

@@ -1,0 +1,205 @@
+"""Nominations: what a unit was promised that waits for its victims to go, and how that ends.
+
+While it waits nothing is assumed: its members are pending, their devices are claimed in the ledger, their
+room is nominated (others of no higher priority leave it alone), `nominatedNodeName` says so on the pods, and
+the groups are in the state Waiting with a deadline. When the last victim is gone the unit gets its turn;
+core.groups.attempts then lifts the promise and places it like any other. Called by core.groups.attempts,
+core.groups.membership (through World.left_node) and core.scheduler; the search for victims is
+core.preemption.search's.
+
+Victims are evicted; where that goes against a disruption budget they are deleted, as kube-scheduler does. An
+eviction that is refused is asked again every two seconds and turned into a deletion at the third refusal:
+the others are on their way out by then. Victims that are not gone by the deadline are not counted on again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.plan import PostFilterResult
+from gangsched.core.preemption.victims import is_leaving
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import World
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.group import Group, MemberState, PodInfo, Preemption
+from gangsched.core.types.placement import Nominated, Placement
+from gangsched.model.effects import DeletePod, EvictPod, NominateNode
+from gangsched.model.events import EvictionFailed
+
+_ASK_AGAIN_S = 2.0
+_MAX_REFUSALS = 3
+# What Kubernetes gives a pod that says nothing.
+_GRACE_S = 30
+_MAX_NAMED = 4
+
+
+class Nominations:
+    """Keeps the promises of preemption."""
+
+    def __init__(self, world: World, reporter: Reporter) -> None:
+        self._world = world
+        self._reporter = reporter
+
+    # -- a promise begins --------------------------------------------------------------------------------
+
+    def promise(self, unit: Sequence[Group], result: PostFilterResult) -> None:
+        """The unit waits for its victims, who are asked to go."""
+        world = self._world
+        waits_for = {info.uid: info for info in result.victims if info.state is MemberState.BOUND}
+        grace_s = max(_grace_s(info) for info in waits_for.values())
+        own = [g.definition.schedule_timeout_s for g in unit if g.definition is not None]
+        wait_s = min((s for s in own if s is not None), default=world.settings.permit_wait_s)
+        preemption = Preemption(tuple(unit), waits_for, result.violating, world.now_s + grace_s + wait_s)
+        for uid in waits_for:
+            world.victims.setdefault(uid, []).append(preemption)
+        for group in unit:
+            group.preemption = preemption
+        going = [info for info in waits_for.values() if not is_leaving(info)]
+        world.count("preemption_victims", len(going))
+        for info in going:
+            self._tell_victim(info, unit[0])
+        self._ask(preemption)
+        self.renew(preemption, result.plan.placements)
+        if world.observer is not None:
+            world.observer.preempted(unit, tuple(waits_for.values()))
+
+    def renew(self, preemption: Preemption, placements: Iterable[Placement]) -> None:
+        """Who goes where once the room is there; on the second and later calls, by now."""
+        world = self._world
+        nodes = set()
+        for placement in placements:
+            info, row = placement.info, placement.row
+            node_name = world.cache.view.name(row)
+            nodes.add(node_name)
+            assert info.group is not None
+            world.cache.nominated[info.uid] = Nominated(info, node_name, info.group.priority)
+            for sets in placement.allocation.values():
+                for resource, ids in sets.items():
+                    world.cache.ledger.claim(row, info.uid, resource, ids)
+            self._write(info, node_name)
+        preemption.nodes = frozenset(nodes)
+        for group in preemption.unit:
+            self._park(group, preemption)
+            self._reporter.preempting(group, self._words(preemption))
+
+    def _park(self, group: Group, preemption: Preemption) -> None:
+        again_s = min(preemption.deadline_s, self._world.now_s + _ASK_AGAIN_S)
+        self._world.queue.park(group, Cause.PREEMPTS, again_s)
+
+    def _words(self, preemption: Preemption) -> str:
+        nodes = f"{len(preemption.nodes)} node{'s' if len(preemption.nodes) > 1 else ''}"
+        pods = _counted(preemption.waits_for.values(), "to go")
+        return f"preemption: room is reserved on {nodes}; waiting for {pods}"
+
+    def _tell_victim(self, info: PodInfo, by: Group) -> None:
+        who = f"gang {by.key}" if by.is_gang else f"pod {by.key.uid}"
+        self._reporter.pod_event(
+            info.pod,
+            "Normal",
+            "Preempted",
+            "Preempting",
+            f"Preempted by {who} on node {info.node_name}",
+            cause_id=by.cause_id,
+        )
+
+    # -- while it lasts ----------------------------------------------------------------------------------
+
+    def _ask(self, preemption: Preemption) -> None:
+        """Asks every victim that is not on its way out yet to go."""
+        by = preemption.unit[0]
+        message = f"{by.scheduler_name}: preempting to accommodate a higher priority pod"
+        for uid, info in preemption.waits_for.items():
+            if is_leaving(info):
+                continue
+            meta = info.pod.metadata
+            if uid in preemption.violating or preemption.refused.get(uid, 0) >= _MAX_REFUSALS:
+                self._world.emit(DeletePod(uid, meta.namespace, meta.name, message, by.cause_id))
+            else:
+                self._world.emit(EvictPod(uid, meta.namespace, meta.name, by.cause_id))
+
+    def again(self, group: Group) -> bool:
+        """A waiting group's time has come: asks again; answers False when the deadline is over."""
+        preemption = group.preemption
+        assert preemption is not None
+        if self._world.now_s < preemption.deadline_s:
+            if group is preemption.unit[0]:
+                self._ask(preemption)
+            self._park(group, preemption)
+            return True
+        self._world.stuck.update(dict.fromkeys(preemption.waits_for))
+        return False
+
+    def refused(self, event: EvictionFailed) -> Group | None:
+        """A victim's eviction was refused; answers with the group that has to give up because of it."""
+        found = self._world.victims.get(event.uid)
+        if not found or event.code in (404, 409):
+            return None  # gone, or another pod of that name: the watch tells
+        for preemption in found:
+            preemption.refused = {**preemption.refused, event.uid: preemption.refused.get(event.uid, 0) + 1}
+        return None if event.code == 429 else found[0].unit[0]
+
+    # -- a promise ends ----------------------------------------------------------------------------------
+
+    def lift(self, unit: Iterable[Group]) -> Preemption | None:
+        """For the turn that places the unit: nothing is kept for it. It is renewed or dropped after that."""
+        lifted = None
+        for group in unit:
+            if group.preemption is not None:
+                lifted = group.preemption
+                for member in lifted.unit:
+                    for info in member.members.values():
+                        self._world.cache.unnominate(info.uid)
+        return lifted
+
+    def drop(self, group: Group, *, keep_written: bool = False) -> None:
+        """Nothing is kept for the unit any more, and it waits for nobody."""
+        preemption = group.preemption
+        if preemption is None:
+            return
+        world = self._world
+        for uid in preemption.waits_for:
+            left = [other for other in world.victims.get(uid, ()) if other is not preemption]
+            if left:
+                world.victims[uid] = left
+            else:
+                world.victims.pop(uid, None)
+        for member in preemption.unit:
+            member.preemption = None
+            for info in member.members.values():
+                world.changes += world.cache.unnominate(info.uid)
+                if not keep_written:
+                    self.unwrite(info)
+
+    def unwrite(self, info: PodInfo) -> None:
+        """Takes back a nomination that the pod's status tells of."""
+        if info.nominated or (info.nominated is None and info.pod.status.nominated_node_name):
+            self._write(info, "")
+
+    def _write(self, info: PodInfo, node_name: str) -> None:
+        written = info.pod.status.nominated_node_name if info.nominated is None else info.nominated
+        if written != node_name:
+            info.nominated = node_name
+            meta = info.pod.metadata
+            cause_id = info.group.cause_id if info.group is not None else ""
+            self._world.emit(NominateNode(info.uid, meta.namespace, meta.name, node_name, cause_id))
+
+
+def would_take(result: PostFilterResult, view: ClusterView) -> str:
+    """Whom a unit would take, for one that takes nobody."""
+    nodes = sorted({view.name(placement.row) for placement in result.plan.placements})
+    named = ", ".join(nodes[:_MAX_NAMED]) + (", …" if len(nodes) > _MAX_NAMED else "")
+    bound = [info for info in result.victims if info.state is MemberState.BOUND]
+    return f"preemption: it would go to {named} in the room of {_counted(bound)}; nobody is evicted"
+
+
+def _counted(infos: Iterable[PodInfo], what: str = "") -> str:
+    keys = sorted(info.pod.key for info in infos)
+    named = ", ".join(keys[:_MAX_NAMED]) + (", …" if len(keys) > _MAX_NAMED else "")
+    pods = "1 pod" if len(keys) == 1 else f"{len(keys)} pods"
+    return f"{pods} of lower priority{' ' if what else ''}{what}: {named}"
+
+
+def _grace_s(info: PodInfo) -> float:
+    own = info.pod.spec.termination_grace_period_seconds
+    return _GRACE_S if own is None else own

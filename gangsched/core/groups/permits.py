@@ -1,0 +1,157 @@
+"""Permits: Permit's answers, from plugins that answer at once, from plugins asked at the edge, and by hand.
+
+Answers are kept for as long as the group holds what it holds: a group that gives its reservations back is
+asked about anew. Who waits for what stands here for whoever wants to let it go (a plugin through its handle,
+an operator through the secure port); the wait itself is a state of core.groups.gang's table, ended by its
+deadline.
+
+    sync plugin      asked in the group's turn, and again whenever the group or a sibling changes
+    async plugin     asked at the edge once for each set of reserved members; until it answers the group waits
+    GroupAllowed     the named plugin, or every plugin that may be overruled, need not be waited for any more
+    GroupRejected    everything is given back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangsched.core.framework.interface import SUCCESS, Code, Status
+from gangsched.core.state.pending_hooks import PERMIT, HookCall, status_of
+from gangsched.core.state.state import World
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.group import Group, GroupState, MemberState
+from gangsched.model.events import GroupAllowed, HookAnswered
+from gangsched.model.pod_group import GroupKey
+
+
+class _Wait:
+    """What is known about one group that is reserved.
+
+    allowed: plugins that were overruled, "" for all; answers and open: of async plugins, about `members`;
+    waits_for: plugin -> its reason, as of the group's last turn.
+    """
+
+    __slots__ = ("allowed", "answers", "members", "open", "waits_for")
+
+    def __init__(self) -> None:
+        self.allowed: set[str] = set()
+        self.members: frozenset[str] = frozenset()
+        self.answers: dict[str, Status] = {}
+        self.open: dict[str, HookCall] = {}
+        self.waits_for: dict[str, str] = {}
+
+
+class Permits:
+    """Asks Permit, and keeps what was said."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._waits: dict[GroupKey, _Wait] = {}
+        world.on_given_back.append(self.forget)
+
+    def ask(self, group: Group, siblings: Mapping[str, Group]) -> Status:
+        """The first "no" wins; else a "wait" as long as anybody says so. Raises: PluginError."""
+        observer = self._world.observer
+        if observer is None:
+            return self._ask(group, siblings)
+        observer.point_began(PERMIT)
+        code = Code.ERROR
+        try:
+            status = self._ask(group, siblings)
+            code = status.code
+            return status
+        finally:
+            observer.point_ended(PERMIT, code)
+
+    def _ask(self, group: Group, siblings: Mapping[str, Group]) -> Status:
+        profile = self._world.profile_of(group)
+        wait = self._waits.get(group.key)
+        overruled = self._overruled(group, wait) if wait is not None and wait.allowed else frozenset()
+        waits: list[Status] = []
+        for plugin in profile.permits:
+            if plugin.name in overruled:
+                continue
+            if plugin.name in profile.async_permits:
+                status = self._asked(group, plugin.name)
+            else:
+                status = profile.ask_permit(plugin, group, siblings)
+            if status.is_success:
+                continue
+            if status.code is Code.WAIT:
+                waits.append(status)
+            elif status.code is not Code.SKIP:
+                return status
+        if not waits:
+            return SUCCESS
+        known = self._waits.setdefault(group.key, _Wait())
+        known.waits_for = {status.plugin: status.reason for status in waits}
+        timeouts = [status.timeout_s for status in waits if status.timeout_s is not None]
+        reason = "; ".join(status.reason for status in waits if status.reason)
+        return Status(Code.WAIT, reason, waits[0].plugin, min(timeouts) if timeouts else None)
+
+    def _asked(self, group: Group, plugin: str) -> Status:
+        """An async plugin's answer, or that it is still awaited."""
+        wait = self._waits.setdefault(group.key, _Wait())
+        members = frozenset(info.uid for info in group.in_state(MemberState.ASSUMED))
+        if members != wait.members:
+            self._world.hooks.cancel(wait.open.values())
+            wait.members, wait.answers, wait.open = members, {}, {}
+        known = wait.answers.get(plugin)
+        if known is not None:
+            return known
+        if plugin not in wait.open:
+            wait.open[plugin] = self._world.hooks.ask(PERMIT, (plugin,), group)
+        return Status.wait(f"{plugin} is being asked", plugin=plugin)
+
+    def answered(self, call: HookCall, event: HookAnswered) -> None:
+        """An async plugin has said something: the group is looked at in its turn."""
+        group, wait = call.group, self._waits.get(call.group.key)
+        if wait is None or wait.open.get(call.plugin) is not call:
+            return
+        del wait.open[call.plugin]
+        status = status_of(event, call.plugin)
+        if status.code is Code.WAIT and not status.reason:
+            status = Status.wait(f"{call.plugin} says wait", timeout_s=status.timeout_s, plugin=call.plugin)
+        wait.answers[call.plugin] = status
+        if group.state is GroupState.WAITING:
+            if status.code is Code.WAIT and status.timeout_s is not None:
+                # Its time runs from its word, not from when it was asked; another plugin's earlier end stays.
+                ends_s = self._world.now_s + status.timeout_s
+                alone = len(wait.waits_for) == 1
+                self._world.queue.set_deadline(group, ends_s if alone else min(ends_s, group.deadline_s))
+            self._world.queue.activate(group, Cause.LOOK_AGAIN)
+
+    def allow(self, event: GroupAllowed) -> bool:
+        """Whether there was such a wait to end."""
+        group, wait = self._world.groups.get(event.group), self._waits.get(event.group)
+        if group is None or wait is None or group.state is not GroupState.WAITING:
+            return False
+        wait.allowed.add(event.plugin)
+        self._world.queue.activate(group, Cause.LOOK_AGAIN)
+        return True
+
+    def is_asking(self, group: Group) -> bool:
+        """All that it waits for is an answer that is on its way: nothing to tell people of."""
+        wait = self._waits.get(group.key)
+        return wait is not None and bool(wait.open) and set(wait.open) == set(wait.waits_for)
+
+    def waits_for(self, group: Group) -> Mapping[str, str]:
+        """Plugin -> reason, for a group that waits."""
+        wait = self._waits.get(group.key)
+        return wait.waits_for if wait is not None else {}
+
+    def forget(self, group: Group) -> None:
+        """The group holds nothing any more, or binds: nobody's word about it counts any longer."""
+        wait = self._waits.pop(group.key, None)
+        if wait is not None:
+            self._world.hooks.cancel(wait.open.values())
+
+    def _overruled(self, group: Group, wait: _Wait) -> frozenset[str]:
+        permits = self._world.profile_of(group).permits
+        named = (plugin for plugin in permits if "" in wait.allowed or plugin.name in wait.allowed)
+        return frozenset(plugin.name for plugin in named if may_be_overruled(plugin))
+
+
+def may_be_overruled(plugin: object) -> bool:
+    """Not those that wait for what the group's own definition asks for: without it the gang is not whole."""
+    return bool(getattr(plugin, "may_be_overruled", True))

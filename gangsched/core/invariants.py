@@ -1,0 +1,149 @@
+"""find_broken: the core's promises, recounted from scratch. Slow and simple on purpose.
+
+Runs after every turn in tests and in simulation, never on the hot path. The numbers in the messages are
+those of the invariants in the project's fault catalogue.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gangsched.core.state.state import World
+from gangsched.core.types.group import ASSUMED, BOUND, PENDING, BindState, Group, GroupState
+
+
+def find_broken(world: World) -> list[str]:
+    """Every promise that does not hold now, in words; empty when all is well."""
+    return [*_one_owner(world), *_counted_once(world), *_one_place(world), *_states(world), *_promises(world)]
+
+
+def _one_owner(world: World) -> list[str]:
+    broken = []
+    holders: dict[tuple[str, str, str], str] = {}
+    for info in world.cache.pods.values():
+        if info.group is None or not info.ids:
+            continue  # what a stranger's annotation claims is told as a clash and is no promise of ours
+        for resource, ids in info.ids.items():
+            for device_id in ids:
+                place = (info.node_name, resource, device_id)
+                other = holders.setdefault(place, info.uid)
+                if other != info.uid:
+                    broken.append(f"1: device {place} is held by {other} and {info.uid}, {info.pod.key}")
+    return broken
+
+
+def _counted_once(world: World) -> list[str]:
+    """6: what is counted on nodes is the sum of the pods that hold something there."""
+    cache = world.cache
+    used, counted_padding = cache.nodes.used.tolist(), cache.nodes.padding.tolist()
+    for (column, row), exact in cache.nodes.beyond.items():
+        used[column][row] = cache.nodes.allocatable.item(column, row) - exact
+    # Plain integers in lists: a handful of additions a pod is cheaper so than any array.
+    expected, padding = [[0] * len(row) for row in used], [[0] * len(row) for row in counted_padding]
+    row_of = cache.nodes.row_of
+    for info in cache.pods.values():
+        row = row_of.get(info.node_name, -1) if info.node_name else -1
+        if info.row != row:
+            return [f"6: {info!r} is counted on row {info.row}, its node has row {row}"]
+        if row >= 0:
+            template = info.template
+            for column, amount in zip(template.columns, template.amounts, strict=True):
+                expected[column][row] += amount
+            if template.padding:
+                padding[0][row] += template.padding[0]
+                padding[1][row] += template.padding[1]
+    broken = []
+    priorities = Counter([info.pod.spec.priority or 0 for info in cache.pods.values() if info.node_name])
+    if priorities != cache.priorities:
+        broken.append(f"6: pods by priority are {dict(priorities)}, counted are {cache.priorities}")
+    if padding != counted_padding:
+        broken.append("6: what scores count for pods without requests is not the sum over pods")
+    if expected != used:
+        column, row = next(
+            (c, r) for c, sums in enumerate(expected) for r, total in enumerate(sums) if total != used[c][r]
+        )
+        broken.append(
+            f"6: {cache.table.names[column]} on {cache.nodes.names[row]} counts {used[column][row]}, "
+            f"pods add up to {expected[column][row]}"
+        )
+    for resource, devices in cache.ledger.columns.items():
+        for row, at in devices.at.items():
+            held = {
+                device_id
+                for info in cache.by_node.get(cache.nodes.names[row], {}).values()
+                for device_id in info.ids.get(resource, ())
+            }
+            if held != set(at.held):
+                broken.append(f"1: {resource} on row {row}: ledger {sorted(at.held)}, pods {sorted(held)}")
+    return broken + [f"6: {wrong}" for wrong in cache.index.recount()]
+
+
+def _one_place(world: World) -> list[str]:
+    """5: every pod of ours is in one group, counted in one state."""
+    broken = []
+    seen: dict[str, Group] = {}
+    pods = world.cache.pods
+    for group in world.groups.values():
+        counts = dict.fromkeys(group.counts, 0)
+        for uid, info in group.members.items():
+            counts[info.state] += 1
+            if uid in seen:
+                broken.append(f"5: {info!r} is in {seen[uid]!r} and {group!r}")
+            seen[uid] = group
+            if info.group is not group or pods.get(uid) is not info:
+                broken.append(f"5: {info!r} does not know its group {group!r}")
+        if counts != group.counts:
+            broken.append(f"5: {group!r} counts differ from its members")
+    for uid in sorted(pods.keys() - seen.keys()):
+        if pods[uid].group is not None:
+            broken.append(f"5: {pods[uid]!r} is in no group")
+    return broken
+
+
+def _states(world: World) -> list[str]:
+    """4: who holds, and who is in line, is what the state says."""
+    broken = []
+    n_in_line = 0
+    for group in world.groups.values():
+        n_in_line += bool(group.active_token)
+        holding = group.state in (GroupState.WAITING, GroupState.BINDING)
+        if group.n_assumed and not holding:
+            broken.append(f"4: {group!r} holds {group.n_assumed} reservations")
+        if group.state is GroupState.ACTIVE and not group.active_token:
+            broken.append(f"5: {group!r} is active and not in line")
+        for info in group.members.values():
+            if info.state is ASSUMED:
+                sent = info.bind is not BindState.NONE
+                if sent != (group.state is GroupState.BINDING):
+                    broken.append(f"4: {info!r} has bind {info.bind.value} in {group!r}")
+            elif info.in_doubt and info.state is PENDING:
+                broken.append(f"2: {info!r} holds nothing, and a bind of it may land")
+            elif info.ids and info.state is not BOUND:
+                broken.append(f"4: {info!r} holds devices")
+    if n_in_line != world.queue.n_active:
+        broken.append(f"5: {n_in_line} groups in line, the queue counts {world.queue.n_active}")
+    return broken
+
+
+def _promises(world: World) -> list[str]:
+    """4: what is kept for a pod of ours is kept as long as its group waits for its victims, and no longer."""
+    broken = []
+    for uid in {*world.cache.nominated, *world.cache.ledger.claimants}:
+        info = world.cache.pods.get(uid)
+        group = info.group if info is not None else None
+        if group is not None and (group.preemption is None or group.state is not GroupState.WAITING):
+            broken.append(f"4: room is kept for {info!r} in {group!r}, which waits for no victim")
+        elif group is None and uid in world.cache.ledger.claimants:
+            broken.append(f"4: devices are claimed for {uid}, which is no pod of ours")
+    for group in world.groups.values():
+        for uid in group.preemption.waits_for if group.preemption is not None else ():
+            victim = world.cache.pods.get(uid)
+            if group.preemption not in world.victims.get(uid, ()):
+                broken.append(f"4: {group!r} waits for {uid} and would not be told that it has gone")
+            if victim is None or not victim.node_name:
+                broken.append(f"4: {group!r} waits for {uid}, which holds nothing")
+    for uid, waiting in world.victims.items():
+        for preemption in waiting:
+            if not any(group.preemption is preemption for group in world.groups.values()):
+                broken.append(f"4: {uid} is waited for by {preemption.unit}, which do not wait")
+    return broken

@@ -1,0 +1,60 @@
+"""Victim nodes: with which nodes a search for a gang's victims begins, and how it goes on from there.
+
+A large cluster is not looked at as a whole: first the nodes that give room away the cheapest, then those of
+one domain (a rack, say), as members may have to be near each other or away from others, then ever more.
+Called by core.preemption.search; which nodes are the cheapest is core.preemption.node_costs's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from gangsched.core.framework.profile import Demand
+from gangsched.core.preemption.dry_run import WhatIf
+from gangsched.core.types.arrays import IntArray
+
+# How many times more nodes are looked at next.
+_WIDER = 8
+# Domains that are tried one by one, the cheapest first, before more nodes are.
+_MAX_DOMAINS = 16
+
+
+def ever_more(rows: list[int], n: int, domains: Iterable[IntArray]) -> Iterator[list[int]]:
+    """Of `rows`, the cheapest first, n, those of one domain, then more and more; all of them at the end."""
+    if n < len(rows):
+        yield rows[:n]
+        yield from _in_one_domain(rows, domains)
+        n *= _WIDER
+    while n < len(rows):
+        yield rows[:n]
+        n *= _WIDER
+    yield rows
+
+
+def _in_one_domain(rows: list[int], domains: Iterable[IntArray]) -> Iterator[list[int]]:
+    n_yielded = 0
+    for codes in domains:
+        by_domain: dict[int, list[int]] = {}
+        for row in rows:
+            by_domain.setdefault(int(codes[row]), []).append(row)
+        by_domain.pop(-1, None)
+        for some in by_domain.values():
+            if len(some) > 1 and n_yielded < _MAX_DOMAINS:
+                n_yielded += 1
+                yield some
+
+
+def domains(unit: Sequence[Demand], what_if: WhatIf) -> Iterator[IntArray]:
+    """int64[n_rows] for each label that matters to constraints: which domain a node is in, -1: none."""
+    keys: dict[str, None] = {}
+    room = what_if.room
+    for demand in unit:
+        for template, _ in demand.by_template().values():
+            state = what_if.state(demand, template, room)
+            if state is not None:
+                found = demand.profile.filtering.topology_keys(state, template, room)
+                keys |= dict.fromkeys(found or ())
+    for key in keys:
+        yield room.label(key)[0].astype(np.int64)

@@ -1,0 +1,137 @@
+"""What if some pods were gone: Trials without them, how much room they have, and what asking costs.
+
+A search for victims asks this many thousand times, so every question is counted against its budget, in looks:
+one look is asking one node how many of a pod it takes. There is no clock here: the same input ends at the
+same place. Pods that hold a promise on a node (nominated) have their room; core.cycle.cycle sees to that
+where a whole unit is placed. Called by core.preemption.search and core.preemption.pod_victims.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gangsched.core.cache.trial import Trial
+from gangsched.core.framework.interface import CycleState, DryRun
+from gangsched.core.framework.plan import FitError, Plan, Search
+from gangsched.core.framework.profile import Demand
+from gangsched.core.preemption.victims import Chosen
+from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.pod_template import PodTemplate
+
+# What a question costs beyond a look, by measurement: so many nodes in arrays, or so many pods taken out of a
+# Trial, come to one; what a cycle costs; and a search for an order, which looks at all nodes before it tries
+# placements.
+_NODES_A_LOOK = 200
+_PODS_A_LOOK = 8
+_LOOKS_A_CYCLE = 10
+_NODES_A_SEARCH = 2
+_LOOKS_A_PLACEMENT = 5
+# Searches for an order of placing after the first have together as much as it has, and each a share of that,
+# so that what one of them has found is found again when the victims are gone.
+_SHARE = 4
+
+
+class WhatIf:
+    """Questions about one unit on one Trial. n_left: looks; gave_up: a search for an order ended before all
+    were tried."""
+
+    def __init__(self, trial: Trial, dry_run: DryRun) -> None:
+        self.trial = trial
+        self.room = trial.fork()
+        for nominated in dry_run.nominated:
+            row = trial.row_of(nominated.node_name)
+            if row is not None:
+                self.room.place(row, nominated.template)
+        self.gave_up = False
+        self._dry_run = dry_run
+        self.n_left = dry_run.n_looks
+        self._placements_left = 0
+        self._is_searching = False
+        self._answers: dict[frozenset[str], Plan | FitError] = {}
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the budget of looks is used up."""
+        return self.n_left <= 0
+
+    def without(self, chosen: Chosen, trial: Trial | None = None) -> Trial:
+        """A fork of `trial`, else of the cluster with the room of promises taken, without these pods."""
+        made = (trial or self.room).fork()
+        made.remove(*chosen.values())
+        self.n_left -= len(chosen) // _PODS_A_LOOK
+        return made
+
+    # -- whole units -------------------------------------------------------------------------------------
+
+    def place(self, chosen: Chosen) -> Plan | FitError:
+        """The unit's cycle without these pods."""
+        key = frozenset(chosen)
+        known = self._answers.get(key)
+        if known is not None:
+            return known
+        trial = self.without(chosen, self.trial)
+        self.n_left -= _LOOKS_A_CYCLE + trial.n_rows // _NODES_A_LOOK
+        answer = self._dry_run.place(trial)
+        if self._is_searching and isinstance(answer, FitError):
+            budget = min(self._dry_run.search_budget // _SHARE, self._placements_left, self.n_left)
+            answer = self._search(chosen, budget, answer)
+            self._placements_left -= answer.n_tried
+        self._answers[key] = answer
+        return answer
+
+    def search(self, chosen: Chosen) -> Plan | FitError:
+        """As place, and where it says no with other orders of placing; from here on `place` looks for them
+        too, as far as the budget goes."""
+        answer = self.place(chosen)
+        self._is_searching = True
+        self._placements_left = self._dry_run.search_budget
+        if isinstance(answer, FitError):
+            answer = self._search(chosen, self._dry_run.search_budget, answer)
+            self._answers[frozenset(chosen)] = answer
+        return answer
+
+    def _search(self, chosen: Chosen, budget: int, refused: FitError) -> Plan | FitError:
+        if budget <= 0:
+            self.gave_up |= self._dry_run.search_budget > 0
+            return refused
+        trial = self.without(chosen, self.trial)
+        answer = self._dry_run.search(trial, budget)
+        self.n_left -= trial.n_rows // _NODES_A_SEARCH + answer.n_tried * _LOOKS_A_PLACEMENT
+        if isinstance(answer, FitError) and answer.search is Search.GAVE_UP:
+            self.gave_up = True
+        return answer
+
+    def fits(self, chosen: Chosen) -> bool:
+        """Whether the whole unit fits without these pods."""
+        return isinstance(self.place(chosen), Plan)
+
+    # -- nodes -------------------------------------------------------------------------------------------
+
+    def state(self, demand: Demand, template: PodTemplate, trial: Trial) -> CycleState | None:
+        """What PreFilter leaves; None: it refuses the pod."""
+        state = CycleState(demand.group)
+        return state if demand.profile.run_pre_filter(state, template, trial).is_success else None
+
+    def capacity(self, demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
+        """How many of the template each node takes: int64[n_rows]."""
+        self.n_left -= 1 + trial.n_rows // _NODES_A_LOOK
+        state = self.state(demand, template, trial)
+        if state is None:
+            return np.zeros(trial.n_rows, dtype=np.int64)
+        return demand.profile.capacity(state, template, trial)
+
+    def capacity_on(self, demand: Demand, template: PodTemplate, trial: Trial, row: int) -> int:
+        """As capacity, for a node that takes the template by what it is."""
+        state = self.state(demand, template, trial)
+        if state is None:
+            return 0
+        if demand.profile.filtering.is_local(state):
+            self.n_left -= 1
+            return demand.profile.filtering.capacity_on(state, template, trial, row)
+        self.n_left -= 1 + trial.n_rows // _NODES_A_LOOK
+        return int(demand.profile.capacity(state, template, trial)[row])
+
+    def is_local(self, demand: Demand, template: PodTemplate) -> bool:
+        """Whether a pod that goes changes what Filter says of its own node alone."""
+        state = self.state(demand, template, self.room)
+        return state is not None and demand.profile.filtering.is_local(state)

@@ -1,0 +1,169 @@
+"""Node by node: victims for a gang as kube-scheduler chooses a node's, a node at a time, the cheapest first.
+
+Step 3 of core.preemption.search, which calls it and judges what comes of it: here a member is only counted
+against what a node takes without this pod and that, so constraints among members may find the answer wanting.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from gangsched.core.cache.trial import Trial
+from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices
+from gangsched.core.framework.profile import Demand
+from gangsched.core.preemption.dry_run import WhatIf
+from gangsched.core.preemption.victims import Chosen, Cost, Victims
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.pod_template import PodTemplate
+
+
+class _Block(msgspec.Struct, gc=False):
+    """What a node has to give up for the next n members."""
+
+    row: int
+    n: int
+    victims: dict[str, PodInfo]
+
+
+class NodeByNode:
+    """n_candidates: how many of n nodes that would do are weighed against each other."""
+
+    def __init__(
+        self,
+        unit: Sequence[Demand],
+        victims: Victims,
+        what_if: WhatIf,
+        n_candidates: Callable[[int], int],
+    ) -> None:
+        self._unit = unit
+        self._victims = victims
+        self._what_if = what_if
+        self._n_candidates = n_candidates
+        self._stops_at = 0
+
+    @property
+    def _is_spent(self) -> bool:
+        return self._what_if.n_left <= self._stops_at
+
+    def choose(self, level: Chosen, free: Chosen) -> dict[str, PodInfo] | None:
+        """Of `level`, what the cheapest node gives up for a member, again and again; None: it did not come
+        out that way, or the budget ran out. free: those who cost nothing, and are taken in any case."""
+        self._stops_at = self._what_if.n_left // 2  # others have something to ask too
+        trial = self._what_if.without(free)
+        chosen = dict(free)
+        for demand in self._unit:
+            n_left = demand.n_needed
+            batches: dict[int, tuple[PodTemplate, int]] = {}
+            for info in demand.members[:n_left]:
+                template, n = batches.get(info.template.serial, (info.template, 0))
+                batches[template.serial] = (template, n + 1)
+            for template, n in batches.values():
+                made = self._room_for(demand, template, n, trial, chosen, level)
+                if made is None:
+                    return None
+                trial, chosen = made
+        return chosen
+
+    def _room_for(
+        self,
+        demand: Demand,
+        template: PodTemplate,
+        n_left: int,
+        trial: Trial,
+        chosen: dict[str, PodInfo],
+        level: Chosen,
+    ) -> tuple[Trial, dict[str, PodInfo]] | None:
+        n_left -= self._fill(demand, template, n_left, trial)
+        room = self._what_if.capacity(
+            demand, template, self._what_if.without(self._rest(level, chosen), trial)
+        )
+        rows = [row for row in self._victims.on_row if room[row] > 0]
+        rows.sort(key=lambda row: (len(self._victims.on_row[row]), row))
+        heap: list[tuple[tuple[float, ...], int, int, _Block]] = []
+
+        def weigh(row: int) -> None:
+            for n in sorted({1, min(n_left, int(room[row]))}):
+                block = self._block(demand, template, row, n, trial, chosen, level)
+                if block is not None:
+                    cost = self._victims.cost(block.victims)
+                    heapq.heappush(heap, (_a_member(cost, n), row, n, block))
+
+        if n_left:
+            for row in rows[: max(self._n_candidates(len(rows)), 2 * n_left)]:
+                if not self._is_spent:
+                    weigh(row)
+        while n_left:
+            if not heap or self._is_spent:
+                return None
+            *_, block = heapq.heappop(heap)
+            if block.n > n_left:
+                continue
+            again = self._block(demand, template, block.row, block.n, trial, chosen, level)
+            if again is None:
+                continue
+            if again.victims.keys() != block.victims.keys():
+                cost = self._victims.cost(again.victims)
+                heapq.heappush(heap, (_a_member(cost, again.n), again.row, again.n, again))
+                continue
+            trial = self._what_if.without(again.victims, trial)
+            chosen = {**chosen, **again.victims}
+            _take(trial, template, again.row, again.n)
+            n_left -= again.n
+            n_left -= self._fill(demand, template, n_left, trial)
+            if n_left:
+                weigh(again.row)
+        return trial, chosen
+
+    def _rest(self, level: Chosen, chosen: Chosen) -> dict[str, PodInfo]:
+        return {uid: info for uid, info in level.items() if uid not in chosen}
+
+    def _fill(self, demand: Demand, template: PodTemplate, n: int, trial: Trial) -> int:
+        """Members go where there is room without anybody leaving; answers how many."""
+        placed = 0
+        while placed < n:
+            room = self._what_if.capacity(demand, template, trial)
+            row = int(np.argmax(room))
+            here = min(int(room[row]), n - placed)
+            if here <= 0:
+                break
+            _take(trial, template, row, here)
+            placed += here
+        return placed
+
+    def _block(
+        self,
+        demand: Demand,
+        template: PodTemplate,
+        row: int,
+        n: int,
+        trial: Trial,
+        chosen: Chosen,
+        level: Chosen,
+    ) -> _Block | None:
+        """What the node must give up for n members, as SelectVictimsOnNode: all go, then some are let off."""
+        here = {info.uid: info for info in self._victims.on_row[row] if info.uid in level}
+        victims = self._rest(self._victims.close({**chosen, **here}), chosen)
+        if self._what_if.capacity_on(demand, template, self._what_if.without(victims, trial), row) < n:
+            return None
+        for part in self._victims.parts(victims):
+            fewer = {uid: info for uid, info in victims.items() if uid not in part}
+            fewer = self._rest(self._victims.close({**chosen, **fewer}), chosen)
+            if len(fewer) == len(victims):
+                continue
+            if self._what_if.capacity_on(demand, template, self._what_if.without(fewer, trial), row) >= n:
+                victims = fewer
+        return _Block(row, n, victims)
+
+
+def _a_member(cost: Cost, n: int) -> tuple[float, ...]:
+    """A block's cost for one of its n members, in the order of costs."""
+    return (cost.n_violations / n, cost.highest, cost.total / n, cost.n_pods / n, cost.latest)
+
+
+def _take(trial: Trial, template: PodTemplate, row: int, n: int) -> None:
+    reserve_devices(trial, row, template, listed_requests(trial, template), n)
+    trial.place(row, template, n)

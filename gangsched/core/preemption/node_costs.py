@@ -1,0 +1,149 @@
+"""Reprieve: what every node would have to give up for one more pod by room alone, for all nodes at once.
+
+Here kube-scheduler's rule for one node (all who may go are gone; then the most important are let off as long
+as the pod still fits) is done on arrays, one step for the k-th most important pod of all nodes together. Only
+resources and numbers of devices count here: it is exact where nothing else has a say, and else what a node
+costs at the least, near enough to say where to look first. Called by core.preemption.pod_victims and
+core.preemption.search. Source of the rule: kube-scheduler 1.37 `plugins/defaultpreemption`,
+SelectVictimsOnNode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.preemption.victims import OFFSET, is_leaving, priority_of
+from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
+from gangsched.core.types.group import MemberState, PodInfo
+from gangsched.core.types.pod_template import PodTemplate
+
+_NO_LIMIT = 2**62
+_ASSUMED = MemberState.ASSUMED
+
+
+class Ranking(msgspec.Struct, frozen=True, gc=False):
+    """Nodes that could take the pod if everybody left who may, the cheapest first; ties: row.
+
+    rows int64[n]; room int64[n]: how many such pods they take then; keys: what one costs, in the order of
+    victims.Cost.
+    """
+
+    rows: IntArray
+    room: IntArray
+    keys: Sequence[tuple[float, ...]]
+
+
+def rank(
+    view: ClusterView,
+    template: PodTemplate,
+    on_row: Mapping[int, Sequence[PodInfo]],
+    guarded: Collection[str],
+) -> Ranking:
+    """on_row: who may go, by node; guarded: UIDs of those who go against a disruption budget."""
+    rows = np.fromiter(on_row, dtype=np.int64, count=len(on_row))
+    needs, has, columns = _asked(template, view, rows)
+    victims = [info for here in on_row.values() for info in here]
+    held = _held(victims, columns)
+    counts = np.fromiter((len(here) for here in on_row.values()), dtype=np.int64, count=len(rows))
+    at = np.repeat(np.arange(len(rows)), counts)
+    empty = has.copy()
+    np.add.at(empty, at, held)
+    room = (empty // needs).min(axis=1) if needs.size else np.full(len(rows), _NO_LIMIT)
+    n = len(victims)
+    priorities = np.array([priority_of(info) for info in victims], dtype=np.float64)
+    started = [info.pod.status.start_time for info in victims]
+    starts = np.full(n, np.inf)
+    if any(started):
+        starts[:] = [np.inf if time is None else time.timestamp() for time in started]
+    free = np.array([info.state is _ASSUMED or is_leaving(info) for info in victims], dtype=np.bool_)
+    costly = ~free
+    against = np.zeros(n, dtype=np.bool_)
+    if guarded:
+        against[:] = [info.uid in guarded for info in victims]
+        against &= costly
+    order = np.lexsort((starts, -priorities, ~costly, ~against, at))
+    goes = _not_reprieved(empty, needs, held, order, counts)
+    keys = _keys(goes & costly, at, len(rows), priorities, starts, against)
+    takes = np.flatnonzero(room > 0)
+    ranked = takes[np.lexsort((rows[takes], *(column[takes] for column in reversed(keys))))]
+    listed = np.stack([column[ranked] for column in keys], axis=1)
+    return Ranking(rows[ranked], room[ranked], [tuple(key) for key in listed.tolist()])
+
+
+def _asked(
+    template: PodTemplate, view: ClusterView, rows: IntArray
+) -> tuple[IntArray, IntArray, list[tuple[str, int]]]:
+    """Of what the template asks for: amounts [c], free room [n, c], and what each column is (name, column).
+
+    Devices that a node lists are counted by what is free of them, on nodes that list them.
+    """
+    columns = list(zip(template.names, template.columns, strict=True))
+    needs = np.array(template.amounts, dtype=np.int64)
+    if not columns:
+        return needs, np.zeros((len(rows), 0), dtype=np.int64), columns
+    free = view.room_at(template.column_array, rows)[1].T.copy()
+    for k, (name, _) in enumerate(columns):
+        listed = view.device_free(name)
+        if listed is not None:
+            own = listed[rows]
+            free[:, k] = np.where(own >= 0, np.minimum(own, free[:, k]), free[:, k])
+    return needs, free, columns
+
+
+def _held(victims: Sequence[PodInfo], columns: Sequence[tuple[str, int]]) -> IntArray:
+    """What each of them holds of each column: int64[n_victims, c]."""
+    seen: dict[int, int] = {}
+    amounts: list[list[int]] = []
+    for serial, template in {info.template.serial: info.template for info in victims}.items():
+        seen[serial] = len(amounts)
+        own = dict(zip(template.columns, template.amounts, strict=True))
+        amounts.append([own.get(column, 0) for _, column in columns])
+    which = [seen[info.template.serial] for info in victims]
+    table = np.array(amounts, dtype=np.int64).reshape(len(amounts), len(columns))
+    return table[np.array(which, dtype=np.int64)]
+
+
+def _not_reprieved(
+    empty: IntArray, needs: IntArray, held: IntArray, order: IntArray, counts: IntArray
+) -> BoolArray:
+    """Who has to go, bool[n_victims]; `order`: nodes one after the other, each's most important first."""
+    goes = np.zeros(len(order), dtype=np.bool_)
+    first = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(counts) else counts
+    left = empty
+    for k in range(int(counts.max(initial=0))):
+        nodes = np.flatnonzero(counts > k)
+        pods = order[first[nodes] + k]
+        with_them = left[nodes] - held[pods]
+        stays = (with_them >= needs).all(axis=1)
+        goes[pods] = ~stays
+        left[nodes[stays]] = with_them[stays]
+    return goes
+
+
+def _keys(
+    costs: BoolArray,
+    at: IntArray,
+    n_rows: int,
+    priorities: FloatArray,
+    starts: FloatArray,
+    against: BoolArray,
+) -> list[FloatArray]:
+    """A column for each part of victims.Cost, in its order."""
+    where = at[costs]
+    highest = np.full(n_rows, -float(OFFSET))
+    np.maximum.at(highest, where, priorities[costs])
+    first = np.full(n_rows, np.inf)
+    top = costs & (priorities == highest[at])
+    np.minimum.at(first, at[top], starts[top])
+    any_goes = np.bincount(where, minlength=n_rows) > 0
+    return [
+        np.bincount(at[costs & against], minlength=n_rows).astype(np.float64),
+        highest,
+        np.bincount(where, weights=priorities[costs] + OFFSET, minlength=n_rows),
+        np.bincount(where, minlength=n_rows).astype(np.float64),
+        np.where(any_goes, -first, -np.inf),
+    ]

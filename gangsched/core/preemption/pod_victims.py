@@ -1,0 +1,97 @@
+"""Lone victims: whom one pod takes, by kube-scheduler's rule: the pods of the node where they cost least.
+
+On a node all go who may; then they are let off one by one, the most important first, those before others who
+go against a disruption budget as things stand on that node. The nodes are asked in the order that room alone
+suggests (core.preemption.node_costs): where nothing else has a say the first answer is the best one. Else as
+many are weighed as the plugin's arguments say; kube-scheduler begins with any node, we with the cheapest.
+Called by core.preemption.search. Sources: kube-scheduler 1.37 `plugins/defaultpreemption`
+(SelectVictimsOnNode), `framework/preemption/preemption.go` (DryRunPreemption, pickOneNodeForPreemption).
+
+Other than there, a pod that is on its way out costs nothing: to wait for it takes nothing from anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+
+from gangsched.core.framework.plan import Plan
+from gangsched.core.framework.profile import Demand
+from gangsched.core.preemption.dry_run import WhatIf
+from gangsched.core.preemption.node_costs import Ranking, rank
+from gangsched.core.preemption.victims import Cost, Victims
+from gangsched.core.types.group import PodInfo
+
+# Whose Filter is a matter of room, ports apart.
+_BY_ROOM = {"NodeResourcesFit", "Devices", "NodePorts"}
+_Found = tuple[Cost, int, dict[str, PodInfo]]
+
+
+class LoneVictims:
+    """One pod's search among those who may go. ran_out: it ended before enough nodes were weighed."""
+
+    def __init__(
+        self, demand: Demand, victims: Victims, what_if: WhatIf, n_candidates: Callable[[int], int]
+    ) -> None:
+        self.ran_out = False
+        self._demand = demand
+        self._template = demand.members[0].template
+        self._victims = victims
+        self._what_if = what_if
+        self._n_candidates = n_candidates
+
+    def choose(self) -> tuple[Plan, dict[str, PodInfo]] | None:
+        """Where the pod goes, and whom it takes; None: no node's pods make room for it."""
+        ranking = rank(self._what_if.room, self._template, self._victims.on_row, self._victims.guarded)
+        for _, _, chosen in sorted(self._weighed(ranking), key=itemgetter(0, 1)):
+            plan = self._what_if.place(chosen)
+            if isinstance(plan, Plan):
+                return plan, chosen
+        return None
+
+    def _weighed(self, ranking: Ranking) -> list[_Found]:
+        is_sure = self._room_decides()
+        n_enough = self._n_candidates(len(ranking.rows))
+        found: list[_Found] = []
+        for at, row in enumerate(ranking.rows.tolist()):
+            if len(found) >= n_enough:
+                break
+            if self._what_if.is_spent:
+                self.ran_out = True
+                break
+            weighed = self._on_node(row)
+            if weighed is None:
+                is_sure = False
+                continue
+            found.append((weighed[0], row, weighed[1]))
+            is_sure = is_sure and weighed[0].key == ranking.keys[at]
+            if is_sure:
+                break
+        return found
+
+    def _room_decides(self) -> bool:
+        """Whether what core.preemption.node_costs says of a node is all there is to say, if it holds for the
+        first."""
+        template, profile = self._template, self._demand.profile
+        state = self._what_if.state(self._demand, template, self._what_if.room)
+        if state is None or template.host_ports or template.volumes or template.constraints:
+            return False
+        concerned = {one.name for one in profile.filtering.capacities if one.name not in state.unconcerned}
+        room_only = concerned <= _BY_ROOM and profile.filtering.is_local(state)
+        return room_only and self._victims.are_single
+
+    def _on_node(self, row: int) -> tuple[Cost, dict[str, PodInfo]] | None:
+        """What the node has to give up, by SelectVictimsOnNode; None: it would not do even then."""
+        victims = self._victims.close({info.uid: info for info in self._victims.on_row[row]})
+        against = self._victims.violating(victims)
+        if not self._takes(row, victims):
+            return None
+        for part in self._victims.parts(victims):
+            fewer = self._victims.close({uid: info for uid, info in victims.items() if uid not in part})
+            if len(fewer) < len(victims) and self._takes(row, fewer):
+                victims = fewer
+        return self._victims.cost(victims, n_violations=len(against & victims.keys())), victims
+
+    def _takes(self, row: int, gone: dict[str, PodInfo]) -> bool:
+        trial = self._what_if.without(gone)
+        return self._what_if.capacity_on(self._demand, self._template, trial, row) > 0

@@ -1,0 +1,366 @@
+"""Preemption: the cheapest pods to take away so that a whole unit of groups fits, or none.
+
+A pure search on Trials, called by plugins.default_preemption. Every candidate set is judged by the very cycle
+that will place the unit (DryRun.place), so whatever a Filter says holds for it too. Who may go, what goes
+together and what it costs is core.preemption.victims'; what is asked of Trials, and what that may cost,
+core.preemption.dry_run's. A lone pod's victims are core.preemption.pod_victims'. For gangs:
+
+1. Without all who may go: if the unit does not fit then, nobody goes. Of large clusters first those nodes
+   only that give room away the cheapest (core.preemption.node_costs), then ever more.
+2. The lowest level (sparing disruption budgets first, then by the highest priority taken) at which it fits.
+3. Node by node, as kube-scheduler: what a node needs to give up for the next members, the most important let
+   off first; the cheapest node a member is taken, again and again, room that is free being used before.
+4. Of the whole set everybody is let off without whom it fits as well, the most important first.
+5. Where there are few: every set that costs less is tried too, the cheapest first.
+
+The set is a least one wherever step 5 comes to its end (about a dozen pods of that level), else one of which
+nobody can be let off. Where members have constraints among themselves and the usual orders of placing them
+fail, core.cycle.search looks for others, here too; and as a member may need somebody near who would have to
+go, smaller sets than all are then tried in step 1. Source: KEP-5710.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations, zip_longest
+from math import comb
+
+import numpy as np
+
+from gangsched.core.cache.trial import Trial
+from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
+from gangsched.core.framework.plan import FitError, Plan
+from gangsched.core.framework.profile import Demand
+from gangsched.core.preemption.candidate_nodes import domains, ever_more
+from gangsched.core.preemption.dry_run import WhatIf
+from gangsched.core.preemption.gang_victims import NodeByNode
+from gangsched.core.preemption.node_costs import rank
+from gangsched.core.preemption.pod_victims import LoneVictims
+from gangsched.core.preemption.victims import Budget, Chosen, Cost, Victims, is_free
+from gangsched.core.types.group import PodInfo
+
+# Whole cycles that one search may try: to let somebody off (fewer with more pods taken out, as each costs
+# more then), to find a cheaper set.
+_MAX_LET_OFF = 64
+_MIN_LET_OFF = 16
+_LET_OFF_PODS = 8192
+_MAX_IMPROVE = 100
+# Sets that are priced, at a few microseconds each, before the cheapest are tried; of no more pods than that.
+_MAX_SETS = 2048
+_MAX_POOL = 64
+# Nodes that a search begins with: at least, and for each member.
+_FIRST_NODES = 128
+_NODES_A_MEMBER = 4
+# With more pods than that taken out, a search for an order of placing costs more than it is worth.
+_MAX_SEARCHED = 512
+# Sets smaller than everybody that are tried where a member may need somebody near who would go.
+_MAX_STAYING = 256
+_AFFINITY = "InterPodAffinity"
+_NO_NODE = "there is no node with room for it"
+
+
+BudgetsOf = Callable[[Iterable[PodInfo]], Sequence[Budget]]
+
+
+class Search:
+    """One unit's search for room."""
+
+    def __init__(
+        self,
+        unit: Sequence[Demand],
+        trial: Trial,
+        dry_run: DryRun,
+        *,
+        budgets_of: BudgetsOf,
+        n_candidates: Callable[[int], int],
+    ) -> None:
+        """n_candidates: how many of n nodes that would do are weighed against each other."""
+        self._unit = unit
+        self._n_nodes = trial.n_nodes
+        self._n_candidates = n_candidates
+        self._n_looks = dry_run.n_looks
+        self._what_if = WhatIf(trial, dry_run)
+        priority = min(demand.group.priority for demand in unit)
+        rows = self._helpful(trial)
+        self._n_helpful = len(rows)
+        self.victims = Victims(
+            trial,
+            rows if dry_run.lowest_priority < priority else (),
+            priority=priority,
+            siblings=dry_run.siblings,
+            spared=dry_run.spared,
+        )
+        self._everybody: dict[str, PodInfo] = {}
+        self._free: dict[str, PodInfo] = {}
+        self.victims.respect(budgets_of(self.victims.with_their_gangs()))
+        self._is_lone = len(unit) == 1 and len(unit[0].members) == 1 and not unit[0].group.is_gang
+
+    def run(self) -> PostFilterResult | Status:
+        """Room for the unit, or why there is none to be made."""
+        if not self.victims.on_row:
+            return self._helpless("")
+        if self._is_lone:
+            return self._for_one()
+        found = self._enough()
+        if isinstance(found, Status):
+            return found
+        self._everybody = dict(found)
+        level = self._level()
+        by_nodes = NodeByNode(self._unit, self.victims, self._what_if, self._n_candidates)
+        chosen = by_nodes.choose(level, self._free)
+        if chosen is None or not self._what_if.fits(chosen):
+            chosen = self._near(level)
+        if len(chosen) == len(level) and self._what_if.is_spent:
+            return self._ran_out()  # nobody is taken whom nobody has looked at
+        chosen = self._without_idle(self._improve(self._let_off(chosen)))
+        plan = self._what_if.place(chosen)
+        if isinstance(plan, FitError):
+            # A plugin that answers one way with more pods gone and another with less.
+            return Status.unschedulable("no set of victims was found that makes room")
+        return self._result(plan, chosen)
+
+    def _for_one(self) -> PostFilterResult | Status:
+        [demand] = self._unit
+        lone = LoneVictims(demand, self.victims, self._what_if, self._n_candidates)
+        found = lone.choose()
+        if found is not None:
+            return self._result(*found)
+        if lone.ran_out:
+            return self._ran_out()
+        everybody = {info.uid: info for info in self.victims.everybody()}
+        if self.victims.n_binding or len(everybody) > _MAX_SEARCHED:
+            return self._helpless(_NO_NODE)
+        answer = self._what_if.place(self.victims.close(everybody))
+        return self._helpless(answer.message if isinstance(answer, FitError) else _NO_NODE)
+
+    def _result(self, plan: Plan, chosen: Chosen) -> PostFilterResult:
+        ordered = [info for part in self.victims.parts(chosen) for info in part.values()]
+        return PostFilterResult(plan, tuple(ordered), frozenset(self.victims.violating(chosen)))
+
+    def _helpful(self, trial: Trial) -> list[int]:
+        """Nodes where taking pods away may help: those whose own properties let some member in."""
+        mask = np.zeros(trial.n_rows, dtype=np.bool_)
+        for demand in self._unit:
+            for template, _ in demand.by_template().values():
+                state = self._what_if.state(demand, template, trial)
+                if state is not None:
+                    mask |= demand.profile.filtering.feasible(state, template, trial)
+        rows: list[int] = np.flatnonzero(mask).tolist()
+        return rows
+
+    # -- step 1 ------------------------------------------------------------------------------------------
+
+    def _enough(self) -> Chosen | Status:
+        """So many that the unit fits without them; or why there is no such set."""
+        answer: FitError | None = None
+        on_row = self.victims.on_row
+        n_first = max(_FIRST_NODES, _NODES_A_MEMBER * sum(demand.n_needed for demand in self._unit))
+        nodes = list(on_row)
+        if len(nodes) > n_first:
+            ranked = self._ranked()
+            if isinstance(ranked, Status):
+                return ranked
+            nodes = ranked
+        for rows in ever_more(nodes, n_first, domains(self._unit, self._what_if)):
+            self.victims.on_row = {row: on_row[row] for row in rows}
+            everybody = self.victims.close({info.uid: info for info in self.victims.everybody()})
+            self._everybody = everybody
+            self._free = {uid: info for uid, info in everybody.items() if is_free(info)}
+            search = self._order_matters() and len(everybody) <= _MAX_SEARCHED
+            placed = self._what_if.search(everybody) if search else self._what_if.place(everybody)
+            if isinstance(placed, Plan):
+                return everybody
+            answer = placed
+            if self._what_if.is_spent:
+                return self._ran_out()
+        fewer = self._where_some_stay() if self._may_need_somebody() else None
+        return fewer if fewer is not None else self._helpless(answer.message if answer is not None else "")
+
+    def _ranked(self) -> list[int] | Status:
+        """Nodes where some template gets room if all leave who may, those that give it away the cheapest
+        first; or why it is not enough, where adding up says so."""
+        on_row, room = self.victims.on_row, self._what_if.room
+        ranked: list[list[int]] = []
+        for demand in self._unit:
+            templates = demand.by_template()
+            for template, _ in templates.values():
+                ranking = rank(room, template, on_row, self.victims.guarded)
+                ranked.append(ranking.rows.tolist())
+                if len(templates) == 1 and self._what_if.is_local(demand, template):
+                    takes = self._what_if.capacity(demand, template, room).copy()
+                    takes[ranking.rows] = np.maximum(takes[ranking.rows], ranking.room)
+                    n = int(np.minimum(takes, demand.n_needed).sum())
+                    if n < demand.n_needed and not self.victims.n_binding:
+                        what = f"gang {demand.group.key}: {n} of {demand.n_needed} fit"
+                        return Status.unschedulable(f"without all pods of lower priority too, {what}.")
+        found: dict[int, None] = {}
+        for some in zip_longest(*ranked):
+            found |= dict.fromkeys(row for row in some if row is not None)
+        return list(found)
+
+    def _order_matters(self) -> bool:
+        """Whether the unit may fit in one order of placing it and not in another."""
+        kinds = [kind for demand in self._unit for kind in demand.by_template().values()]
+        return len(kinds) > 1 or any(self._seeing())
+
+    def _may_need_somebody(self) -> bool:
+        """Whether a member that does not fit without somebody may fit beside him."""
+        return any(name != _AFFINITY or near for name, near in self._seeing())
+
+    def _seeing(self) -> Iterator[tuple[str, bool]]:
+        """Plugins whose Filter sees pods, and whether the template wants some near it."""
+        for demand in self._unit:
+            for template, _ in demand.by_template().values():
+                state = self._what_if.state(demand, template, self._what_if.room)
+                affinity = template.spec.affinity
+                near = affinity is not None and affinity.pod_affinity is not None
+                if state is not None:
+                    yield from ((name, near) for name in demand.profile.filtering.names_seeing(state))
+
+    def _where_some_stay(self) -> Chosen | None:
+        """Sets smaller than everybody, the cheapest first."""
+        sets = self._sets(None)
+        for _, taken in sets[:_MAX_STAYING]:
+            if self._what_if.is_spent:
+                break
+            if self._what_if.fits(taken):
+                return taken
+        self._what_if.gave_up |= not sets or len(sets) > _MAX_STAYING or self._what_if.is_spent
+        return None
+
+    # -- step 2 ------------------------------------------------------------------------------------------
+
+    def _level(self) -> dict[str, PodInfo]:
+        """Everybody up to the lowest level at which the unit fits."""
+        levels: dict[tuple[bool, int], dict[str, PodInfo]] = {}
+        for uid, info in self._everybody.items():
+            if uid not in self._free:
+                levels.setdefault(self.victims.level(info), {})[uid] = info
+        ordered = [levels[key] for key in sorted(levels)]
+
+        def up_to(n: int) -> dict[str, PodInfo]:
+            taken = dict(self._free)
+            for level in ordered[:n]:
+                taken |= level
+            return self.victims.close(taken)
+
+        low, high = 0, len(ordered)
+        while low < high and not self._what_if.is_spent:
+            middle = (low + high) // 2
+            if self._what_if.fits(up_to(middle)):
+                high = middle
+            else:
+                low = middle + 1
+        return up_to(high)
+
+    def _near(self, level: dict[str, PodInfo]) -> dict[str, PodInfo]:
+        """Those of them on nodes that the unit would go to, or in the same domains."""
+        plan = self._what_if.place(level)
+        if isinstance(plan, FitError):
+            return level
+        used = np.unique([placement.row for placement in plan.placements])
+        here = np.zeros(self._what_if.room.n_rows, dtype=np.bool_)
+        here[used] = True
+        areas = [here]
+        for codes in domains(self._unit, self._what_if):
+            areas.append(np.isin(codes, codes[used]) & (codes >= 0) | here)
+        for area in areas:
+            near = {uid: info for uid, info in level.items() if uid in self._free or area[info.row]}
+            near = self.victims.close(near)
+            if len(near) < len(level) and self._what_if.fits(near):
+                return near
+        return level
+
+    # -- steps 4 and 5 -----------------------------------------------------------------------------------
+
+    def _let_off(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
+        """Halves of those left are let off together as long as that works, so that many need few tries."""
+        todo = [[part for part in self.victims.parts(chosen) if any(uid not in self._free for uid in part)]]
+        n_tries = max(_MIN_LET_OFF, min(_MAX_LET_OFF, _LET_OFF_PODS // max(len(chosen), 1)))
+        for _ in range(n_tries if len(chosen) < len(self._everybody) else 4 * _MAX_LET_OFF):
+            if not todo or self._what_if.is_spent:
+                break
+            parts = todo.pop()
+            if not parts:
+                continue
+            off = {uid for part in parts for uid in part}
+            fewer = self.victims.close({uid: info for uid, info in chosen.items() if uid not in off})
+            if len(fewer) < len(chosen) and self._what_if.fits(fewer):
+                chosen = fewer
+            elif len(parts) > 1:
+                half = len(parts) // 2
+                todo += [parts[half:], parts[:half]]  # the more important half is tried first
+        return chosen
+
+    def _improve(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
+        """The cheapest set there is, where there are few enough to try."""
+        for _, taken in self._sets(self.victims.cost(chosen))[:_MAX_IMPROVE]:
+            if self._what_if.is_spent:
+                break
+            if self._what_if.fits(taken):
+                return taken
+        return chosen
+
+    def _sets(self, before: Cost | None) -> list[tuple[Cost, dict[str, PodInfo]]]:
+        """Closed sets that cost less than `before`, the cheapest first; none where there are too many."""
+        pool: dict[frozenset[str], dict[str, PodInfo]] = {}
+        for uid, info in self._everybody.items():
+            if uid not in self._free and (before is None or self.victims.level(info) <= before.level):
+                atom = self.victims.atom(info)
+                pool[frozenset(atom)] = atom
+                if len(pool) > _MAX_POOL:
+                    return []
+        cheaper: dict[frozenset[str], tuple[Cost, dict[str, PodInfo]]] = {}
+        n_sets = 0
+        for n in range(1, len(pool) + 1):
+            n_sets += comb(len(pool), n)
+            if n_sets > _MAX_SETS:
+                break
+            for some in combinations(pool.values(), n):
+                taken = dict(self._free)
+                for atom in some:
+                    taken |= atom
+                taken = self.victims.close(taken)
+                cost = self.victims.cost(taken)
+                if before is None or cost < before:
+                    cheaper[frozenset(taken)] = (cost, taken)
+        return sorted(cheaper.values(), key=lambda one: one[0])
+
+    def _without_idle(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
+        """Nobody is waited for, and no reservation is taken, on a node that the unit does not use."""
+        plan = self._what_if.place(chosen)
+        if isinstance(plan, FitError):
+            return chosen
+        used = {placement.row for placement in plan.placements}
+        idle = {uid for uid, info in chosen.items() if uid in self._free and info.row not in used}
+        fewer = self.victims.close({uid: info for uid, info in chosen.items() if uid not in idle})
+        chosen = fewer if len(fewer) < len(chosen) and self._what_if.fits(fewer) else chosen
+        for part in [part for part in self.victims.parts(chosen) if all(uid in self._free for uid in part)][
+            :_MAX_LET_OFF
+        ]:
+            fewer = {uid: info for uid, info in chosen.items() if uid not in part}
+            if self._what_if.fits(fewer):
+                chosen = fewer
+        return chosen
+
+    # -- words -------------------------------------------------------------------------------------------
+
+    def _helpless(self, message: str) -> Status:
+        """kube-scheduler's sentence about preemption: every node counted under why it is no help."""
+        if self.victims.n_binding:
+            return Status(Code.PENDING, "pods of lower priority are being bound, who may go once they are")
+        if message:
+            is_told = not self._what_if.gave_up or "A placement may exist" in message
+            more = "" if is_told else " One may exist beside some of them: the search ended first."
+            return Status.unschedulable(f"without all pods of lower priority too, {message}{more}")
+        counts = [
+            (self._n_helpful, "No preemption victims found for incoming pod"),
+            (self._n_nodes - self._n_helpful, "Preemption is not helpful for scheduling"),
+        ]
+        told = ", ".join(f"{n} {why}" for n, why in counts if n)
+        return Status.unschedulable(f"0/{self._n_nodes} nodes are available: {told}.")
+
+    def _ran_out(self) -> Status:
+        return Status.unschedulable(
+            f"the search for pods of lower priority to take away ended at searchVictims ({self._n_looks})"
+        )

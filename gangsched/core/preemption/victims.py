@@ -1,0 +1,287 @@
+"""Victims: who may be taken away for a unit of higher priority, what goes together, and what it costs.
+
+Here is what a set of victims is: closed under the gangs' bonds, measured by Cost, judged by disruption
+budgets. Which set is chosen is core.preemption.search's. Pure; nothing is changed here.
+
+A gang whose disruption mode is "all" goes as a whole, one that says "single" pod by pod. One that says
+nothing keeps its min_count or nothing: what it has beyond that goes pod by pod, and the first pod below it
+takes all the others along, because a gang of which less than that runs does no work. (A PodGroup of
+scheduling.k8s.io that says nothing says "single": that is what its API means by it.) Gangs that start
+together stop together. Reservations of a gang that waits in Permit go with the whole of its set, and cost
+nothing, as do pods that are on their way out already.
+
+Sources: kube-scheduler 1.37 `framework/preemption/preemption.go` (pickOneNodeForPreemption), `util.go`
+(MoreImportantVictim, FilterVictimsWithPDBViolation); scheduling.k8s.io/v1beta1, DisruptionMode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
+from gangsched.model.pod_group import ALL, SINGLE
+
+# Makes every priority positive, so that two pods never cost less than one of them.
+OFFSET = 2**31
+
+Chosen = Mapping[str, PodInfo]
+"""A set of pods by UID."""
+
+
+class Budget(msgspec.Struct, frozen=True, gc=False):
+    """A PodDisruptionBudget as it stands: how many more of these pods may be disrupted."""
+
+    allowed: int
+    uids: frozenset[str]
+
+
+class Cost(msgspec.Struct, frozen=True, gc=False, order=True):
+    """What a set of victims costs; the first difference decides, less is better.
+
+    n_violations: pods that go against a disruption budget. highest: the highest priority. total: the sum of
+    the priorities, each lifted above 0. latest: when the first of those of the highest priority started,
+    negated: of two sets that one goes whose pods have run for less.
+    """
+
+    n_violations: int = 0
+    highest: int = -OFFSET
+    total: int = 0
+    n_pods: int = 0
+    latest: float = -math.inf
+
+    @property
+    def level(self) -> tuple[bool, int]:
+        """Whether a budget is broken, and the highest priority."""
+        return self.n_violations > 0, self.highest
+
+    @property
+    def key(self) -> tuple[float, ...]:
+        """As core.preemption.node_costs tells it."""
+        return self.n_violations, self.highest, self.total, self.n_pods, self.latest
+
+
+class _Bond:
+    """Pods of gangs that stop together once one of the gangs loses more than it can spare."""
+
+    __slots__ = ("level", "pods", "spare")
+
+    def __init__(self, pods: dict[str, PodInfo], spare: dict[int, int]) -> None:
+        self.level: tuple[bool, int] | None = None
+        self.pods = pods
+        self.spare = spare
+
+
+class Victims:
+    """Everybody who may be taken away for one unit, by node row. n_binding: those who are being bound."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        rows: Iterable[int],
+        *,
+        priority: int,
+        siblings: Callable[[Group], Mapping[str, Group]],
+        spared: Collection[str] = (),
+    ) -> None:
+        """priority: the unit's; victims have a lower one. spared: UIDs that must not be counted on."""
+        self._priority = priority
+        self._siblings = siblings
+        self._spared = spared
+        self._bonds: dict[int, _Bond | None] = {}
+        self._bond_of: dict[str, _Bond] = {}
+        self._budgets: Sequence[Budget] = ()
+        self.guarded: Collection[str] = ()
+        """UIDs of those who go against a budget whoever else goes."""
+        self.n_binding = 0
+        self.on_row: dict[int, list[PodInfo]] = {}
+        for row in rows:
+            here = [info for info in view.pods_on(row) if self._may_go(info)]
+            if here:
+                self.on_row[row] = here
+
+    def respect(self, budgets: Sequence[Budget]) -> None:
+        """The disruption budgets that costs are measured by from now on."""
+        self._budgets = budgets
+        self.guarded = {uid for budget in budgets if budget.allowed < 1 for uid in budget.uids}
+
+    @property
+    def are_single(self) -> bool:
+        """Whether what one of them costs does not depend on who else goes."""
+        return not self._bond_of and all(budget.allowed < 1 for budget in self._budgets)
+
+    def everybody(self) -> Iterator[PodInfo]:
+        """All of them, on the rows that were asked about."""
+        return (info for here in self.on_row.values() for info in here)
+
+    def with_their_gangs(self) -> Iterator[PodInfo]:
+        """As everybody, then those who would have to go with one of them, wherever they are; some twice."""
+        yield from self.everybody()
+        for bond in {id(bond): bond for bond in self._bond_of.values()}.values():
+            yield from bond.pods.values()
+
+    # -- who ---------------------------------------------------------------------------------------------
+
+    def _may_go(self, info: PodInfo) -> bool:
+        if priority_of(info) >= self._priority or info.uid in self._spared:
+            return False
+        group = info.group
+        if group is None:
+            return True
+        if info.state is MemberState.ASSUMED and group.state is not GroupState.WAITING:
+            self.n_binding += 1
+            return False
+        if info.state is MemberState.BOUND and not _stays_whole(group):
+            return True
+        found = self._bonds.get(id(group))
+        if found is None and id(group) not in self._bonds:
+            self._bond(group, info.state)
+            found = self._bonds[id(group)]
+        return found is not None
+
+    def _bond(self, group: Group, state: MemberState) -> None:
+        """Notes what goes with the group's pods; None: somebody among them may not go, so nobody may."""
+        gangs = [group]
+        for _, other in sorted(self._siblings(group).items()):
+            if state is MemberState.ASSUMED or _stays_whole(other):
+                gangs.append(other)
+        pods: dict[str, PodInfo] = {}
+        spare: dict[int, int] = {}
+        may_go = True
+        for gang in gangs:
+            own = gang.in_state(state)
+            pods |= {info.uid: info for info in own if not is_leaving(info)}
+            spare[id(gang)] = 0 if state is MemberState.ASSUMED else _spare(gang, own)
+            binding = gang.n_assumed if gang.state is GroupState.BINDING else 0
+            self.n_binding += binding
+            may_go = may_go and not binding and gang.priority < self._priority
+        may_go = may_go and self._spared_none(pods)
+        bond = _Bond(pods, spare) if may_go else None
+        for gang in gangs:
+            self._bonds[id(gang)] = bond
+        if bond is not None:
+            self._bond_of.update(dict.fromkeys(pods, bond))
+
+    def _spared_none(self, pods: Chosen) -> bool:
+        return not any(uid in self._spared for uid in pods)
+
+    # -- sets --------------------------------------------------------------------------------------------
+
+    def close(self, chosen: Chosen) -> dict[str, PodInfo]:
+        """With all those that cannot stay when these go."""
+        closed = dict(chosen)
+        bonds = {id(bond): bond for uid in chosen if (bond := self._bond_of.get(uid)) is not None}
+        for bond in bonds.values():
+            left = dict(bond.spare)
+            for uid, info in bond.pods.items():
+                if uid in chosen:
+                    left[id(info.group)] -= 1
+            if any(n < 0 for n in left.values()):
+                closed |= bond.pods
+        return closed
+
+    def atom(self, info: PodInfo) -> dict[str, PodInfo]:
+        """The pod, with all those that cannot stay without it."""
+        return self.close({info.uid: info})
+
+    def level(self, info: PodInfo) -> tuple[bool, int]:
+        """What its going costs at least: whether it goes against a budget, and the highest priority."""
+        bond = self._bond_of.get(info.uid)
+        if bond is None:
+            return info.uid in self.guarded, priority_of(info)
+        if bond.level is None:
+            cost = self.cost(bond.pods)
+            bond.level = cost.n_violations > 0, cost.highest
+        return bond.level if min(bond.spare.values()) < 1 else self.cost(self.atom(info)).level
+
+    def parts(self, chosen: Chosen) -> list[dict[str, PodInfo]]:
+        """A closed set in pieces that can be let off one by one, the most important first."""
+        found: list[dict[str, PodInfo]] = []
+        seen: dict[str, None] = {}
+        for uid, info in chosen.items():
+            if uid not in seen:
+                bond = self._bond_of.get(uid)
+                whole = bond is not None and all(other in chosen for other in bond.pods)
+                part = dict(bond.pods) if whole and bond is not None else {uid: info}
+                seen |= dict.fromkeys(part)
+                found.append(part)
+        violating = self.violating(chosen)
+        return sorted(found, key=lambda part: (violating.isdisjoint(part), _unimportance(part)))
+
+    def violating(self, chosen: Chosen) -> set[str]:
+        """Those of the set that go against a disruption budget: budgets are used up by the most important."""
+        found: set[str] = set()
+        if not self._budgets:
+            return found
+        allowed = [budget.allowed for budget in self._budgets]
+        for info in sorted(chosen.values(), key=lambda info: _unimportance({info.uid: info})):
+            for i, budget in enumerate(self._budgets):
+                if info.uid in budget.uids and not is_free(info):
+                    allowed[i] -= 1
+                    if allowed[i] < 0:
+                        found.add(info.uid)
+        return found
+
+    def cost(self, chosen: Chosen, *, n_violations: int | None = None) -> Cost:
+        """What a closed set costs; n_violations: where it is known already. Source of the order:
+        pickOneNodeForPreemption."""
+        costly = [info for info in chosen.values() if not is_free(info)]
+        if not costly:
+            return Cost()
+        priorities = [priority_of(info) for info in costly]
+        highest = max(priorities)
+        first_s = min(started_s(i) for i, own in zip(costly, priorities, strict=True) if own == highest)
+        total = sum(priorities) + OFFSET * len(costly)
+        if n_violations is None:
+            n_violations = len(self.violating(chosen))
+        return Cost(n_violations, highest, total, len(costly), -first_s)
+
+
+def priority_of(info: PodInfo) -> int:
+    """A gang's for its members, else the pod's own."""
+    return info.group.priority if info.group is not None else info.pod.spec.priority or 0
+
+
+def started_s(info: PodInfo) -> float:
+    """Unix seconds; one that has not started is the youngest of all."""
+    time = info.pod.status.start_time
+    return math.inf if time is None else time.timestamp()
+
+
+def is_leaving(info: PodInfo) -> bool:
+    """Being deleted: its room comes back by itself."""
+    return info.pod.metadata.deletion_timestamp is not None
+
+
+def is_free(info: PodInfo) -> bool:
+    """Nothing is lost by it: on its way out, or nothing but a reservation."""
+    return info.state is MemberState.ASSUMED or is_leaving(info)
+
+
+def _unimportance(part: Chosen) -> tuple[object, ...]:
+    """Sorts the most important first: high priorities, gangs before pods, large gangs, those that run long.
+
+    Source: MoreImportantVictim. Ties: name.
+    """
+    infos = part.values()
+    n = len(part)
+    first_s = min(started_s(info) for info in infos)
+    free = all(is_free(info) for info in infos)
+    highest = max(priority_of(info) for info in infos)
+    return (free, -highest, n == 1, -n, first_s, min((info.pod.key, info.uid) for info in infos))
+
+
+def _stays_whole(group: Group) -> bool:
+    """Whether losing one pod too many is losing all; what a lone pod or a "single" one never does."""
+    definition = group.definition
+    return group.is_gang and definition is not None and definition.disruption_mode != SINGLE
+
+
+def _spare(gang: Group, bound: Sequence[PodInfo]) -> int:
+    if gang.definition is not None and gang.definition.disruption_mode == ALL:
+        return 0
+    staying = sum(not is_leaving(info) for info in bound) + gang.counts[MemberState.DONE]
+    return max(0, staying - gang.min_count)

@@ -1,0 +1,262 @@
+"""Views: what the scheduler believes at this moment, as frozen values for people and programs to read.
+
+For tables, explain pages and metrics; nothing here is on the way of a decision, and nothing read here can
+change one. Take views between two turns, from the loop that drives the scheduler: then all their numbers
+belong together. Text from users and servers is made safe to print (one line, no control characters); markup
+is the reader's to escape. Called by gangsched.demo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import clean
+from gangsched.core.state.state import World
+from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
+from gangsched.model.pod_group import GroupKey, needs_object
+
+_HOLDING = (MemberState.ASSUMED, MemberState.BOUND)
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """What a group has on one node; IDs by resource, in the order its members were given them."""
+
+    node: str
+    n_reserved: int = 0
+    n_bound: int = 0
+    reserved_ids: Mapping[str, tuple[str, ...]] = {}
+    bound_ids: Mapping[str, tuple[str, ...]] = {}
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All device IDs, reserved and bound, of all resources."""
+        both = (*self.reserved_ids.values(), *self.bound_ids.values())
+        return tuple(device_id for ids in both for device_id in ids)
+
+
+class GroupView(msgspec.Struct, frozen=True):
+    """One group as it is now. Times are on the clock of `handle(now_s)`; None: not, or never.
+
+    n_bound counts members that have started, ended ones too; n_running and n_ended are what kubelets say of
+    those. n_needed: so many must be bound for the gang to be whole. why: what the group waits for or was
+    refused for, "" when all is well. deadline_s: when its present state ends by itself.
+    """
+
+    key: GroupKey
+    name: str
+    is_gang: bool
+    state: GroupState
+    why: str
+    since_s: float
+    complete_since_s: float | None
+    deadline_s: float | None
+    scheduler_name: str
+    priority: int
+    min_count: int
+    n_needed: int
+    n_existing: int
+    n_gated: int
+    n_pending: int
+    n_reserved: int
+    n_bound: int
+    n_running: int
+    n_ended: int
+    is_whole: bool
+    is_half_bound: bool
+    attempts: int
+    failures: int
+    rejected_by: tuple[str, ...]
+    start_together: tuple[str, ...]
+    holds: tuple[Holding, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Where it has something reserved or bound."""
+        return tuple(holding.node for holding in self.holds)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All device IDs that it holds, node by node."""
+        return tuple(device_id for holding in self.holds for device_id in holding.ids)
+
+
+class MemberView(msgspec.Struct, frozen=True):
+    """One pod of a group. `why`: what its PodScheduled condition was last given as the reason."""
+
+    uid: str
+    name: str
+    state: MemberState
+    phase: str
+    node: str
+    rank: int | None
+    attempt: int
+    ids: Mapping[str, tuple[str, ...]]
+    why: str
+
+
+class DeviceView(msgspec.Struct, frozen=True):
+    """One device in a node's inventory. `group`: whose it is, "" if free or a stranger's pod's."""
+
+    id: str
+    healthy: bool
+    pods: tuple[str, ...]
+    group: str
+    reserved: bool
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """One node: `topology` is its topologyKey label; amounts in the units of model.resources."""
+
+    name: str
+    topology: str
+    unschedulable: bool
+    allocatable: Mapping[str, int]
+    free: Mapping[str, int]
+    devices: Mapping[str, tuple[DeviceView, ...]]
+
+
+def view_groups(scheduler: Scheduler) -> list[GroupView]:
+    """Every group, lone pods too, by namespace and name."""
+    groups = sorted(scheduler.world.groups.values(), key=lambda g: (g.key.namespace, g.key.name, g.key))
+    return [view_group(group) for group in groups]
+
+
+def view_group(group: Group) -> GroupView:
+    """One group."""
+    phases = [info.pod.status.phase for info in group.in_state(MemberState.BOUND)]
+    complete = group.first_complete_s
+    return GroupView(
+        key=group.key,
+        name=clean(str(group.key)),
+        is_gang=group.is_gang,
+        state=group.state,
+        why=_why(group),
+        since_s=group.since_s,
+        # Groups found at start-up queue by an age that lies far below this clock.
+        complete_since_s=complete if 0 <= complete < NEVER_S else None,
+        deadline_s=group.deadline_s if group.deadline_s < NEVER_S else None,
+        scheduler_name=clean(group.scheduler_name),
+        priority=group.priority,
+        min_count=group.min_count,
+        n_needed=group.start_count,
+        n_existing=group.n_existing,
+        n_gated=group.counts[MemberState.GATED],
+        n_pending=group.n_pending,
+        n_reserved=group.n_assumed,
+        n_bound=group.n_bound,
+        n_running=phases.count("Running"),
+        n_ended=group.counts[MemberState.DONE],
+        is_whole=group.satisfied,
+        is_half_bound=group.is_half_bound,
+        attempts=group.attempts,
+        failures=group.failure,
+        rejected_by=tuple(dict.fromkeys(plugin for plugin, _ in group.rejected_by)),
+        start_together=tuple(clean(name) for name in group.start_together if name != str(group.key)),
+        holds=tuple(_holds(group)),
+    )
+
+
+def view_members(group: Group) -> list[MemberView]:
+    """A group's pods by rank, then by name; those without a rank come last."""
+    views = [
+        MemberView(
+            uid=info.uid,
+            name=clean(info.pod.metadata.name),
+            state=info.state,
+            phase=clean(info.pod.status.phase),
+            node=clean(info.node_name),
+            rank=info.rank if info.rank >= 0 else None,
+            attempt=info.attempt,
+            ids={clean(resource): _clean_all(ids) for resource, ids in info.ids.items()},
+            why=info.said,
+        )
+        for info in group.members.values()
+    ]
+    return sorted(views, key=lambda m: (m.rank is None, m.rank or 0, len(m.name), m.name))
+
+
+def view_nodes(scheduler: Scheduler) -> list[NodeView]:
+    """Every node by name ("n2" before "n10"), with who holds what of its devices."""
+    world = scheduler.world
+    names = sorted(world.cache.nodes.row_of, key=lambda name: (len(name), name))
+    return [_node(world, name) for name in names]
+
+
+def _node(world: World, name: str) -> NodeView:
+    nodes, ledger = world.cache.nodes, world.cache.ledger
+    row = nodes.row_of[name]
+    node = nodes.nodes[row]
+    labels = (node.metadata.labels if node else None) or {}
+    has = nodes.allocatable[:, row]
+    columns = [(clean(name), i) for i, name in enumerate(nodes.table.names[: len(has)]) if has[i]]
+    devices = {}
+    for resource in sorted(ledger.columns):
+        inventory = ledger.inventory(row, resource)
+        if inventory is not None:
+            held = ledger.holders(row, resource)
+            devices[clean(resource)] = tuple(
+                _device(world, device_id, bool(inventory.healthy >> i & 1), held.get(device_id, ()))
+                for i, device_id in enumerate(inventory.ids)
+            )
+    return NodeView(
+        name=clean(name),
+        topology=clean(labels.get(world.settings.topology_key, "")),
+        unschedulable=bool(nodes.unschedulable[row]),
+        allocatable={resource: int(has[i]) for resource, i in columns},
+        free={resource: int(nodes.free[i, row]) for resource, i in columns},
+        devices=devices,
+    )
+
+
+def _device(world: World, device_id: str, healthy: bool, uids: Iterable[str]) -> DeviceView:
+    holders = [info for uid in uids if (info := world.cache.pods.get(uid)) is not None]
+    ours = next((info for info in holders if info.group is not None), None)
+    return DeviceView(
+        id=clean(device_id),
+        healthy=healthy,
+        pods=tuple(clean(info.pod.key) for info in holders),
+        group=clean(str(ours.group.key)) if ours is not None and ours.group is not None else "",
+        reserved=ours is not None and ours.state is MemberState.ASSUMED,
+    )
+
+
+def _holds(group: Group) -> Iterator[Holding]:
+    """Node by node in the order of names; a group's pods on one node are told together."""
+    by_node: dict[str, list[PodInfo]] = {}
+    for info in group.members.values():
+        if info.node_name and info.state in _HOLDING:
+            by_node.setdefault(info.node_name, []).append(info)
+    for name in sorted(by_node, key=lambda name: (len(name), name)):
+        reserved = [info for info in by_node[name] if info.state is MemberState.ASSUMED]
+        bound = [info for info in by_node[name] if info.state is MemberState.BOUND]
+        yield Holding(clean(name), len(reserved), len(bound), _ids(reserved), _ids(bound))
+
+
+def _ids(infos: Iterable[PodInfo]) -> dict[str, tuple[str, ...]]:
+    merged: dict[str, tuple[str, ...]] = {}
+    for info in infos:
+        for resource, ids in info.ids.items():
+            name = clean(resource)
+            merged[name] = merged.get(name, ()) + _clean_all(ids)
+    return merged
+
+
+def _clean_all(ids: Iterable[str]) -> tuple[str, ...]:
+    return tuple(clean(device_id) for device_id in ids)
+
+
+def _why(group: Group) -> str:
+    """The scheduler's last word on it where there is one, else what its state waits for."""
+    if group.problem:
+        return clean(group.problem)
+    if group.state is GroupState.GATHERING and group.definition is None and needs_object(group.key):
+        return "its PodGroup object does not exist (yet)"
+    if group.state in (GroupState.GATHERING, GroupState.GATED) and not group.is_complete:
+        gated = group.counts[MemberState.GATED]
+        return f"{group.n_existing} of {group.min_count} members exist" + (f", {gated} gated" * bool(gated))
+    if group.state in (GroupState.BOUND, GroupState.ACTIVE, GroupState.BINDING) and not group.message:
+        return ""
+    return group.message

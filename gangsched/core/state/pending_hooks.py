@@ -1,0 +1,146 @@
+"""Hooks: what plugins are being asked at the edge, by ticket; and the points that decide nothing any more.
+
+The core never waits: RunHook is an effect, HookAnswered an event, and in between there is one HookCall here.
+Who is asked next, and what an answer means, is said by whoever asked: core.binding.pre_bind (PreBind),
+core.binding.binder (Bind), core.groups.permits (Permit). PostBind and Unreserve are informational, so they
+begin and end here. After a crash no ticket of the old process means anything: its pods are found unbound, and
+are planned anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from gangsched.core.framework.interface import Code, Status
+from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.framework.profile import Profile
+from gangsched.core.types.group import Group, PodInfo
+from gangsched.model.effects import BlamePlugin, CancelHooks, Effect, RecordEvent, RunHook
+from gangsched.model.events import HookAnswered
+from gangsched.model.objects import Pod
+
+PERMIT, PRE_BIND, BIND, POST_BIND = "Permit", "PreBind", "Bind", "PostBind"
+_NOTHING: Mapping[str, str] = {}
+
+
+class HookCall:
+    """One plugin is asked about one member (`info`), or about the group as a whole.
+
+    attempt: the member's when it was asked, so that a late answer is not taken for a newer one's. later: who
+    is asked after this one, by name.
+    """
+
+    __slots__ = ("attempt", "group", "info", "later", "plugin", "point", "ticket")
+
+    def __init__(
+        self,
+        ticket: int,
+        point: str,
+        group: Group,
+        info: PodInfo | None,
+        plugin: str,
+        later: Sequence[str],
+    ) -> None:
+        self.ticket = ticket
+        self.point = point
+        self.group = group
+        self.info = info
+        self.attempt = info.attempt if info is not None else 0
+        self.plugin = plugin
+        self.later = later
+
+
+class Hooks:
+    """Asks, and knows what is being asked. `emit` takes effects, `count` counts by name."""
+
+    def __init__(self, emit: Callable[[Effect], None], count: Callable[[str], None]) -> None:
+        self._emit = emit
+        self._count = count
+        self._last_ticket = 0
+        self.calls: dict[int, HookCall] = {}
+        self.latest: HookCall | None = None
+        """The one whose answer was taken last."""
+
+    def ask(
+        self,
+        point: str,
+        plugins: Sequence[str],
+        group: Group,
+        info: PodInfo | None = None,
+        annotations: Mapping[str, str] = _NOTHING,
+    ) -> HookCall:
+        """Asks the first of `plugins`; the others are told to whoever takes the answer."""
+        self._last_ticket += 1
+        call = HookCall(self._last_ticket, point, group, info, plugins[0], plugins[1:])
+        self.calls[call.ticket] = call
+        self._emit(
+            RunHook(
+                ticket=call.ticket,
+                point=point,
+                profile=group.scheduler_name,
+                plugin=call.plugin,
+                group=group.key,
+                pod=info.pod if info is not None else None,
+                node_name=info.node_name if info is not None else "",
+                annotations=annotations,
+                cause_id=group.cause_id,
+            )
+        )
+        return call
+
+    def take(self, event: HookAnswered) -> HookCall | None:
+        """The call that this answers; None when it was taken back since. A failure is told here, once."""
+        call = self.latest = self.calls.pop(event.ticket, None)
+        if call is not None and event.code == Code.ERROR.value:
+            about = call.info.pod.key if call.info is not None else str(call.group.key)
+            self.blame(PluginError(call.plugin, call.point, f"{about}: {event.reason}"), call.group)
+        return call
+
+    def cancel(self, calls: Iterable[HookCall]) -> None:
+        """Takes back those that have not been answered."""
+        tickets = tuple(call.ticket for call in calls if self.calls.pop(call.ticket, None) is not None)
+        if tickets:
+            self._emit(CancelHooks(tickets))
+
+    def post_bind(self, info: PodInfo, profile: Profile) -> None:
+        """A member is bound: everybody who wants to know is told, and no answer changes anything."""
+        if info.group is not None:
+            for plugin in profile.post_binds:
+                self.ask(POST_BIND, (plugin.name,), info.group, info)
+
+    def unreserve(self, group: Group, infos: Sequence[PodInfo], profile: Profile) -> None:
+        """What these members held is given back: all Reserve plugins are told, the last one first."""
+        for plugin in reversed(profile.reserves):
+            try:
+                plugin.unreserve(group, infos)
+            except Exception as error:  # nothing may keep a reservation from being given back
+                self.blame(PluginError(plugin.name, "Unreserve", f"{type(error).__name__}: {error}"), group)
+
+    def blame(self, error: PluginError, group: Group | None = None, pod: Pod | None = None) -> None:
+        """A plugin failed: counted by its name, said in the log, and told to people where a group suffers."""
+        self._count("plugin_errors")
+        self._count(f"plugin_errors/{error.plugin}/{error.point}")
+        cause_id = group.cause_id if group is not None else ""
+        self._emit(BlamePlugin(error.plugin, error.point, error.problem, cause_id))
+        info = group.first() if group is not None else None
+        about = info.pod if pod is None and info is not None else pod
+        if about is not None:
+            meta = about.metadata
+            self._emit(
+                RecordEvent(
+                    *("Pod", "v1", meta.namespace, meta.name, meta.uid),
+                    *("Warning", "PluginFailed", error.point, str(error)[:_MAX_NOTE], cause_id),
+                )
+            )
+
+
+# kube-apiserver refuses longer event notes.
+_MAX_NOTE = 1024
+
+
+def status_of(event: HookAnswered, plugin: str) -> Status:
+    """The answer as the Status that the plugin gave, or would have given."""
+    return Status(Code(event.code), event.reason, plugin, event.timeout_s)
+
+
+__all__ = ["BIND", "PERMIT", "POST_BIND", "PRE_BIND", "HookCall", "Hooks", "status_of"]

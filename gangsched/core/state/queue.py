@@ -1,0 +1,211 @@
+"""SchedulingQueue: which group is tried next, and when the others may be tried again.
+
+Groups that can be tried are in a heap ordered by QueueSort; groups with something to wait for are in a
+second heap of deadlines. Both are lazy: an entry that no longer matches its group is dropped when it
+surfaces. Nothing here is asynchronous; app.py turns `next_deadline_s` into a sleep.
+Source of the behaviour: kube-scheduler `backend/queue/scheduling_queue.go` (backoff 1 s doubling to 10 s,
+unschedulable groups flushed after 5 minutes).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.observer import Observer
+from gangsched.core.state.transitions import Cause, move
+from gangsched.core.types.cluster_events import ClusterChange
+from gangsched.core.types.group import NEVER_S, Group, GroupState
+from gangsched.model.pod_group import GroupKey
+
+# Waking compares every change with every unschedulable group; beyond this many pairs the changes of one
+# kind are heard as one that happened somewhere, which can only wake too many.
+_MAX_PAIRS = 20_000
+
+SortKey = Callable[[Group], tuple[Any, ...]]
+Cures = Callable[[Group, ClusterChange, ClusterView], bool]
+
+
+class SchedulingQueue:
+    """Holds groups by state; every change of a group's place goes through here."""
+
+    def __init__(
+        self,
+        *,
+        sort_key: SortKey,
+        cures: Cures,
+        clock: Callable[[], float],
+        initial_backoff_s: float = 1.0,
+        max_backoff_s: float = 10.0,
+        flush_s: float = 300.0,
+        observer: Observer | None = None,
+    ) -> None:
+        """`clock`: the turn's time. When a state began is told to people and decides nothing."""
+        self._clock = clock
+        self._observer = observer
+        self._sort_key = sort_key
+        self._cures = cures
+        self._initial_backoff_s = initial_backoff_s
+        self._max_backoff_s = max_backoff_s
+        self._flush_s = flush_s
+        self._active: list[tuple[bool, tuple[Any, ...], GroupKey, int, Group]] = []
+        self._n_active = 0
+        self._deadlines: list[tuple[float, int, Group]] = []
+        self._serial = 0
+        self._unschedulable: dict[GroupKey, Group] = {}
+
+    def configure(self, *, initial_backoff_s: float, max_backoff_s: float, flush_s: float) -> None:
+        """For what fails from now on; backoffs that run end as they would have."""
+        self._initial_backoff_s = initial_backoff_s
+        self._max_backoff_s = max_backoff_s
+        self._flush_s = flush_s
+
+    @property
+    def n_active(self) -> int:
+        """Groups waiting for their turn."""
+        return self._n_active
+
+    def activate(self, group: Group, cause: Cause) -> None:
+        """Puts a group in line; a group already in line takes the place that its key gives it now.
+
+        A group that is WAITING stays so and is looked at again (a member or a sibling has come).
+        """
+        self._leave_unschedulable(group)
+        before = move(group, cause, self._clock())
+        if group.state is not GroupState.WAITING:
+            self._tell(group, before)
+            group.deadline_s = NEVER_S
+        self._line_up(group)
+
+    def rebuild(self, groups: Iterable[Group]) -> None:
+        """Each group is kept where its state says, whatever a step that ended halfway has left behind."""
+        self._active, self._deadlines, self._unschedulable = [], [], {}
+        self._n_active = 0
+        for group in groups:
+            is_in_line = group.state is GroupState.ACTIVE or (
+                group.active_token and group.state is GroupState.WAITING
+            )
+            group.active_token = 0
+            if is_in_line:
+                self._line_up(group)
+            elif group.state is GroupState.UNSCHEDULABLE:
+                self._unschedulable[group.key] = group
+            self.set_deadline(group, group.deadline_s)
+
+    def _line_up(self, group: Group) -> None:
+        if not group.active_token:
+            self._n_active += 1
+        self._serial += 1
+        group.active_token = self._serial
+        key = (not group.recovering, self._sort_key(group), group.key, self._serial, group)
+        heapq.heappush(self._active, key)
+
+    def pop_active(self) -> Group | None:
+        """The group whose turn it is; None when nothing can be tried now."""
+        while self._active:
+            *_, token, group = heapq.heappop(self._active)
+            if group.active_token == token:
+                group.active_token = 0
+                self._n_active -= 1
+                return group
+        return None
+
+    def leave_line(self, group: Group) -> None:
+        """Takes a group out of line, wherever it goes next."""
+        if group.active_token:
+            group.active_token = 0
+            self._n_active -= 1
+        self._leave_unschedulable(group)
+
+    def park(self, group: Group, cause: Cause, deadline_s: float = NEVER_S) -> None:
+        """Puts a group out of line; the state that the cause leads to may end by itself at `deadline_s`."""
+        self.leave_line(group)
+        self._tell(group, move(group, cause, self._clock()))
+        self.set_deadline(group, deadline_s)
+
+    def reject(self, group: Group, cause: Cause, now_s: float) -> None:
+        """A failed attempt: unschedulable until a curing change, and not before its backoff is over."""
+        group.failure += 1
+        group.backoff_until_s = now_s + self.backoff_s(group.failure)
+        self.park(group, cause, now_s + self._flush_s)
+        self._unschedulable[group.key] = group
+
+    def back_off(self, group: Group, cause: Cause, now_s: float) -> None:
+        """A failed attempt that time alone may cure: tried again when its backoff is over."""
+        group.failure += 1
+        group.backoff_until_s = now_s + self.backoff_s(group.failure)
+        self.park(group, cause, group.backoff_until_s)
+
+    def backoff_s(self, n_failures: int) -> float:
+        """1, 2, 4, 8, 10, 10, … with the defaults."""
+        doubled = self._initial_backoff_s * 2.0 ** min(n_failures - 1, 30)
+        return min(doubled, self._max_backoff_s)
+
+    def wake(self, group: Group, cause: Cause, now_s: float) -> None:
+        """Something may have cured the group: into line, or first to the end of its backoff."""
+        if group.state is GroupState.UNSCHEDULABLE:
+            if group.backoff_until_s > now_s:
+                self.park(group, Cause.CURED_EARLY, group.backoff_until_s)
+            else:
+                self.activate(group, cause)
+
+    def hear(self, changes: Iterable[ClusterChange], view: ClusterView, now_s: float) -> None:
+        """Wakes the unschedulable groups that one of the changes can cure."""
+        if not self._unschedulable:
+            return
+        heard = list(changes)
+        if len(heard) * len(self._unschedulable) > _MAX_PAIRS:
+            heard = _merged(heard)
+        if heard:
+            woken = [g for g in self._unschedulable.values() if any(self._cures(g, c, view) for c in heard)]
+            for group in woken:
+                self.wake(group, Cause.CURED, now_s)
+
+    def set_deadline(self, group: Group, deadline_s: float) -> None:
+        """The group's present state ends by itself then; replaces an earlier deadline."""
+        group.deadline_s = deadline_s
+        if deadline_s < NEVER_S:
+            self._serial += 1
+            heapq.heappush(self._deadlines, (deadline_s, self._serial, group))
+
+    def next_deadline_s(self) -> float | None:
+        """When `due` has something to say next; None: never."""
+        while self._deadlines:
+            deadline_s, _, group = self._deadlines[0]
+            if group.deadline_s == deadline_s and group.state is not GroupState.DELETED:
+                return deadline_s
+            heapq.heappop(self._deadlines)
+        return None
+
+    def due(self, now_s: float) -> list[Group]:
+        """Groups whose deadline has passed, earliest first; each is told once."""
+        groups = []
+        while (deadline_s := self.next_deadline_s()) is not None and deadline_s <= now_s:
+            _, _, group = heapq.heappop(self._deadlines)
+            group.deadline_s = NEVER_S
+            groups.append(group)
+        return groups
+
+    def forget(self, group: Group) -> None:
+        """The group no longer exists."""
+        self.park(group, Cause.GONE)
+
+    def _tell(self, group: Group, before: GroupState) -> None:
+        if self._observer is not None:
+            self._observer.moved(group, before)
+
+    def _leave_unschedulable(self, group: Group) -> None:
+        self._unschedulable.pop(group.key, None)
+
+
+def _merged(changes: list[ClusterChange]) -> list[ClusterChange]:
+    by_kind: dict[tuple[int, str], ClusterChange] = {}
+    for change in changes:
+        known = by_kind.get((change.what.value, change.kind))
+        resources = change.resources | known.resources if known else change.resources
+        ports = change.ports or (known is not None and known.ports)
+        merged = ClusterChange(change.what, -1, resources, ports, kind=change.kind)
+        by_kind[change.what.value, change.kind] = merged
+    return list(by_kind.values())

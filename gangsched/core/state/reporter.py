@@ -1,0 +1,335 @@
+"""Reporter: decisions put into words, as effects: pod conditions, events, PodGroup status.
+
+Says a thing once: a condition that already reads so is not written again, an event goes to the group's
+object or its first pod and not to every member. Of a large gang a few members have the full text and the
+others a sentence that points to them and never changes, so that a gang of 5,000 that counts its members does
+not write 5,000 pods for each that comes. Reasons and actions are kube-scheduler's where it has one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gangsched.core.state.state import World
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
+from gangsched.model.effects import RecordEvent, WritePodCondition, WritePodGroupStatus
+from gangsched.model.objects import Node, Pod
+from gangsched.model.pod_group import CORE, COSCHEDULING, PodGroup
+
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+POD_REFUSED, NODE_REFUSED = "PodRefused", "NodeRefused"
+"""Reasons of events about what holds devices and is counted only as far as it can be read."""
+DEVICES_HEALTHY = "DevicesHealthy"
+# kube-apiserver refuses longer event notes; conditions are kept to the same for people's sake.
+MAX_MESSAGE = 1024
+# Members that have the full text: the first by name, which are the same ones after a restart, and those that
+# `kubectl get pods` lists first.
+N_SPEAKERS = 5
+
+
+def clean(text: str) -> str:
+    """One line without control characters (names and annotations come from strangers), cut to size."""
+    shown = text
+    if not text.isprintable():
+        shown = "".join(c if c.isprintable() else "\\x%02x" % ord(c) for c in text)  # noqa: UP031
+    return shown if len(shown) <= MAX_MESSAGE else shown[: MAX_MESSAGE - 1] + "…"
+
+
+class Reporter:
+    """Turns what the core decided into effects for people to read."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def rejected(self, group: Group, message: str, *, reason: str = "FailedScheduling") -> None:
+        """The group cannot start now: every unbound member says so, or who does; one event tells it."""
+        message = clean(message)
+        self._tell(group, message)
+        # A gated member says so itself (SchedulingGated, from the API server), and that stays true.
+        unbound = (MemberState.PENDING, MemberState.ASSUMED)
+        self._tell_members(group, [i for i in group.members.values() if i.state in unbound], message)
+        if group.said != message:
+            group.said = message
+            self.event(group, "Warning", reason, "Scheduling", message)
+        group.message = message
+        self.status(group, scheduled=False, reason=UNSCHEDULABLE, message=message)
+
+    def waiting(self, group: Group, message: str) -> None:
+        """The group holds its reservations and waits in Permit."""
+        self._tell(group, clean(message))
+        message = clean(f"gang {group.key} is reserved and waits: {message}")
+        group.message = message
+        self._tell_members(group, group.in_state(MemberState.ASSUMED), message)
+        if group.said != message:
+            group.said = message
+            self.event(group, "Normal", "GangWaiting", "Permit", message)
+
+    def preempting(self, group: Group, message: str) -> None:
+        """The group's room is kept for it while its victims go."""
+        self._tell(group, clean(message))
+        message = clean(f"gang {group.key}: {message}" if group.is_gang else message)
+        group.message = message
+        self._tell_members(group, group.in_state(MemberState.PENDING), message)
+        if group.said != message:
+            group.said = message
+            self.event(group, "Normal", "Preempting", "Scheduling", message)
+
+    def bound(self, group: Group) -> None:
+        """The group is whole: one event for a gang, kube-scheduler's own for a lone pod."""
+        group.message = ""
+        group.said = ""
+        if group.is_gang:
+            nodes = {info.node_name for info in group.in_state(MemberState.BOUND)}
+            message = f"gang {group.key}: {group.n_bound} pods bound to {len(nodes)} nodes"
+            self.event(group, "Normal", "GangScheduled", "Binding", message)
+            self.status(group, scheduled=True, reason="Scheduled", message=message)
+        else:
+            info = group.first()
+            if info is not None:
+                message = f"Successfully assigned {info.pod.key} to {info.node_name}"
+                self.event(group, "Normal", "Scheduled", "Binding", message)
+
+    def progressed(self, group: Group) -> None:
+        """A started gang's phase as its object tells it, written when it is another by now.
+
+        Counts alone are not news: a write for each pod that starts would cost as much as binding it.
+        """
+        if group.satisfied and group.key.dialect == COSCHEDULING:
+            status = _coscheduling_status(group)
+            if status is not None and status["phase"] != (group.status_written or {}).get("phase"):
+                self.status(group, scheduled=True, reason="Scheduled", message="")
+
+    def aborted(self, group: Group, message: str) -> None:
+        """A gang that was bound in part, or held, is given back."""
+        message = clean(message)
+        self._tell(group, message)
+        self.event(group, "Warning", "GangAborted", "Scheduling", message)
+
+    def unclear(self, group: Group, message: str) -> None:
+        """A group's binds are still without a clear answer from the API server after several tries.
+
+        Its pods are not written to: nobody knows which of them are bound.
+        """
+        message = clean(
+            f"gang {group.key} keeps what it has reserved until the API server itself gives a clear answer: "
+            f"{message}"
+        )
+        self._tell(group, message)
+        group.message = message
+        if group.said != message:
+            group.said = message
+            self.event(group, "Warning", "AnswerUnclear", "Binding", message)
+        self.status(group, scheduled=False, reason="AnswerUnclear", message=message)
+
+    def event(self, group: Group, kind: str, reason: str, action: str, message: str) -> None:
+        """One event on the group's object, or on its first pod where it has none."""
+        definition = group.definition
+        if definition is not None and definition.uid:
+            regarding = (
+                "PodGroup",
+                definition.api_version,
+                group.key.namespace,
+                group.key.name,
+                definition.uid,
+            )
+            self._event(regarding, kind, reason, action, message, group.cause_id)
+            return
+        info = group.first()
+        if info is not None:
+            self.pod_event(info.pod, kind, reason, action, message, cause_id=group.cause_id)
+
+    def pod_event(
+        self, pod: Pod, kind: str, reason: str, action: str, message: str, *, cause_id: str = ""
+    ) -> None:
+        meta = pod.metadata
+        self._event(
+            ("Pod", "v1", meta.namespace, meta.name, meta.uid), kind, reason, action, message, cause_id
+        )
+
+    def node_problem(self, node: Node, message: str, *, reason: str = "InvalidDeviceInventory") -> None:
+        """The node's inventory, status or another report of it cannot be used as it is."""
+        regarding = ("Node", "v1", "", node.metadata.name, node.metadata.uid)
+        self._event(regarding, "Warning", reason, "Scheduling", clean(message), "")
+
+    def refused(self, kind: str, namespace: str, name: str, uid: str, message: str) -> None:
+        """An object that does not parse."""
+        regarding = (kind, "v1", namespace, name, uid)
+        self._event(regarding, "Warning", "FailedScheduling", "Scheduling", clean(message), "")
+
+    def refused_pod(self, pod: Pod, message: str) -> None:
+        """A pod that we cannot deal with: said on it, as a condition while it is unbound, and as an event."""
+        meta, message = pod.metadata, clean(message)
+        if not pod.spec.node_name:
+            self._world.emit(
+                WritePodCondition(
+                    meta.uid, meta.namespace, meta.name, "PodScheduled", "False", SCHEDULER_ERROR, message, ""
+                )
+            )
+        reason = POD_REFUSED if pod.spec.node_name else "FailedScheduling"
+        self.pod_event(pod, "Warning", reason, "Scheduling", message)
+
+    def status(self, group: Group, *, scheduled: bool, reason: str, message: str) -> None:
+        """The status of the group's object, in its dialect, when it differs from what was last written."""
+        definition = group.definition
+        if definition is None or not definition.uid:
+            return
+        if group.key.dialect == CORE:
+            status = _core_status(definition, scheduled=scheduled, reason=reason, message=message)
+        elif group.key.dialect == COSCHEDULING:
+            status = _coscheduling_status(group)
+        else:
+            return
+        if status is not None and group.devices_told is not None and group.key.dialect == CORE:
+            status = _with_condition(status, group.devices_told)
+        if status is None or status == group.status_written:
+            return
+        self._write(group, definition, status)
+
+    def devices(self, group: Group, *, healthy: bool, reason: str, message: str) -> None:
+        """How the devices of a running gang are, as a condition of its object, where its dialect has any."""
+        definition = group.definition
+        if definition is None or not definition.uid or group.key.dialect != CORE:
+            return
+        mine = {
+            "type": DEVICES_HEALTHY,
+            "status": "True" if healthy else "False",
+            "reason": reason,
+            "message": clean(message),
+            "observedGeneration": definition.generation,
+        }
+        if group.devices_told == mine:
+            return
+        group.devices_told = mine
+        known: Mapping[str, Any] = group.status_written or definition.status
+        self._write(group, definition, _with_condition(known, mine))
+
+    def _write(self, group: Group, definition: PodGroup, status: Mapping[str, Any]) -> None:
+        group.status_written = status
+        self._world.emit(
+            WritePodGroupStatus(
+                uid=definition.uid,
+                namespace=group.key.namespace,
+                name=group.key.name,
+                api_version=definition.api_version,
+                status=status,
+                cause_id=group.cause_id,
+            )
+        )
+
+    def _tell(self, group: Group, message: str) -> None:
+        if self._world.observer is not None:
+            self._world.observer.told(group, message)
+
+    def _tell_members(self, group: Group, infos: Sequence[PodInfo], message: str) -> None:
+        """The full text on a few, a sentence that stays on the others."""
+        if len(infos) <= N_SPEAKERS:
+            for info in infos:
+                self._condition(info, UNSCHEDULABLE, message)
+            return
+        speakers = {info.uid for info in heapq.nsmallest(N_SPEAKERS, infos, key=_name)}
+        pointer = f"gang {group.key} waits as a whole: its first {N_SPEAKERS} pods by name say why"
+        for info in infos:
+            self._condition(info, UNSCHEDULABLE, message if info.uid in speakers else pointer)
+
+    def _condition(self, info: PodInfo, reason: str, message: str) -> None:
+        if info.said == message:
+            return
+        info.said = message
+        for condition in info.pod.status.conditions or ():
+            if condition.type == "PodScheduled" and (
+                condition.status,
+                condition.reason,
+                condition.message,
+            ) == (
+                "False",
+                reason,
+                message,
+            ):
+                return
+        meta = info.pod.metadata
+        cause_id = info.group.cause_id if info.group else ""
+        self._world.emit(
+            WritePodCondition(
+                meta.uid, meta.namespace, meta.name, "PodScheduled", "False", reason, message, cause_id
+            )
+        )
+
+    def _event(
+        self,
+        regarding: tuple[str, str, str, str, str],
+        kind: str,
+        reason: str,
+        action: str,
+        message: str,
+        cause_id: str,
+    ) -> None:
+        what, api_version, namespace, name, uid = regarding
+        self._world.emit(
+            RecordEvent(what, api_version, namespace, name, uid, kind, reason, action, message, cause_id)
+        )
+
+
+def _name(info: PodInfo) -> str:
+    return info.pod.metadata.name
+
+
+def _with_condition(status: Mapping[str, Any], mine: Mapping[str, object]) -> dict[str, Any]:
+    """The conditions of a status with one of them replaced; its time is kept where it says the same."""
+    others = [c for c in status.get("conditions") or () if isinstance(c, dict)]
+    before = next((c for c in others if c.get("type") == mine["type"]), {})
+    own = dict(mine)
+    if before.get("status") == mine["status"] and before.get("lastTransitionTime"):
+        own["lastTransitionTime"] = before["lastTransitionTime"]
+    return {"conditions": [*(c for c in others if c.get("type") != mine["type"]), own]}
+
+
+def _core_status(
+    definition: PodGroup, *, scheduled: bool, reason: str, message: str
+) -> Mapping[str, Any] | None:
+    """A condition, its time stamped at the edge. Source: KEP-4671 (Initially… from 1.37)."""
+    kind = (
+        "PodGroupScheduled" if definition.api_version.endswith("v1alpha2") else "PodGroupInitiallyScheduled"
+    )
+    mine: dict[str, Any] = {
+        "type": kind,
+        "status": "True" if scheduled else "False",
+        "reason": reason,
+        "message": message,
+        "observedGeneration": definition.generation,
+    }
+    others = []
+    for condition in definition.status.get("conditions") or ():
+        if not isinstance(condition, dict):
+            continue
+        if condition.get("type") != kind:
+            others.append(condition)
+        elif condition.get("status") == "True" and not scheduled:
+            return None  # "initially": once true it stays true
+        elif all(condition.get(k) == v for k, v in mine.items()):
+            return None
+        elif condition.get("status") == mine["status"] and condition.get("lastTransitionTime"):
+            mine["lastTransitionTime"] = condition["lastTransitionTime"]  # other words, no transition
+    return {"conditions": [*others, mine]}
+
+
+def _coscheduling_status(group: Group) -> Mapping[str, Any] | None:
+    """Phase and counts. Source: scheduler-plugins `apis/scheduling/v1alpha1/types.go`, PodGroupStatus."""
+    counts = {"running": 0, "succeeded": 0, "failed": 0}
+    for info in group.members.values():
+        phase = info.pod.status.phase.lower()
+        if phase in counts:
+            counts[phase] += 1
+    if group.satisfied:
+        phase = "Running"
+        if counts["failed"] and not counts["running"]:
+            phase = "Failed"
+        elif counts["succeeded"] >= group.min_count:
+            phase = "Finished"
+    elif group.state in (GroupState.BINDING, GroupState.WAITING):
+        phase = "Scheduling"
+    else:
+        phase = "Pending"
+    return {"phase": phase, **counts}

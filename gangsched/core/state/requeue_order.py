@@ -1,0 +1,61 @@
+"""Places: what replaces evicted pods takes the place in the queue that those had, ahead of newer work.
+
+A gang is known by its key, a lone pod by its controller, as its successor has another name. Written by
+core.device_audit.device_health, asked by core.groups.gang when a group becomes complete for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gangsched.core.types.group import NEVER_S, Group, PodInfo
+from gangsched.model.pod_group import POD
+
+# Who does not come back within this time has no place any more.
+_KEPT_S = 3600.0
+_MAX_PLACES = 10_000
+
+
+class Places:
+    """key -> (since when the group had been complete, by when it must be back), oldest first."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, list[tuple[float, float]]] = {}
+
+    def keep(self, group: Group, members: Iterable[PodInfo], now_s: float) -> None:
+        """These members are evicted."""
+        if group.first_complete_s == NEVER_S:
+            return
+        kept = (group.first_complete_s, now_s + _KEPT_S)
+        if group.key.dialect != POD:
+            self._places[name_of(group)] = [kept]
+        else:
+            for info in members:
+                if owner := _owner(info):
+                    self._places.setdefault(owner, []).append(kept)
+        while len(self._places) > _MAX_PLACES:
+            del self._places[next(iter(self._places))]
+
+    def take(self, group: Group, now_s: float) -> float:
+        """Since when a group that is complete now counts as complete."""
+        if not self._places:
+            return now_s
+        first = group.first()
+        key = name_of(group) if group.key.dialect != POD else (_owner(first) if first is not None else "")
+        while kept := self._places.get(key):
+            since_s, until_s = kept.pop(0)
+            if not kept:
+                del self._places[key]
+            if until_s >= now_s:
+                return since_s
+        return now_s
+
+
+def name_of(group: Group) -> str:
+    """What a gang and the one that replaces it have in common."""
+    return f"{group.key.dialect} {group.key}"
+
+
+def _owner(info: PodInfo) -> str:
+    owners = info.pod.metadata.owner_references or ()
+    return next((owner.uid for owner in owners if owner.controller), "")

@@ -1,0 +1,264 @@
+"""World: what the rooms of the core share during a turn, and the turn's output.
+
+Membership, Binder, Waiting, Reporter and Scheduler all hold the one World; none of them keeps state of its
+own about pods or groups. A turn is one call of Scheduler.handle, advance or schedule_next: it collects
+effects and changes here, and ends by waking what the changes can cure.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from gangsched.config import Settings
+from gangsched.core.cache.cache import Cache
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.observer import Observer
+from gangsched.core.framework.plugin_calls import PluginError, blamed
+from gangsched.core.framework.profile import Profile
+from gangsched.core.state.pending_hooks import Hooks
+from gangsched.core.state.queue import SchedulingQueue
+from gangsched.core.state.requeue_order import Places
+from gangsched.core.state.start_together import StartTogether
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo, Preemption
+from gangsched.model.effects import Effect
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import GroupKey
+
+PRE_ENQUEUE = -1
+"""In the heap of retries in place of an attempt: PreEnqueue failed, and is asked again."""
+LOOK_FOR = -2
+"""There too: a pod that the server said is gone, which the watch has not said yet."""
+
+
+class World:
+    """Shared state and this turn's output."""
+
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile],
+        settings: Settings,
+        *,
+        node_capacity: int = 64,
+        observer: Observer | None = None,
+    ) -> None:
+        self.profiles = profiles
+        self.settings = settings
+        self.observer = observer
+        self.cache = Cache(
+            node_capacity=node_capacity,
+            invalid_inventory=settings.invalid_inventory,
+            counted=settings.devices.counted,
+            in_labels=settings.devices.in_labels,
+            sign=self._sign if any(profile.signs for profile in profiles.values()) else None,
+        )
+        self.cache.keep_accounts(one for profile in profiles.values() for one in profile.accounts)
+        self.groups: dict[GroupKey, Group] = {}
+        self.start_together = StartTogether(self.groups)
+        self.now_s = 0.0
+        self.effects: list[Effect] = []
+        self.changes: list[ClusterChange] = []
+        self.touched: dict[GroupKey, Group] = {}
+        self.settle_by_s: dict[GroupKey, float] = {}
+        """Half-bound groups and when they are given back, if they are not whole by then."""
+        self.retries: list[tuple[float, str, int]] = []
+        """Heap of (when, UID, attempt): binds to be sent again; or PreEnqueue to be asked again."""
+        self.lowest_of_groups = 2**31
+        """The lowest priority that a group's object, and not its pods, has ever had."""
+        self.victims: dict[str, list[Preemption]] = {}
+        """By UID: pods that somebody waits for to go."""
+        self.stuck: dict[str, None] = {}
+        """UIDs of victims that had not gone when their time was over; not counted on again."""
+        self.unanswered: dict[str, Pod] = {}
+        """By UID: refused pods whose bind may be on its way, as last seen; their room is kept meanwhile."""
+        self.counters: Counter[str] = Counter()
+        self.hooks = Hooks(self.emit, self.count)
+        self.on_given_back: list[Callable[[Group], None]] = []
+        """Told of a group that held reservations and nothing was sent for them, or that exists no more."""
+        self.places = Places()
+        self.decides = False
+        """Everything that exists has been heard of, and no other process leads."""
+        self.broken_promises: dict[GroupKey, tuple[Group, str]] = {}
+        """Groups of which a promise was found broken in this turn, and why."""
+        self._sort = next(iter(profiles.values())).queue_sort
+        self.queue = SchedulingQueue(
+            sort_key=self._sort_key,
+            cures=self._cures,
+            clock=lambda: self.now_s,
+            initial_backoff_s=settings.pod_initial_backoff_s,
+            max_backoff_s=settings.pod_max_backoff_s,
+            flush_s=settings.unschedulable_flush_s,
+            observer=observer,
+        )
+
+    def take_over(self, profiles: Mapping[str, Profile], settings: Settings) -> None:
+        """These are in effect from now on; whatever depends on who is ours is core.reconfigure's."""
+        self.profiles = profiles
+        self.settings = settings
+        self._sort = next(iter(profiles.values())).queue_sort
+        self.queue.configure(
+            initial_backoff_s=settings.pod_initial_backoff_s,
+            max_backoff_s=settings.pod_max_backoff_s,
+            flush_s=settings.unschedulable_flush_s,
+        )
+        signs = any(profile.signs for profile in profiles.values())
+        self.cache.sign_by(self._sign if signs else None)
+        self.cache.keep_accounts(one for profile in profiles.values() for one in profile.accounts)
+
+    def _sign(self, pod: Pod) -> Hashable:
+        profile = self.profiles.get(pod.spec.scheduler_name)
+        return None if profile is None else profile.sign(pod)
+
+    def set_time(self, now_s: float) -> None:
+        """A turn begins."""
+        self.now_s = now_s
+        self.cache.accounts.advance(now_s)
+
+    def emit(self, effect: Effect) -> None:
+        """Adds to what this turn wants done."""
+        self.effects.append(effect)
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Adds to a counter that statistics() shows."""
+        self.counters[name] += n
+
+    def touch(self, group: Group) -> None:
+        """The group is looked at again before the turn ends."""
+        self.touched[group.key] = group
+
+    def profile_of(self, group: Group) -> Profile:
+        return self.profiles[group.scheduler_name]
+
+    def forget(self, info: PodInfo, state: MemberState) -> None:
+        """Gives back what a member holds and moves it to `state`; its room may cure others."""
+        if info.state is MemberState.ASSUMED:
+            self.unreserve([info])
+        change = self.cache.forget(info)
+        if change is not None:
+            self.changes.append(change)
+        if info.group is not None:
+            info.group.move(info, state)
+        else:
+            info.state = state
+        self.left_node(info.uid)
+
+    def lowest_priority(self) -> int:
+        """No pod on a node has a lower one, so far as a glance can tell."""
+        return min(min(self.cache.priorities, default=2**31), self.lowest_of_groups)
+
+    def left_node(self, uid: str) -> None:
+        """A pod holds nothing on its node any more: who waited for the last of its victims gets its turn."""
+        self.stuck.pop(uid, None)
+        for preemption in self.victims.pop(uid, ()):
+            del preemption.waits_for[uid]
+            if not preemption.waits_for:
+                self.queue.activate(preemption.unit[0], Cause.LOOK_AGAIN)
+
+    def forget_all(self, group: Group, why: str) -> int:
+        """Gives back every reservation of a group that has not sent a bind; answers how many."""
+        held = group.in_state(MemberState.ASSUMED)
+        if held:
+            self.unreserve(held)
+        for info in held:
+            change = self.cache.forget(info)
+            if change is not None:
+                self.changes.append(change)
+        group.move_all(held, MemberState.ASSUMED, MemberState.PENDING)
+        for told in self.on_given_back:
+            told(group)
+        if held and self.observer is not None:
+            self.observer.gave_back(group, len(held), why)
+        return len(held)
+
+    def unreserve(self, held: Sequence[PodInfo]) -> None:
+        """Tells Reserve plugins of members of one group that are about to lose what they hold."""
+        group = held[0].group
+        if group is not None and (profile := self.profile_of(group)).reserves:
+            self.hooks.unreserve(group, held, profile)
+
+    def flush_changes(self) -> None:
+        """Wakes what this turn's changes can cure."""
+        changes = self.changes
+        if self.cache.index.changes:
+            changes += self.cache.index.changes
+            self.cache.index.changes.clear()
+        if changes:
+            self.changes = []
+            self.queue.hear(changes, self.cache.view, self.now_s)
+
+    def siblings(self, group: Group) -> Mapping[str, Group]:
+        """The other groups of its set that exist, by "namespace/name"; see core.state.start_together."""
+        return self.start_together.siblings(group)
+
+    def list_changed(self, group: Group, before: tuple[str, ...]) -> None:
+        """The group starts with others than `before`, or is gone: a set that was too large may fit now."""
+        for other in self.start_together.changed(group, before):
+            self.queue.wake(other, Cause.CURED, self.now_s)
+
+    def stir_siblings(self, group: Group) -> None:
+        """The group has come to rest, one way or the other: those that start with it are tried again."""
+        for other in self.siblings(group).values():
+            if other.state is GroupState.WAITING:
+                self.queue.activate(other, Cause.LOOK_AGAIN)
+            else:
+                self.queue.wake(other, Cause.CURED, self.now_s)
+
+    def retry_bind_at(self, when_s: float, info: PodInfo) -> None:
+        """Sends the member's bind again then."""
+        heapq.heappush(self.retries, (when_s, info.uid, info.attempt))
+
+    def look_again_at(self, when_s: float, info: PodInfo) -> None:
+        """Asks about a pod's PreEnqueue again then."""
+        heapq.heappush(self.retries, (when_s, info.uid, PRE_ENQUEUE))
+
+    def look_for_at(self, when_s: float, info: PodInfo) -> None:
+        """Asks then whether a pod is there that was said to be gone."""
+        heapq.heappush(self.retries, (when_s, info.uid, LOOK_FOR))
+
+    def pop_retry(self) -> tuple[float, str, int]:
+        return heapq.heappop(self.retries)
+
+    def next_deadline_s(self) -> float | None:
+        """When something happens by itself next."""
+        times = [self.queue.next_deadline_s() or NEVER_S]
+        if self.retries:
+            times.append(self.retries[0][0])
+        if self.settle_by_s:
+            times.append(min(self.settle_by_s.values()))
+        soonest = min(times)
+        return None if soonest == NEVER_S else soonest
+
+    def _cures(self, group: Group, change: ClusterChange, view: ClusterView) -> bool:
+        if change.what & (Change.GROUP_CHANGED | Change.SIBLING_CHANGED):
+            return False  # those name their group and wake it directly
+        try:
+            return self.profile_of(group).cures(change, group.rejected_by, view)
+        except PluginError as error:
+            self.hooks.blame(error, group)
+            return True
+
+    def _sort_key(self, group: Group) -> tuple[Any, ...]:
+        """QueueSort's; a group whose key cannot be had is behind all others."""
+        try:
+            return (0, self._sort.sort_key(group))
+        except PluginError as error:
+            failed = error
+        except Exception as error:
+            failed = blamed(self._sort.name, "QueueSort", error)
+        self.hooks.blame(failed, group)
+        return (1,)
+
+    def drop_group(self, group: Group) -> None:
+        """The last member is gone."""
+        for told in self.on_given_back:
+            told(group)
+        self.queue.forget(group)
+        self.groups.pop(group.key, None)
+        if group.start_together:
+            self.list_changed(group, group.start_together)
+        self.settle_by_s.pop(group.key, None)
+        self.touched.pop(group.key, None)

@@ -1,0 +1,116 @@
+"""What a pod's spec says of other pods, in a form that can be compared and counted.
+
+Made once per template (core.types.pod_template), counted by core.cache.pod_index, read by the plugins whose
+business it is. Namespaces that a term leaves out are the pod's own. Keys of matchLabelKeys and
+mismatchLabelKeys are merged into the selector here as kube-apiserver does when it admits the pod, so that
+merging twice changes nothing. Sources: kube-scheduler `framework/types.go` (AffinityTerm), kubernetes
+`pkg/registry/core/pod/strategy.go` (applyMatchLabelKeysAndMismatchLabelKeys).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from gangsched.model.objects import (
+    LabelSelector,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    WeightedPodAffinityTerm,
+)
+from gangsched.model.selectors import PodTerm, Requirement, selector_of
+
+
+class Wish(enum.Enum):
+    """What a pod can say of others."""
+
+    # Wishes are counted by kind with every such pod; Enum's own hash is a call into Python.
+    __hash__ = object.__hash__
+
+    REQUIRED = "required affinity"
+    PREFERRED = "preferred affinity"
+    ANTI_REQUIRED = "required anti-affinity"
+    ANTI_PREFERRED = "preferred anti-affinity"
+
+
+class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
+    """Near, or far from, the pods of `term`, within one value of the node label `topology_key`.
+
+    weight: of a preference; 0 where it is required.
+    """
+
+    term: PodTerm
+    topology_key: str
+    weight: int = 0
+
+
+Carried = tuple[Wish, AffinityTerm]
+"""A wish as pods carry it to the node that they are on."""
+
+
+def wishes_of(pod: Pod) -> tuple[Carried, ...]:
+    """All that the pod says of others, in the order of its spec."""
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return ()
+    found: list[Carried] = []
+    for rules, required, preferred in (
+        (affinity.pod_affinity, Wish.REQUIRED, Wish.PREFERRED),
+        (affinity.pod_anti_affinity, Wish.ANTI_REQUIRED, Wish.ANTI_PREFERRED),
+    ):
+        found += [(required, _compiled(term, pod)) for term in _required(rules)]
+        found += [(preferred, _compiled(one.pod_affinity_term, pod, one.weight)) for one in _preferred(rules)]
+    return tuple(found)
+
+
+def keys_named(spec: PodSpec) -> Iterator[str]:
+    """The labels of pods that the spec's selectors look at."""
+    affinity = spec.affinity
+    if affinity is not None:
+        for rules in (affinity.pod_affinity, affinity.pod_anti_affinity):
+            for term in (*_required(rules), *(one.pod_affinity_term for one in _preferred(rules))):
+                yield from _keys(term.label_selector)
+                yield from term.match_label_keys or ()
+                yield from term.mismatch_label_keys or ()
+    for constraint in spec.topology_spread_constraints or ():
+        yield from _keys(constraint.label_selector)
+        yield from constraint.match_label_keys or ()
+
+
+def merged_keys(
+    keys: Sequence[str] | None, labels: Mapping[str, str], *, operator: str = "In"
+) -> list[Requirement]:
+    """The pod's own values of `keys` as conditions; a label that it has not is none."""
+    return [Requirement(key, operator, (labels[key],)) for key in keys or () if key in labels]
+
+
+def _compiled(term: PodAffinityTerm, pod: Pod, weight: int = 0) -> AffinityTerm:
+    labels = pod.metadata.labels or {}
+    selector = selector_of(term.label_selector)
+    if selector is not None:
+        more = merged_keys(term.match_label_keys, labels)
+        more += merged_keys(term.mismatch_label_keys, labels, operator="NotIn")
+        selector = selector.with_requirements(more)
+    namespaces = tuple(sorted(set(term.namespaces or ())))
+    if not namespaces and term.namespace_selector is None:
+        namespaces = (pod.metadata.namespace,)
+    meant = PodTerm(namespaces, selector_of(term.namespace_selector), selector)
+    return AffinityTerm(meant, term.topology_key, weight)
+
+
+def _required(rules: PodAffinity | None) -> Sequence[PodAffinityTerm]:
+    return (rules.required_during_scheduling_ignored_during_execution if rules else None) or ()
+
+
+def _preferred(rules: PodAffinity | None) -> Sequence[WeightedPodAffinityTerm]:
+    return (rules.preferred_during_scheduling_ignored_during_execution if rules else None) or ()
+
+
+def _keys(selector: LabelSelector | None) -> Iterable[str]:
+    if selector is None:
+        return ()
+    return (*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ()))

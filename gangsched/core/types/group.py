@@ -1,0 +1,336 @@
+"""Group and its members: what a gang is at this moment, as counted facts.
+
+A lone pod is a group of one and takes the same path. What may happen next is core.groups.gang's table; where
+a group waits is core.state.queue's. Members count themselves: every change of a member's state goes through
+Group.move, so that the counts are right for a group of 100,000 at the price of one addition.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import POD, GroupKey, PodGroup
+
+NO_ROW = -1
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+NEVER_S = math.inf
+
+
+class MemberState(enum.Enum):
+    """Where one pod of ours stands; exactly one of these from the moment the watch shows it."""
+
+    # Members are counted by state on every step; Enum's own hash is a call into Python.
+    __hash__ = object.__hash__
+
+    GATED = "gated"
+    PENDING = "pending"
+    ASSUMED = "assumed"
+    """Reserved (waiting) or its bind is on the way."""
+    BOUND = "bound"
+    DONE = "done"
+    """Its containers ended for good: it holds nothing and still counts for a gang that was whole."""
+    LEAVING = "leaving"
+    """Unbound and being deleted, or the server said it is gone: counts for nothing."""
+
+
+class BindState(enum.Enum):
+    """What is known about an ASSUMED member's Binding."""
+
+    NONE = "none"
+    PREPARING = "preparing"
+    """PreBind is not over for the whole gang: nothing has been sent."""
+    HELD = "held"
+    """Its gang is binding, and kubelet could mix it up with a pod that is due: nothing has been sent."""
+    SENT = "sent"
+    READING = "reading"
+    """The outcome is unknown; a GET decides."""
+    BUMPING = "bumping"
+    """It is given up and may still land; once the pod has another version it cannot, and its room is free."""
+
+
+class GroupState(enum.Enum):
+    """The rows of core.groups.gang's table."""
+
+    __hash__ = object.__hash__
+
+    GATED = "gated"
+    GATHERING = "gathering"
+    ACTIVE = "active"
+    ASKING = "asking"
+    """Extenders are asked about its nodes; in line again when they have answered."""
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    WAITING = "waiting"
+    BINDING = "binding"
+    BOUND = "bound"
+    UNWINDING = "unwinding"
+    DELETED = "deleted"
+
+
+# Asked for every pod in every turn: a name of the module's costs a tenth of an Enum's attribute.
+PENDING, ASSUMED = MemberState.PENDING, MemberState.ASSUMED
+BOUND, DONE, LEAVING = MemberState.BOUND, MemberState.DONE, MemberState.LEAVING
+UNASKED, SENT = BindState.NONE, BindState.SENT
+ON_ITS_WAY = (BindState.SENT, BindState.READING, BindState.BUMPING)
+"""Something has left the process for these, and may take effect."""
+
+_NOBODY = dict.fromkeys(MemberState, 0)
+
+
+class PodInfo(msgspec.Struct, eq=False):
+    """A pod as the cache holds it: ours (with a group) or another scheduler's (without).
+
+    row: the node row it is counted on, NO_ROW if none; node_name: where the API or our promise says it is;
+    allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger; allocated: the
+    annotation that says so, as sent or seen. identity: what put it into its group, to notice when that is
+    edited; stated: what it says of the group's numbers; kin: those it is counted among
+    (core.cache.pod_index). nominated: the nominatedNodeName that we wrote last, None: none so far. unclear:
+    what came last instead of a clear answer to its bind; n_refused: how often that was a refusal which named
+    no pod. sent_version: the pod's version in the bind that was sent last. in_doubt: a bind was sent of which
+    nobody knows whether it will land.
+    """
+
+    pod: Pod
+    template: PodTemplate
+    uid: str
+    group: Group | None = None
+    identity: tuple[object, ...] = ()
+    stated: tuple[object, ...] = ()
+    state: MemberState = MemberState.PENDING
+    bind: BindState = BindState.NONE
+    bind_tries: int = 0
+    node_name: str = ""
+    row: int = NO_ROW
+    kin: Any = None
+    allocation: Mapping[str, Mapping[str, tuple[str, ...]]] = NOTHING
+    allocated: str | None = None
+    ids: Mapping[str, tuple[str, ...]] = NOTHING
+    rank: int = -1
+    attempt: int = 0
+    said: str = ""
+    nominated: str | None = None
+    unclear: str = ""
+    n_refused: int = 0
+    sent_version: str = ""
+    in_doubt: bool = False
+
+    def __repr__(self) -> str:
+        return f"<{self.pod.key} {self.state.value} on {self.node_name or '-'}>"
+
+
+class Group:
+    """The members of one group, counted by state, and where the group stands.
+
+    first_complete_s: when min_count members first existed, kept through failed attempts (QueueSort reads it).
+    satisfied: the gang was bound whole once, so a member that comes or goes now stands alone. recovering:
+    bound in part and to be completed first. since_s: when the present state began; deadline_s: when it ends
+    by itself. preemption: in state Waiting, victims that must go first, and what is kept for it. moves:
+    (when, cause) of each since it was in `moved_from` (core.state.transitions). devices_told: the condition
+    of its object that says how its devices are.
+    """
+
+    __slots__ = (
+        "active_token",
+        "attempts",
+        "backoff_until_s",
+        "cause_id",
+        "counts",
+        "deadline_s",
+        "definition",
+        "devices_told",
+        "failed_binds",
+        "failure",
+        "first_complete_s",
+        "key",
+        "members",
+        "message",
+        "moved_from",
+        "moves",
+        "own_problem",
+        "preemption",
+        "priority",
+        "problem",
+        "read_from",
+        "recovering",
+        "rejected_by",
+        "said",
+        "satisfied",
+        "scheduler_name",
+        "since_s",
+        "state",
+        "stated",
+        "status_written",
+    )
+
+    def __init__(self, key: GroupKey, scheduler_name: str, *, now_s: float = 0.0) -> None:
+        self.key = key
+        self.scheduler_name = scheduler_name
+        self.members: dict[str, PodInfo] = {}
+        self.counts = _NOBODY.copy()
+        self.definition: PodGroup | None = None
+        self.stated: dict[tuple[object, ...], int] = {}
+        self.read_from: tuple[object, ...] = ()
+        self.problem = ""
+        self.own_problem = ""
+        self.priority = 0
+        self.state = self.moved_from = GroupState.GATHERING
+        self.moves: list[tuple[float, Any]] = []
+        self.since_s = now_s
+        self.first_complete_s = NEVER_S
+        self.attempts = 0
+        self.failure = 0
+        self.failed_binds: dict[str, str] = {}
+        self.cause_id = ""
+        self.backoff_until_s = -NEVER_S
+        self.deadline_s = NEVER_S
+        self.rejected_by: tuple[tuple[str, PodTemplate | None], ...] = ()
+        self.message = ""
+        self.said = ""
+        self.satisfied = False
+        self.recovering = False
+        self.preemption: Preemption | None = None
+        self.active_token = 0
+        self.devices_told: Mapping[str, object] | None = None
+        self.status_written: Mapping[str, object] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.key} {self.state.value} {dict(self.counts)}>"
+
+    @property
+    def is_gang(self) -> bool:
+        """Named as a group, so messages speak of the gang; a lone pod is spoken of as a pod."""
+        return self.key.dialect != POD
+
+    @property
+    def min_count(self) -> int:
+        return self.definition.min_count if self.definition else 1
+
+    @property
+    def start_count(self) -> int:
+        """How many must be bound for the gang to be whole: total_count where it is given, else min_count."""
+        return max(self.definition.min_count, self.definition.total_count) if self.definition else 1
+
+    @property
+    def start_together(self) -> tuple[str, ...]:
+        return self.definition.start_together if self.definition else ()
+
+    @property
+    def n_pending(self) -> int:
+        return self.counts[PENDING]
+
+    @property
+    def n_assumed(self) -> int:
+        return self.counts[ASSUMED]
+
+    @property
+    def n_bound(self) -> int:
+        """Members that have started: bound, or bound and ended since."""
+        return self.counts[BOUND] + self.counts[DONE]
+
+    @property
+    def n_existing(self) -> int:
+        """Members that count towards min_count: neither gated nor leaving."""
+        counts = self.counts
+        return counts[PENDING] + counts[ASSUMED] + counts[BOUND] + counts[DONE]
+
+    @property
+    def is_complete(self) -> bool:
+        """May be tried: its numbers are known and enough members exist."""
+        if self.definition is None or self.problem:
+            return False
+        return self.satisfied or self.n_existing >= self.definition.min_count
+
+    @property
+    def n_needed(self) -> int:
+        """How many more must be placed in one attempt; at least 1.
+
+        Where more members are waited for in Permit (total_count, min_resources), every existing one is
+        needed up to that number: the gang must not hold room while it waits for room.
+        """
+        return max(1, self.n_short)
+
+    @property
+    def n_short(self) -> int:
+        """How many members more the gang cannot start without; 0 or less when it holds what it needs."""
+        if self.satisfied or self.definition is None:
+            return 0
+        short = self.min_count - self.n_bound - self.n_assumed
+        if self.definition.total_count:
+            short = max(short, min(self.n_pending, self.start_count - self.n_bound - self.n_assumed))
+        if self.definition.min_resources:
+            short = max(short, self.n_pending)
+        return short
+
+    @property
+    def is_half_bound(self) -> bool:
+        """Some members run and the gang as a whole does not."""
+        return not self.satisfied and 0 < self.n_bound < self.start_count
+
+    def add(self, info: PodInfo) -> None:
+        info.group = self
+        self.members[info.uid] = info
+        self.counts[info.state] += 1
+        self.stated[info.stated] = self.stated.get(info.stated, 0) + 1
+
+    def remove(self, info: PodInfo) -> None:
+        if self.members.pop(info.uid, None) is not None:
+            self.counts[info.state] -= 1
+            self.stated[info.stated] -= 1
+            if not self.stated[info.stated]:
+                del self.stated[info.stated]
+        info.group = None
+
+    def move(self, info: PodInfo, state: MemberState) -> None:
+        """Changes a member's state, counted."""
+        self.counts[info.state] -= 1
+        info.state = state
+        self.counts[state] += 1
+
+    def move_all(self, infos: Sequence[PodInfo], old: MemberState, new: MemberState) -> None:
+        """As move, for members that are all in one state."""
+        for info in infos:
+            info.state = new
+        self.counts[old] -= len(infos)
+        self.counts[new] += len(infos)
+
+    def in_state(self, state: MemberState) -> list[PodInfo]:
+        """Members in one state, in the order they were seen."""
+        n = self.counts[state]
+        if n == len(self.members):
+            return list(self.members.values())
+        return [info for info in self.members.values() if info.state is state] if n else []
+
+    def first(self) -> PodInfo | None:
+        """The member that speaks for the gang where it has no object."""
+        return next(iter(self.members.values()), None)
+
+
+def templates_of(infos: Iterable[PodInfo]) -> dict[int, PodTemplate]:
+    """By serial, in the order in which they come."""
+    found: dict[int, PodTemplate] = {}
+    before: PodTemplate | None = None
+    for info in infos:
+        if info.template is not before:
+            before = info.template
+            found[before.serial] = before
+    return found
+
+
+class Preemption(msgspec.Struct, eq=False, gc=True):
+    """One unit's promise. waits_for: victims by UID that are not gone yet; violating: those of them that a
+    disruption budget protects; refused: how often each one's eviction was."""
+
+    unit: tuple[Group, ...]
+    waits_for: dict[str, PodInfo]
+    violating: frozenset[str]
+    deadline_s: float
+    nodes: frozenset[str] = frozenset()
+    refused: dict[str, int] = {}

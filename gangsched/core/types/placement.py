@@ -1,0 +1,28 @@
+"""Where pods go: a member's reservation, and room promised to a pod that does not hold it yet."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.pod_template import PodTemplate
+
+
+class Placement(msgspec.Struct, frozen=True, gc=False):
+    """One member's reservation. allocation: container -> resource -> IDs, empty without inventories."""
+
+    info: PodInfo
+    row: int
+    allocation: dict[str, dict[str, tuple[str, ...]]]
+
+
+class Nominated(msgspec.Struct, frozen=True, gc=False):
+    """Room that is promised on a node to a pod that does not hold it yet."""
+
+    info: PodInfo
+    node_name: str
+    priority: int
+
+    @property
+    def template(self) -> PodTemplate:
+        return self.info.template

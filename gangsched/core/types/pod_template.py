@@ -1,0 +1,247 @@
+"""PodTemplate: the scheduling-relevant part of a pod, computed once for all pods that share it.
+
+Called by core.cache.cache when a pod is first seen. Two pods with equal signatures are interchangeable to
+every plugin. Source of the idea: KEP-5598 (opportunistic batching), SignPod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from gangsched.core.types.affinity_terms import Carried, wishes_of
+from gangsched.core.types.arrays import IntArray
+from gangsched.errors import ParseError
+from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint, parse_constraints
+from gangsched.model.devices import device_demand
+from gangsched.model.objects import Pod, PodSpec
+from gangsched.model.resources import PODS, ResourceTable, container_requests, pod_requests, unstated_room
+
+HostPort = tuple[str, str, int]
+"""(host IP or "0.0.0.0", protocol, port)."""
+
+
+NO_LABELS: Mapping[str, str] = {}
+_NO_CONSTRAINTS: Mapping[str, DeviceConstraint] = {}
+
+
+def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> tuple[object, ...]:
+    """Equal for pods that no plugin can tell apart; `labels` are those that some selector looks at."""
+    spec = pod.spec
+    return (
+        pod.metadata.namespace,
+        spec.node_name,
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.containers,
+        spec.init_containers,
+        spec.resources,
+        spec.overhead,
+        spec.host_network,
+        _signed_volumes(pod) if spec.volumes else None,
+        unsupported(spec),
+        spec.topology_spread_constraints,
+        labels,
+        constraints_of(pod),
+    )
+
+
+def constraints_of(pod: Pod) -> str | None:
+    """What the pod's annotation asks of its devices, as it is written."""
+    annotations = pod.metadata.annotations
+    return annotations.get(CONSTRAINTS_KEY) if annotations else None
+
+
+class Unsigned(msgspec.Struct, frozen=True):
+    """A plugin could not say what it reads of a pod: such a pod is refused with the reason."""
+
+    problem: str
+
+
+class PodTemplate:
+    """What plugins see of a pod.
+
+    pod: one of those that share it; of its metadata the namespace and what plugins sign is true of them all.
+
+    requests: the non-zero requests by name. names/columns/amounts: those of them that some node has had, as
+    parallel lists into the resource columns; column_array int64[k] and amount_array int64[k, 1]: the same as
+    arrays. missing: the others; columns are made for what nodes offer,
+    never for what pods ask, so that nobody can fill the table with invented names.
+    padding: (cpu, memory) that scores count on the pod's node beyond its requests; None: nothing.
+    images: what it runs and mounts, named as nodes report them, one for each container and image volume.
+    labels: its pods' labels, those that some selector looks at. wishes: what it says of other pods.
+    needs: plugins without which it must not be placed, and why. volumes: those that decide where it may run.
+    pod: one of its pods; of its metadata only what is signed (PodSigningPlugin) is true of all of them.
+    constraints: what it asks of its devices beyond their number, by resource. asks_for_devices: a container
+    asks for an extended resource. by_container: several do, or one for several, so that each is told its own.
+    """
+
+    __slots__ = (
+        "_demand",
+        "amount_array",
+        "amounts",
+        "asks_for_devices",
+        "by_container",
+        "column_array",
+        "columns",
+        "constraints",
+        "host_ports",
+        "images",
+        "labels",
+        "missing",
+        "names",
+        "namespace",
+        "needs",
+        "padding",
+        "pod",
+        "problem",
+        "requests",
+        "serial",
+        "spec",
+        "volumes",
+        "wishes",
+    )
+
+    def __init__(
+        self, pod: Pod, table: ResourceTable, serial: int, labels: Mapping[str, str] = NO_LABELS
+    ) -> None:
+        self.serial = serial
+        self.pod = pod
+        self.labels = labels
+        self.wishes: tuple[Carried, ...] = wishes_of(pod)
+        self.spec: PodSpec = pod.spec
+        self.namespace = pod.metadata.namespace
+        self.problem = ""
+        self.padding: tuple[int, int] | None = None
+        try:
+            self.requests: Mapping[str, int] = pod_requests(pod.spec)
+            self.padding = unstated_room(pod.spec)
+        except ParseError as error:
+            self.problem = f"spec.containers.resources: {error}"
+            self.requests = {PODS: 1}
+        self.problem = self.problem or unsupported(pod.spec)
+        self.needs = _needs(pod.spec)
+        self.volumes = tuple(volume for volume in pod.spec.volumes or () if volume.is_storage)
+        self.constraints = self._constraints(constraints_of(pod))
+        n_asked = _n_device_requests(pod.spec) if len(self.requests) > 1 else 0
+        self.asks_for_devices = n_asked > 0
+        self.by_container = n_asked > 1
+        self.resolve(table)
+        self.host_ports: tuple[HostPort, ...] = tuple(sorted(_host_ports(pod.spec)))
+        self.images: tuple[str, ...] = tuple(_images(pod.spec))
+        self._demand: dict[str, tuple[tuple[str, int, bool], ...]] = {}
+
+    def resolve(self, table: ResourceTable) -> None:
+        """Looks the requests up again; what counts this template by column must be counted anew around it."""
+        self.names: list[str] = [name for name in self.requests if name in table]
+        self.columns: list[int] = [table.column(name) for name in self.names]
+        self.amounts: list[int] = [self.requests[name] for name in self.names]
+        self.column_array: IntArray = np.array(self.columns, dtype=np.int64)
+        self.amount_array: IntArray = np.array(self.amounts, dtype=np.int64).reshape(-1, 1)
+        self.missing: tuple[str, ...] = tuple(name for name in self.requests if name not in table)
+
+    def _constraints(self, text: str | None) -> Mapping[str, DeviceConstraint]:
+        if text is None:
+            return _NO_CONSTRAINTS
+        try:
+            found = parse_constraints(text)
+            for resource in found:
+                if resource not in self.requests:
+                    raise ParseError(f"no container asks for {resource[:80]}", field=CONSTRAINTS_KEY)
+        except ParseError as error:
+            self.problem = self.problem or f"metadata.annotations: {error}"
+            return _NO_CONSTRAINTS
+        return found
+
+    def demand(self, resource: str) -> tuple[tuple[str, int, bool], ...]:
+        """Who among the containers asks for devices of `resource` (model.devices.device_demand)."""
+        found = self._demand.get(resource)
+        if found is None:
+            found = self._demand[resource] = device_demand(self.spec, resource)
+        return found
+
+
+def _n_device_requests(spec: PodSpec) -> int:
+    """Pairs of container and extended resource; the rule that deploy/env-hand-off goes by too."""
+    n = 0
+    for container in (*(spec.init_containers or ()), *spec.containers):
+        if container.resources is not None:
+            for name, amount in container_requests(container).items():
+                n += "/" in name and amount > 0
+    return n
+
+
+def _needs(spec: PodSpec) -> tuple[tuple[str, str], ...]:
+    """(plugin, what it alone can give): placed without, the pod would miss what its user relies on."""
+    found = []
+    if spec.affinity is not None:
+        for name, wish in (
+            ("podAffinity", spec.affinity.pod_affinity),
+            ("podAntiAffinity", spec.affinity.pod_anti_affinity),
+        ):
+            if wish is not None and wish.required_during_scheduling_ignored_during_execution:
+                found.append(("InterPodAffinity", f"spec.affinity.{name}: required terms"))
+    if any(c.when_unsatisfiable == "DoNotSchedule" for c in spec.topology_spread_constraints or ()):
+        found.append(("PodTopologySpread", "spec.topologySpreadConstraints: DoNotSchedule"))
+    for volume in spec.volumes or ():
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
+            found.append(("VolumeBinding", f"spec.volumes: {volume.name} is a persistent volume"))
+    return tuple(found)
+
+
+def unsupported(spec: PodSpec) -> str:
+    """What the pod requires that no plugin of ours can give yet; "" when there is nothing.
+
+    Placing it all the same would break a promise that its user believes to have.
+    """
+    if spec.resource_claims:
+        return "spec.resourceClaims: claims of dynamic resource allocation are not supported (yet)"
+    return ""
+
+
+def _signed_volumes(pod: Pod) -> list[object]:
+    """What decides of its volumes; claims of its own are named after the pod."""
+    signed: list[object] = [_volume_images(pod.spec)]
+    for volume in pod.spec.volumes or ():
+        if volume.is_storage:
+            signed.append(msgspec.structs.replace(volume, name="", image=None))
+            if volume.ephemeral is not None:
+                signed.append((volume.name, pod.metadata.name, pod.metadata.uid))
+    return signed
+
+
+def _volume_images(spec: PodSpec) -> list[str] | None:
+    return [volume.image.reference for volume in spec.volumes or () if volume.image is not None] or None
+
+
+def _images(spec: PodSpec) -> list[str]:
+    """A name without tag and digest means the tag latest; registries are not guessed.
+
+    Source: kube-scheduler `plugins/imagelocality/image_locality.go`, normalizedImageName.
+    """
+    containers = (*(spec.init_containers or ()), *spec.containers)
+    names = [*(container.image for container in containers), *(_volume_images(spec) or ())]
+    return [name if name.rfind(":") > name.rfind("/") else f"{name}:latest" for name in names]
+
+
+def _host_ports(spec: PodSpec) -> set[HostPort]:
+    """Ports the pod takes on its node, sidecars included. Source: kube-scheduler 1.37, GetHostPorts."""
+    ports: set[HostPort] = set()
+    sidecars = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
+    for container in (*sidecars, *spec.containers):
+        for port in container.ports or ():
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number > 0:
+                ports.add((port.host_ip or "0.0.0.0", port.protocol or "TCP", number))
+    return ports
+
+
+def ports_conflict(one: HostPort, other: HostPort) -> bool:
+    """Same protocol and port, and an address in common; 0.0.0.0 is every address."""
+    return one[1:] == other[1:] and (one[0] == other[0] or "0.0.0.0" in (one[0], other[0]))
+
+
+__all__ = ["HostPort", "PodTemplate", "Unsigned", "ports_conflict", "signature"]

@@ -1,0 +1,177 @@
+"""The hot path: one POST a pod, as cheap as Python's asyncio allows.
+
+Lives here: which bind is sent, and what each kind of answer means for it. Not here: how requests are sent
+(kube.transport.lane), whether to bind again after an unknown outcome (the core, by a GET). Called by
+kube.effects.dispatcher only.
+
+| the request | event |
+|---|---|
+| taken back before a byte of it was sent | BindCancelled |
+| 2xx with a Status that says Success | BindSucceeded |
+| 429 | none: the lane pauses as long as asked, and sends it again |
+| no connection, or lost before a byte was sent | none: waits, sent again after a backoff |
+| 401 | none the first time: credentials are renewed and it is sent again |
+| a Status that names the pod: NotFound, Forbidden, Invalid, … (kube.evidence) | BindFailed |
+| a Status that names nothing: a webhook's denial, BadRequest | BindUnknown, as a refusal |
+| taken back after a 429 or 401; a Conflict; 5xx | BindUnknown |
+| cut, timeout, nonsense; any answer that is not the API server's word about this pod | BindUnknown |
+
+A keep-alive connection that the server closed just as we wrote to it is "cut": the bytes may have arrived.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from itertools import takewhile
+from random import Random
+
+import structlog
+
+from gangsched.errors import ApiError
+from gangsched.kube.credentials import Credentials
+from gangsched.kube.effects.writes import binding_body, pod_path
+from gangsched.kube.evidence import is_doubtful, is_refusal, names_nothing, pod
+from gangsched.kube.status import is_success
+from gangsched.kube.transport.http1 import JSON, Verb
+from gangsched.kube.transport.lane import Lane, always
+from gangsched.kube.transport.line import Call
+from gangsched.kube.transport.readers import Readers
+from gangsched.model.effects import BindPod
+from gangsched.model.events import BindCancelled, BindFailed, BindSucceeded, BindUnknown, Event
+
+_log = structlog.get_logger(__name__)
+
+_POST = Verb("POST", JSON)
+DEPTH = 2
+# To the letter what kube-apiserver answers a Binding with; another server's Success is read.
+_BOUND = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}\n'
+# One such answer is a mishap; when nothing else comes, asking everything at once is no use.
+_MAX_DOUBTFUL_IN_ROW = 3
+# Of a refusal: about the request, and the same next time; not about credentials, versions or the moment.
+_ABOUT_THE_REQUEST = (400, 403, 404, 405, 406, 413, 415, 422)
+
+
+class BindingLane(Lane[BindPod]):
+    """FIFO of binds over `size` connections, two on each while more wait than there are connections.
+
+    Every submitted bind is answered by exactly one event to `emit_nowait`, as the table says.
+    """
+
+    name = "bind a pod"
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        emit_nowait: Callable[[Event], None],
+        rng: Random,
+        readers: Readers,
+        size: int = 16,
+        timeout_s: float = 10.0,
+        backoff_s: tuple[float, float] = (0.25, 10.0),
+        may_send: Callable[[], bool] = always,
+    ) -> None:
+        """`may_send` is asked right before each bind is written: a process may be stopped between any two."""
+        super().__init__(
+            credentials,
+            rng=rng,
+            size=size,
+            depth=DEPTH,
+            timeout_s=timeout_s,
+            backoff_s=backoff_s,
+            readers=readers,
+        )
+        self._emit = emit_nowait
+        self._may_send = may_send
+        self._waiting: deque[Call[BindPod]] = deque()
+        self._n_doubtful_in_row = 0
+        self.n_unknown = 0
+        self.n_throttled = 0
+
+    @property
+    def n_unsent(self) -> int:
+        """Binds of which no byte was sent."""
+        return len(self._waiting)
+
+    @property
+    def is_busy(self) -> bool:
+        """What can wait should: while gang after gang is bound the lane may be empty for moments only."""
+        return bool(self._waiting) or 4 * self.n_in_flight > self._size
+
+    def submit(self, bind: BindPod) -> None:
+        """Queue a bind; sent at once if a connection is free."""
+        self._waiting.append(Call(bind))
+        self._pump()
+
+    def cancel(self, cause_id: str) -> None:
+        """Take back what has not been sent for this cause, and keep what is thrown back from being sent."""
+        self._take_back(lambda bind: bind.cause_id == cause_id)
+
+    def cancel_all(self) -> None:
+        """Take back everything that has not been sent."""
+        self._take_back(lambda bind: True)
+
+    def _take_back(self, is_meant: Callable[[BindPod], bool]) -> None:
+        for line in self._lines:
+            for call in line.calls:
+                if is_meant(call.item):
+                    call.is_cancelled = True
+        calls, self._waiting = self._waiting, deque()
+        for call in calls:
+            if is_meant(call.item):
+                self._taken_back(call)
+            else:
+                self._waiting.append(call)
+
+    def _taken_back(self, call: Call[BindPod]) -> None:
+        if call.deadline_s:  # sent before, and nobody knows who threw it back and whether it was done
+            self._silent(call, "taken back after it was sent")
+        else:
+            self._emit(BindCancelled(call.item.uid, call.item.attempt))
+
+    def _next(self, now_s: float) -> Call[BindPod] | None:
+        return self._waiting.popleft() if self._waiting and self._may_send() else None
+
+    def _put_back(self, call: Call[BindPod]) -> None:
+        if call.is_cancelled:
+            self._taken_back(call)
+        else:
+            # Behind what was sent before it and put back, too; what was never sent has no deadline.
+            n_before = sum(1 for _ in takewhile(lambda o: 0 < o.deadline_s <= call.deadline_s, self._waiting))
+            self._waiting.insert(n_before, call)
+
+    def _request(self, call: Call[BindPod]) -> tuple[Verb, str, bytes]:
+        return _POST, pod_path(call.item, "binding"), binding_body(call.item)
+
+    def _proves(self, call: Call[BindPod], body: bytes) -> bool:
+        return body == _BOUND or is_success(body)
+
+    def _done(self, call: Call[BindPod], body: bytes) -> None:
+        self._n_doubtful_in_row = 0
+        self._emit(BindSucceeded(call.item.uid, call.item.attempt))
+
+    def _refused(self, call: Call[BindPod], error: ApiError) -> None:
+        bind, code = call.item, error.code
+        target = pod(bind.namespace, bind.name)
+        if is_doubtful(error, target):
+            self._doubt(call, error, f"{bind.namespace}/{bind.name}")
+            self._n_doubtful_in_row += 1
+        if code in (401, 429) or code >= 500 or self._n_doubtful_in_row > _MAX_DOUBTFUL_IN_ROW:
+            self._pause(error)
+        if code == 429:
+            self.n_throttled += 1
+            self._put_back(call)
+        elif is_refusal(error, target):
+            self._emit(BindFailed(bind.uid, bind.attempt, code, error.reason, error.message))
+        else:
+            self._silent(call, str(error), refused=names_nothing(error) and code in _ABOUT_THE_REQUEST)
+
+    def _silent(self, call: Call[BindPod], why: str, *, refused: bool = False) -> None:
+        self.n_unknown += 1
+        self._emit(BindUnknown(call.item.uid, call.item.attempt, why, refused))
+
+    def _recovered(self) -> None:
+        super()._recovered()
+        if not self._is_troubled:
+            _log.info("binds are going out again")

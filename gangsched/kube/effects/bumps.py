@@ -1,0 +1,132 @@
+"""Bumps: a pod's resource version is changed, so that no Binding with an older one can land any more.
+
+Lives here: the patch, what its answers mean, and trying it until one is certain. Not here: who is to be
+bumped (the core, when it gives a sent bind up; kube.take_over, when another process led before). A patch that
+changes nothing does not change the version either, so each writes a value that nobody has written before.
+
+| the answer | means |
+|---|---|
+| 2xx, the pod in it has no node | none of the binds sent before can land |
+| 2xx, the pod in it has a node | one has landed |
+| the API server itself says NotFound (kube.evidence) | the pod is gone |
+| 409, 422 | another version, or another pod of that name: a GET says which |
+| anything else, or none | nobody knows: again, after a while |
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskGroup
+
+from gangsched.errors import ApiError
+from gangsched.kube import evidence
+from gangsched.kube.client import ApiClient
+from gangsched.kube.effects.writes import bump_body, pod_path
+from gangsched.kube.transport.backoff import Backoff
+from gangsched.kube.watch.decode import read_pod_leniently
+from gangsched.model.effects import BumpPod
+from gangsched.model.events import Event, PodBumped
+from gangsched.model.objects import Pod
+
+_log = structlog.get_logger(__name__)
+
+MAX_AT_ONCE = 16
+_SAY_AFTER_TRIES = 3
+
+_decode_pod = msgspec.json.Decoder(Pod).decode
+
+
+class Bumps:
+    """Bumps pods, so many at once; over connections of its own."""
+
+    def __init__(self, client: ApiClient, *, emit_nowait: Callable[[Event], None], rng: Random) -> None:
+        self._client = client.another()
+        self._emit = emit_nowait
+        self._rng = rng
+        self._limit = anyio.CapacityLimiter(MAX_AT_ONCE)
+        self._group: TaskGroup | None = None
+        self.n_open = 0
+        """Asked for and not answered."""
+        self.n_sent = 0
+
+    def submit(self, effect: BumpPod) -> None:
+        """Answered by one PodBumped, however long it takes; `run` must be running."""
+        if self._group is not None:
+            self.n_open += 1
+            self._group.start_soon(self._answer, effect)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with self._client, anyio.create_task_group() as group:
+            self._group = group
+            await anyio.sleep_forever()
+
+    async def _answer(self, effect: BumpPod) -> None:
+        self._emit(PodBumped(effect.uid, await self.bump(effect)))
+        self.n_open -= 1
+
+    async def bump_all(self, pods: Iterable[BumpPod]) -> None:
+        """Returns when no bind that was sent for one of them before can land any more."""
+        async with anyio.create_task_group() as group:
+            for pod in pods:
+                group.start_soon(partial(self.bump, pod))
+
+    async def bump(self, effect: BumpPod) -> Pod | None:
+        """The pod as it is after that; None: it is gone."""
+        backoff = Backoff(self._rng, first_s=0.05, max_s=2.0)
+        n_tries = 0
+        while True:
+            try:
+                async with self._limit:
+                    return await self._try(effect)
+            except (ApiError, msgspec.MsgspecError) as error:
+                wait_s = backoff.next_s(error.retry_after_s if isinstance(error, ApiError) else None)
+                n_tries += 1
+                if n_tries >= _SAY_AFTER_TRIES:
+                    about = f"{effect.namespace}/{effect.name}"
+                    _log.warning("a pod cannot be bumped; its room is kept", pod=about, err=str(error))
+            await anyio.sleep(wait_s)
+
+    async def _try(self, effect: BumpPod) -> Pod | None:
+        """Raises: ApiError, MsgspecError, when nothing is certain yet."""
+        self.n_sent += 1
+        try:
+            body = bump_body(effect, secrets.token_hex(8))
+            return self._pod(effect, await self._client.patch(pod_path(effect, "status"), body))
+        except ApiError as error:
+            if _is_gone(error, effect):
+                return None
+            if error.code not in (409, 422):
+                raise
+            refusal = error
+        try:
+            now = self._pod(effect, await self._client.get(pod_path(effect)))
+        except ApiError as error:
+            if _is_gone(error, effect):
+                return None
+            raise
+        if now is None or now.spec.node_name:
+            return now
+        raise refusal  # it is there, and was changed by somebody just then
+
+    def _pod(self, effect: BumpPod, body: bytes) -> Pod | None:
+        """None: another pod has this name. Raises: ApiError, for what is no such pod."""
+        try:
+            pod = _decode_pod(body)
+        except msgspec.MsgspecError:
+            pod = read_pod_leniently(body)
+        meta = pod.metadata
+        if (meta.namespace, meta.name) != (effect.namespace, effect.name) or not meta.uid:
+            raise ApiError(f"an answer about {meta.namespace}/{meta.name}")
+        return pod if meta.uid == effect.uid else None
+
+
+def _is_gone(error: ApiError, effect: BumpPod) -> bool:
+    return evidence.is_gone(error, evidence.pod(effect.namespace, effect.name))

@@ -1,0 +1,288 @@
+"""Carries out the core's effects: each goes into its lane, and what came of it comes back as an event.
+
+Lives here: which lane an effect belongs to, the clean stop. Not here: how binds are sent
+(kube.effects.binding_lane), how everything else is (kube.effects.write_lanes). Called by the assembly, which
+gives it the core's effects and an `emit_nowait` that puts events into the core's inbox; outcomes are at most
+one an effect, and effects come from the core, so that inbox is bounded by what the core has asked for.
+
+| lane | effects | order | connections | under load |
+|---|---|---|---|---|
+| binds | BindPod, CancelBinds | FIFO | 16 | first, and two on each |
+| reads | GetPod | FIFO | 4 | as binds: they decide about binds |
+| bumps | BumpPod | FIFO | 16 | as binds: they free what a bind holds |
+| evictions | EvictPod, DeletePod | FIFO | 2 | |
+| patches | PatchPod | FIFO | 2 | up to 1 s after binds |
+| status | WritePod…Status, …Condition, NominateNode | by object, the last word | 4 | up to 1 s after binds |
+| events | RecordEvent | FIFO, bounded, oldest dropped | 4 | up to 2 s after binds |
+| (plugins) | RunHook, CancelHooks, BlamePlugin | not here: extension.edge | | |
+
+With a fence (kube.election.fence) binds, and hooks that come before or in the place of one, wait until it
+lists their pods.
+
+The answers of all lanes are heard together (kube.transport.readers): what many connections have brought costs
+hardly more than one, so statuses and events have several, though they are not urgent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import anyio
+import msgspec
+
+from gangsched.kube.client import ApiClient
+from gangsched.kube.effects.binding_lane import BindingLane
+from gangsched.kube.effects.bumps import Bumps
+from gangsched.kube.effects.write_lanes import EventLane, EvictionLane, PatchLane, ReadLane, StatusLane
+from gangsched.kube.election.fence import Fenced
+from gangsched.kube.election.fence_keeper import FenceKeeper
+from gangsched.kube.transport.lane import always
+from gangsched.kube.transport.readers import Readers
+from gangsched.model.effects import (
+    BindPod,
+    BlamePlugin,
+    BumpPod,
+    CancelBinds,
+    CancelHooks,
+    DeletePod,
+    Effect,
+    EvictPod,
+    GetPod,
+    NominateNode,
+    PatchPod,
+    RecordEvent,
+    RunHook,
+    WritePodCondition,
+    WritePodGroupStatus,
+)
+from gangsched.model.events import BindCancelled, Event
+
+MAX_WAITING = 200_000  # one status write for each pod of the largest cluster we speak of
+MAX_EVENTS = 1_000
+DRAIN_STEP_S = 0.01
+# They act for a bind, or begin what only a bind ends.
+_FENCED_POINTS = ("PreBind", "Bind")
+
+
+class DispatcherStatistics(msgspec.Struct, gc=False):
+    """Counts since the start, and what waits now."""
+
+    n_binds_sent: int
+    n_binds_unknown: int
+    n_binds_throttled: int
+    n_binds_waiting: int
+    n_binds_in_flight: int
+    n_reads_sent: int
+    n_bumps_sent: int
+    n_fence_writes: int
+    n_evictions_sent: int
+    n_patches_sent: int
+    n_status_sent: int
+    n_status_dropped: int
+    n_events_sent: int
+    n_events_dropped: int
+    n_events_repeated: int
+    n_waiting: int
+
+
+class Dispatcher:
+    """The lanes, side by side. `run()` must be running for anything to be sent."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        emit_nowait: Callable[[Event], None],
+        rng: Random,
+        controller: str = "gangsched",
+        instance: str = "",
+        n_binds: int = 16,
+        bind_timeout_s: float = 10.0,
+        max_events: int = MAX_EVENTS,
+        may_send: Callable[[], bool] = always,
+        to_plugins: Callable[[RunHook | CancelHooks | BlamePlugin], None] | None = None,
+        fence: FenceKeeper | None = None,
+    ) -> None:
+        """`may_send`: whether this process may still act; asked before everything that is written.
+
+        `to_plugins` takes the effects that are about plugins; without it there are no plugins. `fence`:
+        nothing that may bind a pod leaves before it is listed there.
+        """
+        self._emit = emit_nowait
+        self._may_send = may_send
+        self._to_plugins = to_plugins
+        self._fence = fence
+        self.bumps = Bumps(client, emit_nowait=emit_nowait, rng=rng)
+        self._draining = False
+        credentials = client.credentials
+        self._readers = readers = Readers(credentials.network)
+        self.binds = binds = BindingLane(
+            credentials,
+            emit_nowait=emit_nowait,
+            rng=rng,
+            size=n_binds,
+            timeout_s=bind_timeout_s,
+            may_send=may_send,
+            readers=readers,
+        )
+        common: Any = {"rng": rng, "binds": binds, "readers": readers}
+        many: Any = {**common, "limit": MAX_WAITING}
+        self._reads = ReadLane(credentials, emit_nowait, size=4, timeout_s=10.0, **many)
+        many["may_send"] = may_send
+        self._evictions = EvictionLane(credentials, emit_nowait, size=2, **many)
+        self._patches = PatchLane(credentials, emit_nowait, size=2, **many)
+        self._status = StatusLane(credentials, emit_nowait, size=4, **many)
+        self._events = EventLane(
+            credentials,
+            emit_nowait,
+            size=4,
+            limit=max_events,
+            controller=controller,
+            instance=instance,
+            may_send=may_send,
+            **common,
+        )
+        self._takers: dict[type[Effect], Callable[[Any], None]] = {
+            BindPod: self._bind,
+            CancelBinds: self._cancel_binds,
+            BumpPod: self.bumps.submit,
+            GetPod: self._reads.submit,
+            EvictPod: self._evictions.submit,
+            DeletePod: self._evictions.submit,
+            PatchPod: self._patches.submit,
+            WritePodCondition: self._status.submit,
+            WritePodGroupStatus: self._status.submit,
+            NominateNode: self._status.submit,
+            RecordEvent: self._events.submit,
+        }
+        if to_plugins is not None:
+            self._takers |= {
+                RunHook: self._run_hook,
+                CancelHooks: self._cancel_hooks,
+                BlamePlugin: to_plugins,
+            }
+        self._lanes = (self._reads, self._evictions, self._patches, self._status, self._events)
+
+    @property
+    def n_binds_waiting(self) -> int:
+        """Binds of which no byte was sent."""
+        return self.binds.n_unsent + (self._fence.fence.n_waiting if self._fence is not None else 0)
+
+    @property
+    def n_binds_in_flight(self) -> int:
+        """Binds that were sent and not answered."""
+        return self.binds.n_in_flight
+
+    @property
+    def n_waiting(self) -> int:
+        """Everything else that is not done."""
+        return sum(lane.n_waiting for lane in self._lanes) + self.bumps.n_open
+
+    def warm(self) -> None:
+        """Open the connections for binds now."""
+        self.binds.warm()
+
+    def submit(self, effects: Sequence[Effect]) -> None:
+        """Put each effect into its lane; never waits."""
+        takers = self._takers
+        for effect in effects:
+            taker = takers.get(type(effect))
+            if taker is not None:
+                taker(effect)
+
+    def _bind(self, effect: BindPod) -> None:
+        if self._draining:
+            self._emit(BindCancelled(effect.uid, effect.attempt))
+        elif self._fence is not None:
+            self._fence.submit(effect)
+        else:
+            self.binds.submit(effect)
+
+    def _cancel_binds(self, effect: CancelBinds) -> None:
+        self._take_back(lambda one: isinstance(one, BindPod) and one.cause_id == effect.cause_id)
+        self.binds.cancel(effect.cause_id)
+
+    def _run_hook(self, effect: RunHook) -> None:
+        assert self._to_plugins is not None
+        if self._fence is not None and effect.point in _FENCED_POINTS:
+            self._fence.submit(effect)
+        else:
+            self._to_plugins(effect)
+
+    def _cancel_hooks(self, effect: CancelHooks) -> None:
+        assert self._to_plugins is not None
+        self._take_back(lambda one: isinstance(one, RunHook) and one.ticket in effect.tickets)
+        self._to_plugins(effect)
+
+    def _take_back(self, is_meant: Callable[[Fenced], bool]) -> None:
+        """What is not listed yet and meant is not sent; a hook that is taken back is not answered."""
+        if self._fence is not None:
+            for one in self._fence.fence.take_back(is_meant):
+                if isinstance(one, BindPod):
+                    self._emit(BindCancelled(one.uid, one.attempt))
+
+    def _release(self, effects: Sequence[Fenced]) -> None:
+        """Listed: they may leave now, if this process still may act."""
+        if not self._may_send():
+            return
+        for effect in effects:
+            if isinstance(effect, BindPod):
+                self.binds.submit(effect)
+            elif self._to_plugins is not None:
+                self._to_plugins(effect)
+
+    def cancel_all(self) -> None:
+        """Take back every bind of which no byte was sent."""
+        self._take_back(lambda one: True)
+        self.binds.cancel_all()
+
+    async def run(self) -> None:
+        """Run all lanes until cancelled."""
+        try:
+            async with anyio.create_task_group() as group:
+                for lane in self._lanes:
+                    group.start_soon(lane.run)
+                group.start_soon(self.bumps.run)
+                if self._fence is not None:
+                    group.start_soon(self._fence.run, self._release)
+                await self.binds.run()
+        finally:
+            self._readers.close()
+
+    async def drain(self, grace_s: float) -> bool:
+        """Stop cleanly: no further binds, wait for those in flight, then say what is left to say.
+
+        True if everything was done within `grace_s`. The caller cancels `run()` afterwards.
+        """
+        self._draining = True
+        self.cancel_all()
+        self._status.hurry = self._events.hurry = True
+        with anyio.move_on_after(grace_s):
+            # Once in a process's life; a signal from every lane would cost each request something.
+            while self.binds.n_in_flight or self.n_binds_waiting or self.n_waiting:  # noqa: ASYNC110
+                await anyio.sleep(DRAIN_STEP_S)
+            return True
+        return False
+
+    def statistics(self) -> DispatcherStatistics:
+        """Counts for metrics."""
+        return DispatcherStatistics(
+            n_binds_sent=self.binds.n_sent,
+            n_binds_unknown=self.binds.n_unknown,
+            n_binds_throttled=self.binds.n_throttled,
+            n_binds_waiting=self.binds.n_unsent,
+            n_binds_in_flight=self.binds.n_in_flight,
+            n_reads_sent=self._reads.n_sent,
+            n_bumps_sent=self.bumps.n_sent,
+            n_fence_writes=self._fence.fence.n_written if self._fence is not None else 0,
+            n_evictions_sent=self._evictions.n_sent,
+            n_patches_sent=self._patches.n_sent,
+            n_status_sent=self._status.n_sent,
+            n_status_dropped=self._status.n_dropped,
+            n_events_sent=self._events.n_sent,
+            n_events_dropped=self._events.n_dropped,
+            n_events_repeated=self._events.n_repeated,
+            n_waiting=self.n_waiting,
+        )

@@ -1,0 +1,309 @@
+"""The dispatcher's slower lanes: reads, evictions, status writes and events, each with its own patience.
+
+Lives here: one class a lane: what is sent, and what an answer means. Not here: binds
+(kube.effects.binding_lane), what the lanes share (kube.effects.slow_lane), what goes on the wire
+(kube.effects.writes). Called by kube.effects.dispatcher only. Each lane has its own connections and its own
+backoff; a lane that is refused pauses alone. An answer that is not the API server's own word about the object
+(kube.evidence) is here an error with code 0, like silence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from random import Random
+
+from gangsched.errors import ApiError
+from gangsched.kube.credentials import Credentials
+from gangsched.kube.effects.slow_lane import BusyLane, SlowLane
+from gangsched.kube.effects.writes import (
+    annotations_body,
+    condition_body,
+    deletion_body,
+    disruption_body,
+    event_body,
+    event_name,
+    events_path,
+    eviction_body,
+    group_status_body,
+    group_status_path,
+    nomination_body,
+    note,
+    pod_path,
+)
+from gangsched.kube.evidence import Target, is_gone, pod
+from gangsched.kube.status import is_success
+from gangsched.kube.transport.http1 import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Verb
+from gangsched.kube.transport.lane import always
+from gangsched.kube.transport.line import Call
+from gangsched.kube.transport.readers import Readers
+from gangsched.kube.watch.decode import read_pod_leniently
+from gangsched.model import bounded
+from gangsched.model.effects import (
+    DeletePod,
+    EvictPod,
+    GetPod,
+    NominateNode,
+    PatchPod,
+    RecordEvent,
+    WritePodCondition,
+    WritePodGroupStatus,
+)
+from gangsched.model.events import (
+    Event,
+    EvictionFailed,
+    EvictionSucceeded,
+    PodPatched,
+    PodPatchFailed,
+    PodRead,
+    PodUnread,
+)
+from gangsched.model.objects import Pod
+
+_decode_pod = bounded.lenient_decoder(Pod)
+
+StatusWrite = WritePodCondition | WritePodGroupStatus | NominateNode
+
+_GET = Verb("GET")
+_POST = Verb("POST", JSON)
+_DELETE = Verb("DELETE", JSON)
+_MERGE = Verb("PATCH", MERGE_PATCH)
+_STRATEGIC_MERGE = Verb("PATCH", STRATEGIC_MERGE_PATCH)
+
+STATUS_TRIES = 5
+# So many tries of a read take some ten seconds, and its gang waits for it: each time that many it is told.
+READS_SAID = 6
+EVENT_TRIES = 3
+# The same words about the same object are said again only after this long.
+EVENT_REPEAT_S = 600.0
+MAX_REMEMBERED_EVENTS = 4096
+
+
+def may_pass(error: ApiError) -> bool:
+    """Silence, throttling, a server in trouble, credentials on their way: worth another try."""
+    return error.code in (0, 401, 408, 429) or error.code >= 500
+
+
+class ReadLane(SlowLane[GetPod]):
+    """Reads that decide about binds: consistent (no resourceVersion), and tried until answered.
+
+    The answer to a waiting one serves both who asked, as it is read after both. Tried also after a 403, as
+    a bind of unknown outcome stays unknown until somebody says what it is.
+    """
+
+    name = "read a pod"
+    method = "GET"
+
+    def _request(self, call: Call[GetPod]) -> tuple[Verb, str, bytes]:
+        return _GET, pod_path(call.item), b""
+
+    def _target(self, call: Call[GetPod]) -> Target:
+        return pod(call.item.namespace, call.item.name)
+
+    def _done(self, call: Call[GetPod], body: bytes) -> None:
+        uid = call.item.uid
+        try:
+            found = _decode_pod(body)
+        except ValueError:
+            # Whether it is bound, and to which node, can be read even when the rest does not parse.
+            found = read_pod_leniently(body)
+        # Another UID under this name: the pod that was asked about is gone.
+        self._emit(PodRead(uid, found if found.metadata.uid == uid else None))
+
+    def _again(self, call: Call[GetPod], error: ApiError) -> bool:
+        if is_gone(error, self._target(call)):
+            self._emit(PodRead(call.item.uid, None))
+            return False
+        if not call.n_tries % READS_SAID:
+            self._emit(PodUnread(call.item.uid, str(error)))
+        return True
+
+
+class EvictionLane(SlowLane[EvictPod | DeletePod]):
+    """Evictions and deletions; the UID precondition makes it safe to ask again after a silence."""
+
+    name = "evict a pod"
+
+    def _request(self, call: Call[EvictPod | DeletePod]) -> tuple[Verb, str, bytes]:
+        item = call.item
+        if isinstance(item, EvictPod):
+            return _POST, pod_path(item, "eviction"), eviction_body(item)
+        if not call.n_done:
+            return _STRATEGIC_MERGE, pod_path(item, "status"), disruption_body(item, time.time())
+        return _DELETE, pod_path(item), deletion_body(item)
+
+    def _target(self, call: Call[EvictPod | DeletePod]) -> Target:
+        return pod(call.item.namespace, call.item.name)
+
+    def _proves(self, call: Call[EvictPod | DeletePod], body: bytes) -> bool:
+        if isinstance(call.item, EvictPod):
+            return is_success(body)
+        # What is deleted at once may be answered with a Status.
+        return super()._proves(call, body) or (call.n_done > 0 and is_success(body))
+
+    def _done(self, call: Call[EvictPod | DeletePod], body: bytes) -> None:
+        call.n_done += 1
+        if isinstance(call.item, DeletePod) and call.n_done == 1:
+            self._put_back(call)  # why it goes has been said, now it may
+        else:
+            self._emit(EvictionSucceeded(call.item.uid))
+
+    def _again(self, call: Call[EvictPod | DeletePod], error: ApiError) -> bool:
+        # A disruption budget says 429 too, with a reason; plain throttling has none or asks to come back.
+        is_budget = error.subject is not None and (
+            error.reason == "DisruptionBudget" or "disruption budget" in error.message
+        )
+        if may_pass(error) and not is_budget:
+            return True
+        self._emit(EvictionFailed(call.item.uid, error.code, error.message))
+        return False
+
+
+class PatchLane(SlowLane[PatchPod]):
+    """Annotations made right; every answer goes back, as what to write depends on what is there by then."""
+
+    name = "patch a pod"
+    method = "PATCH"
+    yield_s = 1.0
+
+    def _request(self, call: Call[PatchPod]) -> tuple[Verb, str, bytes]:
+        return _MERGE, pod_path(call.item), annotations_body(call.item)
+
+    def _target(self, call: Call[PatchPod]) -> Target:
+        return pod(call.item.namespace, call.item.name)
+
+    def _done(self, call: Call[PatchPod], body: bytes) -> None:
+        self._emit(PodPatched(call.item.uid))
+
+    def _again(self, call: Call[PatchPod], error: ApiError) -> bool:
+        item = call.item
+        if error.code not in (404, 409):
+            self._complaints.say(self.name, error, about=f"{item.namespace}/{item.name}")
+        self._emit(PodPatchFailed(item.uid, error.code, error.message))
+        return False
+
+
+class StatusLane(SlowLane[StatusWrite]):
+    """Conditions of pods and statuses of groups: the last word for each object is the one that is sent."""
+
+    name = "write a status"
+    method = "PATCH"
+    yield_s = 1.0
+
+    def _key(self, item: StatusWrite) -> Hashable:
+        if isinstance(item, WritePodGroupStatus):
+            return item.uid, item.api_version
+        return item.uid, item.type if isinstance(item, WritePodCondition) else "nominatedNodeName"
+
+    def _request(self, call: Call[StatusWrite]) -> tuple[Verb, str, bytes]:
+        item = call.item
+        if isinstance(item, WritePodGroupStatus):
+            return _MERGE, group_status_path(item), group_status_body(item, time.time())
+        path = pod_path(item, "status")
+        if isinstance(item, NominateNode):
+            return _MERGE, path, nomination_body(item)
+        return _STRATEGIC_MERGE, path, condition_body(item, time.time())
+
+    def _target(self, call: Call[StatusWrite]) -> Target:
+        item = call.item
+        if isinstance(item, WritePodGroupStatus):
+            group = item.api_version.partition("/")[0]
+            return Target("podgroups", "PodGroup", item.name, item.namespace, group)
+        return pod(item.namespace, item.name)
+
+    def _again(self, call: Call[StatusWrite], error: ApiError) -> bool:
+        item = call.item
+        if may_pass(error) and call.n_tries < STATUS_TRIES:
+            return True
+        self.n_dropped += 1
+        if error.code not in (404, 409):  # the object is gone, or another one of that name: nobody to tell
+            self._complaints.say(self.name, error, about=f"{item.namespace}/{item.name}")
+        return False
+
+
+class EventLane(SlowLane[RecordEvent]):
+    """Events for people: the last to be sent, the first to be dropped, never the same one twice in a row."""
+
+    name = "create an event"
+    yield_s = 2.0
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        emit_nowait: Callable[[Event], None],
+        *,
+        rng: Random,
+        readers: Readers,
+        binds: BusyLane,
+        size: int,
+        limit: int,
+        controller: str,
+        instance: str,
+        may_send: Callable[[], bool] = always,
+        wall: Callable[[], float] | None = None,
+    ) -> None:
+        super().__init__(
+            credentials,
+            emit_nowait,
+            rng=rng,
+            readers=readers,
+            binds=binds,
+            size=size,
+            limit=limit,
+            may_send=may_send,
+        )
+        self._controller = controller
+        self._instance = instance
+        self._wall = wall or time.time
+        self._serial = int(self._wall() * 1e9)
+        self._recent: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self.n_repeated = 0
+
+    def submit(self, item: RecordEvent) -> None:
+        """Queue an event, unless the same was said a short while ago."""
+        said = (item.uid or item.name, item.reason, note(item.message))
+        now_s = time.monotonic()
+        before_s = self._recent.get(said)
+        if before_s is not None and now_s - before_s < EVENT_REPEAT_S:
+            self.n_repeated += 1
+            return
+        self._recent[said] = now_s
+        self._recent.move_to_end(said)
+        if len(self._recent) > MAX_REMEMBERED_EVENTS:
+            self._recent.popitem(last=False)
+        super().submit(item)
+
+    def _key(self, item: RecordEvent) -> Hashable:
+        self._serial += 1
+        return self._serial
+
+    def _target(self, call: Call[RecordEvent]) -> Target:
+        name = event_name(call.item, _serial(call))
+        return Target("events", "Event", name, call.item.namespace or "default", "events.k8s.io")
+
+    def _request(self, call: Call[RecordEvent]) -> tuple[Verb, str, bytes]:
+        # Under the same name when it is tried again: the first may have arrived, and is then not told twice.
+        body = event_body(
+            call.item,
+            controller=self._controller,
+            instance=self._instance,
+            wall_s=self._wall(),
+            serial=_serial(call),
+        )
+        return _POST, events_path(call.item), body
+
+    def _again(self, call: Call[RecordEvent], error: ApiError) -> bool:
+        if error.reason == "AlreadyExists":
+            return False
+        if may_pass(error) and call.n_tries < EVENT_TRIES:
+            return True
+        self.n_dropped += 1
+        if error.code not in (404, 409):
+            self._complaints.say(self.name, error)
+        return False
+
+
+def _serial(call: Call[RecordEvent]) -> int:
+    assert isinstance(call.key, int)
+    return call.key

@@ -1,0 +1,234 @@
+"""What is sent for each effect: paths and bodies, from values to bytes. No I/O here.
+
+Called by kube.effects.write_lanes and, for each pod that is bound, by kube.effects.binding_lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+
+import msgspec
+
+from gangsched.kube.transport.http1 import segment
+from gangsched.model.effects import (
+    BindPod,
+    BumpPod,
+    DeletePod,
+    EvictPod,
+    GetPod,
+    NominateNode,
+    PatchPod,
+    RecordEvent,
+    WritePodCondition,
+    WritePodGroupStatus,
+)
+
+# events.k8s.io/v1 refuses a longer note.
+MAX_NOTE_BYTES = 1024
+MAX_NAME_CHARS = 200
+BUMP_KEY = "gangsched.io/fenced"
+"""The annotation whose value is changed where only a pod's version is to change; it decides nothing."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Meta(msgspec.Struct, gc=False, omit_defaults=True):
+    name: str
+    namespace: str
+    uid: str
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str] = {}
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _Target(msgspec.Struct, gc=False):
+    name: str
+    kind: str = "Node"
+
+
+class _Binding(msgspec.Struct, gc=False, rename="camel"):
+    metadata: _Meta
+    target: _Target
+    api_version: str = "v1"
+    kind: str = "Binding"
+
+
+def binding_body(effect: BindPod) -> bytes:
+    """Node, annotations and labels in one Binding, the UID and perhaps the version as its preconditions."""
+    metadata = _Meta(
+        effect.name,
+        effect.namespace,
+        effect.uid,
+        effect.annotations,
+        effect.labels,
+        effect.resource_version,
+    )
+    return _encode(_Binding(metadata, _Target(effect.node)))
+
+
+def pod_path(
+    effect: BindPod | GetPod | BumpPod | EvictPod | DeletePod | NominateNode | PatchPod | WritePodCondition,
+    subresource: str = "",
+) -> str:
+    """Where a pod, or a subresource of it, is."""
+    path = f"/api/v1/namespaces/{segment(effect.namespace)}/pods/{segment(effect.name)}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def group_status_path(effect: WritePodGroupStatus) -> str:
+    """Where a PodGroup's status is, in the API version that it was read in."""
+    group_version = "/".join(segment(part) for part in effect.api_version.split("/"))
+    namespace, name = segment(effect.namespace), segment(effect.name)
+    return f"/apis/{group_version}/namespaces/{namespace}/podgroups/{name}/status"
+
+
+def events_path(effect: RecordEvent) -> str:
+    """Where an Event about this object is created; those about nodes live in `default`."""
+    return f"/apis/events.k8s.io/v1/namespaces/{segment(effect.namespace or 'default')}/events"
+
+
+def eviction_body(effect: EvictPod) -> bytes:
+    """An Eviction of this pod and of no later one of its name."""
+    return _encode(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": effect.name, "namespace": effect.namespace},
+            "deleteOptions": {"preconditions": {"uid": effect.uid}},
+        }
+    )
+
+
+def annotations_body(effect: PatchPod) -> bytes:
+    """A merge patch of annotations and labels, for this version of this pod and for no other."""
+    metadata = {
+        "uid": effect.uid,
+        "resourceVersion": effect.resource_version,
+        "annotations": effect.annotations,
+    }
+    if effect.labels:
+        metadata["labels"] = effect.labels
+    return _encode({"metadata": metadata})
+
+
+def bump_body(effect: BumpPod, mark: str) -> bytes:
+    """A merge patch that changes nothing but the version; `mark` must be one that was never written before.
+
+    It goes to pods/status, which the scheduler may patch, and which lets annotations be changed too.
+    """
+    return _encode({"metadata": {"uid": effect.uid, "annotations": {BUMP_KEY: mark}}})
+
+
+def deletion_body(effect: DeletePod) -> bytes:
+    """DeleteOptions for this pod and for no later one of its name; its own grace period stands."""
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": effect.uid}}
+    return _encode(options)
+
+
+def disruption_body(effect: DeletePod, wall_s: float) -> bytes:
+    """Why the pod is about to be deleted, as kube-scheduler says it: Jobs do not count it as a failure."""
+    reason = "PreemptionByScheduler"
+    condition = _condition("DisruptionTarget", "True", reason, effect.message, wall_s)
+    return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition]}})
+
+
+def nomination_body(effect: NominateNode) -> bytes:
+    """A merge patch; null takes the field away."""
+    return _encode({"metadata": {"uid": effect.uid}, "status": {"nominatedNodeName": effect.node or None}})
+
+
+def condition_body(effect: WritePodCondition, wall_s: float) -> bytes:
+    """A strategic merge patch: conditions are merged by type, so the others stay as they are."""
+    condition = _condition(effect.type, effect.status, effect.reason, effect.message, wall_s)
+    return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition]}})
+
+
+def _condition(kind: str, status: str, reason: str, message: str, wall_s: float) -> Mapping[str, str]:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": _rfc3339(wall_s),
+    }
+
+
+def group_status_body(effect: WritePodGroupStatus, wall_s: float) -> bytes:
+    """A merge patch, as custom resources know no strategic one: lists in `status` are replaced whole.
+
+    A condition without a lastTransitionTime changed just now: the core knows no time of day.
+    """
+    status = dict(effect.status)
+    conditions = status.get("conditions")
+    if conditions:
+        now = {"lastTransitionTime": _rfc3339(wall_s)}
+        status["conditions"] = [now | condition for condition in conditions]
+    return _encode({"metadata": {"uid": effect.uid}, "status": status})
+
+
+def event_name(effect: RecordEvent, serial: int) -> str:
+    """Unlike those of other Events about the same object."""
+    return f"{effect.name[:MAX_NAME_CHARS]}.{serial:x}"
+
+
+def event_body(effect: RecordEvent, *, controller: str, instance: str, wall_s: float, serial: int) -> bytes:
+    """An Event; `serial` goes into its name."""
+    return _encode(
+        {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": event_name(effect, serial),
+                "namespace": effect.namespace or "default",
+            },
+            "eventTime": _rfc3339_micro(wall_s),
+            "reportingController": controller,
+            "reportingInstance": instance[:128],
+            "action": effect.action[:128],
+            "reason": effect.reason[:128],
+            "regarding": {
+                "apiVersion": effect.api_version,
+                "kind": effect.kind,
+                "namespace": effect.namespace,
+                "name": effect.name,
+                "uid": effect.uid,
+            },
+            "note": note(effect.message),
+            "type": effect.type,
+        }
+    )
+
+
+def note(message: str) -> str:
+    """The message with control characters escaped, cut to what an Event may hold.
+
+    Names and annotations of strangers get into messages, and messages onto terminals.
+    """
+    if message.isascii() and message.isprintable() and len(message) <= MAX_NOTE_BYTES:
+        return message
+    if not message.isprintable():
+        message = "".join(
+            char if char.isprintable() else char.encode("unicode_escape", "replace").decode("ascii")
+            for char in message
+        )
+    data = message.encode("utf-8", "replace")
+    if len(data) <= MAX_NOTE_BYTES:
+        return data.decode()
+    return data[: MAX_NOTE_BYTES - 3].decode("utf-8", "ignore") + "…"
+
+
+@lru_cache(maxsize=2)
+def _second(wall_s: int) -> str:
+    """In ISO 8601, to the second: hundreds of objects are written within the same."""
+    return datetime.fromtimestamp(wall_s, UTC).replace(tzinfo=None).isoformat()
+
+
+def _rfc3339(wall_s: float) -> str:
+    return f"{_second(int(wall_s))}Z"
+
+
+def _rfc3339_micro(wall_s: float) -> str:
+    """With all six digits, as the API server wants its MicroTimes."""
+    return f"{_second(int(wall_s))}.{int(wall_s % 1 * 1e6):06d}Z"

@@ -1,0 +1,226 @@
+"""Drives an Election against the API server: the lease lane, over one connection of its own.
+
+Lives here: requests, their deadlines, waiting, the Lease object as JSON. Not here: what an answer means for
+who leads (kube.election.lease). Started by the assembly as a task of its own on the scheduler's loop: it
+misses no renewal for a turn of the core shorter than renewDeadline - retryPeriod, less a request (10 s - 2 s:
+over 7 s); a longer one costs the leadership.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import anyio
+import msgspec
+import structlog
+
+from gangsched.config import LeaderElectionSettings
+from gangsched.errors import ApiError
+from gangsched.kube.client import ApiClient
+from gangsched.kube.election.lease import Create, Done, Election, Get, Record, State, Update, Wait
+from gangsched.kube.evidence import Target, is_doubtful, is_gone, outline_of
+from gangsched.kube.reach import is_told
+from gangsched.model import bounded
+
+_log = structlog.get_logger(__name__)
+
+MIN_TIMEOUT_S = 0.05
+
+
+class _Spec(msgspec.Struct, gc=False, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Metadata(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str = ""
+
+
+class _Lease(msgspec.Struct, gc=False):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_decode_any = bounded.lenient_decoder(dict[str, Any])
+
+
+def suspend_aware_clock_s() -> float:
+    """Monotonic seconds that go on while the machine sleeps, where there is such a clock."""
+    return time.clock_gettime(_CLOCK) if _CLOCK is not None else time.monotonic()
+
+
+_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+class LeaderElector:
+    """Drives an Election against the API server over one connection of its own: the lease lane."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        settings: LeaderElectionSettings,
+        *,
+        identity: str,
+        rng: Random,
+        clock_s: Callable[[], float] = suspend_aware_clock_s,
+    ) -> None:
+        self.election = Election(identity, settings, rng=rng)
+        self._client = client.another()
+        self._settings = settings
+        self._clock_s = clock_s
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{settings.resource_namespace}/leases"
+        self._target = Target(
+            "leases", "Lease", settings.resource_name, settings.resource_namespace, "coordination.k8s.io"
+        )
+        self._lease: dict[str, Any] = {}
+        self._wake = anyio.Event()
+        self._done = anyio.Event()
+        self._said = ""
+        self._leader = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether this process may act as the leader at this moment."""
+        return self.election.holds(self._clock_s())
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether it led and must not act any more, noticed by its task or not."""
+        state = self.election.state
+        return state is State.LOST or (state is State.LEADING and not self.holds)
+
+    async def run(self, on_leading: Callable[[], None]) -> None:
+        """Returns when the lease is lost or released; calls `on_leading` when it is acquired."""
+        async with self._client:
+            leading = False
+            while not isinstance(step := self.election.next(self._clock_s(), _wall()), Done):
+                if isinstance(step, Wait):
+                    self._wake = anyio.Event()
+                    with anyio.move_on_after(max(0.0, step.until_s - self._clock_s())):
+                        await self._wake.wait()
+                    continue
+                await self._ask(step)
+                if self.holds and not leading:
+                    leading = True
+                    on_leading()
+                self._say_leader()
+        self._done.set()
+
+    async def release(self) -> bool:
+        """Give the lease back and wait until that is answered; false if it was not in time."""
+        self.election.release()
+        self._wake.set()
+        with anyio.move_on_after(self._settings.renew_deadline_s / 2):
+            await self._done.wait()
+        return self.election.state is State.RELEASED
+
+    async def _ask(self, step: Get | Create | Update) -> None:
+        """One request, within its deadline; its answer goes to the election."""
+        election = self.election
+        # As kube-scheduler: two requests that hang must not use up the renew deadline.
+        timeout_s = self._settings.renew_deadline_s / 2
+        if election.state is State.LEADING:
+            timeout_s = min(timeout_s, election.deadline_s - self._clock_s())
+        timeout_s = max(timeout_s, MIN_TIMEOUT_S)
+        try:
+            # Around all of it: renewing credentials has a longer patience of its own.
+            with anyio.fail_after(timeout_s):
+                body = await self._send(step, timeout_s)
+            found = _decode_any(body)
+            lease = msgspec.convert(found, _Lease)
+            self._check(step, body, lease)
+            self._lease = found
+        except (ApiError, TimeoutError, ValueError) as error:
+            if isinstance(step, Get) and isinstance(error, ApiError) and is_gone(error, self._target):
+                election.absent(self._clock_s())
+            else:
+                election.failed(self._clock_s())
+                await self._complain(step, error)
+            return
+        if isinstance(step, Get):
+            election.found(_record(lease.spec), lease.metadata.resource_version, self._clock_s())
+        else:
+            election.written(lease.metadata.resource_version, self._clock_s())
+            self._said = ""
+
+    def _check(self, step: Get | Create | Update, body: bytes, lease: _Lease) -> None:
+        """Whether this is our lease and, after a write, what was written: else it makes nobody a leader.
+
+        Raises: ApiError.
+        """
+        if outline_of(body, self._target) is None:
+            raise ApiError(f"not the API server's own answer: {body[:200].decode('utf-8', 'replace')}")
+        if isinstance(step, Get):
+            return
+        found = _record(lease.spec)
+        if (found.holder, found.renewed) != (step.record.holder, step.record.renewed):
+            raise ApiError(f"the lease was written and came back as another's: {found.holder or 'nobody'}'s")
+
+    async def _send(self, step: Get | Create | Update, timeout_s: float) -> bytes:
+        name = self._settings.resource_name
+        if isinstance(step, Get):
+            return await self._client.get(f"{self._collection}/{name}", timeout_s=timeout_s)
+        if isinstance(step, Create):
+            body = _document({"metadata": {"name": name}}, step.record)
+            return await self._client.post(self._collection, body, timeout_s=timeout_s)
+        # What others have put on the object stays there.
+        metadata = {**self._lease.get("metadata", {}), "resourceVersion": step.version}
+        body = _document({**self._lease, "metadata": metadata}, step.record)
+        return await self._client.put(f"{self._collection}/{name}", body, timeout_s=timeout_s)
+
+    async def _complain(self, step: Get | Create | Update, error: Exception) -> None:
+        code = error.code if isinstance(error, ApiError) else 0
+        if isinstance(error, ApiError) and is_doubtful(error, self._target):
+            self._client.credentials.answers.doubt("GET" if isinstance(step, Get) else "PUT")
+            code = 0
+        if code == 0:
+            self._client.close()  # the connection may be as dead as it looks
+        if code == 409:
+            return  # another one was faster: the next GET says who
+        if is_told(error):
+            return
+        text = str(error) or "no answer in time"
+        if text != self._said:
+            self._said = text
+            _log.warning("the lease cannot be read or written", asked=type(step).__name__.lower(), err=text)
+
+    def _say_leader(self) -> None:
+        holder = self.election.observed.holder
+        if holder != self._leader:
+            self._leader = holder
+            if holder and holder != self.election.identity:
+                _log.info("following", leader=holder)
+
+
+def _record(spec: _Spec) -> Record:
+    return Record(
+        spec.holder_identity or "",
+        spec.lease_duration_seconds or 0,
+        spec.acquire_time or "",
+        spec.renew_time or "",
+        spec.lease_transitions or 0,
+    )
+
+
+def _document(lease: dict[str, Any], record: Record) -> bytes:
+    spec = {
+        **(lease.get("spec") or {}),
+        "holderIdentity": record.holder,
+        "leaseDurationSeconds": record.duration_s,
+        "acquireTime": record.acquired,
+        "renewTime": record.renewed,
+        "leaseTransitions": record.transitions,
+    }
+    kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    return msgspec.json.encode({**lease, **kind, "spec": spec})
+
+
+def _wall() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,274 @@
+"""The fence: which binds may be on their way, written down before the first of them is sent.
+
+Leader election is none: a leader that is paused, or whose packets the network holds, binds after another has
+taken over. Lives here: what is in the one object, who owns it, and what waits for it, as a pure state
+machine. Not here: its requests (kube.election.fence_keeper), the bumps (kube.effects.bumps), what is decided
+(the core). That the protocol holds is checked exhaustively in tests/kube/fence_model.py.
+
+| state | on | to | asks next |
+|---|---|---|---|
+| Untaken | told to begin | | GET |
+| Untaken | GET: none | | POST, epoch 1, ours |
+| Untaken | GET: another's | | PUT, epoch + 1, ours, its list as it was |
+| Untaken | POST or PUT answered; GET: ours (an answer was lost) | Taken | nothing: its list is bumped first |
+| Taken | bumped() | Owned | |
+| Owned | a bind or a hook waits | | PUT, with it in the list, without what is settled |
+| Owned | PUT answered; GET: ours, with it in the list | Owned | what was listed may go; the next batch |
+| Owned | GET: ours, without it | Owned | PUT again |
+| Owned | GET: another's, or none | Deposed | |
+| any | refused (409, too), or not answered | | GET |
+
+A PUT carries the version that it replaces, so of two who write, one is refused. Of several that were not
+answered, over the same version, one lands at the most: a list that is read counts only under a version that
+is newer than what they replace.
+
+While a PUT is on its way the next batch gathers: under load many gangs share one, and one alone waits for one
+round trip. What does not fit (MAX_LIST_BYTES) waits until others are settled, in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+from gangsched.model.effects import BindPod, RunHook
+
+# An object's annotations may have 256 KiB. This is several times as many binds as are decided ahead.
+MAX_LIST_BYTES = 128 * 1024
+
+Fenced = BindPod | RunHook
+
+
+class ListedPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod that may be bound by a bind that is on its way."""
+
+    uid: str
+    namespace: str
+    name: str
+    gang: str
+
+    @property
+    def n_bytes(self) -> int:
+        """What it takes in the list, at most."""
+        return len(self.uid) + len(self.name.encode()) + len(self.gang.encode()) + 20
+
+
+Listed = Mapping[str, ListedPod]
+"""By UID."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """What the object says; listed None: its list cannot be read, so any unbound pod may be in it."""
+
+    epoch: int = 0
+    holder: str = ""
+    listed: Listed | None = msgspec.field(default_factory=dict)
+
+
+class Get(NamedTuple):
+    """Read it, consistently."""
+
+
+class Create(NamedTuple):
+    """POST this."""
+
+    record: Record
+
+
+class Update(NamedTuple):
+    """PUT this over exactly this version."""
+
+    record: Record
+    version: str
+
+
+Step = Get | Create | Update
+
+
+class State(Enum):
+    UNTAKEN = "untaken"
+    TAKEN = "taken"
+    OWNED = "owned"
+    DEPOSED = "deposed"
+
+
+class Fence:
+    """The table above. `next` is asked when the request before has been answered."""
+
+    def __init__(
+        self, identity: str, *, is_on_its_way: Callable[[str], bool], max_bytes: int = MAX_LIST_BYTES
+    ) -> None:
+        """`identity`: no other process's. `is_on_its_way`: whether a pod's bind (by UID) may still land."""
+        self.identity = identity
+        self.state = State.UNTAKEN
+        self.epoch = 0
+        self.inherited: Listed | None = {}
+        """Whose binds may be on their way from who led before; None: anybody's."""
+        self.n_written = 0
+        self._is_on_its_way = is_on_its_way
+        self._max_bytes = max_bytes
+        self._seen = Record()
+        self._version = ""
+        self._must_read = True
+        self._asked: Create | Update | None = None
+        self._listed: dict[str, ListedPod] = {}
+        self._batch: list[Fenced] = []
+        self._waiting: deque[Fenced] = deque()
+        self._released: list[Fenced] = []
+
+    # -- what waits ------------------------------------------------------------------------------------
+
+    @property
+    def n_waiting(self) -> int:
+        """Binds and hooks that may not be sent yet."""
+        return len(self._waiting) + len(self._batch)
+
+    def submit(self, effect: Fenced) -> None:
+        """It waits until it is listed."""
+        self._waiting.append(effect)
+
+    def take_back(self, is_meant: Callable[[Fenced], bool]) -> list[Fenced]:
+        """Those that are meant and were not released; a listed one that is never sent does no harm."""
+        taken = [one for one in (*self._batch, *self._waiting) if is_meant(one)]
+        if taken:
+            self._batch = [one for one in self._batch if not is_meant(one)]
+            self._waiting = deque(one for one in self._waiting if not is_meant(one))
+        return taken
+
+    def take_released(self) -> Sequence[Fenced]:
+        """What is listed by now and may be sent, each once."""
+        released, self._released = self._released, []
+        return released
+
+    def bumped(self) -> None:
+        """Nothing of who led before can land any more: from here on the list is ours."""
+        assert self.state is State.TAKEN
+        self.state = State.OWNED
+        self.inherited = {}
+
+    # -- requests --------------------------------------------------------------------------------------
+
+    def next(self) -> Step | None:
+        """What to ask now; None: nothing, or nothing before something is settled."""
+        if self.state in (State.DEPOSED, State.TAKEN):
+            return None
+        if self._must_read:
+            return Get()
+        if self.state is State.UNTAKEN:
+            record = Record(self._seen.epoch + 1, self.identity, self._seen.listed)
+            self._asked = Update(record, self._version) if self._version else Create(record)
+            return self._asked
+        if self._batch or self._fill():
+            self._asked = Update(Record(self.epoch, self.identity, self._listed), self._version)
+            return self._asked
+        return None
+
+    def _fill(self) -> bool:
+        """The next batch, and the list with it and without what is settled; False: nothing to write."""
+        if not self._waiting:
+            return False
+        listed = {uid: pod for uid, pod in self._listed.items() if self._is_on_its_way(uid)}
+        n_bytes = sum(pod.n_bytes for pod in listed.values())
+        while self._waiting:
+            pod = _listed_pod(self._waiting[0])
+            if pod.uid not in listed:
+                n_bytes += pod.n_bytes
+                if n_bytes > self._max_bytes and listed:
+                    break
+                listed[pod.uid] = pod
+            self._batch.append(self._waiting.popleft())
+        if self._batch:
+            self._listed = listed
+        return bool(self._batch)
+
+    # -- answers ---------------------------------------------------------------------------------------
+
+    def found(self, record: Record, version: str) -> None:
+        """GET: the object as it is."""
+        self._must_read = False
+        is_newer = version != self._version
+        self._seen, self._version = record, version
+        if record.holder != self.identity:
+            if self.state is State.OWNED:
+                self.state = State.DEPOSED
+        elif self.state is State.UNTAKEN:
+            self._taken(record)
+        elif is_newer and self._is_listed(record):
+            self._release()
+
+    def _is_listed(self, record: Record) -> bool:
+        listed = record.listed
+        return listed is not None and all(_listed_pod(one).uid in listed for one in self._batch)
+
+    def absent(self) -> None:
+        """GET: there is no such object."""
+        self._must_read = False
+        self._seen, self._version = Record(), ""
+        if (
+            self.state is State.OWNED
+        ):  # deleted by hand, and who has made and lost another since, nobody knows
+            self.state = State.DEPOSED
+
+    def written(self, version: str) -> None:
+        """POST or PUT: done."""
+        assert self._asked is not None
+        self._seen, self._version = self._asked.record, version
+        self.n_written += 1
+        if self.state is State.UNTAKEN:
+            self._taken(self._asked.record)
+        else:
+            self._release()
+
+    def unanswered(self) -> None:
+        """Refused, or nothing was heard: a write may have been done, or may be later."""
+        self._must_read = True
+
+    def _taken(self, record: Record) -> None:
+        self.state = State.TAKEN
+        self.epoch = record.epoch
+        self.inherited = record.listed
+
+    def _release(self) -> None:
+        self._released += self._batch
+        self._batch = []
+
+
+def _listed_pod(effect: Fenced) -> ListedPod:
+    if isinstance(effect, BindPod):
+        return ListedPod(effect.uid, effect.namespace, effect.name, effect.group)
+    assert effect.pod is not None, "only hooks about a pod are fenced"
+    meta = effect.pod.metadata
+    return ListedPod(meta.uid, meta.namespace, meta.name, str(effect.group))
+
+
+# -- the list as text --------------------------------------------------------------------------------------
+
+_decode_list = msgspec.json.Decoder(dict[str, dict[str, str]]).decode
+
+
+def list_text(pods: Iterable[ListedPod]) -> str:
+    """`{"default/train":{"6f1c…":"default/train-0"}}`: gang, UID, pod."""
+    gangs: dict[str, dict[str, str]] = {}
+    for pod in pods:
+        gangs.setdefault(pod.gang, {})[pod.uid] = f"{pod.namespace}/{pod.name}"
+    return msgspec.json.encode(gangs).decode()
+
+
+def read_list(text: str) -> Listed | None:
+    """None: it cannot be read."""
+    try:
+        gangs = _decode_list(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    listed = {}
+    for gang, pods in gangs.items():
+        for uid, place in pods.items():
+            namespace, slash, name = place.partition("/")
+            if not (uid and namespace and slash and name):
+                return None
+            listed[uid] = ListedPod(uid, namespace, name, gang)
+    return listed

@@ -1,0 +1,210 @@
+"""Drives a Fence against the API server: one request at a time, over a connection of its own.
+
+Lives here: requests, their deadlines, the Lease object as JSON. Not here: what an answer means
+(kube.election.fence), who leads (kube.election.lease), who is bumped (kube.effects.bumps). Called by
+kube.effects.dispatcher with what is to be fenced, and by kube.take_over when this process begins to lead.
+
+The object is a Lease of its own beside the leader's: it is written by compare-and-swap like that one, in the
+same namespace and under the same kind of right, and a list that changes with each batch of gangs does not get
+in the way of renewals. Its holder is who owns the fence, its transitions are the epoch, and the list is in an
+annotation. It is never renewed: no time in it means anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import anyio
+import msgspec
+import structlog
+
+from gangsched.config import LeaderElectionSettings
+from gangsched.errors import ApiError
+from gangsched.kube.client import ApiClient
+from gangsched.kube.election.fence import (
+    Create,
+    Fence,
+    Fenced,
+    Get,
+    Record,
+    State,
+    Step,
+    list_text,
+    read_list,
+)
+from gangsched.kube.evidence import Target, is_gone
+from gangsched.kube.reach import is_told
+from gangsched.kube.transport.backoff import Backoff
+
+_log = structlog.get_logger(__name__)
+
+LIST_KEY = "gangsched.io/binds-on-the-way"
+# A write of which nothing is heard holds up every gang; it is read back, and that is safe at any time.
+TIMEOUT_S = 5.0
+# How often a full list is looked at for what is settled.
+FULL_STEP_S = 0.02
+
+
+class _Spec(msgspec.Struct, gc=False, rename="camel"):
+    holder_identity: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Metadata(msgspec.Struct, gc=False, rename="camel"):
+    name: str
+    resource_version: str
+    annotations: dict[str, str] | None = None
+
+
+class _Lease(msgspec.Struct, gc=False):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def fence_name(settings: LeaderElectionSettings) -> str:
+    """The object's name: the leader's lease, and that it is its fence."""
+    return f"{settings.resource_name}-fence"
+
+
+class FenceKeeper:
+    """Keeps the one object, and what waits for it."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        settings: LeaderElectionSettings,
+        *,
+        identity: str,
+        rng: Random,
+        is_on_its_way: Callable[[str], bool],
+        deposed: Callable[[str], None],
+    ) -> None:
+        """`identity`: no other process's. `deposed` is told why nothing may leave this process any more."""
+        self.fence = Fence(identity, is_on_its_way=is_on_its_way)
+        self._client = client.another()
+        self._name = fence_name(settings)
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{settings.resource_namespace}/leases"
+        self._target = Target(
+            "leases", "Lease", self._name, settings.resource_namespace, "coordination.k8s.io"
+        )
+        self._lease: dict[str, Any] = {}
+        self._backoff = Backoff(rng, first_s=0.05, max_s=2.0)
+        self._deposed = deposed
+        self._has_begun = False
+        self._wake = anyio.Event()
+        self._taken = anyio.Event()
+        self._said = ""
+
+    def submit(self, effect: Fenced) -> None:
+        """It is released when it is listed; never waits."""
+        self.fence.submit(effect)
+        self._wake.set()
+
+    async def take(self) -> None:
+        """Begins a new epoch; returns when it is ours. `run` must be running."""
+        self._has_begun = True
+        self._wake.set()
+        await self._taken.wait()
+
+    def bumped(self) -> None:
+        """What was inherited is bumped: binds may be listed."""
+        self.fence.bumped()
+        self._wake.set()
+
+    async def run(self, release: Callable[[Sequence[Fenced]], None]) -> None:
+        """Until cancelled or deposed. `release` gets what is listed and may be sent."""
+        fence = self.fence
+        async with self._client:
+            while fence.state is not State.DEPOSED:
+                step = fence.next() if self._has_begun else None
+                if step is None:
+                    self._wake = anyio.Event()
+                    with anyio.move_on_after(FULL_STEP_S if fence.n_waiting and self._is_owned else None):
+                        await self._wake.wait()
+                    continue
+                await self._ask(step)
+                if fence.state is not State.UNTAKEN:
+                    self._taken.set()
+                released = fence.take_released()
+                if released:
+                    release(released)
+        self._deposed("another process has taken over the fence, or it was deleted")
+
+    @property
+    def _is_owned(self) -> bool:
+        return self.fence.state is State.OWNED
+
+    async def _ask(self, step: Step) -> None:
+        """One request; its answer goes to the fence."""
+        fence = self.fence
+        try:
+            # Around all of it: renewing credentials has a longer patience of its own.
+            with anyio.fail_after(TIMEOUT_S):
+                body = await self._send(step)
+            self._lease = _decode_any(body)
+            lease = msgspec.convert(self._lease, _Lease)
+            if lease.metadata.name != self._name:
+                raise ApiError(f"an answer about {lease.metadata.name!r}, asked was {self._name!r}")
+        except (ApiError, TimeoutError, msgspec.MsgspecError, RecursionError) as error:
+            if isinstance(step, Get) and isinstance(error, ApiError) and is_gone(error, self._target):
+                fence.absent()
+                return
+            fence.unanswered()
+            await self._complain(step, error)
+            return
+        self._backoff.reset()
+        self._said = ""
+        if isinstance(step, Get):
+            fence.found(_record(lease), lease.metadata.resource_version)
+        else:
+            fence.written(lease.metadata.resource_version)
+
+    async def _send(self, step: Step) -> bytes:
+        path = f"{self._collection}/{self._name}"
+        if isinstance(step, Get):
+            return await self._client.get(path, timeout_s=TIMEOUT_S)
+        if isinstance(step, Create):
+            body = _document({"metadata": {"name": self._name}}, step.record)
+            return await self._client.post(self._collection, body, timeout_s=TIMEOUT_S)
+        # What others have put on the object stays there.
+        metadata = {**self._lease.get("metadata", {}), "resourceVersion": step.version}
+        body = _document({**self._lease, "metadata": metadata}, step.record)
+        return await self._client.put(path, body, timeout_s=TIMEOUT_S)
+
+    async def _complain(self, step: Step, error: Exception) -> None:
+        code = error.code if isinstance(error, ApiError) else 0
+        if code == 0:
+            self._client.close()  # the connection may be as dead as it looks
+        if code == 409:
+            return  # somebody has written it: read who
+        text = str(error) or "no answer in time"
+        if text != self._said and not is_told(error):
+            self._said = text
+            _log.warning("the fence cannot be read or written", asked=type(step).__name__.lower(), err=text)
+        await anyio.sleep(self._backoff.next_s(error.retry_after_s if isinstance(error, ApiError) else None))
+
+
+def _record(lease: _Lease) -> Record:
+    text = (lease.metadata.annotations or {}).get(LIST_KEY, "{}")
+    return Record(lease.spec.lease_transitions or 0, lease.spec.holder_identity or "", read_list(text))
+
+
+def _document(lease: dict[str, Any], record: Record) -> bytes:
+    metadata = dict(lease["metadata"])
+    # managedFields may be left out of an update: the server keeps its own.
+    metadata.pop("managedFields", None)
+    if record.listed is not None:
+        text = list_text(record.listed.values())
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), LIST_KEY: text}
+    spec = {
+        **(lease.get("spec") or {}),
+        "holderIdentity": record.holder,
+        "leaseTransitions": record.epoch,
+    }
+    kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    return msgspec.json.encode({**lease, **kind, "metadata": metadata, "spec": spec})

@@ -1,0 +1,240 @@
+"""Leader election on a coordination.k8s.io/v1 Lease, as client-go's leaderelection does it.
+
+Lives here: who leads, as a pure state machine (`Election`). Not here: its async driver
+(kube.election.elector), and what leading means (app). A lease is no fence: a bind that was sent before the
+lease was lost may land later, and is made harmless by its preconditions.
+
+| state | on | to | asks next |
+|---|---|---|---|
+| Following | the retry period is over, or the holder's time | | GET |
+| Following | GET: none, and nobody seen holding it lately | | POST ours |
+| Following | GET: released (no holder), or ours (an answer was lost) | | PUT ours, at once |
+| Following | GET: another record than last time | | waits: the holder lives |
+| Following | GET: the same record, for the holder's lease duration | | PUT ours, transitions + 1, at once |
+| Following | POST or PUT answered in time | Leading | waits the retry period |
+| Following | POST or PUT refused, not answered, or too late | | waits, GET |
+| Leading | the retry period is over | | PUT, a new renewTime |
+| Leading | PUT answered | Leading, until renewDeadline after it was *sent* | waits the retry period |
+| Leading | PUT refused (409) or not answered | | GET, at once; the second time in a row it waits, GET |
+| Leading | GET: ours | | PUT, at once |
+| Leading | GET: none (deleted) | | POST ours, at once |
+| Leading | GET: somebody else's | Lost | |
+| Leading | renewDeadline is over | Lost | |
+| Leading | release() | Released, once answered | PUT, no holder, 1 s |
+| Following | release() | Released | |
+
+Times in the record are for people. Whether it is alive is told by its changes and by our own clock since we
+saw the last one, so nobody's wall clock matters. PUT carries the resourceVersion: of two who try, one gets a
+409. The clock goes on while the machine is suspended, where the system has such a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+from gangsched.config import LeaderElectionSettings
+
+# client-go's JitterFactor, by which config bounds the retry period too.
+JITTER = 1.2
+RELEASED_DURATION_S = 1
+
+
+class State(Enum):
+    FOLLOWING = "following"
+    LEADING = "leading"
+    LOST = "lost"
+    RELEASED = "released"
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """The spec of the Lease; `acquired` and `renewed` are wall-clock text, compared only for change."""
+
+    holder: str = ""
+    duration_s: int = 0
+    acquired: str = ""
+    renewed: str = ""
+    transitions: int = 0
+
+
+class Get(NamedTuple):
+    """Read the lease, consistently."""
+
+
+class Create(NamedTuple):
+    """POST this record."""
+
+    record: Record
+
+
+class Update(NamedTuple):
+    """PUT this record over exactly this version."""
+
+    record: Record
+    version: str
+
+
+class Wait(NamedTuple):
+    """Nothing to ask before then."""
+
+    until_s: float
+
+
+class Done(NamedTuple):
+    """Lost or released: nothing to ask ever again."""
+
+
+Step = Get | Create | Update | Wait | Done
+
+
+class Election:
+    """The table above. Every `now_s` is a clock that never goes back; `wall` is text for the record."""
+
+    def __init__(self, identity: str, settings: LeaderElectionSettings, *, rng: Random) -> None:
+        self.identity = identity
+        self.state = State.FOLLOWING
+        self._settings = settings
+        self._rng = rng
+        self._observed = Record()
+        self._observed_s = -math.inf
+        self._version = ""
+        self._next_s = -math.inf
+        self._sent: Step = Get()
+        self._sent_s = 0.0
+        self._due: type[Get] | type[Create] | type[Update] = Get
+        self._renewed_s = -math.inf
+        self._maybe_ours = False
+        self._has_failed = False
+        self._releasing = False
+
+    @property
+    def observed(self) -> Record:
+        """The lease as last read or written; no holder before that."""
+        return self._observed
+
+    @property
+    def deadline_s(self) -> float:
+        """When leadership ends unless it is renewed; counted from when the last renewal was sent."""
+        return self._renewed_s + self._settings.renew_deadline_s
+
+    def holds(self, now_s: float) -> bool:
+        """Whether this process may act as the leader at this moment."""
+        return self.state is State.LEADING and now_s < self.deadline_s
+
+    def release(self) -> None:
+        """Give the lease back as soon as possible; what was led must be at rest already."""
+        self._releasing = True
+        self._next_s = -math.inf
+
+    def next(self, now_s: float, wall: str) -> Step:
+        """What to do now; an answer to anything but Wait and Done is told by one of the four below."""
+        self._expire(now_s)
+        if self._releasing and self.state is State.FOLLOWING and not self._maybe_ours:
+            self.state = State.RELEASED
+        if self.state in (State.LOST, State.RELEASED):
+            return Done()
+        if now_s < self._next_s:
+            leading = self.state is State.LEADING
+            return Wait(min(self._next_s, self.deadline_s) if leading else self._next_s)
+        self._sent_s = now_s
+        if self._due is Get:
+            self._sent = Get()
+        elif self._due is Create:
+            self._sent = Create(self._ours(wall))
+        else:
+            self._sent = Update(self._ours(wall), self._version)
+        return self._sent
+
+    # -- answers -------------------------------------------------------------------------------------
+
+    def found(self, record: Record, version: str, now_s: float) -> None:
+        """GET: the lease as it is."""
+        mine = record.holder == self.identity
+        if record != self._observed:
+            self._observed, self._observed_s = record, now_s
+        self._version = version
+        self._maybe_ours = mine
+        if self.state is State.LEADING:
+            if mine:
+                self._at_once(Update)
+            else:
+                self.state = State.LOST
+        elif mine or not record.holder or now_s >= self._valid_until_s():
+            self._at_once(Update)
+        else:
+            self._look_later(now_s)
+
+    def absent(self, now_s: float) -> None:
+        """GET: there is no such lease."""
+        self._maybe_ours = False
+        # A lease deleted by hand does not end the leadership of who holds it before that one notices.
+        held = self._observed.holder not in ("", self.identity) and now_s < self._valid_until_s()
+        if held:
+            self._look_later(now_s)
+        else:
+            self._at_once(Create)
+
+    def written(self, version: str, now_s: float) -> None:
+        """POST or PUT: done."""
+        assert isinstance(self._sent, Create | Update)
+        self._has_failed = False
+        self._observed, self._observed_s, self._version = self._sent.record, now_s, version
+        if not self._sent.record.holder:
+            self.state = State.RELEASED
+            return
+        self._maybe_ours = True
+        if now_s - self._sent_s < self._settings.renew_deadline_s:
+            self.state = State.LEADING
+            self._due = Update
+            self._next_s = -math.inf if self._releasing else self._sent_s + self._settings.retry_period_s
+            self._renewed_s = self._sent_s
+        else:  # others may have seen it run out before we heard that we had it
+            self._expire(now_s)
+            self._at_once(Get)
+
+    def failed(self, now_s: float) -> None:
+        """Refused, or not answered: a write may have been done all the same."""
+        wrote = not isinstance(self._sent, Get)
+        self._maybe_ours |= wrote
+        again, self._has_failed = self._has_failed, True
+        if wrote and self.state is State.LEADING and not again:
+            self._at_once(Get)
+        else:
+            self._due = Get
+            self._next_s = now_s + self._retry_s()
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _ours(self, wall: str) -> Record:
+        seen = self._observed
+        mine = seen.holder == self.identity
+        transitions = seen.transitions if mine or self._due is Create else seen.transitions + 1
+        if self._releasing:
+            return Record("", RELEASED_DURATION_S, wall, wall, transitions)
+        # Whole seconds only; rounded up, so that others rather wait too long.
+        duration_s = math.ceil(self._settings.lease_duration_s)
+        return Record(self.identity, duration_s, seen.acquired if mine else wall, wall, transitions)
+
+    def _valid_until_s(self) -> float:
+        """The holder promised to stop before its own lease duration is over; ours, if it names none."""
+        duration_s = self._observed.duration_s
+        return self._observed_s + (duration_s if duration_s > 0 else self._settings.lease_duration_s)
+
+    def _look_later(self, now_s: float) -> None:
+        self._due = Get
+        self._next_s = min(now_s + self._retry_s(), self._valid_until_s())
+
+    def _at_once(self, due: type[Get] | type[Create] | type[Update]) -> None:
+        self._due = due
+        self._next_s = -math.inf
+
+    def _retry_s(self) -> float:
+        return self._settings.retry_period_s * self._rng.uniform(1.0, JITTER)
+
+    def _expire(self, now_s: float) -> None:
+        if self.state is State.LEADING and now_s >= self.deadline_s:
+            self.state = State.LOST

@@ -1,0 +1,365 @@
+"""Just enough HTTP/1.1 to talk to an API server: requests as bytes, answers from bytes cut anywhere.
+
+Not a general parser: it serves kube.transport.line, kube.transport.pool and kube.transport.stream, which
+trust their peer to be a kube-apiserver or the proxy before it. What RFC 9112 does not allow, or what it does
+not understand, is an error, and an error means that the connection is given up and the outcome is unknown:
+where one answer ends decides which bind the next one is about. Bytes behind an answer are left in `rest`:
+they belong to the next request that was sent on this connection, or are an error where there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+USER_AGENT = "gangsched"
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+# Statuses are small; whoever sends more is not an API server.
+MAX_HEAD_BYTES = 64 * 1024
+MAX_FIELDS = 128
+MAX_INTERIM = 8
+MAX_BODY_BYTES = 4 * 2**20
+MAX_CHUNK_LINE_BYTES = 1024
+MAX_TRAILER_BYTES = 8 * 1024
+
+_MAX_DIGITS = 12
+_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]*")
+_FIELD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++:[\t -~\x80-\xff]*+"
+_HEAD = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [\t -~\x80-\xff]*+)?+((?:\r\n%b)*+)\r\n" % _FIELD)
+_FOLD = re.compile(rb"\r\n[ \t]+")
+_TRAILER = re.compile(_FIELD)
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,12})(?:[ \t]*;[\t -~\x80-\xff]*)?")
+# In heads in lower case.
+_FRAMING = re.compile(rb"\n(content-length|transfer-encoding|connection|retry-after):([^\r]*)")
+_SUCCESS = re.compile(rb"HTTP/1\.1 (20[0-35-9]|2[1-9]\d)[ \r]")  # 204 has no body, whatever it states
+_LENGTH = b"\ncontent-length:"
+_UNUSUAL = re.compile(rb"\n(?:connection|transfer-encoding|content-length[ \t]|[ \t])")
+
+
+class ProtocolError(Exception):
+    """The peer does not speak as expected."""
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path, whatever characters it has."""
+    return name if _UNRESERVED.fullmatch(name) else quote(name, safe="")
+
+
+class Verb(NamedTuple):
+    """What is done, and with which kind of body; "" for none."""
+
+    method: str
+    content_type: str = ""
+
+
+class Frame:
+    """A request but for its path and body: the same bytes for all of one verb and one Authorization."""
+
+    __slots__ = ("_after", "_before", "_has_body", "authorization", "method")
+
+    def __init__(self, verb: Verb, server: str, *, authorization: str) -> None:
+        self.method = verb.method
+        self.authorization = authorization
+        self._has_body = bool(verb.content_type)
+        parts = urlsplit(server)
+        lines = [
+            " HTTP/1.1",
+            f"Host: {parts.netloc}",
+            f"User-Agent: {USER_AGENT}",
+            "Accept: application/json",
+        ]
+        if authorization:
+            lines.append(f"Authorization: {authorization}")
+        self._before = f"{verb.method} {parts.path}".encode("latin-1")
+        if self._has_body:
+            lines.append(f"Content-Type: {verb.content_type}\r\nContent-Length: ")
+        else:
+            lines.append("\r\n")
+        self._after = "\r\n".join(lines).encode("latin-1")
+
+    def request(self, target: str, body: bytes = b"") -> bytes:
+        """All of it; `target` is a path, quoted as it must be, with its query."""
+        path = target.encode("latin-1")
+        if self._has_body:
+            return b"%b%b%b%d\r\n\r\n%b" % (self._before, path, self._after, len(body), body)
+        return b"%b%b%b" % (self._before, path, self._after)
+
+
+def _decimal(value: bytes) -> int:
+    """A number as RFC 9110 writes one, digits and nothing else; -1 for all else, and for what is absurd."""
+    return int(value) if value.isdigit() and len(value) <= _MAX_DIGITS else -1
+
+
+def _length(value: bytes, before: int) -> int:
+    """Of a body, of which `before` was said before; said twice it must be the same (RFC 9112, 6.3)."""
+    for stated in value.split(b","):
+        length = _decimal(stated.strip())
+        if length < 0:
+            raise ProtocolError("a Content-Length that is no number")
+        if before not in (-1, length):
+            raise ProtocolError("two Content-Lengths that differ")
+        before = length
+    return before
+
+
+def whole_success(data: bytes) -> tuple[int, bytes, bytes] | None:
+    """Status, body and what is behind it, if `data` opens with a success, whole, that keeps the connection.
+
+    What most answers are, at a third of what an Answer costs; None means no more than that it is not. Only
+    what decides where the answer ends is looked at, and looked at as strictly as by an Answer.
+    """
+    line = _SUCCESS.match(data)
+    head, end, body = data.partition(b"\r\n\r\n")
+    if line is None or not end:
+        return None
+    fields = head.lower()
+    length, _, others = fields.partition(_LENGTH)[2].partition(b"\r\n")
+    length = length.strip(b" \t")
+    if not length.isdigit() or len(length) > _MAX_DIGITS or _UNUSUAL.search(fields):
+        return None
+    n_bytes = int(length)
+    if n_bytes > len(body) or (others and b"content-length" in others):
+        return None
+    if n_bytes == len(body):
+        return int(line[1]), body, b""
+    return int(line[1]), body[:n_bytes], body[n_bytes:]
+
+
+class Chunks:
+    """The chunked transfer coding taken off, as far as bytes have come; `whole` after the last chunk.
+
+    `rest`: what has come behind it.
+    """
+
+    __slots__ = ("_ending", "_left", "_line", "_n_trailer_bytes", "rest", "whole")
+
+    def __init__(self) -> None:
+        self.whole = False
+        self.rest = b""
+        self._ending = False
+        self._left = 0  # of this chunk, with the line end after it
+        self._line = b""
+        self._n_trailer_bytes = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take in bytes; the parts of the body that are in them. Raises: ProtocolError."""
+        if self._line:
+            data, self._line = self._line + data, b""
+        at, n_bytes = 0, len(data)
+        parts: list[bytes] = []
+        left = self._left
+        while at < n_bytes and not self.whole:
+            if left:
+                part = data[at : at + left - 2] if left > 2 else data[at : at + left]
+                if left > 2:
+                    parts.append(part)
+                elif not b"\r\n"[2 - left :].startswith(part):
+                    raise ProtocolError("a chunk that does not end where it should")
+                left -= len(part)
+                at += len(part)
+                continue
+            end = data.find(b"\r\n", at, at + MAX_CHUNK_LINE_BYTES + 2)
+            if end < 0:
+                self._line = data[at:]
+                if len(self._line) > MAX_CHUNK_LINE_BYTES:
+                    raise ProtocolError("a chunk's head does not end")
+                break
+            size = self._size(data[at:end])
+            at = end + 2
+            end = at + size
+            if data[end : end + 2] == b"\r\n" and size:
+                parts.append(data[at:end])  # all of it has come
+                at = end + 2
+            elif size:
+                left = size + 2
+        self._left = left
+        if self.whole:
+            self.rest = data[at:]
+        return parts
+
+    def _size(self, line: bytes) -> int:
+        """Of the chunk that this line is the head of; 0: nothing follows."""
+        if self._ending:
+            self._trailer(line)
+            return 0
+        head = _CHUNK.fullmatch(line)
+        if head is None:
+            raise ProtocolError("a chunk without a size")
+        size = int(head[1], 16)
+        self._ending = not size
+        return size
+
+    def _trailer(self, line: bytes) -> None:
+        """One field after the last chunk, of no use to us, or the empty line that ends the answer."""
+        self.whole = not line
+        self._n_trailer_bytes += len(line)
+        if self._n_trailer_bytes > MAX_TRAILER_BYTES:
+            raise ProtocolError("the trailers do not end")
+        if line and not _TRAILER.fullmatch(line):
+            raise ProtocolError("a trailer that is no field")
+
+
+class Answer:
+    """One response; `whole` once all of it is there. `feed` may be given bytes until then, `rest` is what
+    came behind it.
+
+    With `stream` the body of a success may be of any length: once `status` is known, `take()` gives what
+    has come of it. An answer that states no length ends with the connection: see `end`.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_data",
+        "_max_body_bytes",
+        "_n_bytes",
+        "_n_interim",
+        "_needed",
+        "_parts",
+        "_stream",
+        "body",
+        "keep_alive",
+        "rest",
+        "retry_after",
+        "status",
+        "whole",
+    )
+
+    def __init__(self, *, stream: bool = False, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        self.status = 0
+        self.body = b""
+        self.retry_after: str | None = None
+        self.keep_alive = True
+        self.whole = False
+        self.rest = b""
+        self._stream = stream
+        self._max_body_bytes = max_body_bytes
+        self._data = b""
+        self._parts: list[bytes] = []
+        self._n_bytes = 0
+        self._n_interim = 0
+        self._needed = -1  # -1: all until the server closes the connection
+        self._chunks: Chunks | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Take in bytes. Raises: ProtocolError."""
+        self._data = self._data + data if self._data else data
+        while not self.status:
+            if not self._head():
+                return
+        if self._stream and self.status < 300:
+            self._flow()
+        else:
+            self._gather()
+
+    @property
+    def is_untouched(self) -> bool:
+        """Not a byte has come."""
+        return not self.status and not self._data
+
+    def take(self) -> bytes:
+        """What has come of a stream's body since the last time."""
+        parts, self._parts = self._parts, []
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def end(self) -> bool:
+        """The server has closed the connection in order; whether the answer is whole by that."""
+        if self.status and self._needed < 0 and self._chunks is None and not self.whole:
+            self.whole = True
+            if not (self._stream and self.status < 300):
+                self.body = self.take()
+        return self.whole
+
+    def _head(self) -> bool:
+        data = self._data
+        end = data.find(b"\r\n\r\n")
+        if (end if end >= 0 else len(data)) > MAX_HEAD_BYTES:
+            raise ProtocolError("the head of the answer does not end")
+        if end < 0:
+            return False
+        head = data[: end + 2]
+        # Lines that go on in the next are old, and allowed in what a client reads (RFC 9112, 5.2).
+        found = _HEAD.fullmatch(head) or _HEAD.fullmatch(_FOLD.sub(b" ", head[:-2]) + b"\r\n")
+        if found is None:
+            raise ProtocolError("a head that is not HTTP/1.1")
+        if found[3].count(b"\n") > MAX_FIELDS:
+            raise ProtocolError(f"more than {MAX_FIELDS} header fields")
+        self._data = data[end + 4 :]
+        status = int(found[2])
+        if status < 200:
+            self._n_interim += 1
+            if status == 101 or self._n_interim > MAX_INTERIM:
+                raise ProtocolError(f"{status} instead of an answer")
+            return True  # 100 Continue and the like: the answer follows
+        self.status = status
+        self._frame(found[3].lower(), is_http_1_0=found[1] == b"0")
+        return True
+
+    def _frame(self, fields: bytes, *, is_http_1_0: bool) -> None:
+        """Where the body ends (RFC 9112, 6.3), and what becomes of the connection."""
+        length = -1
+        codings: list[bytes] = []
+        options: list[bytes] = []
+        for name, value in _FRAMING.findall(fields):
+            if name == b"content-length":
+                length = _length(value, length)
+            elif name == b"retry-after":
+                self.retry_after = value.strip().decode() if _decimal(value.strip()) >= 0 else None
+            else:
+                tokens = [token.strip() for token in value.split(b",")]
+                (options if name == b"connection" else codings).extend(tokens)
+        if codings and (codings != [b"chunked"] or is_http_1_0):
+            raise ProtocolError("a transfer coding that nobody asked for")
+        if codings and length >= 0:
+            raise ProtocolError("both a Content-Length and a transfer coding")
+        if self.status in (204, 304):
+            self._needed = 0
+        elif codings:
+            self._chunks = Chunks()
+        else:
+            self._needed = length
+            is_bounded = not self._stream or self.status >= 300
+            if is_bounded and length > self._max_body_bytes:
+                raise ProtocolError("the answer is too long")
+        self.keep_alive = (
+            b"close" not in options
+            and (not is_http_1_0 or b"keep-alive" in options)
+            and (self._chunks is not None or self._needed >= 0)
+        )
+
+    def _gather(self) -> None:
+        """Keep what has come until it is the whole body; a page of a list comes in hundreds of pieces."""
+        data, self._data = self._data, b""
+        if self._chunks is not None:
+            self._n_bytes += len(data)
+            self._parts += self._chunks.feed(data)
+            self.whole, self.rest = self._chunks.whole, self._chunks.rest
+            if self._n_bytes - len(self.rest) > self._max_body_bytes:
+                raise ProtocolError("the answer is too long")
+        else:
+            part = data if self._needed < 0 else data[: self._needed - self._n_bytes]
+            self._n_bytes += len(part)
+            self._parts.append(part)
+            self.whole, self.rest = self._n_bytes == self._needed, data[len(part) :]
+            if self._n_bytes > self._max_body_bytes:
+                raise ProtocolError("the answer is too long")
+        if self.whole:
+            self.body = self.take()
+
+    def _flow(self) -> None:
+        """Pass on what has come: chunks, as much as was announced, or all until the end."""
+        data, self._data = self._data, b""
+        if self._chunks is not None:
+            self._parts += self._chunks.feed(data)
+            self.whole, self.rest = self._chunks.whole, self._chunks.rest
+            return
+        if self._needed >= 0:
+            data, self.rest = data[: self._needed], data[self._needed :]
+            self._needed -= len(data)
+            self.whole = not self._needed
+        if data:
+            self._parts.append(data)

@@ -1,0 +1,358 @@
+"""Requests over a few warm connections of their own, without a task, a future or a timer for each.
+
+Lives here: sending, deadlines, pauses, renewal after a 401. Not here: what waits, in which order it goes and
+what an answer means (the subclasses in kube.effects.binding_lane and kube.effects.write_lanes), one
+connection (kube.transport.line), the bytes of HTTP (kube.transport.http1). A general client costs about 200
+us of CPU a request, which would be most of what we spend on a pod; here headers are prebuilt, and a success
+that has come in one piece costs one look at it.
+
+Each call that was sent is told to the subclass exactly once, and may be put back then:
+
+| what came | told as |
+|---|---|
+| 2xx with what was asked for (`_proves`) | `_done` |
+| 401 | not at all the first time: credentials are renewed and it is sent again |
+| any other status; 2xx with anything else | `_refused` |
+| the connection was lost, silent for too long, or talked nonsense | `_silent`: the bytes may have arrived |
+
+Where no connection can be opened nothing is sent: calls wait where they are, and the lane pauses.
+
+A lane of some `depth` sends further requests on connections that have not answered yet, once each has one:
+the server finds the next when it has done with one, instead of sleeping until we have heard of it, and two
+that are sent together cost us one write. It works on no more of them at once than there are connections. RFC
+9112 (9.3.2) asks for care with that, as a lost connection leaves more than one outcome open: each of them is
+told as `_silent`, and then one request at a time is sent for a while, as a proxy that cannot take more would
+show itself in this way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+from typing import Generic
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gangsched.errors import ApiError
+from gangsched.kube.complaints import Complaints
+from gangsched.kube.credentials import Credentials
+from gangsched.kube.reach import UNAUTHORIZED
+from gangsched.kube.status import api_error
+from gangsched.kube.tally import SILENCE
+from gangsched.kube.transport.backoff import Backoff
+from gangsched.kube.transport.connection import address_of
+from gangsched.kube.transport.http1 import Frame, Verb
+from gangsched.kube.transport.line import Call, ItemT, Line
+from gangsched.kube.transport.readers import Readers
+
+CONNECT_TIMEOUT_S = 10.0
+# So long one request at a time, after a connection was lost that had more.
+ONE_EACH_S = 60.0
+CREDENTIALS_CHECK_S = 5.0
+
+
+def always() -> bool:
+    """Nobody has to be asked."""
+    return True
+
+
+class Lane(Generic[ItemT]):
+    """At most `size` connections; `run()` must be running for anything to be sent."""
+
+    name = "ask"
+    method = "POST"
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        rng: Random,
+        size: int,
+        depth: int = 1,
+        timeout_s: float,
+        backoff_s: tuple[float, float] = (0.25, 10.0),
+        readers: Readers,
+    ) -> None:
+        """`depth`: requests on a connection; `timeout_s` for each; `readers` bundle lanes' answers."""
+        self._credentials = credentials
+        self._size = size
+        self._depth = depth
+        self._one_each_until_s = 0.0
+        self._timeout_s = timeout_s
+        self._backoff = Backoff(rng, first_s=backoff_s[0], max_s=backoff_s[1])
+        self._complaints = Complaints()
+        self._readers = readers
+        self._frames: dict[Verb, Frame] = {}
+        self._lines: list[Line[ItemT]] = []
+        self._idle: list[Line[ItemT]] = []
+        self._n_connecting = 0
+        self._n_asked = 0
+        self._paused_until_s = 0.0
+        self._is_troubled = False
+        self._is_renewing = False
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._group: TaskGroup | None = None
+        credentials.follow(self)
+        self._loop: asyncio.AbstractEventLoop
+        self.n_sent = 0
+        self.n_in_flight = 0
+        """Calls that were sent and not answered."""
+
+    @property
+    def n_unsent(self) -> int:
+        """Calls that wait to be sent."""
+        raise NotImplementedError
+
+    def _next(self, now_s: float) -> Call[ItemT] | None:
+        """What is to be sent now; None where nothing may be."""
+        raise NotImplementedError
+
+    def _put_back(self, call: Call[ItemT]) -> None:
+        """Its turn comes first."""
+        raise NotImplementedError
+
+    def _request(self, call: Call[ItemT]) -> tuple[Verb, str, bytes]:
+        """What to send: verb, path and body."""
+        raise NotImplementedError
+
+    def _proves(self, call: Call[ItemT], body: bytes) -> bool:
+        """Whether the body of a 2xx says what the API server would say; asked for each of them."""
+        raise NotImplementedError
+
+    def _done(self, call: Call[ItemT], body: bytes) -> None:
+        raise NotImplementedError
+
+    def _refused(self, call: Call[ItemT], error: ApiError) -> None:
+        raise NotImplementedError
+
+    def _silent(self, call: Call[ItemT], why: str) -> None:
+        raise NotImplementedError
+
+    def warm(self) -> None:
+        """Open all connections now, so that the first calls do not wait for handshakes."""
+        if self._group is None:
+            self._n_asked = self._size
+        else:
+            self._connect(self._size)
+
+    async def run(self) -> None:
+        """Keep the lane going until cancelled; then what is in flight counts as lost."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._credentials.headers()
+            async with anyio.create_task_group() as group:
+                self._group = group
+                self._connect(self._n_asked)
+                self._pump()
+                group.start_soon(self._keep_credentials)
+        finally:
+            self._group = None
+            if self._sweeper is not None:
+                self._sweeper.cancel()
+            for line in list(self._lines):
+                line.close()
+                self.lost(line, "the scheduler is stopping")
+
+    # Sending
+
+    def _pump(self) -> None:
+        """Send as much as may be sent now."""
+        idle = self._idle
+        if self._group is None or self._is_renewing or self.n_in_flight == self._size * self._depth:
+            return
+        now_s = time.monotonic()
+        if now_s < self._paused_until_s:
+            return  # a timer will call
+        depth = self._depth
+        if self._is_troubled or len(self._lines) < self._size or now_s < self._one_each_until_s:
+            depth = 1
+        while idle:
+            # One on each connection before a second on any.
+            calls = self._take(depth if self.n_unsent >= depth * len(idle) else 1, now_s)
+            if not calls:
+                return
+            self._send(idle.pop(), calls, now_s)
+        if depth > 1:
+            for line in self._lines:
+                if len(line.calls) < depth and not line.is_leaving:
+                    calls = self._take(depth - len(line.calls), now_s)
+                    if not calls:
+                        return
+                    self._send(line, calls, now_s)
+        if len(self._lines) < self._size and self.n_unsent:
+            # While there is trouble one connection asks for all: no storm when the server comes back.
+            self._connect(1 if self._is_troubled else self.n_unsent)
+
+    def _take(self, n_wanted: int, now_s: float) -> list[Call[ItemT]]:
+        """What may be sent now, so many at most."""
+        calls: list[Call[ItemT]] = []
+        while len(calls) < n_wanted and (call := self._next(now_s)) is not None:
+            calls.append(call)
+        return calls
+
+    def _send(self, line: Line[ItemT], calls: Sequence[Call[ItemT]], now_s: float) -> None:
+        """Write the requests; from here on their outcome is the server's word or unknown."""
+        requests = []
+        version = self._credentials.version
+        for call in calls:
+            verb, path, body = self._request(call)
+            frame = self._frames.get(verb)
+            if frame is None or frame.authorization is not self._credentials.authorization:
+                frame = Frame(verb, self._credentials.server, authorization=self._credentials.authorization)
+                self._frames[verb] = frame
+            call.frame = frame
+            call.version = version
+            call.deadline_s = now_s + self._timeout_s
+            call.is_behind = bool(line.calls)
+            line.calls.append(call)
+            requests.append(frame.request(path, body))
+        self.n_sent += len(calls)
+        self.n_in_flight += len(calls)
+        self._readers.n_awaited += len(calls)
+        line.write(requests[0] if len(requests) == 1 else b"".join(requests))
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+
+    @property
+    def _sweep_s(self) -> float:
+        return min(1.0, self._timeout_s / 4)
+
+    def _sweep(self) -> None:
+        """One timer for all requests: a timer each would cost more than reading the answer."""
+        now_s = time.monotonic()
+        for line in list(self._lines):
+            if line.calls and line.calls[0].deadline_s <= now_s:
+                line.close()
+                self.lost(line, f"no answer in {self._timeout_s:g} s")
+        self._sweeper = self._loop.call_later(self._sweep_s, self._sweep) if self.n_in_flight else None
+
+    # Connections
+
+    def _connect(self, n_wanted: int) -> None:
+        """Open connections until `n_wanted` are idle or on their way, `size` at most in all."""
+        if self._group is None:
+            return
+        room = self._size - len(self._lines) - self._n_connecting
+        for _ in range(min(room, n_wanted - len(self._idle) - self._n_connecting)):
+            self._n_connecting += 1
+            self._group.start_soon(self._open)
+
+    async def _open(self) -> None:
+        line = Line(self, self._readers)
+        try:
+            with anyio.fail_after(CONNECT_TIMEOUT_S):
+                await line.open(address_of(self._credentials))
+        except OSError as error:  # TimeoutError and SSLError are OSErrors
+            self._credentials.answers.count(self.method, SILENCE)
+            self._pause(self._credentials.not_reached(error))
+        finally:
+            self._n_connecting -= 1
+        if line.is_open and line.context is not self._credentials.ssl_context:
+            line.close()  # they have changed meanwhile
+        if line.is_open:
+            self._lines.append(line)
+            self._idle.append(line)
+        self._pump()
+
+    def certificates_changed(self) -> None:
+        """Connections by the old ones go: the idle now, the others when they are answered."""
+        for line in self._lines:
+            line.is_leaving = True
+        idle, self._idle = self._idle, []
+        for line in idle:
+            line.close()
+            self._lines.remove(line)
+        if idle:
+            self._connect(len(idle))
+
+    def lost(self, line: Line[ItemT], why: str) -> None:
+        """The connection is closed, with or without calls on it."""
+        if not line.calls:
+            self._idle.remove(line)
+        self._give_up(line, why)
+        self._pump()
+
+    def _give_up(self, line: Line[ItemT], why: str) -> None:
+        """The connection is closed: what was sent on it and not answered may have arrived."""
+        self._lines.remove(line)
+        calls, line.calls = line.calls, deque()
+        for call in calls:
+            if call.is_behind:
+                self._one_each_until_s = time.monotonic() + ONE_EACH_S
+            self._landed(call)
+            self._credentials.answers.count(call.frame.method, SILENCE)
+            self._silent(call, why)
+
+    # Answers
+
+    def _landed(self, call: Call[ItemT]) -> None:
+        """It is not on its way any more; what came of it is told next."""
+        self.n_in_flight -= 1
+        self._readers.n_awaited -= 1
+
+    def answered(
+        self, line: Line[ItemT], call: Call[ItemT], status: int, body: bytes, retry_after: str | None = None
+    ) -> None:
+        """One call of the line, which has been taken off it."""
+        self._landed(call)
+        if line.is_open and not line.calls:
+            if line.is_leaving or (status == UNAUTHORIZED and line.is_known_by_certificate):
+                line.close()
+            else:
+                self._idle.append(line)
+        self._credentials.answers.count(call.frame.method, status)
+        if 200 <= status < 300 and self._proves(call, body):
+            if self._is_troubled:
+                self._recovered()
+            self._done(call, body)
+        elif status == UNAUTHORIZED and not call.is_renewed and self._group is not None:
+            call.is_renewed = True
+            self._put_back(call)
+            if not self._is_renewing:
+                self._is_renewing = True
+                self._group.start_soon(self._renew, call.version)
+        else:
+            error = api_error(status, retry_after, body)
+            self._refused(call, self._credentials.not_accepted(error) if status == UNAUTHORIZED else error)
+        if not line.is_open:
+            self._give_up(line, "the server closed the connection after an earlier answer")
+        self._readers.then(self._pump)
+
+    def _doubt(self, call: Call[ItemT], error: ApiError, about: str) -> None:
+        """The answer is not the API server's own word about this object: counted, and said now and then."""
+        self._credentials.answers.doubt(call.frame.method)
+        self._complaints.doubt(self.name, error, about=about)
+
+    def _pause(self, error: ApiError) -> None:
+        """Send nothing for a while. Answers that come during a pause belong to the same trouble."""
+        now_s = time.monotonic()
+        if now_s < self._paused_until_s:
+            return
+        wait_s = self._backoff.next_s(error.retry_after_s)
+        self._paused_until_s = now_s + wait_s
+        self._loop.call_later(wait_s + 0.001, self._pump)
+        self._complaints.say(self.name, error)
+        self._is_troubled = True
+
+    def _recovered(self) -> None:
+        if time.monotonic() >= self._paused_until_s:
+            self._is_troubled = False
+            self._backoff.reset()
+
+    # Credentials
+
+    async def _renew(self, refused: int) -> None:
+        try:
+            await self._credentials.refresh(refused=refused)
+        finally:
+            self._is_renewing = False
+        self._pump()
+
+    async def _keep_credentials(self) -> None:
+        while True:
+            await anyio.sleep(CREDENTIALS_CHECK_S)
+            await self._credentials.headers()

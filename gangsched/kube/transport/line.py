@@ -1,0 +1,121 @@
+"""One connection of a lane and the calls on it: which answer belongs to which.
+
+Lives here: answers, however they are cut and joined, given to their calls in the order in which those were
+sent. Not here: sending, and what comes of a call (kube.transport.lane), bytes of HTTP (kube.transport.http1).
+Called by kube.transport.lane.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Generic, Protocol, TypeVar
+
+from gangsched.kube.transport.connection import Connection
+from gangsched.kube.transport.http1 import Answer, Frame, ProtocolError, whole_success
+from gangsched.kube.transport.readers import Readers
+
+
+class Item(Protocol):
+    """An effect: about one object."""
+
+    @property
+    def uid(self) -> str:
+        """The object's."""
+        ...
+
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+class Call(Generic[ItemT]):
+    """An item on its way through a lane."""
+
+    __slots__ = (
+        *("deadline_s", "frame", "is_behind", "is_cancelled", "is_renewed"),
+        *("item", "key", "n_done", "n_tries", "version"),
+    )
+
+    def __init__(self, item: ItemT, key: Hashable = None) -> None:
+        self.item = item
+        self.key = key
+        self.is_behind = False  # sent while another on its connection was not answered
+        self.is_cancelled = False
+        self.is_renewed = False
+        self.n_tries = 0
+        self.n_done = 0  # of several requests that it takes
+        self.deadline_s = 0.0
+        self.frame: Frame
+        self.version: int  # of the credentials that it was sent with
+
+
+class Owner(Protocol[ItemT]):
+    """The lane that a line belongs to."""
+
+    def answered(
+        self, line: Line[ItemT], call: Call[ItemT], status: int, body: bytes, retry_after: str | None = None
+    ) -> None:
+        """One call of the line, which has been taken off it."""
+
+    def lost(self, line: Line[ItemT], why: str) -> None:
+        """The connection is closed, with or without calls on it."""
+
+
+class Line(Connection, Generic[ItemT]):
+    """One connection of a lane; `calls` are on their way, in the order of their answers."""
+
+    __slots__ = ("_answer", "_lane", "calls", "is_leaving")
+
+    def __init__(self, lane: Owner[ItemT], readers: Readers) -> None:
+        super().__init__(readers=readers)
+        self._lane = lane
+        self._answer: Answer | None = None
+        self.calls: deque[Call[ItemT]] = deque()
+        self.is_leaving = False
+        """Nothing more is sent on it; it is closed when the last of its calls is answered."""
+
+    def received(self, data: bytes) -> None:
+        lane, calls = self._lane, self.calls
+        try:
+            while data and self.is_open:
+                if not calls:
+                    # Go's 408 on an idle connection, for one: the connection has had its day.
+                    raise ProtocolError("an answer to nothing")
+                if self._answer is None and (found := whole_success(data)) is not None:
+                    status, body, data = found
+                    self._check(data)
+                    lane.answered(self, calls.popleft(), status, body)
+                else:
+                    data = self._piece(data)
+        except ProtocolError as error:
+            self.close()
+            lane.lost(self, f"the answer makes no sense: {error}")
+
+    def _piece(self, data: bytes) -> bytes:
+        """Of an answer that is no plain success, or not whole yet; what is behind it."""
+        answer = self._answer
+        if answer is None:
+            answer = self._answer = Answer()
+        answer.feed(data)
+        self._check(answer.rest)
+        if answer.whole:
+            self._tell(answer)
+        return answer.rest
+
+    def _tell(self, answer: Answer) -> None:
+        self._answer = None
+        call = self.calls.popleft()
+        if not answer.keep_alive:
+            self.close()
+        self._lane.answered(self, call, answer.status, answer.body, answer.retry_after)
+
+    def _check(self, rest: bytes) -> None:
+        """Bytes behind an answer are the next one's."""
+        if rest and len(self.calls) == 1:
+            raise ProtocolError("more bytes than one answer has")
+
+    def lost(self, why: str) -> None:
+        if self._answer is not None and self.is_at_end and self._answer.end():
+            self._tell(self._answer)
+        else:
+            self._lane.lost(self, f"connection lost: {why}")

@@ -1,0 +1,191 @@
+"""Requests over warm connections: one request and its whole answer.
+
+Lives here: deadlines, connections kept for the next one, error mapping. Not here: queries and lists
+(kube.client, which asks through a pool), effects (kube.transport.lane, without a task for each), watches
+(kube.transport.stream).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+
+from gangsched.errors import ApiError, Unreachable
+from gangsched.kube.credentials import Credentials
+from gangsched.kube.reach import UNAUTHORIZED
+from gangsched.kube.status import api_error
+from gangsched.kube.tally import SILENCE
+from gangsched.kube.transport.connection import Connection, address_of
+from gangsched.kube.transport.http1 import MAX_BODY_BYTES, Answer, Frame, ProtocolError, Verb
+
+CONNECT_TIMEOUT_S = 5.0
+REQUEST_TIMEOUT_S = 30.0
+
+
+class _Exchange(Connection):
+    """One connection, at most one request at a time, its answer as a future."""
+
+    __slots__ = ("_answer", "_done", "_max_body_bytes")
+
+    def __init__(self, *, max_body_bytes: int) -> None:
+        super().__init__()
+        self._max_body_bytes = max_body_bytes
+        self._answer = Answer()
+        self._done: asyncio.Future[Answer] | None = None
+
+    async def ask(self, request: bytes, *, timeout_s: float) -> Answer:
+        """Send and wait. Raises: ApiError with code 0, and the connection is closed; Unreachable at a cut."""
+        loop = asyncio.get_running_loop()
+        self._answer = Answer(max_body_bytes=self._max_body_bytes)
+        self._done = loop.create_future()
+        # A timer and no cancel scope: it is nearly always taken back, and then costs next to nothing.
+        timer = loop.call_later(timeout_s, self._give_up, f"no answer in {timeout_s:g} s")
+        try:
+            self.write(request)
+            return await self._done
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            timer.cancel()
+            self._done = None
+
+    @property
+    def is_untouched(self) -> bool:
+        """Not a byte of the answer has come."""
+        return self._answer.is_untouched
+
+    def received(self, data: bytes) -> None:
+        if self._done is None or self._done.done():
+            self.close()  # an answer to nothing: not to be trusted with the next request
+            return
+        try:
+            self._answer.feed(data)
+            if self._answer.rest:
+                raise ProtocolError("more bytes than one answer has")
+        except ProtocolError as error:
+            self._give_up(f"the answer makes no sense: {error}")
+            return
+        if self._answer.whole:
+            if not self._answer.keep_alive:
+                self.close()
+            self._done.set_result(self._answer)
+
+    def lost(self, why: str) -> None:
+        if self._done is not None and not self._done.done() and self.is_at_end and self._answer.end():
+            self._done.set_result(self._answer)
+        else:
+            text = f"connection lost: {why}"
+            self._fail(Unreachable(text) if self.is_untouched else ApiError(text))
+
+    def _give_up(self, why: str) -> None:
+        self._fail(ApiError(why))
+
+    def _fail(self, error: ApiError) -> None:
+        self.close()
+        if self._done is not None and not self._done.done():
+            self._done.set_exception(error)
+
+
+class RequestPool:
+    """Warm connections, as many as there are requests at once: the callers bound that.
+
+    Use as an async context manager, or call `close`.
+    """
+
+    def __init__(self, credentials: Credentials, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        """A longer answer is an error."""
+        self._credentials = credentials
+        self._max_body_bytes = max_body_bytes
+        self._idle: list[_Exchange] = []
+        credentials.follow(self)
+
+    async def __aenter__(self) -> RequestPool:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def certificates_changed(self) -> None:
+        """Close what is idle; the others go when they are answered."""
+        self.close()
+
+    def take_idle(self) -> _Exchange | None:
+        """An open connection that is not in use; it is the caller's now."""
+        while self._idle:
+            exchange = self._idle.pop()
+            if exchange.is_open:
+                return exchange
+        return None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes = b"",
+        content_type: str = "",
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> bytes:
+        """One request and its whole answer. Raises: ApiError, with code 0 if nothing certain was heard."""
+        for last in (False, True):
+            await self._credentials.headers()
+            version, authorization = self._credentials.version, self._credentials.authorization
+            frame = Frame(Verb(method, content_type), self._credentials.server, authorization=authorization)
+            data = frame.request(path, body)
+            answer = await self._counted(method, data, timeout_s)
+            if answer.status != UNAUTHORIZED or last or not await self._credentials.refresh(refused=version):
+                break
+            # Refused before anything was done: safe to say again with new credentials.
+        if answer.status >= 300:
+            error = api_error(answer.status, answer.retry_after, answer.body)
+            raise self._credentials.not_accepted(error) if answer.status == UNAUTHORIZED else error
+        return answer.body
+
+    async def _counted(self, method: str, data: bytes, timeout_s: float) -> Answer:
+        status = SILENCE
+        try:
+            answer = await self._answer(data, timeout_s, twice=method == "GET")
+            status = answer.status
+        finally:
+            self._credentials.answers.count(method, status)
+        return answer
+
+    async def _answer(self, data: bytes, timeout_s: float, *, twice: bool) -> Answer:
+        """Ask over a warm connection, or a new one; a read that met a closed one is asked `twice`."""
+        exchange = self.take_idle()
+        if exchange is not None:
+            try:
+                return await self._ask(exchange, data, timeout_s)
+            except ApiError:
+                if not twice or not exchange.is_untouched:
+                    raise
+        exchange = await self._connected()
+        try:
+            return await self._ask(exchange, data, timeout_s)
+        except Unreachable as error:
+            raise self._credentials.reach.not_reached(error.message) from None
+
+    async def _ask(self, exchange: _Exchange, data: bytes, timeout_s: float) -> Answer:
+        answer = await exchange.ask(data, timeout_s=timeout_s)
+        is_old = exchange.context is not self._credentials.ssl_context
+        if is_old or (answer.status == UNAUTHORIZED and exchange.is_known_by_certificate):
+            exchange.close()
+        if exchange.is_open:
+            self._idle.append(exchange)
+        return answer
+
+    async def _connected(self) -> _Exchange:
+        exchange = _Exchange(max_body_bytes=self._max_body_bytes)
+        try:
+            with anyio.fail_after(CONNECT_TIMEOUT_S):
+                await exchange.open(address_of(self._credentials))
+        except OSError as error:  # TimeoutError and SSLError are OSErrors
+            raise self._credentials.not_reached(error) from error
+        return exchange

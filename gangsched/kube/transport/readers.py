@@ -1,0 +1,81 @@
+"""Many sockets looked at together while much is answered. Called by kube.transport.connection for the lanes.
+
+With requests on 16 connections and more the loop would wake up for each answer, and a wake-up costs more than
+reading it: the caches belong to the server by then. So these sockets are behind a selector of their own:
+while it is quiet the loop watches that one, and every answer is heard at once; while hundreds come in a
+second it is asked when about a quarter of what is on its way has been answered, so that the server has the
+rest to work on meanwhile. How long that takes is learned from what each look finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import socket
+from collections.abc import Callable
+
+from gangsched.kube.network import KERNEL, Network
+from gangsched.kube.transport.pace import Pace, Patience
+
+# Shorter than the first it costs as much as it saves; longer than the last people would notice.
+MIN_HOLD_S, MAX_HOLD_S = 0.001, 0.01
+
+
+class Readers:
+    """`add_reader` and `remove_reader` as the loop has them; `close()` when all are removed."""
+
+    def __init__(self, network: Network = KERNEL) -> None:
+        self.n_awaited = 0
+        """Answers on their way, those included that have come and were not read: who asks counts them."""
+        self._selector = network.selector()
+        self._pace = Pace()
+        self._patience = Patience(MIN_HOLD_S, MAX_HOLD_S)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_watched = False
+        self._next_steps: dict[Callable[[], None], None] = {}
+        self._later: asyncio.TimerHandle | None = None
+
+    def add_reader(self, sock: socket.socket, callback: Callable[[], None]) -> None:
+        """Call back when there is something to read."""
+        self._selector.register(sock, selectors.EVENT_READ, callback)
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._watch(self._loop, True)
+
+    def remove_reader(self, sock: socket.socket) -> None:
+        """Not any more."""
+        self._selector.unregister(sock)
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call it once when all that was found has been read; for who is called back and has more to do."""
+        self._next_steps[callback] = None
+
+    def close(self) -> None:
+        """Give back what the loop and the kernel hold for us."""
+        if self._later is not None:
+            self._later.cancel()
+        if self._loop is not None:
+            self._watch(self._loop, False)
+        self._selector.close()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, wanted: bool) -> None:
+        if wanted and not self._is_watched:
+            loop.add_reader(self._selector, self._look, loop)
+        elif self._is_watched and not wanted:
+            loop.remove_reader(self._selector)
+        self._is_watched = wanted
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        ready = self._selector.select(0)
+        is_held = self._pace.is_much(len(ready), loop.time())
+        self._watch(loop, not is_held)
+        if is_held:
+            hold_s = self._patience.hold_s(len(ready), self.n_awaited)
+            self._later = loop.call_later(hold_s, self._look, loop)
+        try:
+            for key, _ in ready:
+                key.data()
+        finally:
+            steps, self._next_steps = self._next_steps, {}
+            for step in steps:
+                step()

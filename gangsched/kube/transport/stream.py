@@ -1,0 +1,172 @@
+"""An answer without end (a watch) over a connection of its own, read in as few pieces as its reader likes.
+
+Lives here: opening it, the bytes that have come, holding back. Not here: what they mean
+(kube.watch.watch_state), and whether a silent stream is dead (kube.watch.reflector).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import urlencode
+
+import anyio
+
+from gangsched.kube.credentials import Credentials
+from gangsched.kube.reach import UNAUTHORIZED
+from gangsched.kube.status import api_error
+from gangsched.kube.tally import SILENCE
+from gangsched.kube.transport.connection import Connection, address_of
+from gangsched.kube.transport.http1 import Answer, Frame, ProtocolError, Verb
+
+# What waits for a slow reader here; beyond it the kernel, and then the server, keep the rest.
+MAX_WAITING_BYTES = 4 * 2**20
+
+
+class Stream(Connection):
+    """The body of one answer; `read()` gives what has come."""
+
+    __slots__ = ("__weakref__", "_answer", "_ended", "_n_waiting", "_waiter", "_why")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answer = Answer(stream=True)
+        self._n_waiting = 0
+        self._ended = False
+        self._why = ""
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def ask(self, request: bytes) -> Answer:
+        """Send the request and wait for the head, or for the whole of a refusal. Raises: OSError."""
+        self.write(request)
+        while not self._ended and not (200 <= self._answer.status < 300):
+            await self._wait()
+        if not self._answer.status:
+            raise ConnectionError(self._why or "closed by the server")
+        return self._answer
+
+    async def read(self, hold_s: float = 0.0) -> bytes:
+        """What has come since the last time; waits for something; b"" at the end. Raises: OSError, at a cut.
+
+        With `hold_s` bytes are left in the kernel for so long and then read all at once: a wake-up costs as
+        much as the decoding of several events.
+        """
+        if hold_s and not self._ended:
+            self.pause()
+            await asyncio.sleep(hold_s)
+            self.read_now()
+        data = self._answer.take()
+        while not data and not self._ended:
+            self.resume()
+            await self._wait()
+            data = self._answer.take()
+        self._n_waiting = 0
+        if not data and self._why:
+            raise ConnectionError(self._why)
+        return data
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def received(self, data: bytes) -> None:
+        try:
+            self._answer.feed(data)
+        except ProtocolError as error:
+            self._finish(f"the answer makes no sense: {error}")
+            return
+        self._n_waiting += len(data)
+        if self._answer.whole:
+            self._finish("")
+        elif self._n_waiting > MAX_WAITING_BYTES:
+            self.pause()
+        self._wake()
+
+    def lost(self, why: str) -> None:
+        is_whole = self.is_at_end and self._answer.end()
+        self._finish("" if is_whole else f"connection lost: {why}")
+
+    def certificates_changed(self) -> None:
+        """Whoever reads goes on from where it is, over a connection by the new ones."""
+        if self.is_open:
+            self._finish("the certificates have changed")
+
+    def _finish(self, why: str) -> None:
+        self.close()
+        self._ended = True
+        self._why = why
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+@asynccontextmanager
+async def open_stream(
+    credentials: Credentials,
+    path: str,
+    params: Mapping[str, str],
+    *,
+    timeout_s: float,
+    warm: Connection | None = None,
+) -> AsyncIterator[Stream]:
+    """GET an answer without end; only opening it has a deadline. Raises: ApiError.
+
+    `warm`: an idle connection to the same place, given up to the stream; one that has died meanwhile is
+    replaced.
+    """
+    stream = await _opened(credentials, f"{path}?{urlencode(params)}", timeout_s, warm)
+    try:
+        yield stream
+    finally:
+        stream.close()
+
+
+async def _opened(credentials: Credentials, target: str, timeout_s: float, warm: Connection | None) -> Stream:
+    for last in (False, True):
+        await credentials.headers()
+        version, authorization = credentials.version, credentials.authorization
+        request = Frame(Verb("GET"), credentials.server, authorization=authorization).request(target)
+        status = SILENCE
+        try:
+            with anyio.fail_after(timeout_s):
+                stream, answer = await _asked(credentials, request, warm)
+            status = answer.status
+        except OSError as error:  # TimeoutError and SSLError are OSErrors
+            raise credentials.not_reached(error) from error
+        finally:
+            credentials.answers.count("GET", status)
+        if answer.status < 300:
+            return stream
+        stream.close()
+        if answer.status != UNAUTHORIZED or last or not await credentials.refresh(refused=version):
+            break
+        warm = None
+    refusal = api_error(answer.status, answer.retry_after, answer.body)
+    raise credentials.not_accepted(refusal) if refusal.code == UNAUTHORIZED else refusal
+
+
+async def _asked(credentials: Credentials, request: bytes, warm: Connection | None) -> tuple[Stream, Answer]:
+    """Over the warm connection; over a new one if there is none, or it turns out to be closed."""
+    while True:
+        stream = Stream()
+        credentials.follow(stream)
+        try:
+            if warm is not None:
+                stream.take_over(warm)
+            else:
+                await stream.open(address_of(credentials))
+            return stream, await stream.ask(request)
+        except OSError:
+            stream.close()
+            if warm is None:
+                raise
+            warm = None
+        except BaseException:
+            stream.close()
+            raise

@@ -1,0 +1,106 @@
+"""Whether a new leader has heard of everything that its predecessor bound.
+
+Lives here: one consistent list of the bound pods, and the comparison of what is followed with it. Not here:
+following (kube.watch.reflector), and who leads (kube.election.lease). Called by kube.take_over between
+gaining the lease and the first decision: a watch may be seconds behind, or dead and not found out yet, and a
+device that looks free through it may be taken (a standby that decided on what it knew gave GPUs out twice:
+Koordinator 1289).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from gangsched.errors import ApiError
+from gangsched.kube.client import ApiClient
+from gangsched.kube.watch.envelopes import ListMeta
+from gangsched.kube.watch.watch_state import WatchState
+from gangsched.model import bounded
+
+PAGE_LIMIT = 2000
+# Bound pods only: the others hold nothing.
+_SELECTOR = "spec.nodeName!="
+
+
+class _Metadata(msgspec.Struct, gc=False, rename="camel"):
+    name: str
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Item(msgspec.Struct, gc=False):
+    metadata: _Metadata
+
+
+class _Page(msgspec.Struct, gc=False):
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+    kind: str = ""
+
+
+_decode_page = bounded.lenient_decoder(_Page)
+_decode_item = bounded.lenient_decoder(_Item)
+
+
+async def ask_pages(client: ApiClient, selector: str) -> AsyncIterator[_Page]:
+    """The pods that a field selector chooses, page by page, from no cache that lags behind.
+
+    Raises: ApiError.
+    """
+    token = ""
+    while True:
+        params = {"limit": str(PAGE_LIMIT), "fieldSelector": selector}
+        if token:
+            params["continue"] = token
+        try:
+            page = _decode_page(await client.get("/api/v1/pods", params))
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"the list of pods is not readable: {error}") from None
+        if page.kind != "PodList" or not page.metadata.resource_version:
+            raise ApiError(f"not the API server's own answer: the list of pods came as {page.kind or '?'}")
+        yield page
+        token = page.metadata.continue_
+        if not token:
+            return
+
+
+class CatchUp:
+    """What a watch must have shown; the list is taken by `ask`, once."""
+
+    def __init__(self, state: WatchState) -> None:
+        self._state = state
+        self._missing: dict[str, int] = {}
+        self._version = -1
+
+    async def ask(self, client: ApiClient) -> None:
+        """Reads which pods are bound now. Raises: ApiError."""
+        self._missing.clear()
+        async for page in ask_pages(client, _SELECTOR):
+            for raw in page.items or ():
+                meta = _decode_item(raw).metadata
+                self._missing[f"{meta.namespace}/{meta.name}"] = _number(meta.resource_version)
+            self._version = _number(page.metadata.resource_version)
+
+    def n_missing(self) -> int:
+        """Pods that the watch has not shown as the list did; 0: it is as new as the list."""
+        if not self._missing:
+            return 0
+        if self._state.n_held:
+            return len(self._missing)  # a list is being read: what is known is ahead of what was told
+        # Deleted meanwhile, or not readable for us: then the watch's own progress says that it came by.
+        if _number(self._state.resource_version) >= self._version:
+            self._missing.clear()
+            return 0
+        known = self._state.known
+        for key in list(self._missing):
+            item = known.get(key)
+            if item is not None and _number(item.metadata.resource_version) >= self._missing[key]:
+                del self._missing[key]
+        return len(self._missing)
+
+
+def _number(resource_version: str) -> int:
+    """Comparable as integers (KEP-5504)."""
+    return int(resource_version) if resource_version.isdecimal() else -1

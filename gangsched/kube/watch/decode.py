@@ -1,0 +1,373 @@
+"""The API server's JSON into events: which kinds there are, and how one object of each is read.
+
+Lives here: typed decoders per kind, the lenient reading of what they refuse. Not here: what is already known
+(kube.watch.watch_state). Called by kube.watch.watch_state for every page and every batch of lines; a pod
+costs a few microseconds, so what is rare (bookmarks, errors, refused objects) pays a second decoding of its
+batch. What is nested too deep to be decoded, as managedFields may be, is left out and told in the log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from gangsched.errors import ApiError
+from gangsched.kube.watch.envelopes import (
+    KindLine,
+    Line,
+    LineOf,
+    Listed,
+    ListMeta,
+    Page,
+    PageOf,
+    RawLine,
+    RawPage,
+)
+from gangsched.kube.watch.pod_reader import PodReader
+from gangsched.model import bounded
+from gangsched.model.events import (
+    Event,
+    NodeAdded,
+    NodeDeleted,
+    NodeUpdated,
+    ObjectGone,
+    ObjectPut,
+    ObjectRefused,
+    PodAdded,
+    PodDeleted,
+    PodGroupAdded,
+    PodGroupDeleted,
+    PodGroupUpdated,
+    PodUpdated,
+)
+from gangsched.model.objects import CustomObject, Node, ObjectMeta, PlainObject, Pod, PodSpec
+from gangsched.model.storage import (
+    CsiDriver,
+    CsiNode,
+    CsiStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from gangsched.model.workloads import (
+    Namespace,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
+
+MAX_REFUSAL_CHARS = 512
+_MAX_TOLD_DEPTHS = 100
+T = TypeVar("T")
+_log = structlog.get_logger(__name__)
+
+
+class ApiObject(Protocol):
+    """What every decoded object has."""
+
+    metadata: ObjectMeta
+
+
+class _Bare(msgspec.Struct, gc=False):
+    metadata: ObjectMeta
+
+
+decode_raw_line = bounded.lenient_decoder(RawLine)
+decode_raw_page = bounded.lenient_decoder(RawPage)
+decode_kind_line = bounded.lenient_decoder(KindLine)
+_decode_bare = bounded.lenient_decoder(_Bare)
+_decode_any = bounded.lenient_decoder(dict[str, Any])
+
+
+def _decoder(object_type: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(object_type, dec_hook=_plain)
+
+
+def _plain(wanted: type, found: Any) -> Any:
+    """Asked for types that msgspec does not know: PlainObject."""
+    if wanted is not PlainObject or not isinstance(found, dict) or not isinstance(found["metadata"], dict):
+        raise TypeError(f"expected an object with metadata, got {type(found).__name__}")
+    return PlainObject(found)
+
+
+def _of(generic: Any, object_type: type[Any]) -> Any:
+    return generic[object_type]
+
+
+class Kind:
+    """One kind that we follow: where it is, how it is read, which events tell of it.
+
+    `name` is the one of KindSynced; `versions` are tried in their order, empty for kinds that every server
+    has. `selector` is what its lists and watches ask for besides: a fieldSelector or a labelSelector.
+    `reader` decodes what comes in numbers, where a kind has its own way; what that refuses, and what comes
+    alone, is decoded as `object_type`. `page_limit`: so many of them are about a megabyte or less.
+    Raises from its decoders: msgspec.MsgspecError.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        object_type: type[Any],
+        *,
+        kind: str,
+        resource: str,
+        group: str = "",
+        versions: tuple[str, ...] = (),
+        selector: Mapping[str, str] | None = None,
+        reader: PodReader | None = None,
+        page_limit: int = 500,
+        added: Callable[[Any, str], Event],
+        updated: Callable[[Any, str], Event],
+        deleted: Callable[[Any, str], Event],
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.has_no_type = object_type is PlainObject
+        """Then its kind is not known, only where it is."""
+        self.resource = resource
+        self.group = group
+        self.versions = versions
+        self.selector = dict(selector or {})
+        self.page_limit = page_limit
+        self._told_depths: dict[str, None] = {}
+        self.added = added
+        self.updated = updated
+        self.deleted = deleted
+        lines, page = _decoder(_of(LineOf, object_type)), _decoder(_of(PageOf, object_type))
+        self._keeps_all = object_type in (CustomObject, PlainObject)
+        self.decode_object: Callable[[bytes | msgspec.Raw], Any] = self._leniently(
+            _decoder(object_type).decode
+        )
+        self.decode_line: Callable[[bytes], Line] = self._leniently(lines.decode)
+        self.decode_lines: Callable[[bytes], list[Line]] = self._leniently(
+            lines.decode_lines if reader is None else reader.lines
+        )
+        self.decode_page: Callable[[bytes], Page] = self._leniently(
+            page.decode if reader is None else reader.page
+        )
+
+    def _leniently(self, decode: Callable[[bytes], T]) -> Callable[[bytes | msgspec.Raw], T]:
+        return bounded.leniently(decode, keeps_all=self._keeps_all, tell=self._tell_depth)
+
+    def _tell_depth(self, what: str) -> None:
+        """Once for each place: whoever writes such a thing writes it with every update."""
+        if what not in self._told_depths and len(self._told_depths) < _MAX_TOLD_DEPTHS:
+            self._told_depths[what] = None
+            _log.warning(
+                "an object is nested too deep, what is too deep is not read", kind=self.kind, err=what
+            )
+
+    def read_page(self, body: bytes) -> tuple[list[Any], list[ObjectRefused], ListMeta]:
+        """The objects of a v1 list's page, and those that do not parse. Raises: ApiError (no such list)."""
+        try:
+            page = self.decode_page(body)
+            self.check_list(page, self.api_version("v1"))
+            return page.items, [], page.metadata
+        except msgspec.MsgspecError:
+            pass
+        try:
+            raw_page = decode_raw_page(body)
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"a list of {self.name} is not readable: {error}") from None
+        self.check_list(raw_page, self.api_version("v1"))
+        items, refusals = [], []
+        for raw in raw_page.items or ():
+            try:
+                items.append(self.decode_object(raw))
+            except msgspec.MsgspecError as error:
+                refusals.append(refused(self, raw, error))
+        return items, refusals, raw_page.metadata
+
+    def check_list(self, page: Listed, api_version: str) -> None:
+        """A list of something else, or of nothing, would tell that all of ours are gone. Raises: ApiError."""
+        if (page.kind, page.api_version) != (f"{self.kind}List", api_version):
+            is_of_ours = self.has_no_type and page.kind.endswith("List") and page.api_version == api_version
+            if not is_of_ours:
+                raise ApiError(
+                    f"not the API server's own answer: a list of {self.name} came as "
+                    f"{page.api_version or '?'} {page.kind or '?'}"
+                )
+        if not page.metadata.resource_version:
+            raise ApiError(
+                f"not the API server's own answer: a list of {self.name} without a resourceVersion"
+            )
+
+    def check_line(self, line: bytes) -> None:
+        """The first line of a watch shows whether it is one of this kind. Raises: ApiError."""
+        try:
+            found = decode_kind_line(line)
+        except ValueError as error:
+            raise ApiError(f"a line of the watch is not readable: {error}") from None
+        if found.type != "ERROR" and not self.has_no_type and found.object.kind != self.kind:
+            raise ApiError(
+                f"not the API server's own answer: a watch of {self.name} shows {found.object.kind or '?'}"
+            )
+
+    def api_version(self, version: str) -> str:
+        """`group/version`, or `v1`."""
+        return f"{self.group}/{version}" if self.group else "v1"
+
+    def path(self, version: str) -> str:
+        """Where the whole cluster's objects of this kind are listed and watched."""
+        return f"/apis/{self.group}/{version}/{self.resource}" if self.group else f"/api/v1/{self.resource}"
+
+
+def pods(node: str = "") -> Kind:
+    """All pods of the cluster, also finished ones (a gang counts them) and those of other schedulers.
+
+    With `node` only those that are bound to it.
+    """
+    return Kind(
+        "pods",
+        Pod,
+        kind="Pod",
+        resource="pods",
+        selector={"fieldSelector": f"spec.nodeName={node}"} if node else None,
+        reader=PodReader(),
+        added=lambda pod, _: PodAdded(pod),
+        updated=lambda pod, _: PodUpdated(pod),
+        deleted=lambda pod, _: PodDeleted(pod),
+    )
+
+
+def nodes() -> Kind:
+    """All nodes."""
+    return Kind(
+        "nodes",
+        Node,
+        kind="Node",
+        resource="nodes",
+        page_limit=100,  # with what their agents and kubelets write on them 5 to 15 KB each
+        added=lambda node, _: NodeAdded(node),
+        updated=lambda node, _: NodeUpdated(node),
+        deleted=lambda node, _: NodeDeleted(node),
+    )
+
+
+def pod_groups(dialect: str, group: str, versions: tuple[str, ...]) -> Kind:
+    """PodGroups of one dialect, which the server may not have."""
+    return Kind(
+        f"podgroups.{dialect}",
+        CustomObject,
+        kind="PodGroup",
+        resource="podgroups",
+        group=group,
+        versions=versions,
+        added=lambda item, api_version: PodGroupAdded(dialect, api_version, item),
+        updated=lambda item, api_version: PodGroupUpdated(dialect, api_version, item),
+        deleted=lambda item, api_version: PodGroupDeleted(dialect, api_version, item),
+    )
+
+
+def objects(name: str) -> Kind:
+    """Objects of another kind, by the name that plugins give it, which the server may not have.
+
+    A name is kubectl's: `services`, `replicasets.apps`, or with its version `widgets.v1.example.com`; without
+    one the usual versions are tried, the most settled first. What we have no type for comes as plain JSON.
+    """
+    resource, _, rest = name.partition(".")
+    version, _, group = rest.partition(".") if _VERSION.match(rest) else ("", "", rest)
+    object_type, kind = _TYPED.get(name, (PlainObject, resource))
+    return Kind(
+        name,
+        object_type,
+        kind=kind,
+        resource=resource,
+        group=group,
+        versions=(version,) if version else ("v1",) if object_type is not PlainObject else _VERSIONS,
+        added=lambda item, _: ObjectPut(name, item),
+        updated=lambda item, _: ObjectPut(name, item),
+        deleted=lambda item, _: _gone(name, item.metadata),
+    )
+
+
+def _gone(kind: str, meta: ObjectMeta) -> ObjectGone:
+    return ObjectGone(kind, meta.namespace, meta.name, meta.uid)
+
+
+_VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?(\.|$)")
+_VERSIONS = ("v1", "v1beta3", "v1beta2", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1")
+_TYPED: Mapping[str, tuple[type[Any], str]] = {
+    "namespaces": (Namespace, "Namespace"),
+    "services": (Service, "Service"),
+    "replicationcontrollers": (ReplicationController, "ReplicationController"),
+    "replicasets.apps": (ReplicaSet, "ReplicaSet"),
+    "statefulsets.apps": (StatefulSet, "StatefulSet"),
+    "poddisruptionbudgets.policy": (PodDisruptionBudget, "PodDisruptionBudget"),
+    "persistentvolumeclaims": (PersistentVolumeClaim, "PersistentVolumeClaim"),
+    "persistentvolumes": (PersistentVolume, "PersistentVolume"),
+    "storageclasses.storage.k8s.io": (StorageClass, "StorageClass"),
+    "csinodes.storage.k8s.io": (CsiNode, "CSINode"),
+    "csidrivers.storage.k8s.io": (CsiDriver, "CSIDriver"),
+    "csistoragecapacities.storage.k8s.io": (CsiStorageCapacity, "CSIStorageCapacity"),
+    "volumeattachments.storage.k8s.io": (VolumeAttachment, "VolumeAttachment"),
+}
+
+
+def all_kinds(watched: Iterable[str] = ()) -> tuple[Kind, ...]:
+    """What the scheduler follows: what it always needs, and the kinds that its plugins name."""
+    return (
+        pods(),
+        nodes(),
+        pod_groups("core", "scheduling.k8s.io", ("v1beta1", "v1alpha2")),
+        pod_groups("coscheduling", "scheduling.x-k8s.io", ("v1alpha1",)),
+        *(objects(name) for name in watched),
+    )
+
+
+def read_meta(raw: bytes | msgspec.Raw) -> ObjectMeta | None:
+    """The metadata of an object that does not parse otherwise, or None."""
+    try:
+        return _decode_bare(raw).metadata
+    except msgspec.MsgspecError:
+        pass
+    name = _at(raw, "metadata", "name")
+    if not name:
+        return None
+    return ObjectMeta(
+        name=name,
+        namespace=_at(raw, "metadata", "namespace"),
+        uid=_at(raw, "metadata", "uid"),
+        resource_version=_at(raw, "metadata", "resourceVersion"),
+    )
+
+
+def read_pod_leniently(raw: bytes) -> Pod:
+    """A pod that does not parse, with its metadata and its node as far as they can be read."""
+    return Pod(
+        metadata=read_meta(raw) or ObjectMeta(),
+        spec=PodSpec(
+            node_name=_at(raw, "spec", "nodeName"), scheduler_name=_at(raw, "spec", "schedulerName")
+        ),
+    )
+
+
+def refused(kind: Kind, raw: bytes | msgspec.Raw, error: Exception) -> ObjectRefused:
+    """Everything that can still be said of an object that does not parse."""
+    return ObjectRefused(
+        kind=kind.kind,
+        namespace=_at(raw, "metadata", "namespace"),
+        name=_at(raw, "metadata", "name"),
+        uid=_at(raw, "metadata", "uid"),
+        message=str(error)[:MAX_REFUSAL_CHARS],
+        scheduler_name=_at(raw, "spec", "schedulerName"),
+        node_name=_at(raw, "spec", "nodeName"),
+    )
+
+
+def _at(raw: bytes | msgspec.Raw, *path: str) -> str:
+    """The string at `path`, or "" if there is none."""
+    try:
+        found: Any = _decode_any(raw)
+    except msgspec.MsgspecError:
+        return ""
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,81 @@
+"""What objects come in: a line of a watch, a page of a list.
+
+Used by kube.watch.decode and kube.watch.pod_reader, which say what is inside, and by whoever lists by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+ObjectT = TypeVar("ObjectT")
+
+
+class ListMeta(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class LineOf(msgspec.Struct, Generic[ObjectT], gc=False):
+    """A line of a watch."""
+
+    type: str
+    object: ObjectT
+
+
+class PageOf(msgspec.Struct, Generic[ObjectT], gc=False, rename="camel"):
+    """A page of a list."""
+
+    metadata: ListMeta
+    items: list[ObjectT]
+    kind: str = ""
+    api_version: str = ""
+
+
+class RawLine(msgspec.Struct, gc=False):
+    """A line of a watch, its object not looked at."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class RawPage(msgspec.Struct, gc=False, rename="camel"):
+    """A page of a list, its items not looked at."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+    kind: str = ""
+    api_version: str = ""
+
+
+class _Kind(msgspec.Struct, gc=False):
+    kind: str = ""
+
+
+class KindLine(msgspec.Struct, gc=False):
+    """A line of a watch, of its object only the kind."""
+
+    type: str
+    object: _Kind
+
+
+class Listed(Protocol):
+    """What a list says of itself."""
+
+    metadata: ListMeta
+    kind: str
+    api_version: str
+
+
+class Page(Listed, Protocol):
+    """A page of a list, decoded whole."""
+
+    items: list[Any]
+
+
+class Line(Protocol):
+    """A line of a watch, decoded whole."""
+
+    type: str
+    object: Any

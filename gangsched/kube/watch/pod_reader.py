@@ -1,0 +1,90 @@
+"""Pods from JSON, many at a time: what neighbours say alike is decoded once and kept once.
+
+A gang's pods come one after the other, in a list as in the echo of its binds, and differ in little more than
+their names; a spec is two thirds of what a pod takes in memory, and memory that is touched for the first time
+costs more than the decoding. Not here: what does not parse, of which kube.watch.decode finds out more. Called
+by kube.watch.watch_state through kube.watch.decode's Kind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gangsched.kube.watch.envelopes import Line, LineOf, Page, PageOf
+from gangsched.model.objects import ObjectMeta, Pod, PodSpec, PodStatus
+
+
+class _Outline(msgspec.Struct, gc=False):
+    """A pod whose spec is not looked at yet."""
+
+    metadata: ObjectMeta
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+
+_decode_lines = msgspec.json.Decoder(LineOf[_Outline]).decode_lines
+_decode_page = msgspec.json.Decoder(PageOf[_Outline]).decode
+_decode_spec = msgspec.json.Decoder(PodSpec).decode
+# Also equal where specs are not: in a node's name, a claim's, a group's.
+_OFTEN_EQUAL = ("containers", "tolerations", "affinity", "init_containers", "topology_spread_constraints")
+# The echoes of a few gangs come mixed: so many specs are known again, a kilobyte each.
+_MAX_SPECS = 64
+
+
+class PodReader:
+    """Remembers what came lately; objects that it shares must not be changed, as none may be."""
+
+    __slots__ = ("_meta", "_raw", "_spec", "_specs", "_status")
+
+    def __init__(self) -> None:
+        self._meta = ObjectMeta()
+        self._raw = msgspec.Raw(b"{}")
+        self._spec = PodSpec()
+        self._specs: dict[bytes, PodSpec] = {}
+        self._status = PodStatus()
+
+    def lines(self, data: bytes) -> list[Line]:
+        """Lines of a watch. Raises: msgspec.MsgspecError, when one of them is not a whole pod's."""
+        lines: list[Any] = _decode_lines(data)
+        for line in lines:
+            line.object = self._pod(line.object)
+        return lines
+
+    def page(self, body: bytes) -> Page:
+        """A page of a list. Raises: msgspec.MsgspecError, when it is none or a pod in it does not parse."""
+        page: Page = _decode_page(body)
+        page.items = [self._pod(outline) for outline in page.items]
+        return page
+
+    def _pod(self, outline: _Outline) -> Pod:
+        meta, before, status = outline.metadata, self._meta, outline.status
+        self._meta = meta
+        if meta.namespace == before.namespace:
+            meta.namespace = before.namespace
+        if meta.labels == before.labels:
+            meta.labels = before.labels
+        if status == self._status:
+            status = self._status
+        else:
+            self._status = status
+        if outline.spec != self._raw:
+            text = bytes(outline.spec)  # without the page around it
+            self._spec = self._specs.get(text) or self._read(text)
+            self._raw = msgspec.Raw(text)
+        return Pod(meta, self._spec, status)
+
+    def _read(self, text: bytes) -> PodSpec:
+        spec, before = _decode_spec(text), self._spec
+        if spec == before:
+            spec = before
+        else:
+            for name in _OFTEN_EQUAL:
+                known = getattr(before, name)
+                if known is not None and known == getattr(spec, name):
+                    setattr(spec, name, known)
+        if len(self._specs) >= _MAX_SPECS:
+            self._specs.clear()
+        self._specs[text] = spec
+        return spec

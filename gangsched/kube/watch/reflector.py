@@ -1,0 +1,390 @@
+"""The reflector: drives one kind's WatchState against the API server and hands its events on.
+
+Lives here: requests, waiting, backoff, finding dead connections, an API that is not there. Not here: what the
+answers mean (kube.watch.watch_state). Started by the assembly, one `Reflector.run()` a kind, all at the same
+time.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from random import Random
+
+import anyio
+import msgspec
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from gangsched.errors import ApiError
+from gangsched.kube.client import ApiClient, offers
+from gangsched.kube.reach import is_told
+from gangsched.kube.transport.backoff import Backoff
+from gangsched.kube.transport.connection import Connection
+from gangsched.kube.transport.pace import Pace
+from gangsched.kube.transport.stream import Stream, open_stream
+from gangsched.kube.watch.decode import Kind
+from gangsched.kube.watch.watch_state import ListPage, WatchState
+from gangsched.model.events import Event, KindMissing
+
+_log = structlog.get_logger(__name__)
+
+# A wake-up, and the core's turn after it, cost as much as hearing several events; while thousands come they
+# are read together. What is decided meanwhile waits behind more binds than are sent in this time.
+HOLD_S = 0.05
+# Of any kind but pods fewer are many: most of it is what we and kubelets write, and a turn for each status
+# of a group costs as much as writing it.
+FEWER = 8
+# Gone is what older servers say. TooLarge: the server's history was set back, ours leads nowhere.
+_TOO_OLD = ("Expired", "Gone", "ResourceVersionTooLarge")
+
+Emit = Callable[[list[Event]], Awaitable[None]]
+
+# kube-apiserver writes a list's metadata before its items; elsewhere the token is found by decoding the page.
+_CONTINUE = re.compile(rb'"continue":"([\w.=+/-]+)"')
+_HEAD_BYTES = 4096
+
+
+def continue_of(page: bytes) -> str:
+    """The token of the next page as far as it can be read without decoding this one; "" if it cannot."""
+    found = _CONTINUE.search(page[:_HEAD_BYTES].split(b'"items"', 1)[0])
+    return found[1].decode() if found else ""
+
+
+def reading_pace() -> Pace:
+    """How long events may gather before they are read."""
+    return Pace(HOLD_S)
+
+
+class WatchTiming(msgspec.Struct, frozen=True, gc=False):
+    """The reflector's patience; the defaults are for a real cluster.
+
+    silence_s + probe_timeout_s + grace_s bounds how long a dead watch stays unnoticed that there is something
+    to be heard from: under 30 s. bookmark_s is for the others: kube-apiserver says a bookmark once a minute.
+    """
+
+    # 0: the kind's own.
+    page_limit: int = 0
+    watch_s: tuple[float, float] = (300.0, 600.0)
+    silence_s: float = 15.0
+    probe_s: float = 1.0
+    probe_timeout_s: float = 8.0
+    grace_s: float = 2.0
+    bookmark_s: float = 90.0
+    open_timeout_s: float = 10.0
+    missing_s: float = 10.0
+    backoff_s: tuple[float, float] = (0.5, 30.0)
+    # A watch that lived this long, or that said something, was a working one: resumed without waiting.
+    worked_s: float = 10.0
+
+
+class Reflector:
+    """One kind, from the API server's word to `emit`; awaiting `emit` is the back-pressure.
+
+    Counters: n_lists, n_watches, n_dead (silent watches found dead). `watching`: a watch is open now.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        kind: Kind,
+        emit: Emit,
+        *,
+        rng: Random,
+        timing: WatchTiming | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        """`pace`: one for all that tell the same core, so that a kind of which little comes waits, too."""
+        # Its own few connections: when one is dead all are dropped, and no other kind's watch with them.
+        self._client = client.another()
+        self._emit = emit
+        self._rng = rng
+        self._timing = timing or WatchTiming()
+        self._backoff = Backoff(rng, first_s=self._timing.backoff_s[0], max_s=self._timing.backoff_s[1])
+        self._version = "" if kind.versions else "v1"
+        self._said = ""
+        self._pace = pace or reading_pace()
+        self._own_pace = self._pace if kind.name == "pods" else Pace(HOLD_S, many=FEWER)
+        self._emitting = False
+        self._dead = False
+        self._missing = False
+        self._anew = False
+        self._scope: anyio.CancelScope | None = None
+        self.watching = False
+        self.kind = kind
+        self.state = WatchState(kind, version=self._version or kind.versions[0])
+        self.last_heard_s = -math.inf
+        self.n_lists = 0
+        self.n_watches = 0
+        self.n_dead = 0
+
+    @property
+    def is_missing(self) -> bool:
+        """The server does not offer the kind, or not to us; it is watched out for."""
+        return self._missing
+
+    async def run(self) -> None:
+        """Follow the kind until cancelled."""
+        async with self._client:
+            await self._follow()
+
+    def tell_anew(self) -> None:
+        """Everything is told again: somebody wants what was passed over before."""
+        self._anew = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                if self._anew:
+                    self._anew = False
+                    self.state.tell_anew()
+                if not self._version and not await self._resolve():
+                    # What was known stays: a group's pods are still there and still belong together.
+                    self.state.missing()
+                    await self._say_missing("API not offered by the server; watching out for it")
+                    await anyio.sleep(self._timing.missing_s * self._rng.uniform(0.8, 1.2))
+                    continue
+                await self._step()
+            except ApiError as error:
+                await self._failed(error)
+
+    async def _say_missing(self, why: str) -> None:
+        if not self._missing:
+            self._missing = True
+            _log.info(why, kind=self.kind.name)
+            await self._emit([KindMissing(self.kind.name)])
+
+    async def _resolve(self) -> bool:
+        """Find the first version of the kind that the server offers now."""
+        for version in self.kind.versions:
+            if await offers(self._client, self.kind.group, version, self.kind.resource):
+                self._version = version
+                self.state.use_version(version)
+                return True
+        return False
+
+    async def _step(self) -> None:
+        request = self.state.next_request()
+        if isinstance(request, ListPage):
+            await self._list(request)
+        else:
+            await self._watch(request.resource_version)
+
+    async def _list(self, first: ListPage) -> None:
+        """Read the list to its end; the next page is on its way while one is taken in. Raises: ApiError."""
+        if not first.token:
+            self.n_lists += 1
+        send, receive = anyio.create_memory_object_stream[bytes | ApiError](0)
+        async with receive, anyio.create_task_group() as group:
+            group.start_soon(self._fetch, first.token, send)
+            failure = await self._take_in(receive)
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _fetch(self, token: str, pages: MemoryObjectSendStream[bytes | ApiError]) -> None:
+        limit = self._timing.page_limit or self.kind.page_limit
+        params = {**self.kind.selector, "limit": str(limit)}
+        async with pages:
+            while True:
+                if token:
+                    params["continue"] = token
+                try:
+                    body = await self._client.get(self.kind.path(self._version), params, timeout_s=60.0)
+                except ApiError as error:
+                    await pages.send(error)
+                    return
+                token = continue_of(body)
+                await pages.send(body)
+                del body  # megabytes
+                if not token:
+                    return
+
+    async def _take_in(self, pages: MemoryObjectReceiveStream[bytes | ApiError]) -> ApiError | None:
+        """Hand on what the pages tell, until the list is whole or what is on its way is not the next page."""
+        async for page in pages:
+            if isinstance(page, ApiError):
+                return page
+            self.last_heard_s = time.monotonic()
+            token = continue_of(page)
+            try:
+                events = self.state.page(page)
+            except ApiError as error:
+                return error
+            del page  # not kept while the core catches up
+            if events:
+                await self._emit(events)
+            request = self.state.next_request()
+            if not isinstance(request, ListPage):
+                self._recovered()
+                return None
+            if request.token != token:
+                return None
+        return None
+
+    async def _watch(self, resource_version: str) -> None:
+        """One watch, from its opening to its end, however it ends. Raises: ApiError."""
+        self.n_watches += 1
+        started_s = time.monotonic()
+        watch_s = self._rng.uniform(*self._timing.watch_s)
+        params = {
+            **self.kind.selector,
+            "watch": "1",
+            "resourceVersion": resource_version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(max(1, int(watch_s))),
+        }
+        failure: ApiError | None = None
+        try:
+            # The list has just come over it; without it the server would keep two connections for a kind.
+            warm = self._client.take_idle()
+            async with self._stream(params, timeout_s=self._timing.open_timeout_s, warm=warm) as stream:
+                self.watching = True
+                failure = await self._read(stream)
+        finally:
+            self.watching = False
+            self.state.closed()
+        if failure is not None:
+            raise failure
+        if self._dead:
+            self._dead = False
+            self._client.close()  # idle connections to the same place may be as dead
+        worked = self.state.resource_version != resource_version
+        if worked or time.monotonic() - started_s >= self._timing.worked_s:
+            self._backoff.reset()
+        else:
+            await anyio.sleep(self._backoff.next_s())  # a server that hangs up at once is not asked at once
+
+    def _stream(
+        self, params: Mapping[str, str], *, timeout_s: float, warm: Connection | None = None
+    ) -> AbstractAsyncContextManager[Stream]:
+        path = self.kind.path(self._version)
+        return open_stream(self._client.credentials, path, params, timeout_s=timeout_s, warm=warm)
+
+    async def _read(self, stream: Stream) -> ApiError | None:
+        """Read to the end or until the connection is found dead; the server's ERROR line, if it sent one."""
+        self.last_heard_s = time.monotonic()
+        self._emitting = False
+        hold_s = 0.0
+        async with anyio.create_task_group() as group:
+            self._scope = group.cancel_scope
+            group.start_soon(self._find_silence, group.cancel_scope)
+            try:
+                while True:
+                    chunk = await stream.read(hold_s)
+                    if not chunk:
+                        break
+                    self.last_heard_s = time.monotonic()
+                    events = self.state.lines(chunk)
+                    hold_s = self._hold_s(len(events))
+                    if events:
+                        self._emitting = True
+                        await self._emit(events)
+                        self._emitting = False
+                        self.last_heard_s = time.monotonic()
+                        self._recovered()
+                    if self.state.failure is not None:
+                        return self.state.failure
+            except OSError as error:
+                _log.debug("watch cut", kind=self.kind.name, err=str(error))
+            finally:
+                self._scope = None
+                group.cancel_scope.cancel()
+        return None
+
+    def _hold_s(self, n_events: int) -> float:
+        hold_s = self._pace.hold_s(n_events, self.last_heard_s)
+        if self._own_pace is not self._pace:
+            hold_s = max(hold_s, self._own_pace.hold_s(n_events, self.last_heard_s))
+        return hold_s
+
+    async def _find_silence(self, watch: anyio.CancelScope) -> None:
+        """Cut a watch that is silent although there was something to say.
+
+        A half-open connection is found by the kernel's keepalive; a proxy or a server that stalls only this
+        stream is not. So after a silence another connection asks for a short watch from the same place: what
+        it hears, the silent one should have heard. The collection's resourceVersion would not do as a probe,
+        it rises with every write to any kind. A refusal (429, 5xx) proves nothing, and a working watch is
+        worth most just then: it is kept.
+
+        But none is kept for longer than a bookmark may take: where its end was lost on the way nothing
+        would be missed before the next change, and to resume it is one request.
+        """
+        timing = self._timing
+        while True:
+            # Nothing else may be asked for as long as this watch lives, and it ends where they have changed.
+            await self._client.credentials.headers()
+            if self._emitting:
+                # We do not read while the core catches up, and events on their way to it must not be cut.
+                await anyio.sleep(timing.silence_s)
+                continue
+            idle_s = time.monotonic() - self.last_heard_s
+            if idle_s < timing.silence_s:
+                await anyio.sleep(timing.silence_s - idle_s + 0.01)
+                continue
+            heard_s = self.last_heard_s
+            missed = await self._probe()
+            await anyio.sleep(timing.grace_s)
+            if not missed and time.monotonic() - heard_s >= timing.bookmark_s:
+                missed = f"nothing in {timing.bookmark_s:g} s, not even a bookmark"
+            if self.last_heard_s != heard_s or self._emitting:
+                continue
+            if missed:
+                self.n_dead += 1
+                self._dead = True
+                _log.warning("watch is dead, resuming", kind=self.kind.name, why=missed)
+                watch.cancel()
+                return
+            await anyio.sleep(max(timing.silence_s - timing.grace_s - timing.probe_s, 0.01))
+
+    async def _probe(self) -> str:
+        """Why the watch must be dead, or ""."""
+        params = {
+            **self.kind.selector,
+            "watch": "1",
+            "resourceVersion": self.state.resource_version,
+            "timeoutSeconds": str(max(1, int(self._timing.probe_s))),
+        }
+        try:
+            with anyio.fail_after(self._timing.probe_timeout_s):
+                async with self._stream(params, timeout_s=self._timing.probe_timeout_s) as stream:
+                    # A page of somebody else's is no event.
+                    return "another watch heard more" if b'"type"' in await stream.read() else ""
+        except ApiError as error:
+            return "" if error.code else f"the server is not reached: {error}"
+        except OSError as error:  # TimeoutError is one
+            return f"the server is not reached: {str(error) or 'no answer in time'}"
+
+    async def _failed(self, error: ApiError) -> None:
+        if error.subject is not None and error.reason in _TOO_OLD:
+            _log.info("resourceVersion is too old, listing anew", kind=self.kind.name, err=str(error))
+            self.state.gone()
+        elif error.code == 404 and self.kind.versions:
+            self._version = ""  # the server's documents say whether it is there
+        elif self._is_forbidden(error) and self.kind.versions and not self.state.synced:
+            # Who lacks the right to see groups can still schedule what needs none; asked again all the same.
+            await self._say_missing(f"not allowed to follow: {error}")
+        elif is_told(error):
+            _log.debug("cannot follow", kind=self.kind.name, err=str(error))
+        elif str(error) != self._said:
+            self._said = str(error)
+            _log.warning("cannot follow", kind=self.kind.name, err=str(error))
+        if error.code == 0:
+            self._client.close()
+        await anyio.sleep(self._backoff.next_s(error.retry_after_s))
+
+    def _is_forbidden(self, error: ApiError) -> bool:
+        subject = error.subject
+        return subject is not None and error.reason == "Forbidden" and subject.kind == self.kind.resource
+
+    def _recovered(self) -> None:
+        self._missing = False
+        self._backoff.reset()
+        if self._said:
+            self._said = ""
+            _log.info("following again", kind=self.kind.name)

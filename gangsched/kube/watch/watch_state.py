@@ -1,0 +1,314 @@
+"""Following one kind, as a pure state: what to ask next, and what an answer means. No clock, no socket.
+
+| state | on | to | events |
+|---|---|---|---|
+| Listing | a page with a continue token | Listing, next page | Added, Updated by difference |
+| Listing anew | a page with a continue token | Listing, next page | held back until the list is whole |
+| Listing | the last page | Watching, from the list on | Deleted for what was not listed; KindSynced once |
+| Listing | 410 (the continue token expired) | Listing from the start | |
+| Watching | lines | Watching | Added, Updated, Deleted; ObjectRefused |
+| Watching | a bookmark | Watching, from a later resourceVersion | |
+| Watching | the end, or a cut: `closed()` | Watching from the last resourceVersion seen | |
+| Watching | 410, as an answer or as an ERROR line: `gone()` | Listing from the start | |
+| any | another API version of the same kind: `use_version()` | Listing from the start | Updated for all |
+
+A list asks without a resourceVersion, which is a consistent read: resourceVersion=0 may be answered from a
+lagging cache, and time must not go backwards (kubernetes 59848). What is known is kept by name with the
+decoded object itself, which the core shares, so a missed deletion is found by difference and its Deleted
+carries the last known state; another UID under a known name is Deleted and then Added. What a list tells
+anew is held back until it is whole: half of it is no state that the cluster was ever in (a device's next
+holder is there, and the last one not gone yet), and the rest may keep us waiting.
+
+Within one watch resourceVersions only rise (they are comparable as integers: KEP-5504), so a line that is
+not newer than the last one seen is a repetition and says nothing. Driven by kube.watch.reflector.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from gangsched.errors import ApiError
+from gangsched.kube.status import read_status
+from gangsched.kube.watch.decode import (
+    ApiObject,
+    Kind,
+    decode_raw_line,
+    decode_raw_page,
+    read_meta,
+    refused,
+)
+from gangsched.kube.watch.envelopes import RawPage
+from gangsched.model.events import Event, KindSynced
+from gangsched.model.objects import ObjectMeta
+
+# A line that never ends would eat the memory; objects are at most 1.5 MiB in etcd, 3 MiB when escaped.
+MAX_LINE_BYTES = 64 * 2**20
+
+
+class ListPage(NamedTuple):
+    """Ask for a page of the list; `token` is empty for the first."""
+
+    token: str
+
+
+class WatchFrom(NamedTuple):
+    """Watch from here on."""
+
+    resource_version: str
+
+
+class WatchState:
+    """The table above, for one kind; `known` maps `namespace/name` to the last decoded object."""
+
+    def __init__(self, kind: Kind, *, version: str = "v1") -> None:
+        self.kind = kind
+        self.api_version = kind.api_version(version)
+        self.known: dict[str, ApiObject] = {}
+        self.resource_version = ""
+        self.synced = False
+        self.n_refused = 0
+        self.failure: ApiError | None = None
+        self._number = -1
+        self._listing = True
+        self._token = ""
+        self._seen: set[str] = set()
+        self._tell_all = False
+        self._held: list[Event] = []
+        self._is_proved = False
+        self._carry: list[bytes] = []
+        self._n_carried = 0
+
+    @property
+    def n_held(self) -> int:
+        """Events that are held back: what they tell of is in `known` and has not been told."""
+        return len(self._held)
+
+    def next_request(self) -> ListPage | WatchFrom:
+        """What to ask the server now."""
+        return ListPage(self._token) if self._listing else WatchFrom(self.resource_version)
+
+    def use_version(self, version: str) -> None:
+        """The kind is read in this API version from now on; if it was another one, listed anew."""
+        api_version = self.kind.api_version(version)
+        if api_version != self.api_version:
+            self.api_version = api_version
+            self._tell_all = True
+            self.gone()
+
+    def gone(self) -> None:
+        """The resourceVersion or the continue token is too old: list anew, from the start."""
+        self.closed()
+        self._listing = True
+        self._token = ""
+        self._seen = set()
+
+    def tell_anew(self) -> None:
+        """Everything is listed and told again, also what has not changed."""
+        self._tell_all = True
+        self.gone()
+
+    def closed(self) -> None:
+        """The stream ended: what came of an unfinished line is dropped, it will be sent again whole."""
+        self.failure = None
+        self._is_proved = False
+        self._carry.clear()
+        self._n_carried = 0
+
+    def missing(self) -> None:
+        """The kind is not there (any more): when it comes back, it is news again."""
+        self.synced = False
+        self.gone()
+
+    def page(self, body: bytes) -> list[Event]:
+        """Take in a page of the list. Raises: ApiError if it is no list at all."""
+        events = self._held
+        try:
+            page = self.kind.decode_page(body)
+            self.kind.check_list(page, self.api_version)
+            meta = page.metadata
+            for item in page.items:
+                self._listed(item, events)
+        except msgspec.MsgspecError:
+            raw_page = self._raw_page(body)
+            self.kind.check_list(raw_page, self.api_version)
+            meta = raw_page.metadata
+            for raw in raw_page.items or ():
+                self._listed_raw(raw, events)
+        self._token = meta.continue_
+        if self._token and self.synced:
+            return []
+        if not self._token:
+            self._list_is_whole(meta.resource_version, events)
+        self._held = []
+        return events
+
+    def _raw_page(self, body: bytes) -> RawPage:
+        try:
+            return decode_raw_page(body)
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"a list of {self.kind.name} is not readable: {error}") from None
+
+    def _list_is_whole(self, resource_version: str, events: list[Event]) -> None:
+        self._set_resource_version(resource_version)
+        if len(self._seen) < len(self.known):
+            for key in [key for key in self.known if key not in self._seen]:
+                events.append(self.kind.deleted(self.known.pop(key), self.api_version))
+        self._seen = set()
+        self._listing = False
+        self._tell_all = False
+        if not self.synced:
+            self.synced = True
+            events.append(KindSynced(self.kind.name))
+
+    def _listed(self, item: ApiObject, events: list[Event]) -> None:
+        self._seen.add(self._present(item, events))
+
+    def _listed_raw(self, raw: msgspec.Raw, events: list[Event]) -> None:
+        try:
+            item = self.kind.decode_object(raw)
+        except msgspec.MsgspecError as error:
+            self._refuse(raw, error, events)
+            meta = read_meta(raw)
+            if meta is not None:
+                self._seen.add(_key(meta))
+        else:
+            self._listed(item, events)
+
+    def lines(self, chunk: bytes) -> list[Event]:
+        """Take in bytes of a watch, cut anywhere.
+
+        An ERROR line (410: then `gone()`) or one that is unreadable ends the watch: it is left in `failure`
+        and not raised, because the events before it are already in `known` and must be told.
+        """
+        end = chunk.rfind(b"\n") + 1
+        if not end:
+            self._keep(chunk)
+            return []
+        whole = chunk[:end]
+        if self._carry:
+            whole = b"".join((*self._carry, whole))
+            self._carry.clear()
+            self._n_carried = 0
+        if end < len(chunk):
+            self._keep(chunk[end:])
+        events: list[Event] = []
+        if not self._is_proved:
+            try:
+                self.kind.check_line(whole[: whole.index(b"\n")])
+            except ApiError as error:
+                self.failure = error
+                return events
+            self._is_proved = True
+        try:
+            lines = self.kind.decode_lines(whole)
+        except msgspec.MsgspecError:
+            self._line_by_line(whole, events)
+        else:
+            for line in lines:
+                self._changed(line.type, line.object, events)
+        return events
+
+    def _line_by_line(self, whole: bytes, events: list[Event]) -> None:
+        """One of them is no plain object; those before it and after it count all the same."""
+        for line in whole.split(b"\n"):
+            if not line:
+                continue
+            try:
+                decoded = self.kind.decode_line(line)
+            except msgspec.MsgspecError as error:
+                self._odd_line(line, error, events)
+            else:
+                self._changed(decoded.type, decoded.object, events)
+            if self.failure is not None:
+                break
+
+    def _keep(self, part: bytes) -> None:
+        self._carry.append(part)
+        self._n_carried += len(part)
+        if self._n_carried > MAX_LINE_BYTES:
+            self.failure = ApiError(f"a line of the watch is longer than {MAX_LINE_BYTES} bytes")
+
+    def _odd_line(self, line: bytes, error: msgspec.MsgspecError, events: list[Event]) -> None:
+        """A line that is no plain object: a bookmark, an error, or an object that does not parse."""
+        try:
+            raw = decode_raw_line(line)
+        except msgspec.MsgspecError:
+            self.failure = ApiError(f"a line of the watch is not readable: {error}")
+            return
+        if raw.type == "ERROR":
+            self.failure = read_status(raw.object)
+            return
+        meta = read_meta(raw.object)
+        if raw.type == "BOOKMARK":
+            if meta is not None:
+                self._set_resource_version(meta.resource_version)
+            return
+        if meta is not None and not self._moves_to(meta.resource_version):
+            return
+        if raw.type == "DELETED":
+            if meta is not None:
+                self._absent(meta, None, events)
+        else:
+            self._refuse(raw.object, error, events)
+
+    def _changed(self, change: str, item: ApiObject, events: list[Event]) -> None:
+        version = item.metadata.resource_version
+        if change == "BOOKMARK":
+            self._set_resource_version(version)
+        elif self._moves_to(version):
+            if change == "DELETED":
+                self._absent(item.metadata, item, events)
+            elif change in ("ADDED", "MODIFIED"):
+                self._present(item, events)
+
+    def _present(self, item: ApiObject, events: list[Event]) -> str:
+        meta = item.metadata
+        key = _key(meta)
+        before = self.known.get(key)
+        if before is None:
+            events.append(self.kind.added(item, self.api_version))
+        elif before.metadata.uid != meta.uid:
+            events.append(self.kind.deleted(before, self.api_version))
+            events.append(self.kind.added(item, self.api_version))
+        elif before.metadata.resource_version != meta.resource_version or self._tell_all:
+            events.append(self.kind.updated(item, self.api_version))
+        else:
+            return key  # the same again: the object stays that the core already holds
+        self.known[key] = item
+        return key
+
+    def _absent(self, meta: ObjectMeta, item: ApiObject | None, events: list[Event]) -> None:
+        before = self.known.get(_key(meta))
+        if before is not None and before.metadata.uid == meta.uid:
+            del self.known[_key(meta)]
+            events.append(self.kind.deleted(item or before, self.api_version))
+
+    def _refuse(self, raw: msgspec.Raw, error: Exception, events: list[Event]) -> None:
+        """Say what is wrong with it; what was known of the same UID is kept, of another UID it is gone."""
+        self.n_refused += 1
+        refusal = refused(self.kind, raw, error)
+        before = self.known.get(f"{refusal.namespace}/{refusal.name}")
+        if before is not None and before.metadata.uid != refusal.uid:
+            self._absent(before.metadata, None, events)
+        events.append(refusal)
+
+    def _moves_to(self, resource_version: str) -> bool:
+        """Take that of a line in; False: it is not newer than the last one."""
+        number = int(resource_version) if resource_version.isdecimal() else -1
+        if 0 <= number <= self._number:
+            return False
+        if resource_version:
+            self.resource_version, self._number = resource_version, number
+        return True
+
+    def _set_resource_version(self, resource_version: str) -> None:
+        """Take it, whether it is newer or not."""
+        if resource_version:
+            self._number = -1
+            self._moves_to(resource_version)
+
+
+def _key(meta: ObjectMeta) -> str:
+    return f"{meta.namespace}/{meta.name}"

@@ -1,0 +1,1 @@
+"""The house itself: what comments, layers and docs promise about the code."""

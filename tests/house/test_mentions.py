@@ -1,0 +1,64 @@
+"""Modules that comments and docstrings speak of exist: a stranger follows them."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+REPO = Path(__file__).parents[2]
+HOUSE = REPO / "gangsched"
+ROOMS = sorted(path.name for path in HOUSE.iterdir() if (path / "__init__.py").exists())
+# With `gangsched` before it or without; "podgroups.core" and "self.core.x" are none.
+_DOTTED = re.compile(rf"(?<![\w./\-])(?:gangsched\.)?((?:{'|'.join(ROOMS)})(?:\.[A-Za-z_]\w*)+)")
+_FILE = re.compile(rf"(?<![\w./\-])(?:gangsched/)?((?:{'|'.join(ROOMS)})(?:/\w+)*/\w+\.py)\b")
+_TEST = re.compile(r"(?<![\w./\-])(tests/[\w/]+\.py)\b")
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Comments, and strings that stand alone, with their lines."""
+    at_start, depth = True, 0
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and at_start and not depth):
+            yield token.start[0], token.string
+        depth += (token.string in tuple("([{")) - (token.string in tuple(")]}"))
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            at_start = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+
+
+def exists(mention: str) -> bool:
+    """A module, or a name in one: its last parts may be a class and its method."""
+    parts = mention.split(".")
+    for n in range(len(parts), 0, -1):
+        module = HOUSE.joinpath(*parts[:n])
+        file = module.with_suffix(".py") if module.with_suffix(".py").exists() else module / "__init__.py"
+        if file.exists():
+            rest = parts[n : n + 1]
+            return not rest or re.search(rf"\b{rest[0]}\b", file.read_text()) is not None
+    return False
+
+
+def stale(path: Path) -> Iterator[str]:
+    for line, text in texts(path):
+        place = f"{path.relative_to(REPO)}:{line}"
+        for mention in _DOTTED.findall(text):
+            if not exists(mention):
+                yield f"{place}: {mention}"
+        yield from (f"{place}: {file}" for file in _FILE.findall(text) if not (HOUSE / file).exists())
+        yield from (f"{place}: {file}" for file in _TEST.findall(text) if not (REPO / file).exists())
+
+
+def test_every_module_that_is_mentioned_exists() -> None:
+    sources = [*HOUSE.rglob("*.py"), *(REPO / "tests").rglob("*.py")]
+    assert len(sources) > 500
+    found = [one for path in sources if "_pb2" not in path.name for one in stale(path)]
+    assert not found, "\n".join(found)
+
+
+def test_a_module_that_is_gone_is_found(tmp_path: Path) -> None:
+    assert exists("core.scheduler")
+    assert exists("core.scheduler.Scheduler")
+    assert not exists("core.no_such_room")
+    assert not exists("core.scheduler.NoSuchClass")
