@@ -8,10 +8,10 @@ something over time have files of their own: half_bound, progress.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import GroupState, MemberState
+from gangsched.core.types.group import LEAVING, GroupState, MemberState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.api import SimApi
@@ -223,12 +223,15 @@ class Preemptions:
                 yield f"30: {sorted(victims)} were taken for {key}, which has not started since"
 
 
-def nothing_starves(api: SimApi, scheduler: Scheduler, fresh: Scheduler, now_s: float) -> Iterator[str]:
+def nothing_starves(
+    scheduler: Scheduler, fresh: Scheduler, now_s: float, skipped: Collection[GroupState] = ()
+) -> Iterator[str]:
     """7: at rest a fresh process, shown the same store, finds nothing to bind that this one has left.
 
     `fresh` has been told the store. What it would bind first fits on the cluster as it is. Nothing is said
     while a group waits for its user and holds room that the fresh process has not given out, nor of a gang
-    that was unwound around members that had ended: to a fresh process those still count as started.
+    that was unwound around members that had ended: to a fresh process those still count as started; nor of
+    groups in a state that is `skipped`.
     """
     if any(group.n_assumed for group in scheduler.world.groups.values()):
         return
@@ -236,6 +239,7 @@ def nothing_starves(api: SimApi, scheduler: Scheduler, fresh: Scheduler, now_s: 
     while (effects := fresh.schedule_next(now_s)) is not None:
         for effect in effects:
             if isinstance(effect, ef.BindPod):
-                if effect.uid in left and not left[effect.uid].counts[MemberState.LEAVING]:
-                    yield f"7: {left[effect.uid]!r} fits ({effect.name} on {effect.node}) and is not bound"
+                group = left.get(effect.uid)
+                if group is not None and not group.counts[LEAVING] and group.state not in skipped:
+                    yield f"7: {group!r} fits ({effect.name} on {effect.node}) and is not bound"
                 return

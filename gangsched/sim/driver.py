@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from gangsched.config import Settings, default_config
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import GroupState
 from gangsched.errors import GangschedError, InvariantError
 from gangsched.kube.election.fence import Fenced
 from gangsched.model import effects as ef
@@ -170,8 +171,7 @@ class Simulation:
         self.calm_since_s = self.timeline.now_s
         self.run_for(self.settings.settle_s + 20.0)
         for _ in range(60):
-            rested = self.timeline.now_s - self._news_s > REST_S
-            resting = rested or checkers.waits_for_user(self.scheduler)
+            resting = self._has_rested or checkers.waits_for_user(self.scheduler)
             if self._is_quiet and resting and not self.scheduler.world.victims:
                 break
             self.run_for(5.0)
@@ -184,7 +184,14 @@ class Simulation:
         if not self._store_is_true:
             self._judge(self.tampering.differences())
         self._judge(self._too_long_half_bound())
-        self._judge(checkers.nothing_starves(self.api, self.scheduler, self._fresh(), self.timeline.now_s))
+        skipped = () if self._has_rested else (GroupState.BACKOFF,)
+        starving = checkers.nothing_starves(self.scheduler, self._fresh(), self.timeline.now_s, skipped)
+        self._judge(starving)
+
+    @property
+    def _has_rested(self) -> bool:
+        """Nothing has happened for longer than any backoff lasts: whoever could be tried has been."""
+        return self.timeline.now_s - self._news_s > REST_S
 
     @property
     def _is_quiet(self) -> bool:
