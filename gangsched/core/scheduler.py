@@ -211,6 +211,8 @@ class Scheduler:
     def _settle(self, group: Group) -> None:
         """It is bound in part, and the time for the rest of it is over."""
         if not group.n_assumed:
+            if group.preemption is not None and self.world.settings.allow_eviction:
+                self.attempts.give_back(group, "the victims of the rest of it did not go in time")
             self.binder.unwind(group)
         elif self.binder.preparing.stop(
             group, "the rest of it was not prepared in time"

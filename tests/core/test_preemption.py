@@ -447,3 +447,21 @@ def test_a_lone_pod_preempts_like_anybody() -> None:
     assert len(evicted(c)) == 1
     c.run()
     assert c.pod("one").spec.node_name
+
+
+def test_a_gang_bound_in_part_whose_victims_stay_is_unwound_and_keeps_no_room() -> None:
+    """Another scheduler took the room of a member whose bind failed, and does not go in time."""
+    c = cluster(nodes=2)
+    c.answer = lambda bind: "hold" if bind.name == "a-1" else "ok"
+    c.submit(gang("a", pods=2, gpus=8, priority=10)).run()
+    [held] = c.held_binds
+    bind_as_stranger(c, "low", held.node, gpus=8)
+    c.evictions = "silent"
+    c.tell(ev.BindFailed(held.uid, held.attempt, 422, "Invalid", "no")).run()
+    assert c.state("a") == "waiting"
+    assert evicted(c) == ["low"]
+    c.wait(c.settings.settle_s + 1.0)
+    assert c.state("a") == "unwinding"
+    assert evicted(c) == ["a-0", "low"]
+    assert not c.scheduler.world.cache.nominated
+    assert nominations(c)["a-1"] == ""
