@@ -232,7 +232,7 @@ class SchedulerApp:
             everything.start_soon(self._schedule)
             if self._web is not None:
                 everything.start_soon(self._web.run)
-        self.edge.cancel_all()
+        await self.edge.close()
         self._client.close()
         if self._reports is not None:
             self._reports.say()

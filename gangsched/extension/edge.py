@@ -63,6 +63,12 @@ class Edge:
         for handle in self._handles.values():
             handle.close()
 
+    async def close(self) -> None:
+        """The process ends, and nothing of the hooks' side stays open."""
+        self.cancel_all()
+        for handle in self._handles.values():
+            await handle.close_kubernetes()
+
     def waiting(self, name: str) -> Group | None:
         """The group of that "namespace/name" that waits in Permit."""
         groups = self._scheduler.world.groups.values()

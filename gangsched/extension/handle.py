@@ -1,8 +1,9 @@
 """Handle: what a hook is given to do its I/O with: the API server, a logger, and the groups that wait.
 
-Lives here: JSON in and out, requests counted and bounded. Not here: when a hook runs (runner). Objects are
-plain dicts and lists, as the API server sends them; paths are the API server's own. The rights are those of
-the scheduler's service account: what a plugin wants beyond them has to be added to its role.
+Lives here: JSON in and out, requests counted and bounded. Not here: when a hook runs (runner), and the client
+of kubernetes-asyncio (kubernetes_client). Objects are plain dicts and lists, as the API server sends them;
+paths are the API server's own. The rights are those of the scheduler's service account: what a plugin wants
+beyond them has to be added to its role.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Handle:
         self._client = client
         self._emit = emit_nowait
         self._waiting = waiting
+        self._kubernetes: Any = None
+        self._connecting = anyio.Lock()
         self.log = structlog.get_logger(f"plugin.{plugin}")
 
     async def get(self, path: str) -> Any:
@@ -73,6 +76,18 @@ class Handle:
         """Changes an object, by a merge patch unless said otherwise. Raises: ApiError."""
         return await _own(self._client.patch(path, msgspec.json.encode(body), content_type=content_type))
 
+    async def kubernetes(self) -> Any:
+        """A kubernetes_asyncio.client.ApiClient with the scheduler's credentials, kept fresh; ours to close.
+
+        The first one takes seconds, in a thread: that package is large. It is kept for the next call.
+        """
+        from gangsched.extension import kubernetes_client
+
+        async with self._connecting:
+            if self._kubernetes is None or kubernetes_client.is_closed(self._kubernetes):
+                self._kubernetes = await kubernetes_client.connect(self._client.credentials)
+            return self._kubernetes
+
     async def sleep(self, seconds: float) -> None:
         """Before looking again at what others have to do first."""
         await anyio.sleep(seconds)
@@ -80,6 +95,12 @@ class Handle:
     def close(self) -> None:
         """Its connections; what a hook asks for afterwards opens new ones, which end with the process."""
         self._client.close()
+
+    async def close_kubernetes(self) -> None:
+        """The client that `kubernetes` gave, if it did."""
+        given, self._kubernetes = self._kubernetes, None
+        if given is not None:
+            await given.close()
 
     def allow(self, group: str) -> bool:
         """A group ("namespace/name") need not wait for this plugin any more; False: no such group waits."""

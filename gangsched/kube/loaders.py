@@ -10,8 +10,11 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -33,47 +36,81 @@ EXEC_TIMEOUT_S = 60.0
 # One of a thousand clusters with their certificates has a third of it.
 MAX_KUBECONFIG = 8 * 2**20
 
-_OPENID = "kubernetes_asyncio.config.openid"
+_PACKAGE = "kubernetes_asyncio"
+_CONFIG = f"{_PACKAGE}.config"
+_OPENID = f"{_CONFIG}.openid"
+_INCLUSTER = f"{_CONFIG}.incluster_config"
+# Stand-ins must not be met by an import in another thread.
+_importing = threading.Lock()
 
 
+@cache
 def import_loaders() -> tuple[ModuleType, ModuleType]:
     """kubernetes-asyncio's configuration loaders, without the rest of that package.
 
-    `import kubernetes_asyncio` builds thousands of model classes: 1.4 s and tens of MiB that we have no use
-    for, in a process that must place its first pod within a second. Its loaders need only the names
-    `Configuration` and `ApiClient` from the package above them, so that package is put in place with its
-    path but without running its `__init__`. The loaders merely set attributes on a Configuration; a plain
-    namespace takes them, which also keeps urllib3 and six out. What renews an OpenID token is put in place
-    unloaded, too: it is all that needs aiohttp there, 100 ms and 12 MiB.
+    The one place where modules are not what they seem, and why: `import kubernetes_asyncio.config` runs the
+    package above it, which builds thousands of model classes: 1.4 s and 35 MiB (2.1-2.8 s against 0.2 s on a
+    busy machine) that we have no use for, in a process that must place its first pod within a second. The
+    loaders need only the names `Configuration` and `ApiClient` from up there, and merely set attributes on a
+    Configuration; a plain namespace takes them, which also keeps urllib3 and six out. So stand-ins take the
+    place of these packages while the loaders are imported, and are gone again before anybody else can meet
+    them: who imports kubernetes_asyncio afterwards gets all of it, with loaders of its own.
     """
-    if "kubernetes_asyncio" not in sys.modules:
-        spec = importlib.util.find_spec("kubernetes_asyncio")
-        if spec is None or not spec.submodule_search_locations:
-            raise ConfigError("the package kubernetes-asyncio is not installed")
-        root = next(iter(spec.submodule_search_locations))
-        for name, path in (
-            ("kubernetes_asyncio", root),
-            ("kubernetes_asyncio.client", os.path.join(root, "client")),
-        ):
-            bare = ModuleType(name)
-            bare.__path__ = [path]
-            sys.modules[name] = bare
-        client = sys.modules["kubernetes_asyncio.client"]
-        client.__dict__.update(Configuration=SimpleNamespace, ApiClient=object)
-        sys.modules["kubernetes_asyncio"].__dict__["client"] = client
+    if _PACKAGE in sys.modules:
+        return importlib.import_module(f"{_CONFIG}.kube_config"), importlib.import_module(_INCLUSTER)
+    with _stand_ins():
+        # What renews an OpenID token is all that needs aiohttp there, 100 ms and 12 MiB.
         openid = ModuleType(_OPENID)
         openid.__dict__.update(OpenIDRequestor=_openid_requestor)
         sys.modules[_OPENID] = openid
-    kube_config = importlib.import_module("kubernetes_asyncio.config.kube_config")
-    incluster = importlib.import_module("kubernetes_asyncio.config.incluster_config")
-    return kube_config, incluster
+        return importlib.import_module(f"{_CONFIG}.kube_config"), importlib.import_module(_INCLUSTER)
+
+
+def import_client() -> ModuleType:
+    """kubernetes_asyncio.client, all of it; takes long, and may be called in a thread."""
+    with _importing:
+        return importlib.import_module(f"{_PACKAGE}.client")
+
+
+@contextmanager
+def _stand_ins() -> Iterator[None]:
+    """Packages with a path and nothing in them, for imports from below them; afterwards all is as before."""
+    with _importing:
+        spec = importlib.util.find_spec(_PACKAGE)
+        if spec is None or not spec.submodule_search_locations:
+            raise ConfigError("the package kubernetes-asyncio is not installed")
+        root = next(iter(spec.submodule_search_locations))
+        before = {name: sys.modules.pop(name) for name in _ours_in(sys.modules)}
+        try:
+            for name, path in ((_PACKAGE, root), (f"{_PACKAGE}.client", os.path.join(root, "client"))):
+                bare = ModuleType(name)
+                bare.__path__ = [path]
+                sys.modules[name] = bare
+            client = sys.modules[f"{_PACKAGE}.client"]
+            client.__dict__.update(Configuration=SimpleNamespace, ApiClient=object)
+            sys.modules[_PACKAGE].__dict__["client"] = client
+            yield
+        finally:
+            for name in _ours_in(sys.modules):
+                del sys.modules[name]
+            sys.modules.update(before)
+
+
+def _ours_in(modules: Mapping[str, ModuleType]) -> list[str]:
+    return [name for name in modules if name == _PACKAGE or name.startswith(f"{_PACKAGE}.")]
 
 
 def _openid_requestor(*args: Any, **kwargs: Any) -> Any:
     """Loads kubernetes-asyncio's own, now that a token is to be renewed."""
-    if getattr(sys.modules[_OPENID], "__spec__", None) is None:
-        del sys.modules[_OPENID]
-    return importlib.import_module(_OPENID).OpenIDRequestor(*args, **kwargs)
+    return _import_openid().OpenIDRequestor(*args, **kwargs)
+
+
+@cache
+def _import_openid() -> ModuleType:
+    if _PACKAGE in sys.modules:
+        return importlib.import_module(_OPENID)
+    with _stand_ins():
+        return importlib.import_module(_OPENID)
 
 
 class Loaded(SimpleNamespace):

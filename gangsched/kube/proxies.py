@@ -40,11 +40,11 @@ class Tunnel(Network):
     """Sockets that a proxy has connected for us, from another network that leads to the proxy."""
 
     def __init__(self, proxy: Proxy, *, network: Network = KERNEL) -> None:
-        self._proxy = proxy
+        self.proxy = proxy
         self._network = network
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        proxy = self._proxy
+        proxy = self.proxy
         try:
             sock = await self._network.connect(proxy.host, proxy.port)
         except OSError as error:
@@ -61,7 +61,7 @@ class Tunnel(Network):
         return self._network.selector()
 
     async def _ask(self, sock: socket.socket, target: str) -> None:
-        proxy, loop = self._proxy, asyncio.get_running_loop()
+        proxy, loop = self.proxy, asyncio.get_running_loop()
         lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
         if proxy.authorization:
             lines.append(f"Proxy-Authorization: {proxy.authorization}")

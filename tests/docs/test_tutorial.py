@@ -22,10 +22,10 @@ from gangsched.model.objects import Node, Pod
 from gangsched.plugins import build_profiles
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.scenario import Cluster, gang
-from tests.docs.pages import DOCS, blocks, commands
+from tests.docs.pages import DOCS, ROOT, blocks, commands
 
 PAGE = DOCS / "writing-plugins.md"
-FILTER, SCORE, PERMIT = (block.text for block in blocks(PAGE, "python"))
+FILTER, SCORE, PERMIT, KUBERNETES = (block.text for block in blocks(PAGE, "python"))
 CONFIGS = [block.text for block in blocks(PAGE, "yaml") if "TeamNodes" in block.text]
 # The page names the third plugin in a profile as it does the first.
 PERMIT_CONFIG = CONFIGS[0].replace("TeamNodes", "Freeze")
@@ -136,6 +136,16 @@ async def test_permit_passes_on_what_it_cannot_understand(tmp_path: Path) -> Non
     c = Cluster().submit(gang("a", pods=1))
     with pytest.raises(ApiError):
         await known.factories["Freeze"]().permit(c.group("a"), {}, server)
+
+
+def test_the_plugin_by_kubernetes_asyncio_is_the_sample_that_runs_elsewhere(
+    tmp_path: Path,
+) -> None:
+    """What it does is tested on a real API server; here, that the page makes the same calls."""
+    cluster(tmp_path, KUBERNETES, CONFIGS[0].replace("TeamNodes", "FrozenNamespaces"))
+    sample = (ROOT / "config" / "samples" / "plugins" / "frozen_namespaces.py").read_text()
+    shown = KUBERNETES[KUBERNETES.index("        api = await") : KUBERNETES.index("        if any(")]
+    assert [line for line in shown.splitlines() if line.split("  #")[0] not in sample] == []
 
 
 def test_the_entry_point_names_the_plugin() -> None:

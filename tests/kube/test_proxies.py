@@ -25,7 +25,7 @@ FAR = "https://api.example.test:6443"
 def chosen(server: str = FAR, *, proxy_url: str | None = None, **environ: str) -> Proxy | None:
     network = network_to(server, proxy_url=proxy_url, source="config", environ=environ)
     assert network is KERNEL or isinstance(network, Tunnel)
-    return network._proxy if isinstance(network, Tunnel) else None
+    return network.proxy if isinstance(network, Tunnel) else None
 
 
 def test_the_kubeconfigs_proxy_goes_before_the_environments() -> None:

@@ -314,6 +314,9 @@ class Server:
         self.done = False
         self._makes = makes
 
+    async def kubernetes(self) -> Any:
+        raise AssertionError("not asked for")
+
     async def patch(self, path: str, body: Any, *, content_type: str = "") -> Any:
         if self.refuses and self.refuses in path:
             raise ApiError("the object has been modified", code=409)

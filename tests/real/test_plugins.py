@@ -223,3 +223,18 @@ def test_a_process_that_is_killed_while_it_prepares_a_gang_leaves_nothing_behind
     assert cluster.n_bound("a") == 0
     schedule(cluster, plugin, "Prepare")
     cluster.whole("a")
+
+
+def test_a_plugin_speaks_kubernetes_asyncio_with_the_schedulers_credentials(cluster: Cluster) -> None:
+    cluster.nodes(1)
+    plane = cluster.plane
+    plane.kubectl("label", "namespace", "default", "example.com/frozen=true", "--overwrite")
+    try:
+        scheduler = schedule(cluster, SAMPLES / "frozen_namespaces.py", "FrozenNamespaces")
+        cluster.gang("a", pods=2, gpus=1)
+        cluster.held("a", says="namespace default is frozen (example.com/frozen)")
+    finally:
+        plane.kubectl("label", "namespace", "default", "example.com/frozen-")
+    cluster.whole("a")
+    scheduler.stop_cleanly()
+    assert "Unclosed" not in scheduler.said

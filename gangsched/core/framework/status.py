@@ -129,6 +129,13 @@ class Handle(Protocol):
         """A JSON merge patch, unless said otherwise."""
         ...
 
+    async def kubernetes(self) -> Any:
+        """A kubernetes_asyncio.client.ApiClient with the scheduler's credentials: `CoreV1Api(await ...)`.
+
+        Imported when it is first asked for, which takes seconds; the scheduler closes it at its end.
+        """
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Before looking again at what others have to do first."""
         ...
