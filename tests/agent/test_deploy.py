@@ -366,6 +366,14 @@ def test_the_overlays_are_accepted_and_their_agents_can_read_their_files(
     assert bool(settings.plugins) is (overlay == "agent-device-plugin")
 
 
+@pytest.mark.parametrize("overlay", OVERLAYS[1:])
+def test_each_variant_says_that_it_takes_the_place_of_the_others(overlay: str) -> None:
+    head = (DEPLOY.with_name(overlay) / "kustomization.yaml").read_text().split("apiVersion:")[0]
+    assert "instead of deploy/agent/" in head
+    assert "applying another one takes back what this one switched on" in head
+    assert 'docs/devices.md, "The node agent"' in head
+
+
 def needs_kubelets_sockets(pod: dict[str, Any], settings: AgentSettings) -> None:
     kubelet = settings.kubelet
     folders = {
