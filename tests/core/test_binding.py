@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
 from gangsched.model.pod_group import ATTEMPT_KEY, COSCHEDULING_LABEL, GANG_KEY, RANK_KEY
 from gangsched.sim.objects import STRANGER, inventory, make_pod, make_pod_group
 from tests.core.scenario import Cluster, cluster, gang, with_annotations
@@ -147,6 +147,21 @@ def test_an_unknown_bind_is_decided_by_a_read(truth: str) -> None:
     assert all(one == bind for one in sent), "a repetition is the same bind"
     if truth in ("bound", "unbound", "elsewhere"):
         assert c.state("a") == "bound"
+
+
+def test_a_bind_is_not_repeated_with_a_device_that_somebody_else_has_taken_since() -> None:
+    """Between a bind that came to nothing and its repetition another scheduler gives out the same device."""
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "unknown"
+    c.submit(gang("a", pods=1, gpus=1)).run()
+    [bind] = c.held_binds
+    own = {ALLOCATED_KEY: bind.annotations[ALLOCATED_KEY]}
+    thief = make_pod("thief", gpus=1, scheduler=STRANGER, annotations=own)
+    c.submit(replace(thief, spec=replace(thief.spec, node_name=bind.node)))
+    c.answer = lambda bind: "ok"
+    c.tell(ev.PodRead(bind.uid, c.pod("a-0"))).wait(5.0)
+    assert c.placed("a")
+    assert not c.ids("a-0") & c.ids("thief")
 
 
 def test_an_answer_that_overtakes_the_watch_is_not_taken_back_by_it() -> None:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from gangsched.core.binding.admission_conflicts import Spacing
 from gangsched.core.binding.pre_bind import Preparing
-from gangsched.core.binding.reservation_checks import promise_broken
+from gangsched.core.binding.reservation_checks import promise_broken, promise_taken
 from gangsched.core.binding.staggered_bind import Waves
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
@@ -246,7 +246,7 @@ class Binder:
 
     def _bind_by_next(self, info: PodInfo, group: Group, plugins: Sequence[str]) -> None:
         key = str(group.key)
-        broken = promise_broken(self._world.cache, info) or next(iter(group.failed_binds.values()), "")
+        broken = self._why_not_again(info, group)
         if broken:
             self._lost(info, broken, MemberState.PENDING)
         elif plugins:
@@ -303,11 +303,17 @@ class Binder:
         info = self._expected(uid, attempt, BindState.SENT)
         if info is None or info.group is None:
             return
-        broken = promise_broken(self._world.cache, info) or next(iter(info.group.failed_binds.values()), "")
+        broken = self._why_not_again(info, info.group)
         if broken:
             self._lost(info, broken, MemberState.PENDING)
         else:
             self._send(info.group, (info,))
+
+    def _why_not_again(self, info: PodInfo, group: Group) -> str:
+        """Why a bind that came to nothing is not sent once more; "" when it is."""
+        cache = self._world.cache
+        broken = promise_broken(cache, info) or promise_taken(cache, info)
+        return broken or next(iter(group.failed_binds.values()), "")
 
     def look_for(self, uid: str) -> None:
         """Asks for a pod that the server said is gone or going, if the watch has not said so since."""

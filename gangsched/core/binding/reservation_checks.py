@@ -27,6 +27,16 @@ def promise_broken(cache: Cache, info: PodInfo) -> str:
     return ""
 
 
+def promise_taken(cache: Cache, info: PodInfo) -> str:
+    """Which device promised to the pod another live pod has come to hold; "" when none."""
+    for resource, ids in info.ids.items():
+        holders = cache.ledger.holders(info.row, resource)
+        for device_id in ids:
+            if len(holders.get(device_id, ())) > 1:
+                return f"device {device_id} of {resource} on {info.node_name} is held by another pod by now"
+    return ""
+
+
 def promise_lost(cache: Cache, info: PodInfo) -> str:
     """Why a promise of which nothing was sent is worth less by now than a new one; "" when it is not.
 
@@ -36,10 +46,8 @@ def promise_lost(cache: Cache, info: PodInfo) -> str:
     broken = promise_broken(cache, info)
     if broken:
         return broken
-    for resource, ids in info.ids.items():
-        holders = cache.ledger.holders(info.row, resource)
-        if any(len(holders.get(device_id, ())) > 1 for device_id in ids):
-            return OVERTAKEN
+    if promise_taken(cache, info):
+        return OVERTAKEN
     for resource in info.template.requests:
         if resource not in info.ids and cache.ledger.inventory(info.row, resource) is not None:
             return OVERTAKEN
