@@ -25,19 +25,27 @@ GRACE_KEY = "sim/grace-s"
 """How long an evicted pod takes to go, where that is not what all of them take."""
 # As many binds as kube.effects.binding_lane keeps on the way.
 PARALLEL_BINDS = 16
+# Shorter than kube.bumps has it, so that binds which are late come after the bumps as well as before them.
+_BUMP_TIMEOUT_S = 0.5
 
 
 class SimApi(SimStore):
     """The store, and the scheduler's requests on their way to it."""
 
-    def __init__(self, timeline: Timeline, weather: Weather, answer: Callable[[ev.Event], None]) -> None:
-        super().__init__(timeline, weather, answer)
+    def __init__(
+        self,
+        timeline: Timeline,
+        weather: Weather,
+        answer: Callable[[ev.Event], None],
+        peer: SimApi | None = None,
+    ) -> None:
+        super().__init__(timeline, weather, answer, peer)
         self.recorded: list[ef.RecordEvent] = []
         self.eviction_grace_s = 1.0
         self.checks_bind_uid = True
         """Off: a server that ignores the precondition, as with bindings that carry none."""
         self.checks_bind_version = True
-        self.fence = FenceObject()
+        self.fence: FenceObject = FenceObject() if peer is None else peer.fence
         self.is_fenced = False
         """Binds outlive their process, and a refusal of one says nothing of those before it."""
         self._on_the_way: dict[int, ef.BindPod] = {}
@@ -242,7 +250,8 @@ class SimApi(SimStore):
         if fate is BindFate.ARRIVES:
             self._timeline.after(there_s + self._weather.latency_s(), done)
         else:
-            self._timeline.after(self._weather.timeout_s(), partial(self.bump, effect, done))
+            again_s = min(self._weather.timeout_s(), _BUMP_TIMEOUT_S)
+            self._timeline.after(again_s, partial(self.bump, effect, done))
 
     def _bump(self, effect: ef.BumpPod) -> None:
         pod = self.pods.get((effect.namespace, effect.name))

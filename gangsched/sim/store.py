@@ -27,21 +27,30 @@ _NO_LABELS: Mapping[str, str] = {}
 class SimStore:
     """The cluster's objects, and the watches that tell of them."""
 
-    def __init__(self, timeline: Timeline, weather: Weather, answer: Callable[[ev.Event], None]) -> None:
+    def __init__(
+        self,
+        timeline: Timeline,
+        weather: Weather,
+        answer: Callable[[ev.Event], None],
+        peer: SimStore | None = None,
+    ) -> None:
+        """`peer`: the store as another process sees it; the objects are the same, the watches are not."""
         self._timeline = timeline
         self._weather = weather
         self._answer = answer
         self._version = 100
         self.wall_offset_s = 0.0
         """How far the server's clock is from where it started; nobody's durations may hang on it."""
-        self.pods: dict[Key, Pod] = {}
-        self.nodes: dict[str, Node] = {}
-        self.groups: dict[Key, CustomObject] = {}
-        self.books = Books()
+        self.pods: dict[Key, Pod] = {} if peer is None else peer.pods
+        self.nodes: dict[str, Node] = {} if peer is None else peer.nodes
+        self.groups: dict[Key, CustomObject] = {} if peer is None else peer.groups
+        self.books: Books = Books() if peer is None else peer.books
         self.n_changes = 0
         """Of pods, nodes and groups: who has looked since the last one need not look again."""
-        self.on_bound: list[Callable[[Pod], None]] = []
-        self.on_gone: list[Callable[[Pod], None]] = []
+        self.on_bound: list[Callable[[Pod], None]] = [] if peer is None else peer.on_bound
+        self.on_gone: list[Callable[[Pod], None]] = [] if peer is None else peer.on_gone
+        self._all: list[SimStore] = [] if peer is None else peer._all
+        self._all.append(self)
         self.streams = {kind: self._stream(kind) for kind in KINDS}
 
     def _stream(self, kind: str) -> Stream:
@@ -128,34 +137,34 @@ class SimStore:
         del self.pods[key]
         self.books.pod_changed(now, None)
         gone = replace(now, metadata=replace(now.metadata, resource_version=self._next_version()))
-        self.streams["pods"].tell(key, gone, deleted=True)
+        self._tell("pods", key, gone, deleted=True)
         for hook in self.on_gone:
             hook(gone)
 
     def put_node(self, node: Node) -> None:
         node = replace(node, metadata=replace(node.metadata, resource_version=self._next_version()))
         self.nodes[node.metadata.name] = node
-        self.streams["nodes"].tell((node.metadata.name,), node)
+        self._tell("nodes", (node.metadata.name,), node)
 
     def delete_node(self, name: str) -> None:
         node = self.nodes.pop(name, None)
         if node is not None:
             self.n_changes += 1
-            self.streams["nodes"].tell((name,), node, deleted=True)
+            self._tell("nodes", (name,), node, deleted=True)
 
     def put_group(self, dialect: str, item: CustomObject) -> None:
         item = replace(item, metadata=replace(item.metadata, resource_version=self._next_version()))
         key = (dialect, item.metadata.namespace, item.metadata.name)
         self.groups[key] = item
         self.books.group_changed(key, item)
-        self.streams[f"podgroups.{dialect}"].tell(key, item)
+        self._tell(f"podgroups.{dialect}", key, item)
 
     def delete_group(self, dialect: str, namespace: str, name: str) -> None:
         item = self.groups.pop((dialect, namespace, name), None)
         if item is not None:
             self.n_changes += 1
             self.books.group_changed((dialect, namespace, name), None)
-            self.streams[f"podgroups.{dialect}"].tell((dialect, namespace, name), item, deleted=True)
+            self._tell(f"podgroups.{dialect}", (dialect, namespace, name), item, deleted=True)
 
     @property
     def wall_s(self) -> float:
@@ -170,10 +179,15 @@ class SimStore:
         pod = replace(pod, metadata=replace(pod.metadata, resource_version=self._next_version()))
         self.books.pod_changed(self.pods.get(key), pod)
         self.pods[key] = pod
-        self.streams["pods"].tell(key, pod)
+        self._tell("pods", key, pod)
         return pod
 
+    def _tell(self, kind: str, key: Key, item: Item, *, deleted: bool = False) -> None:
+        for one in self._all:
+            one.streams[kind].tell(key, item, deleted=deleted)
+
     def _next_version(self) -> str:
-        self._version += 1
-        self.n_changes += 1
-        return str(self._version)
+        first = self._all[0]
+        first._version += 1
+        first.n_changes += 1
+        return str(first._version)

@@ -81,6 +81,12 @@ class Stream:
         self.is_offered = True
         self.cut(down_s)
 
+    def shown(self, item: Item) -> bool:
+        """Whether this version of it, or a later one, has been told."""
+        meta = item.metadata
+        known = self._known.get((meta.namespace, meta.name))
+        return known is not None and int(known.metadata.resource_version) >= int(meta.resource_version)
+
     def hang_up(self) -> None:
         """The process is gone: nothing is listed before the next one does."""
         self._is_off = True

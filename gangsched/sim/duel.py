@@ -1,0 +1,312 @@
+"""Duel: two schedulers at once over one store, each of which may believe that it leads.
+
+The lease is modelled by its worst case: now and then the other replica is told that it leads, and nobody
+tells the first. One is paused, or dies, between any two steps; its requests go on their way and arrive when
+they like. Only the fence stands between them. Judged is the store: no device on two live pods, every pod
+bound as somebody decided, and in the end no gang half bound. Not here: all that is judged of one scheduler
+alone (sim.driver).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from random import Random
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from gangsched.config import Settings, default_config
+from gangsched.core.scheduler import Scheduler
+from gangsched.errors import InvariantError
+from gangsched.kube.election.fence import Fenced
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import Node
+from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.sim import checkers
+from gangsched.sim.actors import Controllers, Kubelets
+from gangsched.sim.api import SimApi
+from gangsched.sim.driver import Broken, Simulation
+from gangsched.sim.faults import Rates, Weather
+from gangsched.sim.fence import SimFence
+from gangsched.sim.half_bound import HalfBound
+from gangsched.sim.hooks import as_bind
+from gangsched.sim.mischief import Mischief
+from gangsched.sim.reading import ids_of
+from gangsched.sim.timeline import Timeline
+from gangsched.sim.told import Told
+from gangsched.sim.workloads import Workload
+
+_STEP_S = 0.02
+_LONGEST_PAUSE_S = 8.0
+_BETWEEN_TAKEOVERS_S = (3.0, 12.0)
+
+
+def make_follower(settings: Settings) -> Scheduler:
+    """The scheduler as it is assembled with leader election: it decides when it is told that it leads."""
+    return Scheduler(build_profiles(default_config(IN_TREE)), settings, node_capacity=4, leading=False)
+
+
+class Replica:
+    """One process after the other under one name."""
+
+    def __init__(self, name: str, duel: Duel, peer: SimApi | None) -> None:
+        self.name = name
+        self._duel = duel
+        self._rng = Random(f"{duel.seed}-{name}")
+        self.api = SimApi(duel.timeline, duel.weather, self._hear, peer)
+        self.api.is_fenced = True
+        self.scheduler: Scheduler
+        self.told: Told
+        self.fence: SimFence | None = None
+        self.inbox: list[ev.Event] = []
+        self.n_processes = 0
+        self.paused_until_s = 0.0
+        self.dies_after = -1
+        self.next_s = 0.0
+        self.start()
+
+    def start(self) -> None:
+        """A process begins, or the next one: it follows."""
+        if self.fence is not None:
+            self.fence.end()
+            self.fence = None
+        self.n_processes += 1
+        self.inbox.clear()
+        self.dies_after = -1
+        self.paused_until_s = self.next_s = 0.0
+        self.scheduler = self._duel.make(self._duel.settings)
+        self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.watches]
+        self.told = Told()
+        self.api.hang_up()
+        self.api.connect(down_s=lambda: self._rng.uniform(0.0, 1.0))
+
+    def lead(self) -> None:
+        """It has the lease: the fence, the bumps, and what has been bound by then; then it decides."""
+        if self.fence is not None:
+            return
+        self.fence = SimFence(
+            f"{self.name}-{self.n_processes}",
+            self.api.fence,
+            self._duel.timeline,
+            self._duel.weather,
+            is_on_its_way=self.scheduler.is_on_its_way,
+            bump=self.api.bump,
+            taken=self._catch_up,
+            release=self._released,
+            deposed=self.start,
+        )
+        self.fence.begin()
+
+    def _catch_up(self) -> None:
+        """As kube.catch_up: what is bound now must have been shown by the watch."""
+        bound = [pod for pod in self.api.pods.values() if pod.spec.node_name]
+        self._look_whether_caught_up({pod.metadata.uid: pod for pod in bound}, self.n_processes)
+
+    def _look_whether_caught_up(self, bound: dict[str, Any], process: int) -> None:
+        if process != self.n_processes:
+            return
+        there = self.api.books.uids
+        shown = self.api.streams["pods"].shown
+        left = {uid: pod for uid, pod in bound.items() if uid in there and not shown(pod)}
+        if left:
+            self._duel.timeline.after(_STEP_S, partial(self._look_whether_caught_up, left, process))
+        else:
+            self._hear(ev.LeadershipGained())
+
+    def _hear(self, event: ev.Event) -> None:
+        self.inbox.append(event)
+
+    def _released(self, effects: Sequence[Fenced]) -> None:
+        """They are listed; a process that is paused sends them when it wakes up."""
+        if self._duel.timeline.now_s < self.paused_until_s:
+            wakes_s = self.paused_until_s + self._rng.uniform(0.0, 0.1)
+            self._duel.timeline.at(wakes_s, partial(self._send, effects, self.n_processes))
+        else:
+            self._send(effects, self.n_processes)
+
+    def _send(self, effects: Sequence[Fenced], process: int) -> None:
+        if process == self.n_processes:
+            for effect in effects:
+                self.api.carry_out(effect)
+
+    @property
+    def owns(self) -> bool:
+        """Whether it leads in fact."""
+        record = self.api.fence.record
+        return self.fence is not None and record is not None and record.holder == self.fence.fence.identity
+
+    @property
+    def is_quiet(self) -> bool:
+        return self.api.is_quiet and not self.inbox and (self.fence is None or self.fence.is_quiet)
+
+    def turn(self, now_s: float) -> None:
+        """As app.py: events, deadlines, a few groups."""
+        if now_s < self.paused_until_s:
+            return
+        scheduler, process = self.scheduler, self.n_processes
+        if self.inbox:
+            n = self._rng.randint(1, len(self.inbox))
+            batch, self.inbox = self.inbox[:n], self.inbox[n:]
+            self.told.hear(batch)
+            self._duel.note(self.name, "told", batch)
+            self._do(scheduler.handle(batch, now_s))
+        due_s = scheduler.next_deadline_s()
+        if process == self.n_processes and due_s is not None and due_s <= now_s:
+            self._do(scheduler.advance(now_s))
+        for _ in range(4):
+            effects = scheduler.schedule_next(now_s) if process == self.n_processes else None
+            if effects is None:
+                break
+            self._do(effects)
+
+    def _do(self, effects: Sequence[ef.Effect]) -> None:
+        if self.owns:  # to another it may look as if a device were its own and its successor's
+            try:
+                self.scheduler.validate()
+            except InvariantError as error:
+                self._duel.judge([error.message])
+        process = self.n_processes
+        for effect in effects:
+            if self.dies_after == 0:
+                self._duel.note(self.name, "dies", ())
+                self.start()
+            if process != self.n_processes:
+                return
+            self.dies_after -= 1
+            self._duel.note(self.name, "does", effect)
+            bind = as_bind(effect)
+            if bind is not None:
+                self._duel.sent.setdefault(bind.uid, []).append(replace(bind, resource_version=""))
+            if self.fence is not None and not self.fence.holds_back(effect, self._hear):
+                self.api.carry_out(effect)
+
+
+class Duel:
+    """Two replicas, users, kubelets, and bad weather."""
+
+    def __init__(
+        self,
+        seed: int,
+        workload: Workload,
+        rates: Rates,
+        *,
+        settings: Settings | None = None,
+        make: Callable[[Settings], Scheduler] = make_follower,
+    ) -> None:
+        self.seed = seed
+        self.settings = settings or Settings(fence=True)
+        self.make = make
+        self.timeline = Timeline()
+        self.weather = Weather(Random(f"{seed}-weather"), rates)
+        self.sent: dict[str, list[ef.BindPod]] = {}
+        self.first_nodes: dict[str, Node] = {node.metadata.name: node for node in workload.nodes}
+        self.half_bound = HalfBound()
+        self.calm_since_s = 0.0
+        self.n_takeovers = 0
+        self._rng = Random(f"{seed}-duel")
+        self._story: list[tuple[float, str, str, Any]] = []
+        first = Replica("one", self, None)
+        self.replicas = (first, Replica("two", self, first.api))
+        self.api = first.api
+        Kubelets(self.api, self.timeline, Random(f"{seed}-kubelets"))
+        Controllers(self.api, self.timeline, Random(f"{seed}-controllers"))
+        self.mischief = Mischief(cast(Simulation, self), Random(f"{seed}-mischief"))
+        for node in workload.nodes:
+            self.api.put_node(node)
+        for arrival in workload.everything:
+            self.timeline.at(arrival.at_s, partial(arrival.happen, self.api, self.timeline))
+        self._lease_s = 0.0
+        self._take_turns()
+        self.mischief.start()
+
+    def die_after(self, n_effects: int) -> None:
+        """One of them, after so many more effects (sim.mischief)."""
+        self._rng.choice(self.replicas).dies_after = n_effects
+
+    # -- who believes to lead --------------------------------------------------------------------------
+
+    def _take_turns(self) -> None:
+        """The lease goes to the other one, and the first is not told; it may be paused meanwhile."""
+        if self.calm_since_s:
+            return
+        old, new = self.replicas if self.n_takeovers % 2 else self.replicas[::-1]
+        self.n_takeovers += 1
+        if self._rng.random() < 0.5:
+            old.paused_until_s = self.timeline.now_s + self._rng.uniform(0.0, _LONGEST_PAUSE_S)
+        self.note(new.name, "leads", ())
+        new.lead()
+        self.timeline.after(self._rng.uniform(*_BETWEEN_TAKEOVERS_S), self._take_turns)
+
+    # -- running ---------------------------------------------------------------------------------------
+
+    def run_for(self, seconds: float) -> None:
+        """Lets virtual time pass. Raises: Broken."""
+        until_s = self.timeline.now_s + seconds
+        while self.timeline.now_s < until_s:
+            soonest = min(self.timeline.next_s(), *(self._due_s(one) for one in self.replicas), until_s)
+            self.timeline.advance_to(max(soonest, self.timeline.now_s))
+            for replica in self.replicas:
+                replica.turn(self.timeline.now_s)
+                if replica.inbox or replica.scheduler.n_active:
+                    replica.next_s = self.timeline.now_s + self._rng.uniform(0.0001, 0.002)
+            self.judge(self._broken())
+
+    def _due_s(self, one: Replica) -> float:
+        deadline_s = one.scheduler.next_deadline_s()
+        times = [] if deadline_s is None else [deadline_s]
+        if one.inbox or one.scheduler.n_active:
+            times.append(one.next_s)
+        return max(min(times, default=float("inf")), one.paused_until_s, self.timeline.now_s + 1e-9)
+
+    def settle(self) -> None:
+        """Faults stop and one leads for good: then every gang is whole or holds nothing. Raises: Broken."""
+        self.weather.clear()
+        self.mischief.repair()
+        self.calm_since_s = self.timeline.now_s
+        for replica in self.replicas:
+            replica.paused_until_s = 0.0
+        leader = self.replicas[0]
+        leader.start()
+        leader.lead()
+        self.run_for(self.settings.settle_s + 40.0)
+        for _ in range(30):
+            if leader.is_quiet and not leader.scheduler.world.victims:
+                break
+            self.run_for(5.0)
+        limit_s = self.settings.settle_s + self.api.eviction_grace_s + 5.0
+        now_s = self.timeline.now_s
+        self.judge(self.half_bound.too_long(now_s, limit_s, calm_since_s=self.calm_since_s))
+        self.judge(checkers.cache_is_store(leader.api, leader.scheduler))
+        self.judge(checkers.nothing_leaks(leader.scheduler))
+
+    # -- judging ---------------------------------------------------------------------------------------
+
+    def _broken(self) -> Iterator[str]:
+        owner: dict[tuple[str, str, str], str] = {}
+        for pod in self.api.pods.values():
+            if not pod.spec.node_name or pod.is_terminal or pod.metadata.uid not in self.sent:
+                continue
+            for resource, some in ids_of(pod).items():
+                for device_id in some:
+                    other = owner.setdefault((pod.spec.node_name, resource, device_id), pod.metadata.uid)
+                    if other != pod.metadata.uid:
+                        yield f"1: {device_id} is held by {other} and {pod.metadata.uid}"
+        yield from checkers.bound_as_sent(self.api, self.sent)
+        for replica in self.replicas:
+            if replica.scheduler.is_synced:
+                self.half_bound.look(self.api, replica.told, self.timeline.now_s)
+            else:
+                self.half_bound.excuse(self.api)
+
+    def note(self, name: str, what: str, subject: Any) -> None:
+        """For the story of a failure."""
+        self._story.append((self.timeline.now_s, name, what, subject))
+        del self._story[:-400]
+
+    def judge(self, problems: Iterable[str]) -> None:
+        """Raises: Broken, for the first of them."""
+        for problem in problems:
+            story = [f"{now_s:8.3f} {name} {what} {subject}" for now_s, name, what, subject in self._story]
+            raise Broken(f"seed {self.seed}, {self.timeline.now_s:.3f} s: {problem}", story)

@@ -1,0 +1,134 @@
+"""Two schedulers that both believe they lead, in every storm: nothing is given twice; without a rule it is.
+
+GANGSCHED_SEEDS says how many seeds, as in test_properties.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.kube.election.fence import Create, Fenced, Update
+from gangsched.model.effects import BindPod, Effect
+from gangsched.model.events import Event
+from gangsched.sim.driver import Broken
+from gangsched.sim.duel import Duel, Replica
+from gangsched.sim.faults import STORM
+from gangsched.sim.fence import FenceObject, SimFence
+from gangsched.sim.workloads import random_workload
+
+N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
+MAX_SEEDS = 60
+# Many binds are late; little else goes wrong, so that there are many.
+LATE = replace(STORM, late=0.3, lost_before=0.0, lost_after=0.0, conflict=0.0, longest_timeout_s=15.0)
+
+
+def problem_of(duel: Duel) -> str:
+    try:
+        duel.run_for(40.0)
+    except Broken as broken:
+        return broken.problem
+    return ""
+
+
+@pytest.mark.parametrize("seed", range(N_SEEDS // 2))
+def test_two_who_believe_to_lead_give_nothing_twice(seed: int) -> None:
+    duel = Duel(seed, random_workload(seed), STORM)
+    duel.run_for(40.0)
+    duel.settle()
+
+
+def no_fence(patch: pytest.MonkeyPatch) -> None:
+    """Nobody is deposed: each writes as if it owned the object."""
+
+    def written(there: FenceObject, step: Create | Update) -> bool:
+        there.record, there.version = step.record, there.version + 1
+        return True
+
+    patch.setattr(FenceObject, "write", written)
+
+
+def no_version(patch: pytest.MonkeyPatch) -> None:
+    """A bind carries the UID alone."""
+    release = Replica._released
+
+    def without(replica: Replica, effects: list[Fenced]) -> None:
+        release(replica, [replace(e, resource_version="") if isinstance(e, BindPod) else e for e in effects])
+
+    patch.setattr(Replica, "_released", without)
+
+
+def no_bump(patch: pytest.MonkeyPatch) -> None:
+    """A new leader bumps nobody."""
+    patch.setattr(SimFence, "_bump_inherited", SimFence._ready)
+
+
+def no_check_after_a_conflict(patch: pytest.MonkeyPatch) -> None:
+    """A refused bind is sent again with what was read, the fence unasked."""
+    hold = SimFence.holds_back
+
+    def held(fence: SimFence, effect: Effect, answer: Callable[[Event], None]) -> bool:
+        if isinstance(effect, BindPod):
+            first = (effect.uid, effect.attempt)
+            seen: set[tuple[str, int]] = fence.__dict__.setdefault("seen", set())
+            if first in seen:
+                return False
+            seen.add(first)
+        return hold(fence, effect, answer)
+
+    patch.setattr(SimFence, "holds_back", held)
+
+
+def version_read_late(patch: pytest.MonkeyPatch) -> None:
+    """A bind carries the version of when it is sent, not of before it was listed."""
+    send = Replica._send
+
+    def late(replica: Replica, effects: list[Fenced], process: int) -> None:
+        known, now = replica.scheduler.world.cache.pods, list[Fenced]()
+        for one in effects:
+            if isinstance(one, BindPod) and one.uid in known:
+                one = replace(one, resource_version=known[one.uid].pod.metadata.resource_version)
+            now.append(one)
+        send(replica, now, process)
+
+    patch.setattr(Replica, "_send", late)
+
+
+def forgets(patch: pytest.MonkeyPatch) -> None:
+    """The fence is written without its list."""
+    write = FenceObject.write
+
+    def written(there: FenceObject, step: Create | Update) -> bool:
+        done = write(there, step)
+        if done and there.record is not None:
+            there.record = replace(there.record, listed={})
+        return done
+
+    patch.setattr(FenceObject, "write", written)
+
+
+# Each with a seed from which on it is soon found: the last two take a conflict or a pause at one moment.
+ABLATIONS = (
+    (no_fence, 0),
+    (no_version, 0),
+    (no_bump, 0),
+    (forgets, 0),
+    (no_check_after_a_conflict, 30),
+    (version_read_late, 60),
+)
+
+
+@pytest.mark.parametrize(("broken", "first"), ABLATIONS)
+def test_without_the_rule_it_is_caught(broken: Callable[[pytest.MonkeyPatch], None], first: int) -> None:
+    for seed in range(first, first + MAX_SEEDS):
+        with pytest.MonkeyPatch.context() as patch:
+            broken(patch)
+            problem = problem_of(Duel(seed, random_workload(seed), LATE))
+        if problem:
+            assert problem.split(" s: ")[1][0] in "13", problem
+            assert not problem_of(Duel(seed, random_workload(seed), LATE)), "broken with the rule too"
+            return
+    pytest.fail(f"not caught in {MAX_SEEDS} seeds")
