@@ -168,3 +168,15 @@ async def test_a_deadline_that_frees_a_group_is_followed_by_that_group() -> None
     with anyio.fail_after(10):
         await _queue(decider).pop()
     assert decider.n_advanced == 1
+
+
+async def test_who_waits_for_room_is_heard_before_who_comes_later() -> None:
+    """That this process leads must not be heard before a bind that a reflector has to tell."""
+    inbox = Inbox()
+    await inbox.put([KindSynced("full")] * _INBOX_LIMIT)
+    async with anyio.create_task_group() as group:
+        group.start_soon(inbox.put, [KindSynced("pods")])
+        await anyio.wait_all_tasks_blocked()
+        inbox.take()
+        await inbox.put([KindSynced("leading")])  # there is room, and the other has not woken up yet
+    assert [event.kind for event in inbox.take() if isinstance(event, KindSynced)] == ["pods", "leading"]

@@ -1,0 +1,101 @@
+"""Binds behind a fence: the version they carry, a pod that changes under them, and giving one up."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import Pod
+from gangsched.sim.objects import make_node, make_pod
+from tests.core.scenario import Cluster
+
+FENCED = Settings(fence=True)
+
+
+def sent(settings: Settings = FENCED) -> tuple[Cluster, ef.BindPod]:
+    """A pod whose bind is on its way to the one node."""
+    c = Cluster(settings)
+    c.answer = lambda bind: "hold"
+    c.node(make_node("n0"))
+    c.submit(make_pod("a", gpus=8)).run()
+    (bind,) = c.all(ef.BindPod)
+    return c, bind
+
+
+def version_of(pod: Pod) -> str:
+    return pod.metadata.resource_version
+
+
+def holds(c: Cluster) -> bool:
+    return c.scheduler.is_on_its_way(c.pod("a").metadata.uid)
+
+
+def given_up() -> tuple[Cluster, ef.BindPod]:
+    """Its outcome is unknown, and its node does not take it any more."""
+    c, bind = sent()
+    c.node(replace(c.nodes["n0"], spec=replace(c.nodes["n0"].spec, unschedulable=True)))
+    c.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out")).read("a").wait(1.0)
+    return c, bind
+
+
+def test_a_bind_carries_the_version_that_was_known_and_without_a_fence_none() -> None:
+    c, bind = sent()
+    assert bind.resource_version == version_of(c.pod("a"))
+    _, bare = sent(Settings())
+    assert not bare.resource_version
+
+
+def test_a_pod_that_changed_is_bound_at_once_with_what_was_read() -> None:
+    c, first = sent()
+    now = c.store(c.pod("a"), metadata=replace(c.pod("a").metadata, labels={"x": "y"}))
+    c.tell(ev.BindUnknown(first.uid, first.attempt, "409 Conflict")).read("a").wait(0.01)
+    _, second = c.all(ef.BindPod)
+    assert second == replace(first, resource_version=version_of(now))
+
+
+def test_a_bind_of_unknown_outcome_is_given_up_only_when_it_cannot_land() -> None:
+    c, bind = given_up()
+    (bump,) = c.all(ef.BumpPod)
+    assert (bump.uid, bump.namespace, bump.name) == (bind.uid, bind.namespace, bind.name)
+    assert holds(c), "its room is not free yet"
+    c.tell(ev.PodBumped(bind.uid, c.store(c.pod("a"))))
+    assert not holds(c)
+    assert c.state("a") == "backoff"
+
+
+def test_a_bind_that_was_faster_than_its_bump_has_bound() -> None:
+    c, bind = given_up()
+    c.tell(ev.PodBumped(bind.uid, c.commit(bind)))
+    assert c.state("a") == "bound"
+
+
+def test_a_pod_that_is_gone_by_then_holds_nothing() -> None:
+    c, bind = given_up()
+    c.tell(ev.PodBumped(bind.uid, None))
+    assert not holds(c)
+
+
+def test_a_refusal_says_nothing_of_a_bind_that_was_sent_before() -> None:
+    c, bind = sent()
+    c.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out")).read("a").wait(1.0)
+    assert len(c.all(ef.BindPod)) == 2
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 403, "Forbidden", "no"))
+    assert c.all(ef.BumpPod)
+    assert holds(c)
+
+
+def test_a_refusal_of_the_only_bind_frees_its_room_at_once() -> None:
+    c, bind = sent()
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 403, "Forbidden", "no"))
+    assert not c.all(ef.BumpPod)
+    assert not holds(c)
+
+
+def test_without_a_fence_nothing_is_bumped() -> None:
+    c, bind = sent(Settings())
+    c.node(replace(c.nodes["n0"], spec=replace(c.nodes["n0"].spec, unschedulable=True)))
+    c.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out")).read("a").wait(1.0)
+    assert not c.all(ef.BumpPod)
+    assert not holds(c)
