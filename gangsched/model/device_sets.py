@@ -75,11 +75,10 @@ class DeviceSets:
         for home in homes:
             for i in _bits(home):
                 weight, far = topology.weight[i], constraint.link_weight
-                self.near[i] = (
-                    sum(1 << j for j in _bits(home) if j != i and weight[j] >= far)
-                    if far
-                    else home & ~(1 << i)
-                )
+                if not far:
+                    self.near[i] = home & ~(1 << i)
+                elif not topology.is_flat:
+                    self.near[i] = sum(1 << j for j in _bits(home) if j != i and weight[j] >= far)
         self.parts = self._cliques_apart() if constraint.link_weight else homes
         self._packed: dict[tuple[int, int], Packing] = {}
         self._best: dict[tuple[int, int, int], int] = {}

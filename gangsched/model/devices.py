@@ -36,6 +36,10 @@ LINK_KINDS = tuple(reversed(_LINK_WEIGHT))
 # kubelet refuses longer device IDs: they travel in its checkpoint and its gRPC API with this limit.
 MAX_ID_LENGTH = 63
 MAX_DEVICES = 4096
+# Every pair of linked devices is weighed: of 4,096 that would be six seconds and 130 MiB for one node.
+MAX_LINKED = 256
+# Pairs of all remembered topologies together, some tens of MiB.
+_MAX_PAIRS = 4 * 2**20
 # Above this many candidate sets the exact search gives way to a greedy one; 8 devices never reach it.
 _EXACT_SETS = 5000
 # Bounds memory; refilled in microseconds a set.
@@ -64,9 +68,10 @@ class DeviceTopology:
 
     Shapes: weight int[n][n], symmetric, larger is nearer; numa int[n], -1 unknown; models and memory_mib
     of length n, "" and 0 unknown. kept: what others have worked out from all this (model.device_sets).
+    is_flat: all weights are 0, since nothing is known of links or there are more devices than MAX_LINKED.
     """
 
-    __slots__ = ("_best", "_best_of", "kept", "memory_mib", "models", "numa", "weight")
+    __slots__ = ("_best", "_best_of", "is_flat", "kept", "memory_mib", "models", "numa", "weight")
 
     def __init__(
         self,
@@ -76,6 +81,7 @@ class DeviceTopology:
         memory_mib: tuple[int, ...] = (),
     ) -> None:
         self.weight = weight
+        self.is_flat = not any(map(any, dict.fromkeys(weight)))
         self.numa = numa
         self.models = models or ("",) * len(numa)
         self.memory_mib = memory_mib or (0,) * len(numa)
@@ -116,11 +122,25 @@ class DeviceTopology:
         indices = [i for i in range(len(self.numa)) if free >> i & 1]
         if count > len(indices):
             raise ValueError(f"{count} devices asked for, {len(indices)} free")
+        chosen: tuple[int, ...]
         if comb(len(indices), count) <= _EXACT_SETS:
             chosen = max(combinations(indices, count), key=lambda s: self.quality(s, indices))
+        elif self.is_flat:
+            chosen = self._on_fewest_numa_nodes(indices, count)
         else:
             chosen = self._greedy(indices, count)
         return sum(1 << i for i in chosen)
+
+    def _on_fewest_numa_nodes(self, indices: list[int], count: int) -> tuple[int, ...]:
+        """As `quality` has it where nothing is linked: one node with room for all, else the largest first."""
+        homes: dict[int, list[int]] = {}
+        for i in indices:
+            homes.setdefault(self.numa[i], []).append(i)
+        for home in homes.values():
+            if len(home) >= count:
+                return tuple(home[:count])
+        largest = sorted(homes.values(), key=lambda home: (-len(home), home[0]))
+        return tuple(sorted([i for home in largest for i in home][:count]))
 
     def quality(self, chosen: Iterable[int], free: list[int]) -> tuple[int, int, int, tuple[int, ...]]:
         """What `best_set` takes the largest of, by index."""
@@ -271,7 +291,8 @@ def _topology(devices: list[Device], index: Mapping[str, int]) -> DeviceTopology
     )
     found = _topologies.get(wiring)
     if found is None:
-        if len(_topologies) > 10_000:  # a cluster has a handful of node types; forged ones must not pile up
+        # A cluster has a handful of node types; forged ones must not pile up.
+        if sum(map(_n_pairs, _topologies)) > _MAX_PAIRS or len(_topologies) > 10_000:
             _topologies.clear()
         found = _topologies[wiring] = DeviceTopology(
             _weights(wiring),
@@ -282,7 +303,13 @@ def _topology(devices: list[Device], index: Mapping[str, int]) -> DeviceTopology
     return found
 
 
+def _n_pairs(wiring: _Wiring) -> int:
+    return len(wiring) ** 2 if len(wiring) <= MAX_LINKED else len(wiring)
+
+
 def _weights(wiring: _Wiring) -> tuple[tuple[int, ...], ...]:
+    if len(wiring) > MAX_LINKED:
+        return ((0,) * len(wiring),) * len(wiring)
     numa = [one[0] for one in wiring]
     weight = [[_SAME_NUMA_WEIGHT if a == b and a >= 0 else 0 for b in numa] for a in numa]
     for i, (_, links, _, _) in enumerate(wiring):

@@ -12,8 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.errors import ParseError
+from gangsched.model import devices as devices_module
+from gangsched.model.device_constraints import DeviceConstraint
+from gangsched.model.device_sets import DeviceSets
 from gangsched.model.devices import (
     ALLOCATED_KEY,
+    MAX_DEVICES,
+    MAX_LINKED,
     VISIBLE_KEY,
     Allocation,
     Device,
@@ -184,6 +189,29 @@ def test_many_devices_are_chosen_greedily_and_in_time() -> None:
     assert best.bit_count() == 64
     taken = [i for i in range(n) if best >> i & 1]
     assert len({i // 100 for i in taken}) == 1
+
+
+def test_of_more_devices_than_can_be_linked_no_pair_is_weighed() -> None:
+    """A node may list 4,096, and whoever writes its annotation must not hold the scheduler up by that."""
+    listed = [device(f"g{i}", numa=i % 3, links={"g0": "NV18"}) for i in range(MAX_DEVICES)]
+    big = inventory(*listed)
+    assert big.topology.is_flat
+    assert len({id(row) for row in big.topology.weight}) == 1, "one row stands for all"
+    chosen = big.ids_of(big.topology.best_set(big.healthy, 8))
+    assert {int(one[1:]) % 3 for one in chosen} == {0}, "of one NUMA node"
+    across = big.ids_of(big.topology.best_set(big.healthy, 2_000))
+    assert len({int(one[1:]) % 3 for one in across}) == 2
+    linked = DeviceSets(big.topology, DeviceConstraint(link_weight=1))
+    assert linked.most(big.healthy, 2).n == 0, "nothing is known of links"
+    assert DeviceSets(big.topology, DeviceConstraint()).most(big.healthy, 2).n == MAX_DEVICES // 2
+
+
+def test_forged_topologies_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices_module, "_topologies", {})
+    for i in range(200):
+        inventory(*(device(f"g{k}", model=f"{i}-{k}") for k in range(MAX_LINKED)))
+    n_pairs = sum(len(wiring) ** 2 for wiring in devices_module._topologies)
+    assert 0 < n_pairs <= 2**22 + MAX_LINKED**2
 
 
 def test_annotations_carry_the_allocation_and_come_back_as_it_was() -> None:

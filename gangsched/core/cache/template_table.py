@@ -20,6 +20,9 @@ from gangsched.model.resources import ResourceTable
 _encode = msgspec.msgpack.Encoder().encode
 # Templates are shared by live pods; beyond this many the table is dropped and pods keep what they have.
 _MAX_TEMPLATES = 50_000
+# What makes them known again takes as much as the specs that it is made of, a kilobyte each, mostly; anybody
+# may write pods of a megabyte, and each of them is a template of its own.
+_MAX_BYTES = 16 * 2**20
 
 
 class Templates:
@@ -30,6 +33,7 @@ class Templates:
         self._index = index
         self._sign = sign
         self._by_key: dict[Hashable, PodTemplate] = {}
+        self._n_bytes = 0
         self._latest: tuple[tuple[object, ...], PodTemplate, Hashable] | None = None
         """How the one that asked last looks, its template, and what was signed: the next is often like it."""
         self._serial = 0
@@ -47,6 +51,7 @@ class Templates:
         self._sign = sign
         self._n_signatures += 1
         self._by_key.clear()
+        self._n_bytes = 0
         self._latest = None
         return True
 
@@ -87,13 +92,15 @@ class Templates:
     def _known(
         self, pod: Pod, looks: tuple[object, ...], labels: Mapping[str, str], signed: Hashable
     ) -> PodTemplate:
-        key: Hashable = _encode(looks)
-        if signed is not None:
-            key = (key, signed)
+        encoded = _encode(looks)
+        key: Hashable = encoded if signed is None else (encoded, signed)
         template = self._by_key.get(key)
         if template is None:
-            if len(self._by_key) >= _MAX_TEMPLATES:
+            n_bytes = len(encoded) + sum(map(len, (pod.metadata.annotations or {}).values()))
+            if len(self._by_key) >= _MAX_TEMPLATES or self._n_bytes + n_bytes > _MAX_BYTES:
                 self._by_key.clear()
+                self._n_bytes = 0
+            self._n_bytes += n_bytes
             self._serial += 1
             template = self._by_key[key] = PodTemplate(pod, self._table, self._serial, labels)
             if isinstance(signed, Unsigned):
