@@ -21,8 +21,10 @@ def _one_owner(world: World) -> list[str]:
     broken = []
     holders: dict[tuple[str, str, str], str] = {}
     for info in world.cache.pods.values():
-        if info.group is None or not info.ids:
-            continue  # what a stranger's annotation claims is told as a clash and is no promise of ours
+        if info.group is None or not info.ids or info.said_gone:
+            # What a stranger's annotation claims is told as a clash and is no promise of ours; and what is
+            # gone takes nothing from anybody, though a watch that lags shows it until it tells of the end.
+            continue
         for resource, ids in info.ids.items():
             for device_id in ids:
                 place = (info.node_name, resource, device_id)

@@ -9,6 +9,7 @@ import pytest
 from gangsched.core.types.group import MemberState
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.sim.objects import make_pod
 from tests.core.scenario import Cluster, cluster, gang
 
 
@@ -110,3 +111,20 @@ def test_a_read_that_stays_unanswered_is_told_once_on_the_gang() -> None:
     assert c.scheduler.statistics()["reservations"] == 1
     c.read("a-0").tell(ev.PodUnread(uid, "late")).wait(0.0)
     assert len([e for e in c.all(ef.RecordEvent) if e.reason == "AnswerUnclear"]) == 1
+
+
+def test_a_watch_that_lags_behind_a_read_shows_a_pod_bound_that_is_gone() -> None:
+    """Its bind took effect and it was deleted before the watch told of either; its devices are given on."""
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "unknown" if bind.name == "a-0" else "ok"
+    c.submit(gang("a", pods=1, gpus=8)).run()
+    [bind] = c.held_binds
+    bound = c.commit(bind)
+    del c.pods[bind.uid]
+    c.tell(ev.PodRead(bind.uid, None))
+    c.submit(make_pod("b", gpus=8)).run()
+    assert c.pod("b").spec.node_name
+    c.tell(ev.PodUpdated(bound))
+    c.tell(ev.PodDeleted(bound))
+    assert c.ids("b") == {f"GPU-n0-{k}" for k in range(8)}
+    assert c.scheduler.statistics()["reservations"] == 0

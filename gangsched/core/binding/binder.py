@@ -261,12 +261,14 @@ class Binder:
         """The GET's answer; a pod that is bound, or is there, is the caller's to apply as seen."""
         info, pod = self._world.cache.pods.get(event.uid), event.pod
         if info is not None and info.state is LEAVING:
+            info.said_gone = pod is None
             if pod is None:
                 self._world.look_for_at(self._world.now_s + _LOOK_OFTEN_S, info)
             return info
         if info is None or info.state is not ASSUMED or info.bind is not BindState.READING:
             return None
         if pod is None:
+            info.said_gone = True
             self._lost(info, f"{info.pod.key} is gone", LEAVING)
             return None
         if pod.spec.node_name:

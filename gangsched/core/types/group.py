@@ -95,7 +95,8 @@ class PodInfo(msgspec.Struct, eq=False):
     (core.cache.pod_index). nominated: the nominatedNodeName that we wrote last, None: none so far. unclear:
     what came last instead of a clear answer to its bind; n_refused: how often that was a refusal which named
     no pod. sent_version: the pod's version in the bind that was sent last. in_doubt: a bind was sent of which
-    nobody knows whether it will land.
+    nobody knows whether it will land. said_gone: a consistent read has not found it; the watch, which lags,
+    may show it bound all the same until it tells of the end.
     """
 
     pod: Pod
@@ -121,6 +122,7 @@ class PodInfo(msgspec.Struct, eq=False):
     n_refused: int = 0
     sent_version: str = ""
     in_doubt: bool = False
+    said_gone: bool = False
 
     def __repr__(self) -> str:
         return f"<{self.pod.key} {self.state.value} on {self.node_name or '-'}>"
