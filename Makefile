@@ -9,7 +9,8 @@
 # make docs        build the documentation's site into build/site, strictly: a dead link fails
 # make docs-reference  write anew what follows from the code in docs/: references, tables, pictures
 # make lock        write the requirements locks anew (needs uv)
-# PYTEST_ARGS="-k name -x" narrows the tests; DEMO_ARGS=--keep lets the demo go on.
+# PYTEST_ARGS="-k name -x" narrows the tests, PYTEST_JOBS=0 runs them one after the other; DEMO_ARGS=--keep
+# lets the demo go on.
 
 PYTHON ?= python3
 VENV := .venv
@@ -23,19 +24,21 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 		"name another with: make PYTHON=python3.12" >&2; exit 1; }
 endef
 PYTEST_ARGS ?=
+PYTEST_JOBS ?= 2
 STORM_MINUTES ?= 2
 STORM_JOBS ?= 2
 DEMO_ARGS ?=
 
 .PHONY: test demo lint storm controlplane venv lock protocol docs docs-reference clean
 
-# pytest comes last, so that its summary is the last line of the run.
+# pytest comes last, so that its summary is the last line of the run. Two files at a time, each worker with a
+# control plane of its own: most tests wait for servers and for clocks more than they compute.
 test: $(STAMP)
 	@echo "== control plane for the real-server tests"
 	@$(BIN)/python -m gangsched.controlplane.build --optional
 	@$(MAKE) --no-print-directory lint storm
 	@echo "== pytest"
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 
 demo: $(RUNTIME)
 	@$(BIN)/gangsched demo $(DEMO_ARGS)
