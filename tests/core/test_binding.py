@@ -254,6 +254,15 @@ def test_an_object_that_is_found_late_after_a_restart_still_finds_the_gang_half_
     assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
 
 
+def test_a_member_that_leaves_without_a_node_is_one_that_the_gang_never_had() -> None:
+    """Deleted while the scheduler was away: the bound one must not run alone for good."""
+    c = half_bound(cluster(nodes=2))
+    c.leave("a-1").restart().run()
+    assert not c.group("a").satisfied
+    c.wait(c.settings.settle_s + 1.0)
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
+
+
 def test_a_refused_eviction_is_asked_again() -> None:
     c = cluster(nodes=2, settings=Settings(on_partial_bind="unwind"))
     c.evictions = "429"

@@ -57,12 +57,14 @@ class GangTable:
 
         A gang that was whole and lost members looks the same but for time: its pending members were created
         after the last bind. A pending member that existed before it was left out of a gang that never was
-        whole, however many of the others are gone by now: their eviction may have been under way. Both times
-        are the API server's own, to the second; a tie counts as half bound.
+        whole, however many of the others are gone by now: their eviction may have been under way. So was one
+        that never had a node and is being deleted. Both times are the API server's own, to the second; a tie
+        counts as half bound.
         """
         bound_at = [t for info in group.in_state(MemberState.BOUND) if (t := _bound_at(info.pod))]
         last = max(bound_at, default=None)
-        for info in group.in_state(MemberState.PENDING):
+        left_out = [info for info in group.in_state(MemberState.LEAVING) if not info.pod.spec.node_name]
+        for info in (*group.in_state(MemberState.PENDING), *left_out):
             created = info.pod.metadata.creation_timestamp
             if last is None or created is None or created <= last:
                 self._binder.half_bound(group)
