@@ -247,6 +247,7 @@ _GROUPS = (
     _review("subjectaccessreviews", "SubjectAccessReview", group=_AUTHORIZATION),
     _resource("jobs", "Job", group="batch", status=True, categories=("all",)),
     _resource("poddisruptionbudgets", "PodDisruptionBudget", group="policy", status=True, short_names="pdb"),
+    _resource("networkpolicies", "NetworkPolicy", group="networking.k8s.io", short_names="netpol"),
     _resource("clusterrolebindings", "ClusterRoleBinding", group=_RBAC, namespaced=False),
     _resource("clusterroles", "ClusterRole", group=_RBAC, namespaced=False),
     _resource("rolebindings", "RoleBinding", group=_RBAC),

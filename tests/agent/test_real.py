@@ -72,7 +72,7 @@ def test_an_api_server_that_goes_away_is_waited_for(site: Site) -> None:
     site.says("n1", a="Healthy")
     site.plane.kill_apiserver()
     site.devices("n1", "a", sick=("a",))
-    site.until(lambda: "cannot be" in agent.said, "the agent notices")
+    site.until(lambda: "cannot reach" in agent.said, "the agent notices")
     site.plane.start_apiserver()
     site.says("n1", a="Unhealthy")
 

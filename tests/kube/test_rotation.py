@@ -224,7 +224,7 @@ async def test_a_withdrawn_authority_is_no_longer_trusted(place: Place) -> None:
                     with pytest.raises(ConnectionError):
                         await stream.read()
                 await until(lambda: not server._writers)
-                with pytest.raises(ApiError, match="CERTIFICATE_VERIFY_FAILED") as caught:
+                with pytest.raises(ApiError, match="its certificate is not accepted") as caught:
                     await pool.request("GET", "/x")
                 assert caught.value.code == 0
         assert len(server.requests) == 2
@@ -235,7 +235,7 @@ async def test_a_new_authority_is_found_soon_after_a_handshake_has_failed(place:
     async with ScriptedServer(tls=place.tls(second)) as server:
         account = await place.load(server, {"token": "t"})
         async with RequestPool(account) as pool:
-            with pytest.raises(ApiError, match="CERTIFICATE_VERIFY_FAILED"):
+            with pytest.raises(ApiError, match="its certificate is not accepted"):
                 await pool.request("GET", "/x")
             replace(place.bundle, second.certificate)
             place.clock.now_s += RETRY_S
