@@ -25,7 +25,7 @@ GRACE_KEY = "sim/grace-s"
 """How long an evicted pod takes to go, where that is not what all of them take."""
 # As many binds as kube.effects.binding_lane keeps on the way.
 PARALLEL_BINDS = 16
-# Shorter than kube.bumps has it, so that binds which are late come after the bumps as well as before them.
+# Shorter than kube.effects.bumps has it, so that late binds come after the bumps as well as before them.
 _BUMP_TIMEOUT_S = 0.5
 
 

@@ -100,7 +100,7 @@ class Replica:
         self.fence.begin()
 
     def _catch_up(self) -> None:
-        """As kube.catch_up: what is bound now must have been shown by the watch."""
+        """As kube.watch.catch_up: what is bound now must have been shown by the watch."""
         bound = [pod for pod in self.api.pods.values() if pod.spec.node_name]
         self._look_whether_caught_up({pod.metadata.uid: pod for pod in bound}, self.n_processes)
 
