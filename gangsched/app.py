@@ -161,7 +161,7 @@ class SchedulerApp:
         )
         self._pace = reading_pace()
         self._reflectors = {kind.name: self._reflector(kind) for kind in all_kinds(self.scheduler.watches)}
-        period_s = metrics_server_s(self.scheduler.world.profiles)
+        period_s = metrics_server_s(self.scheduler.shared.profiles)
         self._metrics_server = MetricsServer(self._client, self.inbox.put, period_s=period_s)
         self._elector = (
             LeaderElector(self._client, election, identity=identity, rng=rng)

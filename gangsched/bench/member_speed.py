@@ -104,7 +104,7 @@ def measure(n_nodes: int, size: int, n_rounds: int) -> dict[str, MemberCost]:
 
 def floor_ms(n_nodes: int, n_rounds: int) -> list[float]:
     """What the plugin's own code costs, asked once about each node to filter and once to score it."""
-    view, plugin, pod = _loaded(n_nodes, ()).world.cache.view, Cordial(), _pod("p", "", 0, {}, 1000)
+    view, plugin, pod = _loaded(n_nodes, ()).shared.cache.view, Cordial(), _pod("p", "", 0, {}, 1000)
     infos, state = NodeInfos().at(view, np.arange(view.n_rows)), CycleState()
     costs = []
     for _ in range(n_rounds + 1):

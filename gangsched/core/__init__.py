@@ -7,7 +7,7 @@ Rooms, from the ground up; each imports those before it and none behind it (cont
     framework      what a plugin is; a profile's plugins run in order
     cycle          one unit placed on a Trial, all or nothing
     preemption     the cheapest victims for a unit that does not fit
-    state          what one turn shares: the world, the queue, the table of states, the reporter
+    state          what one turn shares: SharedState, the queue, the table of states, the reporter
     binding        from a permitted plan to bound pods, and giving back
     device_audit   books, annotations and kubelet's word compared; devices that fail
     groups         the life of a group: members, numbers, attempts, waits

@@ -37,7 +37,7 @@ from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.reservations import Promises
 from gangsched.core.state.pending_hooks import POST_BIND
 from gangsched.core.state.reporter import NODE_REFUSED, Reporter
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import (
@@ -126,8 +126,8 @@ class Plainly:
     not_before_s = 0.0
     look_again_s = NEVER_S
 
-    def __init__(self, world: World) -> None:
-        self.begin = world.set_time
+    def __init__(self, shared: SharedState) -> None:
+        self.begin = shared.set_time
 
     def end(self) -> None: ...
 
@@ -149,7 +149,7 @@ class Plainly:
 class Rooms(Protocol):
     """The parts of a scheduler that are told of a step that failed."""
 
-    world: World
+    shared: SharedState
     reporter: Reporter
     numbers: Numbers
     audit: Audit
@@ -165,7 +165,7 @@ class Containment:
 
     def __init__(self, scheduler: Rooms, guard: Callable[[Defect], None]) -> None:
         self._scheduler = scheduler
-        self._world: World = scheduler.world
+        self._shared: SharedState = scheduler.shared
         self._guard = guard
         self._refused: set[GroupKey] = set()
         self._unresolved: set[GroupKey] = set()
@@ -194,14 +194,14 @@ class Containment:
                 whole = isinstance(events[0], ev.BindSucceeded)  # read to their end before any is applied
                 for event in events[: at + 1] if whole else events[at : at + 1]:
                     self._refuse_event(event, error)
-        if self._world.unanswered and isinstance(events[0], _ANSWERS):
+        if self._shared.unanswered and isinstance(events[0], _ANSWERS):
             for event in events:
                 self._step(partial(self._answered, event))
 
     def begin(self, now_s: float) -> None:
         self._refused.clear()
         self.look_again_s = NEVER_S
-        self._step(lambda: self._world.set_time(now_s))
+        self._step(lambda: self._shared.set_time(now_s))
 
     def each(self, do: Callable[[], Any]) -> None:
         """What raised is forgotten, so doing it again goes on with the next one."""
@@ -211,34 +211,34 @@ class Containment:
 
     def end(self) -> None:
         if self._is_shaken:
-            self._step(lambda: self._world.queue.rebuild(self._world.groups.values()))
+            self._step(lambda: self._shared.queue.rebuild(self._shared.groups.values()))
             self._is_shaken = False
         if self._ask_s:
             self._ask_about_binds()
         if self._skipped:
-            self._world.touched.update(self._skipped)
+            self._shared.touched.update(self._skipped)
             self._skipped.clear()
-            self.look_again_s = min(self.look_again_s, self._world.now_s + _PAUSE_S)
+            self.look_again_s = min(self.look_again_s, self._shared.now_s + _PAUSE_S)
 
     def _ask_about_binds(self) -> None:
-        world = self._world
+        shared = self._shared
         for uid, at_s in list(self._ask_s.items()):
-            info, pod = world.cache.pods.get(uid), world.unanswered.get(uid)
+            info, pod = shared.cache.pods.get(uid), shared.unanswered.get(uid)
             is_sent = info is not None and info.state is ASSUMED and info.bind is BindState.SENT
             if pod is None and not is_sent:
                 del self._ask_s[uid]
-            elif at_s <= world.now_s:
+            elif at_s <= shared.now_s:
                 if info is not None and is_sent:
                     info.bind, pod = BindState.READING, info.pod
                 if pod is not None:
                     meta = pod.metadata
-                    world.emit(GetPod(uid, meta.namespace, meta.name, ""))
-                self._ask_s[uid] = world.now_s + world.settings.settle_s
+                    shared.emit(GetPod(uid, meta.namespace, meta.name, ""))
+                self._ask_s[uid] = shared.now_s + shared.settings.settle_s
         self.look_again_s = min(self._ask_s.values(), default=NEVER_S)
 
     def by_deadline(self, do: Callable[[], Any]) -> None:
         if not self._step(do):
-            self.not_before_s = self._world.now_s + _PAUSE_S
+            self.not_before_s = self._shared.now_s + _PAUSE_S
 
     def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
         """A group that was refused in this turn rests until another."""
@@ -258,7 +258,7 @@ class Containment:
             do(uid)
         except Exception as error:
             said = self._tell(_name(do), uid, error)
-            info = self._world.cache.pods.get(uid)
+            info = self._shared.cache.pods.get(uid)
             if info is not None:
                 self._refuse_pod(uid, info.pod, said)
 
@@ -275,7 +275,7 @@ class Containment:
     def _tell(self, where: str, about: str, error: Exception) -> str:
         """Counts and tells it; answers with the words for people."""
         problem = f"{type(error).__name__}: {error}"[:500]
-        self._world.count("defects")
+        self._shared.count("defects")
         self._is_shaken = True
         story = "".join(traceback.format_exception(error))
         self._guard(Defect(where, about, problem, story))
@@ -284,7 +284,7 @@ class Containment:
     def _refuse_event(self, event: Any, error: Exception) -> None:
         where, about = type(event).__name__, _about(event)
         said = self._tell(where, about, error)
-        self._world.count(f"objects_refused/{_kind_of(event)}")
+        self._shared.count(f"objects_refused/{_kind_of(event)}")
         try:
             self._refuse(event, said, error)
         except Exception as again:  # what is left of it is not worth the process
@@ -305,18 +305,18 @@ class Containment:
             meta = event.object.metadata
             self._scheduler.reporter.refused(event.kind, meta.namespace, meta.name, meta.uid, said)
         elif isinstance(event, ev.KindSynced | ev.KindMissing | ev.LeadershipGained):
-            for group in self._world.groups.values():
-                self._world.touch(group)
+            for group in self._shared.groups.values():
+                self._shared.touch(group)
         elif isinstance(event, ev.HookAnswered):
-            call = self._world.hooks.latest
+            call = self._shared.hooks.latest
             if call is not None:
                 self._refuse_group(type(event).__name__, call.group, error)
         elif isinstance(event, ev.GroupAllowed | ev.GroupRejected):
-            named = self._world.groups.get(event.group)
+            named = self._shared.groups.get(event.group)
             if named is not None:
                 self._refuse_group(type(event).__name__, named, error)
         else:
-            info = self._world.cache.pods.get(getattr(event, "uid", ""))
+            info = self._shared.cache.pods.get(getattr(event, "uid", ""))
             if info is not None:
                 self._refuse_pod(info.uid, info.pod, said)
 
@@ -324,7 +324,7 @@ class Containment:
 
     def _refuse_pod(self, uid: str, pod: Pod, said: str) -> None:
         """The pod is in no group; on its node, or where its bind may land, its room is taken."""
-        info = self._world.cache.pods.get(uid)
+        info = self._shared.cache.pods.get(uid)
         is_on_the_way = info is not None and info.bind in _ON_THE_WAY and not pod.spec.node_name
         node_name = pod.spec.node_name
         allocation = {} if info is None else info.allocation
@@ -334,21 +334,21 @@ class Containment:
         if node_name and not pod.is_terminal:
             self._keep_room(pod, node_name, allocation if is_on_the_way else None)
             if is_on_the_way:
-                self._world.unanswered[uid] = pod
-                self._ask_s[uid] = self._world.now_s + self._world.settings.settle_s
-        if pod.spec.scheduler_name in self._world.profiles:
+                self._shared.unanswered[uid] = pod
+                self._ask_s[uid] = self._shared.now_s + self._shared.settings.settle_s
+        if pod.spec.scheduler_name in self._shared.profiles:
             self._scheduler.reporter.refused_pod(pod, said)
 
     def _keep_room(self, pod: Pod, node_name: str, promised: Any) -> None:
         """As another scheduler's pod: what of it can be read counts, the less the plainer."""
-        world = self._world
+        shared = self._shared
         for plain, allocation in plain_pods(pod, node_name, promised):
             uid = plain.metadata.uid
             try:
-                info = PodInfo(plain, world.cache.template_of(plain), uid)
+                info = PodInfo(plain, shared.cache.template_of(plain), uid)
                 info.state = BOUND
-                world.cache.join(info)
-                world.cache.place(info, node_name, allocation)
+                shared.cache.join(info)
+                shared.cache.place(info, node_name, allocation)
                 return
             except Exception as error:
                 self._tell("counting a refused pod", pod.key, error)
@@ -356,45 +356,45 @@ class Containment:
 
     def _drop_pod(self, uid: str, pod: Pod) -> None:
         """Out of everything, whatever of it is there."""
-        world, scheduler = self._world, self._scheduler
-        world.unanswered.pop(uid, None)
-        info = world.cache.remove_pod(uid) or self._left_of(uid, pod)
+        shared, scheduler = self._shared, self._scheduler
+        shared.unanswered.pop(uid, None)
+        info = shared.cache.remove_pod(uid) or self._left_of(uid, pod)
         group = info.group if info is not None else None
         if group is not None:
             group.members.pop(uid, None)
             recount_group(group)
-            world.touch(group)
+            shared.touch(group)
         self._step(lambda: scheduler.numbers.forget_stranger(uid))
         self._step(lambda: scheduler.audit.pod_gone(uid))
-        world.changes += world.cache.unnominate(uid)
-        world.cache.ledger.unclaim(uid)
+        shared.changes += shared.cache.unnominate(uid)
+        shared.cache.ledger.unclaim(uid)
         if info is not None:
             row, info.group, info.bind = info.row, None, UNASKED
-            take_out(world.cache, info, pod.spec.node_name)
+            take_out(shared.cache, info, pod.spec.node_name)
             if row != NO_ROW:
-                freed = frozenset(world.cache.table.names)
-                world.changes.append(ClusterChange(Change.ROOM_FREED, row, freed))
-        self._step(lambda: world.left_node(uid))
+                freed = frozenset(shared.cache.table.names)
+                shared.changes.append(ClusterChange(Change.ROOM_FREED, row, freed))
+        self._step(lambda: shared.left_node(uid))
 
     def _left_of(self, uid: str, pod: Pod) -> PodInfo | None:
         """A pod that is known no longer, and still a member or on its node."""
-        for group in self._world.groups.values():
+        for group in self._shared.groups.values():
             if uid in group.members:
                 info = group.members[uid]
                 info.group = group
                 return info
-        return self._world.cache.by_node.get(pod.spec.node_name, {}).get(uid)
+        return self._shared.cache.by_node.get(pod.spec.node_name, {}).get(uid)
 
     def _answered(self, event: Any) -> None:
         """The answer to the bind of a pod that has been refused since: what is certain of it counts again."""
-        world = self._world
-        pod = world.unanswered.get(event.uid)
+        shared = self._shared
+        pod = shared.unanswered.get(event.uid)
         if pod is None:
             return
         if isinstance(event, ev.BindUnknown):
-            world.emit(GetPod(event.uid, pod.metadata.namespace, pod.metadata.name, ""))
+            shared.emit(GetPod(event.uid, pod.metadata.namespace, pod.metadata.name, ""))
             return
-        del world.unanswered[event.uid]
+        del shared.unanswered[event.uid]
         if isinstance(event, ev.BindSucceeded):
             return  # the watch tells it
         self._drop_pod(event.uid, pod)
@@ -407,8 +407,8 @@ class Containment:
 
     def _refuse_node(self, node: Node, said: str, *, is_gone: bool) -> None:
         """There is no such node for us: its pods are known to be there and are counted when it comes back."""
-        world, scheduler = self._world, self._scheduler
-        cache, name = world.cache, node.metadata.name
+        shared, scheduler = self._shared, self._scheduler
+        cache, name = shared.cache, node.metadata.name
         for info in cache.by_node.get(name, {}).values():
             info.row, info.kin = NO_ROW, None
         row = cache.nodes.row_of.get(name)
@@ -419,7 +419,7 @@ class Containment:
             cache.index.forget_counts(cache.pods)
         scheduler.audit.node_gone(name)
         scheduler.health.node_gone(name)
-        world.changes.append(ClusterChange(Change.NODE_REMOVED))
+        shared.changes.append(ClusterChange(Change.NODE_REMOVED))
         self._step(lambda: scheduler.promises.recheck(node))
         if not is_gone:
             scheduler.reporter.node_problem(node, said, reason=NODE_REFUSED)
@@ -430,7 +430,7 @@ class Containment:
         """It and what was tried with it hold nothing that can be given back, and wait for their backoff."""
         said = self._tell(where, str(group.key), error).partition("; it is left")[0]
         try:
-            together = [g for g in self._world.siblings(group).values() if g.state in _WERE_TRIED]
+            together = [g for g in self._shared.siblings(group).values() if g.state in _WERE_TRIED]
         except Exception as again:
             self._tell("looking for siblings", str(group.key), again)
             together = []
@@ -441,11 +441,11 @@ class Containment:
                 self._step(partial(self._give_back, one, f"gang {one.key}: {said}" if one.is_gang else said))
 
     def _give_back(self, group: Group, said: str) -> None:
-        world, scheduler = self._world, self._scheduler
+        shared, scheduler = self._shared, self._scheduler
         for stop in (scheduler.binder.preparing.stop, scheduler.binder.waves.stop):
             self._step(partial(stop, group, said))
-        calls = [call for call in world.hooks.calls.values() if call.group is group]
-        world.hooks.cancel([call for call in calls if call.point != POST_BIND])
+        calls = [call for call in shared.hooks.calls.values() if call.group is group]
+        shared.hooks.cancel([call for call in calls if call.point != POST_BIND])
         self._step(lambda: scheduler.attempts.nominations.drop(group))
         rows = set()
         for info in group.members.values():
@@ -453,22 +453,22 @@ class Containment:
             is_promise = info.state is ASSUMED and is_unsent
             if is_promise or (info.state is PENDING and info.node_name):
                 rows.add(info.row)
-                take_out(world.cache, info)
+                take_out(shared.cache, info)
                 info.state, info.bind = PENDING, UNASKED
-        recount_rows(world.cache, rows - {NO_ROW})
+        recount_rows(shared.cache, rows - {NO_ROW})
         recount_group(group)
         for info in group.members.values():
             if info.state is ASSUMED and info.bind is BindState.SENT:
                 # It may not have left: should no answer come, the server is asked.
-                self._ask_s[info.uid] = world.now_s + world.settings.settle_s
+                self._ask_s[info.uid] = shared.now_s + shared.settings.settle_s
         if group.n_assumed:
             group.failed_binds.setdefault("", said)
-            world.queue.park(group, Cause.CONTAINED_BINDING)
+            shared.queue.park(group, Cause.CONTAINED_BINDING)
             return
         group.failed_binds.clear()
         if group.is_half_bound:
-            world.settle_by_s.setdefault(group.key, world.now_s + world.settings.settle_s / 2)
-        world.queue.back_off(group, Cause.CONTAINED, world.now_s)
+            shared.settle_by_s.setdefault(group.key, shared.now_s + shared.settings.settle_s / 2)
+        shared.queue.back_off(group, Cause.CONTAINED, shared.now_s)
         self._step(lambda: scheduler.reporter.rejected(group, said))
 
 

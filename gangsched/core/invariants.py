@@ -8,19 +8,25 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ASSUMED, BOUND, PENDING, BindState, Group, GroupState
 
 
-def find_broken(world: World) -> list[str]:
+def find_broken(shared: SharedState) -> list[str]:
     """Every promise that does not hold now, in words; empty when all is well."""
-    return [*_one_owner(world), *_counted_once(world), *_one_place(world), *_states(world), *_promises(world)]
+    return [
+        *_one_owner(shared),
+        *_counted_once(shared),
+        *_one_place(shared),
+        *_states(shared),
+        *_promises(shared),
+    ]
 
 
-def _one_owner(world: World) -> list[str]:
+def _one_owner(shared: SharedState) -> list[str]:
     broken = []
     holders: dict[tuple[str, str, str], str] = {}
-    for info in world.cache.pods.values():
+    for info in shared.cache.pods.values():
         if info.group is None or not info.ids or info.said_gone:
             # What a stranger's annotation claims is told as a clash and is no promise of ours; and what is
             # gone takes nothing from anybody, though a watch that lags shows it until it tells of the end.
@@ -34,9 +40,9 @@ def _one_owner(world: World) -> list[str]:
     return broken
 
 
-def _counted_once(world: World) -> list[str]:
+def _counted_once(shared: SharedState) -> list[str]:
     """6: what is counted on nodes is the sum of the pods that hold something there."""
-    cache = world.cache
+    cache = shared.cache
     used, counted_padding = cache.nodes.used.tolist(), cache.nodes.padding.tolist()
     for (column, row), exact in cache.nodes.beyond.items():
         used[column][row] = cache.nodes.allocatable.item(column, row) - exact
@@ -80,12 +86,12 @@ def _counted_once(world: World) -> list[str]:
     return broken + [f"6: {wrong}" for wrong in cache.index.recount()]
 
 
-def _one_place(world: World) -> list[str]:
+def _one_place(shared: SharedState) -> list[str]:
     """5: every pod of ours is in one group, counted in one state."""
     broken = []
     seen: dict[str, Group] = {}
-    pods = world.cache.pods
-    for group in world.groups.values():
+    pods = shared.cache.pods
+    for group in shared.groups.values():
         counts = dict.fromkeys(group.counts, 0)
         for uid, info in group.members.items():
             counts[info.state] += 1
@@ -102,11 +108,11 @@ def _one_place(world: World) -> list[str]:
     return broken
 
 
-def _states(world: World) -> list[str]:
+def _states(shared: SharedState) -> list[str]:
     """4: who holds, and who is in line, is what the state says."""
     broken = []
     n_in_line = 0
-    for group in world.groups.values():
+    for group in shared.groups.values():
         n_in_line += bool(group.active_token)
         holding = group.state in (GroupState.WAITING, GroupState.BINDING)
         if group.n_assumed and not holding:
@@ -122,30 +128,30 @@ def _states(world: World) -> list[str]:
                 broken.append(f"2: {info!r} holds nothing, and a bind of it may land")
             elif info.ids and info.state is not BOUND:
                 broken.append(f"4: {info!r} holds devices")
-    if n_in_line != world.queue.n_active:
-        broken.append(f"5: {n_in_line} groups in line, the queue counts {world.queue.n_active}")
+    if n_in_line != shared.queue.n_active:
+        broken.append(f"5: {n_in_line} groups in line, the queue counts {shared.queue.n_active}")
     return broken
 
 
-def _promises(world: World) -> list[str]:
+def _promises(shared: SharedState) -> list[str]:
     """4: what is kept for a pod of ours is kept as long as its group waits for its victims, and no longer."""
     broken = []
-    for uid in {*world.cache.nominated, *world.cache.ledger.claimants}:
-        info = world.cache.pods.get(uid)
+    for uid in {*shared.cache.nominated, *shared.cache.ledger.claimants}:
+        info = shared.cache.pods.get(uid)
         group = info.group if info is not None else None
         if group is not None and (group.preemption is None or group.state is not GroupState.WAITING):
             broken.append(f"4: room is kept for {info!r} in {group!r}, which waits for no victim")
-        elif group is None and uid in world.cache.ledger.claimants:
+        elif group is None and uid in shared.cache.ledger.claimants:
             broken.append(f"4: devices are claimed for {uid}, which is no pod of ours")
-    for group in world.groups.values():
+    for group in shared.groups.values():
         for uid in group.preemption.waits_for if group.preemption is not None else ():
-            victim = world.cache.pods.get(uid)
-            if group.preemption not in world.victims.get(uid, ()):
+            victim = shared.cache.pods.get(uid)
+            if group.preemption not in shared.victims.get(uid, ()):
                 broken.append(f"4: {group!r} waits for {uid} and would not be told that it has gone")
             if victim is None or not victim.node_name:
                 broken.append(f"4: {group!r} waits for {uid}, which holds nothing")
-    for uid, waiting in world.victims.items():
+    for uid, waiting in shared.victims.items():
         for preemption in waiting:
-            if not any(group.preemption is preemption for group in world.groups.values()):
+            if not any(group.preemption is preemption for group in shared.groups.values()):
                 broken.append(f"4: {uid} is waited for by {preemption.unit}, which do not wait")
     return broken

@@ -20,21 +20,21 @@ from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import Numbers
 from gangsched.core.groups.membership import Membership
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.model.events import PodDeleted, PodUpdated
 
 
-def unfinished(world: World, names: frozenset[str]) -> list[Group]:
+def unfinished(shared: SharedState, names: frozenset[str]) -> list[Group]:
     """Groups of profiles other than `names` that cannot be left now: binds or evictions are on their way."""
     moving = (GroupState.BINDING, GroupState.UNWINDING)
-    groups = world.groups.values()
+    groups = shared.groups.values()
     return [group for group in groups if group.scheduler_name not in names and group.state in moving]
 
 
 def reconfigure(
-    world: World,
+    shared: SharedState,
     membership: Membership,
     numbers: Numbers,
     attempts: Attempts,
@@ -42,7 +42,7 @@ def reconfigure(
     settings: Settings,
 ) -> None:
     """These profiles and settings are in effect from here on. Nobody must be `unfinished`."""
-    gone = [group for group in world.groups.values() if group.scheduler_name not in profiles]
+    gone = [group for group in shared.groups.values() if group.scheduler_name not in profiles]
     left = [info for group in gone for info in group.members.values()]
     for group in gone:
         if group.state is GroupState.WAITING:
@@ -50,23 +50,23 @@ def reconfigure(
     for info in left:
         membership.remove_pod(PodDeleted(info.pod))
     for group in gone:
-        world.drop_group(group)
-    added = frozenset(profiles).difference(world.profiles)
-    world.take_over(profiles, settings)
+        shared.drop_group(group)
+    added = frozenset(profiles).difference(shared.profiles)
+    shared.take_over(profiles, settings)
     for info in left:
         membership.put_pods((PodUpdated(info.pod),))
     numbers.forget_strangers_of(added)
-    for info in [info for info in world.cache.pods.values() if _is_ours_now(info, added)]:
+    for info in [info for info in shared.cache.pods.values() if _is_ours_now(info, added)]:
         membership.remove_pod(PodDeleted(info.pod))
         membership.put_pods((PodUpdated(info.pod),))
-    for info in list(world.cache.pods.values()):
+    for info in list(shared.cache.pods.values()):
         if info.group is not None and info.state in (MemberState.PENDING, MemberState.GATED):
             membership.look_again(info.uid)
-    for group in list(world.groups.values()):
+    for group in list(shared.groups.values()):
         if group.active_token or (group.state is GroupState.WAITING and group.n_assumed):
-            world.queue.activate(group, Cause.RECONFIGURED)
+            shared.queue.activate(group, Cause.RECONFIGURED)
         elif group.state is GroupState.UNSCHEDULABLE:
-            world.queue.wake(group, Cause.RECONFIGURED, world.now_s)
+            shared.queue.wake(group, Cause.RECONFIGURED, shared.now_s)
 
 
 def _is_ours_now(info: PodInfo, added: frozenset[str]) -> bool:

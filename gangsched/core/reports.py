@@ -14,7 +14,7 @@ import msgspec
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.model.pod_group import GroupKey, needs_object
 
@@ -120,7 +120,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
 def view_groups(scheduler: Scheduler) -> list[GroupView]:
     """Every group, lone pods too, by namespace and name."""
-    groups = sorted(scheduler.world.groups.values(), key=lambda g: (g.key.namespace, g.key.name, g.key))
+    groups = sorted(scheduler.shared.groups.values(), key=lambda g: (g.key.namespace, g.key.name, g.key))
     return [view_group(group) for group in groups]
 
 
@@ -180,13 +180,13 @@ def view_members(group: Group) -> list[MemberView]:
 
 def view_nodes(scheduler: Scheduler) -> list[NodeView]:
     """Every node by name ("n2" before "n10"), with who holds what of its devices."""
-    world = scheduler.world
-    names = sorted(world.cache.nodes.row_of, key=lambda name: (len(name), name))
-    return [_node(world, name) for name in names]
+    shared = scheduler.shared
+    names = sorted(shared.cache.nodes.row_of, key=lambda name: (len(name), name))
+    return [_node(shared, name) for name in names]
 
 
-def _node(world: World, name: str) -> NodeView:
-    nodes, ledger = world.cache.nodes, world.cache.ledger
+def _node(shared: SharedState, name: str) -> NodeView:
+    nodes, ledger = shared.cache.nodes, shared.cache.ledger
     row = nodes.row_of[name]
     node = nodes.nodes[row]
     labels = (node.metadata.labels if node else None) or {}
@@ -198,12 +198,12 @@ def _node(world: World, name: str) -> NodeView:
         if inventory is not None:
             held = ledger.holders(row, resource)
             devices[clean(resource)] = tuple(
-                _device(world, device_id, bool(inventory.healthy >> i & 1), held.get(device_id, ()))
+                _device(shared, device_id, bool(inventory.healthy >> i & 1), held.get(device_id, ()))
                 for i, device_id in enumerate(inventory.ids)
             )
     return NodeView(
         name=clean(name),
-        topology=clean(labels.get(world.settings.topology_key, "")),
+        topology=clean(labels.get(shared.settings.topology_key, "")),
         unschedulable=bool(nodes.unschedulable[row]),
         allocatable={resource: int(has[i]) for resource, i in columns},
         free={resource: int(nodes.free[i, row]) for resource, i in columns},
@@ -211,8 +211,8 @@ def _node(world: World, name: str) -> NodeView:
     )
 
 
-def _device(world: World, device_id: str, healthy: bool, uids: Iterable[str]) -> DeviceView:
-    holders = [info for uid in uids if (info := world.cache.pods.get(uid)) is not None]
+def _device(shared: SharedState, device_id: str, healthy: bool, uids: Iterable[str]) -> DeviceView:
+    holders = [info for uid in uids if (info := shared.cache.pods.get(uid)) is not None]
     ours = next((info for info in holders if info.group is not None), None)
     return DeviceView(
         id=clean(device_id),

@@ -3,7 +3,7 @@
 Synchronous and deterministic: the same calls with the same arguments give the same effects. Called by
 app.py live and by sim/ in virtual time. Rooms behind it: membership (who), numbers (how many), gang (the
 table), attempts (a turn), binding (after the plan), promises (do they hold), reporter (words); they share
-one World.
+one SharedState.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gangsched.core.invariants import find_broken
 from gangsched.core.reconfigure import reconfigure, unfinished
 from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.state import LOOK_FOR, PRE_ENQUEUE, World
+from gangsched.core.state.state import LOOK_FOR, PRE_ENQUEUE, SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import ASSUMED, NEVER_S, UNASKED, Group, GroupState, MemberState, PodInfo
@@ -77,27 +77,27 @@ class Scheduler:
         """
         if observer is not None:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
-        self.world = World(profiles, settings, node_capacity=node_capacity, observer=observer)
-        self.reporter = Reporter(self.world)
-        self.numbers = Numbers(self.world)
-        self.audit = Audit(self.world, self.reporter)
-        self.membership = Membership(self.world, self.reporter, self.numbers, self.audit)
-        self.binder = Binder(self.world, self.reporter, Spacing(self.world, self.audit.is_reported))
-        self.health = DeviceHealth(self.world, self.reporter, self.binder)
-        self.permits = Permits(self.world)
-        self.attempts = Attempts(self.world, self.reporter, self.binder, self.permits, pick)
-        self.promises = Promises(self.world, self.attempts, self.binder)
-        self.table = GangTable(self.world, self.reporter, self.binder, self.attempts)
+        self.shared = SharedState(profiles, settings, node_capacity=node_capacity, observer=observer)
+        self.reporter = Reporter(self.shared)
+        self.numbers = Numbers(self.shared)
+        self.audit = Audit(self.shared, self.reporter)
+        self.membership = Membership(self.shared, self.reporter, self.numbers, self.audit)
+        self.binder = Binder(self.shared, self.reporter, Spacing(self.shared, self.audit.is_reported))
+        self.health = DeviceHealth(self.shared, self.reporter, self.binder)
+        self.permits = Permits(self.shared)
+        self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, pick)
+        self.promises = Promises(self.shared, self.attempts, self.binder)
+        self.table = GangTable(self.shared, self.reporter, self.binder, self.attempts)
         self.watches = _watched(profiles.values())
         self.kinds = (*KINDS, *self.watches)
         """Kinds that must have been listed whole, or be missing, before the first decision."""
         self._extension = (
             None
             if extenders is None
-            else Extension(extenders, self.world, self.reporter, self.attempts.give_back)
+            else Extension(extenders, self.shared, self.reporter, self.attempts.give_back)
         )
         self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
-        self._steps: Steps = Plainly(self.world) if guard is None else Containment(self, guard)
+        self._steps: Steps = Plainly(self.shared) if guard is None else Containment(self, guard)
         self._on_run: dict[type, Callable[[Iterator[Any]], None]] = {
             ev.PodAdded: self.membership.put_pods,
             ev.PodUpdated: self.membership.put_pods,
@@ -156,11 +156,11 @@ class Scheduler:
 
         Until these have been heard of nothing is decided. Groups that are `unfinished` must not be left.
         """
-        self.world.set_time(now_s)
-        observer = self.world.observer
+        self.shared.set_time(now_s)
+        observer = self.shared.observer
         if observer is not None:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
-        reconfigure(self.world, self.membership, self.numbers, self.attempts, profiles, settings)
+        reconfigure(self.shared, self.membership, self.numbers, self.attempts, profiles, settings)
         more = self.unfollowed(profiles)
         self.watches = (*self.watches, *more)
         self.kinds = (*KINDS, *self.watches)
@@ -173,30 +173,30 @@ class Scheduler:
 
     def unfinished(self, names: Iterable[str]) -> list[Group]:
         """Groups of other profiles than these that cannot be left yet."""
-        return unfinished(self.world, frozenset(names))
+        return unfinished(self.shared, frozenset(names))
 
     def advance(self, now_s: float) -> list[Effect]:
         """Applies the deadlines that have passed."""
-        world, steps = self.world, self._steps
+        shared, steps = self.shared, self._steps
         steps.begin(now_s)
         if not self.is_synced:
             return []
-        while world.retries and world.retries[0][0] <= now_s:
-            _, uid, attempt = world.pop_retry()
+        while shared.retries and shared.retries[0][0] <= now_s:
+            _, uid, attempt = shared.pop_retry()
             if attempt == PRE_ENQUEUE:
                 steps.for_pod(uid, self.membership.look_again)
             elif attempt == LOOK_FOR:
                 steps.for_pod(uid, self.binder.look_for)
             else:
                 steps.for_pod(uid, partial(self.binder.send_again, attempt=attempt))
-        for key in [key for key, at_s in world.settle_by_s.items() if at_s <= now_s]:
-            group = world.groups.get(key)
+        for key in [key for key, at_s in shared.settle_by_s.items() if at_s <= now_s]:
+            group = shared.groups.get(key)
             if group is None or not group.is_half_bound:
-                del world.settle_by_s[key]
+                del shared.settle_by_s[key]
             else:
                 steps.for_group(group, self._settle)
         due: list[Group] = []
-        steps.by_deadline(lambda: due.extend(world.queue.due(now_s)))
+        steps.by_deadline(lambda: due.extend(shared.queue.due(now_s)))
         for group in due:
             steps.for_group(group, self._expired)
         for do in (
@@ -211,7 +211,7 @@ class Scheduler:
     def _settle(self, group: Group) -> None:
         """It is bound in part, and the time for the rest of it is over."""
         if not group.n_assumed:
-            if group.preemption is not None and self.world.settings.allow_eviction:
+            if group.preemption is not None and self.shared.settings.allow_eviction:
                 self.attempts.give_back(group, "the victims of the rest of it did not go in time")
             self.binder.unwind(group)
         elif self.binder.preparing.stop(
@@ -220,7 +220,7 @@ class Scheduler:
             pass  # looked at again before this turn ends, and then by its policy
         else:
             # Binds on the way must be answered first.
-            self.world.settle_by_s[group.key] = self.world.now_s + 1.0
+            self.shared.settle_by_s[group.key] = self.shared.now_s + 1.0
 
     def _expired(self, group: Group) -> None:
         if group.state is GroupState.ASKING and self._extension is not None:
@@ -230,7 +230,7 @@ class Scheduler:
 
     def pop(self) -> Group | None:
         """The group whose turn it is; None when no group can be tried now."""
-        return self.world.queue.pop_active() if self.is_synced else None
+        return self.shared.queue.pop_active() if self.is_synced else None
 
     def schedule(self, group: Group, now_s: float) -> list[Effect]:
         """One attempt of a popped group."""
@@ -242,8 +242,8 @@ class Scheduler:
         if group.is_complete and (group.n_pending or group.state is GroupState.WAITING):
             self._try(group)
         else:
-            self.world.queue.park(group, Cause.INCOMPLETE)
-            self.world.touch(group)
+            self.shared.queue.park(group, Cause.INCOMPLETE)
+            self.shared.touch(group)
 
     def _try(self, group: Group) -> None:
         """At once, or after the extenders have been asked: then the group is in line once more."""
@@ -260,13 +260,13 @@ class Scheduler:
 
     def is_on_its_way(self, uid: str) -> bool:
         """Whether something that binds the pod, or prepares to, has left the process and is not settled."""
-        info = self.world.cache.pods.get(uid)
+        info = self.shared.cache.pods.get(uid)
         return info is not None and info.state is ASSUMED and info.bind is not UNASKED
 
     @property
     def n_active(self) -> int:
         """Groups waiting for their turn."""
-        return self.world.queue.n_active if self.is_synced else 0
+        return self.shared.queue.n_active if self.is_synced else 0
 
     def next_deadline_s(self) -> float | None:
         """When advance has something to do next."""
@@ -279,7 +279,7 @@ class Scheduler:
             self.binder.waves.next_deadline_s(),
         )
         steps = self._steps
-        soonest = min(self.world.next_deadline_s() or NEVER_S, steps.look_again_s, *others)
+        soonest = min(self.shared.next_deadline_s() or NEVER_S, steps.look_again_s, *others)
         soonest = max(soonest, steps.not_before_s)
         return None if soonest == NEVER_S else soonest
 
@@ -288,33 +288,33 @@ class Scheduler:
         states = dict.fromkeys((state.value for state in GroupState), 0)
         members = dict.fromkeys((state.value for state in MemberState), 0)
         n_partial = 0
-        for group in self.world.groups.values():
+        for group in self.shared.groups.values():
             states[group.state.value] += 1
             n_partial += group.is_half_bound and group.state is not GroupState.BINDING
             for state, n in group.counts.items():
                 members[state.value] += n
         return {
-            "nodes": self.world.cache.nodes.n_live,
-            "pods": len(self.world.cache.pods),
+            "nodes": self.shared.cache.nodes.n_live,
+            "pods": len(self.shared.cache.pods),
             "groups": states,
             "members": members,
             "partial_gangs": n_partial,
             "reservations": members[MemberState.ASSUMED.value],
             "device_drift": self.audit.statistics(),
-            **self.world.counters,
+            **self.shared.counters,
         }
 
     def validate(self) -> None:
         """Checks the core's promises against a recount. Raises: InvariantError."""
-        broken = find_broken(self.world)
+        broken = find_broken(self.shared)
         if broken:
             raise InvariantError(broken[0], story=broken[1:])
 
     # -- events ----------------------------------------------------------------------------------------
 
     def _put_node(self, node: Node) -> None:
-        changes, problem = self.world.cache.put_node(node)
-        self.world.changes += changes
+        changes, problem = self.shared.cache.put_node(node)
+        self.shared.changes += changes
         if problem:
             self.reporter.node_problem(node, problem)
         self.audit.node_put(node)
@@ -322,38 +322,38 @@ class Scheduler:
         self.promises.recheck(node)
 
     def _put_usage(self, usage: ReportedUsage) -> None:
-        self.world.changes += self.world.cache.put_usage(usage)
+        self.shared.changes += self.shared.cache.put_usage(usage)
 
     def _remove_node(self, node: Node) -> None:
         name = node.metadata.name
-        row = self.world.cache.nodes.row_of.get(name)
-        known = self.world.cache.nodes.nodes[row] if row is not None else None
+        row = self.shared.cache.nodes.row_of.get(name)
+        known = self.shared.cache.nodes.nodes[row] if row is not None else None
         if known is not None and known.metadata.uid != node.metadata.uid:
             return  # the node has been replaced, and the replacement was heard of first
-        self.world.cache.remove_node(name)
+        self.shared.cache.remove_node(name)
         self.audit.node_gone(name)
         self.health.node_gone(name)
-        self.world.changes.append(ClusterChange(Change.NODE_REMOVED))
+        self.shared.changes.append(ClusterChange(Change.NODE_REMOVED))
         self.promises.recheck(node)
 
     def _put_object(self, event: ev.ObjectPut) -> None:
-        cache = self.world.cache
+        cache = self.shared.cache
         if cache.objects.put(event.kind, event.object):
             if not isinstance(event.object, PodDisruptionBudget):  # no decision for one pod hangs on these
                 meta = event.object.metadata
                 cache.index.selected.name(
                     (event.kind, meta.namespace, meta.name), selector_keys(event.object)
                 )
-            self.world.changes.append(ClusterChange(Change.OBJECT, kind=event.kind))
+            self.shared.changes.append(ClusterChange(Change.OBJECT, kind=event.kind))
 
     def _remove_object(self, event: ev.ObjectGone) -> None:
-        cache = self.world.cache
+        cache = self.shared.cache
         if cache.objects.remove(event.kind, event.namespace, event.name, event.uid):
             cache.index.selected.unname((event.kind, event.namespace, event.name))
-            self.world.changes.append(ClusterChange(Change.OBJECT, kind=event.kind))
+            self.shared.changes.append(ClusterChange(Change.OBJECT, kind=event.kind))
 
     def _eviction_failed(self, event: ev.EvictionFailed) -> None:
-        if event.uid not in self.world.victims:
+        if event.uid not in self.shared.victims:
             self.binder.eviction_failed(event)
             return
         group = self.attempts.nominations.refused(event)
@@ -362,12 +362,12 @@ class Scheduler:
             self.attempts.give_back(group, why)
 
     def _refused(self, event: ev.ObjectRefused) -> None:
-        self.world.count(f"objects_refused/{event.kind}")
+        self.shared.count(f"objects_refused/{event.kind}")
         if event.kind == "PodGroup":
             for dialect in ("core", "coscheduling"):
                 key = GroupKey(dialect, event.namespace, event.name)
                 self.numbers.refuse_object(key, event.uid, f"PodGroup {key}: {event.message}")
-        if event.kind != "Pod" or event.scheduler_name in self.world.profiles:
+        if event.kind != "Pod" or event.scheduler_name in self.shared.profiles:
             self.reporter.refused(event.kind, event.namespace, event.name, event.uid, event.message)
 
     def _seen(self, event: ev.PodRead | ev.PodBumped, info: PodInfo | None) -> None:
@@ -376,7 +376,7 @@ class Scheduler:
             self.membership.come_back(info)
 
     def _hook_answered(self, event: ev.HookAnswered) -> None:
-        call = self.world.hooks.take(event)
+        call = self.shared.hooks.take(event)
         if call is None:
             return
         if call.point == PERMIT:
@@ -387,13 +387,13 @@ class Scheduler:
             self.binder.hook_answered(call, event)
 
     def _allowed(self, event: ev.GroupAllowed) -> None:
-        group = self.world.groups.get(event.group)
+        group = self.shared.groups.get(event.group)
         if self.permits.allow(event) and group is not None:
             what = f"{event.plugin} need not be waited for" if event.plugin else "it need not wait"
             self.reporter.event(group, "Normal", "GangAllowed", "Permit", f"{what}, says {event.by}")
 
     def _group_rejected(self, event: ev.GroupRejected) -> None:
-        group = self.world.groups.get(event.group)
+        group = self.shared.groups.get(event.group)
         if group is not None and group.state is GroupState.WAITING:
             why = f"rejected by {event.by}" + (f": {event.reason}" if event.reason else "")
             self.attempts.give_back(group, why)
@@ -402,11 +402,11 @@ class Scheduler:
         if kind in self._unheard:
             self._unheard.discard(kind)
             if not self._unheard:
-                self.world.decides = True
+                self.shared.decides = True
                 self.audit.look_everywhere()
-                for group in self.world.groups.values():
+                for group in self.shared.groups.values():
                     self._age(group)
-                    self.world.touch(group)
+                    self.shared.touch(group)
 
     def _age(self, group: Group) -> None:
         """Groups found at start-up queue by when their last member was created, oldest first."""
@@ -420,7 +420,7 @@ class Scheduler:
             group.first_complete_s = max(created) - _LONG_AGO_S
 
     def _end_turn(self) -> list[Effect]:
-        world = self.world
+        shared = self.shared
         if self.is_synced:
             steps = self._steps
             steps.each(self.audit.look)
@@ -428,40 +428,40 @@ class Scheduler:
             steps.each(self.promises.give_back_broken)
             steps.each(self.binder.preparing.look_again)
             steps.each(self.binder.waves.look_again)
-            steps.each(lambda: world.cache.settle(world.now_s))
-            while world.touched:
-                touched, world.touched = world.touched, {}
+            steps.each(lambda: shared.cache.settle(shared.now_s))
+            while shared.touched:
+                touched, shared.touched = shared.touched, {}
                 for group in touched.values():
                     steps.for_group(group, self.numbers.resolve)
                 for group in touched.values():  # all numbers are known by now, so sets are worked out once
                     steps.for_group(group, self.table.look)
-            steps.each(world.flush_changes)
-            if world.cache.clashes or world.cache.bad_reports:
+            steps.each(shared.flush_changes)
+            if shared.cache.clashes or shared.cache.bad_reports:
                 steps.each(self._tell_of_nodes)
         else:
             # Nobody waits for a cure yet; a follower hears changes for weeks.
-            world.changes.clear()
-            world.cache.index.changes.clear()
-            world.cache.index.selected.unpaced()
-            del world.cache.clashes[:-_MAX_CLASHES]
-            del world.cache.bad_reports[:-_MAX_CLASHES]
+            shared.changes.clear()
+            shared.cache.index.changes.clear()
+            shared.cache.index.selected.unpaced()
+            del shared.cache.clashes[:-_MAX_CLASHES]
+            del shared.cache.bad_reports[:-_MAX_CLASHES]
         self._steps.end()
-        effects, world.effects = world.effects, []
+        effects, shared.effects = shared.effects, []
         return effects
 
     def _tell_of_nodes(self) -> None:
         """What the cache has found amiss with what is said of nodes and devices."""
-        world = self.world
-        for uid, node_name, device_id in world.cache.clashes:
-            info = world.cache.pods.get(uid)
+        shared = self.shared
+        for uid, node_name, device_id in shared.cache.clashes:
+            info = shared.cache.pods.get(uid)
             if info is not None:
                 message = f"device {device_id} on {node_name} is held by another live pod too"
                 self.reporter.pod_event(info.pod, "Warning", "DeviceMismatch", "Scheduling", message)
-                world.count("device_clashes")
-        world.cache.clashes.clear()
-        for node, problem in world.cache.bad_reports:
+                shared.count("device_clashes")
+        shared.cache.clashes.clear()
+        for node, problem in shared.cache.bad_reports:
             self.reporter.node_problem(node, problem, reason="InvalidNodeReport")
-        world.cache.bad_reports.clear()
+        shared.cache.bad_reports.clear()
 
 
 def _one_by_one(take: Callable[[Any], None], run: Iterator[Any]) -> None:

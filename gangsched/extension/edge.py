@@ -71,7 +71,7 @@ class Edge:
 
     def waiting(self, name: str) -> Group | None:
         """The group of that "namespace/name" that waits in Permit."""
-        groups = self._scheduler.world.groups.values()
+        groups = self._scheduler.shared.groups.values()
         return next((g for g in groups if g.state is GroupState.WAITING and str(g.key) == name), None)
 
     def _made(self) -> HookRunner:
@@ -82,17 +82,17 @@ class Edge:
             find=self._find,
             groups=self._groups,
             handle=self._handle,
-            timeout_s=lambda: self._scheduler.world.settings.hook_timeout_s,
+            timeout_s=lambda: self._scheduler.shared.settings.hook_timeout_s,
             may_run=self._may_act,
         )
 
     def _find(self, effect: RunHook) -> object | None:
-        profile = self._scheduler.world.profiles.get(effect.profile)
+        profile = self._scheduler.shared.profiles.get(effect.profile)
         return None if profile is None else profile.points.plugins().get(effect.plugin)
 
     def _groups(self, effect: RunHook) -> tuple[Group, Mapping[str, Group]] | None:
-        group = self._scheduler.world.groups.get(effect.group)
-        return None if group is None else (group, self._scheduler.world.siblings(group))
+        group = self._scheduler.shared.groups.get(effect.group)
+        return None if group is None else (group, self._scheduler.shared.siblings(group))
 
     def _handle(self, plugin: str) -> Handle:
         handle = self._handles.get(plugin)

@@ -40,9 +40,9 @@ class Shadow:
         self._judges = judges
         self._patience_s = patience_s
         self.records = Records()
-        world = scheduler.world
-        everybody = (*world.profiles.values(), *judges.values())
-        world.cache.keep_accounts(one for profile in everybody for one in profile.accounts)
+        shared = scheduler.shared
+        everybody = (*shared.profiles.values(), *judges.values())
+        shared.cache.keep_accounts(one for profile in everybody for one in profile.accounts)
         self._unplaced: set[str] = set()
         """Pods that the other scheduler has not placed, as far as the core has been told."""
         self._held: dict[str, ev.PodAdded | ev.PodUpdated] = {}
@@ -75,7 +75,7 @@ class Shadow:
     def schedule(self, group: Group, now_s: float) -> list[Effect]:
         judged = self._judge(group)
         self._take(self._scheduler.schedule(group, now_s), now_s, judged)
-        for each in (group, *self._scheduler.world.siblings(group).values()):
+        for each in (group, *self._scheduler.shared.siblings(group).values()):
             self._note(each, now_s)
         return self._settle(now_s)
 
@@ -144,7 +144,7 @@ class Shadow:
 
     def _released(self, now_s: float) -> list[ev.Event]:
         """Their binds of pods that we have decided about, or whose turn is not near."""
-        cache = self._scheduler.world.cache
+        cache = self._scheduler.shared.cache
         released: list[ev.Event] = []
         for uid, event in list(self._held.items()):
             info = cache.pods.get(uid)
@@ -171,7 +171,7 @@ class Shadow:
         profile = self._judges.get(group.scheduler_name)
         if profile is None:
             return {}
-        uid, view = members[0].uid, self._scheduler.world.cache.view
+        uid, view = members[0].uid, self._scheduler.shared.cache.view
         try:
             judged = judge(profile, members[0].template, view)
         except GangschedError:
@@ -188,7 +188,7 @@ class Shadow:
                 continue
             self._open[effect.uid] = (now_s + self._patience_s, effect.attempt)
             self._name_group(effect.uid)
-            row = self._scheduler.world.cache.nodes.row_of.get(effect.node)
+            row = self._scheduler.shared.cache.nodes.row_of.get(effect.node)
             judgement = judged.get(effect.uid)
             found = (judgement, row) if judgement is not None and row is not None else None
             self.records.chose(effect.uid, effect.node, now_s, judged=found)
@@ -215,6 +215,6 @@ class Shadow:
         self.records.refused(uid, said, now_s)
 
     def _name_group(self, uid: str) -> None:
-        record, info = self.records.get(uid), self._scheduler.world.cache.pods.get(uid)
+        record, info = self.records.get(uid), self._scheduler.shared.cache.pods.get(uid)
         if record is not None and info is not None and info.group is not None:
             record.group, record.is_gang = str(info.group.key), info.group.is_gang

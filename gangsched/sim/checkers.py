@@ -89,7 +89,7 @@ def one_owner(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
         owners = " and ".join(api.books.owners[node, resource, device_id])
         yield f"1: {device_id} of {resource} on {node} is held by {owners}"
     promised: dict[tuple[str, str, str], str] = {}
-    for info in scheduler.world.cache.pods.values():
+    for info in scheduler.shared.cache.pods.values():
         if info.state is MemberState.ASSUMED:
             for resource, ids in info.ids.items():
                 for device_id in ids:
@@ -117,18 +117,18 @@ def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[st
 def nothing_lost(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
     """5: with an empty inbox every pod that names us is a member of exactly one known group."""
     for pod in api.pods.values():
-        if pod.spec.scheduler_name not in scheduler.world.profiles:
+        if pod.spec.scheduler_name not in scheduler.shared.profiles:
             continue
-        info = scheduler.world.cache.pods.get(pod.metadata.uid)
+        info = scheduler.shared.cache.pods.get(pod.metadata.uid)
         if info is None or info.group is None:
             yield f"5: {pod.key} ({pod.metadata.uid}) is nowhere"
-        elif scheduler.world.groups.get(info.group.key) is not info.group:
+        elif scheduler.shared.groups.get(info.group.key) is not info.group:
             yield f"5: {pod.key} is in {info.group!r}, which nobody knows"
 
 
 def cache_is_store(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
     """6: with an empty inbox and nothing on the way, the cache holds what a list would show."""
-    cache = scheduler.world.cache
+    cache = scheduler.shared.cache
     if set(cache.nodes.row_of) != set(api.nodes):
         yield f"6: nodes {sorted(set(cache.nodes.row_of) ^ set(api.nodes))} differ"
         return
@@ -152,23 +152,23 @@ def cache_is_store(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
 
 def nothing_leaks(scheduler: Scheduler) -> Iterator[str]:
     """4: at rest nobody binds or unwinds, and only a group that waits for its user holds a reservation."""
-    for group in scheduler.world.groups.values():
+    for group in scheduler.shared.groups.values():
         if group.state in (GroupState.BINDING, GroupState.UNWINDING, GroupState.ACTIVE):
             yield f"4: {group!r} at rest"
         elif group.n_assumed and group.state is not GroupState.WAITING:
             yield f"4: {group!r} holds reservations"
         if group.preemption is not None:
             yield f"4: {group!r} waits for victims"
-    if kept := sorted(scheduler.world.cache.ledger.claimants):
+    if kept := sorted(scheduler.shared.cache.ledger.claimants):
         yield f"4: devices are claimed for {kept}"
-    known = set(scheduler.world.cache.pods)
-    if strange := set(scheduler.world.cache.nominated) - known:
+    known = set(scheduler.shared.cache.pods)
+    if strange := set(scheduler.shared.cache.nominated) - known:
         yield f"4: nominations of {sorted(strange)}, who do not exist"
 
 
 def waits_for_user(scheduler: Scheduler) -> bool:
     """Whether some group is held up by what nobody has created, and so will try and wait for ever."""
-    groups = {str(group.key): group for group in scheduler.world.groups.values()}
+    groups = {str(group.key): group for group in scheduler.shared.groups.values()}
     for group in groups.values():
         numbers = group.definition
         if numbers is None or group.satisfied:
@@ -195,7 +195,7 @@ class Preemptions:
         """After every step: the victims that a group waits for become fewer, never others."""
         self._n += 1
         waited, self._waiting = self._waiting, {}
-        for group in scheduler.world.groups.values():
+        for group in scheduler.shared.groups.values():
             if group.preemption is None or not group.preemption.waits_for:
                 continue
             key = str(group.key)
@@ -233,9 +233,9 @@ def nothing_starves(
     that was unwound around members that had ended: to a fresh process those still count as started; nor of
     groups in a state that is `skipped`.
     """
-    if any(group.n_assumed for group in scheduler.world.groups.values()):
+    if any(group.n_assumed for group in scheduler.shared.groups.values()):
         return
-    left = {info.uid: g for g in scheduler.world.groups.values() for info in g.in_state(MemberState.PENDING)}
+    left = {info.uid: g for g in scheduler.shared.groups.values() for info in g.in_state(MemberState.PENDING)}
     while (effects := fresh.schedule_next(now_s)) is not None:
         for effect in effects:
             if isinstance(effect, ef.BindPod):

@@ -172,7 +172,7 @@ class Simulation:
         self.run_for(self.settings.settle_s + 20.0)
         for _ in range(60):
             resting = self._has_rested or checkers.waits_for_user(self.scheduler)
-            if self._is_quiet and resting and not self.scheduler.world.victims:
+            if self._is_quiet and resting and not self.scheduler.shared.victims:
                 break
             self.run_for(5.0)
         else:

@@ -272,7 +272,7 @@ class Duel:
         leader.lead()
         self.run_for(self.settings.settle_s + 40.0)
         for _ in range(30):
-            if leader.is_quiet and not leader.scheduler.world.victims:
+            if leader.is_quiet and not leader.scheduler.shared.victims:
                 break
             self.run_for(5.0)
         limit_s = self.settings.settle_s + self.api.eviction_grace_s + 5.0

@@ -20,7 +20,7 @@ Cure = str
 def resting_groups_can_go_on(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
     """5: at rest every group has a deadline or a cure that is named, and every member too."""
     pods = {pod.metadata.uid: pod for pod in api.pods.values()}
-    for group in scheduler.world.groups.values():
+    for group in scheduler.shared.groups.values():
         cure = _CURES.get(group.state)
         if cure is None:
             yield f"5: {group!r} rests in a state that ends by itself at once"
@@ -79,7 +79,7 @@ def _cure_of_member(info: PodInfo, group: Group, pod: Pod | None, scheduler: Sch
 
 def _is_due(info: PodInfo, scheduler: Scheduler) -> bool:
     """Whether the scheduler looks at it again by itself."""
-    return any(uid == info.uid for _, uid, *_ in scheduler.world.retries)
+    return any(uid == info.uid for _, uid, *_ in scheduler.shared.retries)
 
 
 def _is_told(group: Group, pods: dict[str, Pod]) -> bool:

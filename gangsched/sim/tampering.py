@@ -92,7 +92,7 @@ class Tampering:
 
     def differences(self) -> Iterator[str]:
         """1, 10: at rest the annotations say what the books say, and the books what kubelet said."""
-        pods = self._sim.scheduler.world.cache.pods
+        pods = self._sim.scheduler.shared.cache.pods
         owner: dict[tuple[str, str], str] = {}
         for pod in self._holding():
             info = pods.get(pod.metadata.uid)
@@ -124,7 +124,7 @@ class Tampering:
 
     def _has(self, pod: Pod) -> Ids:
         """In truth; of a pod that kubelet has said nothing of, what its scheduler believes."""
-        info = self._sim.scheduler.world.cache.pods.get(pod.metadata.uid)
+        info = self._sim.scheduler.shared.cache.pods.get(pod.metadata.uid)
         if info is None or info.state is not MemberState.BOUND or not info.ids:
             return frozenset()
         return self.truth.get(pod.metadata.uid, frozenset(info.ids.get(GPU, ())))

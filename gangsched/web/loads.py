@@ -27,8 +27,8 @@ class Loads(msgspec.Struct, frozen=True):
 
 def read_loads(scheduler: Scheduler) -> Loads:
     """Of the first profile that keeps each book; all of them are told the same."""
-    names = scheduler.world.cache.nodes.names
-    accounts = [one for profile in scheduler.world.profiles.values() for one in profile.accounts]
+    names = scheduler.shared.cache.nodes.names
+    accounts = [one for profile in scheduler.shared.profiles.values() for one in profile.accounts]
     load = next((one for one in accounts if isinstance(one, LoadBook)), None)
     links = next((one for one in accounts if isinstance(one, BandwidthBook)), None)
     h: list[tuple[str, float]] = []

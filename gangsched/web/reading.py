@@ -87,7 +87,7 @@ class Totals(msgspec.Struct):
 async def read_groups(scheduler: Scheduler) -> Totals:
     """Every group, in slices."""
     totals = Totals(dict.fromkeys(("active", "backoff", "unschedulable", "gated", "incomplete"), 0), {})
-    groups = iter(list(scheduler.world.groups.values()))
+    groups = iter(list(scheduler.shared.groups.values()))
     while part := list(islice(groups, _GROUPS_AT_ONCE)):
         for group in part:
             totals.add(group)
@@ -97,7 +97,7 @@ async def read_groups(scheduler: Scheduler) -> Totals:
 
 async def read_devices(scheduler: Scheduler) -> list[tuple[str, str, int]]:
     """Free devices by (node, resource), for nodes with an inventory, in slices."""
-    cache = scheduler.world.cache
+    cache = scheduler.shared.cache
     found: list[tuple[str, str, int]] = []
     for resource in sorted(cache.ledger.columns)[:_MAX_RESOURCES]:
         label, column = clean(resource), cache.ledger.columns[resource]

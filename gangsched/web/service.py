@@ -127,7 +127,7 @@ class Web:
 
     def heard(self, events: Sequence[Event]) -> None:
         """A turn's events, after the core has had them."""
-        self._measures.heard(events, self._parts.scheduler.world.cache.pods)
+        self._measures.heard(events, self._parts.scheduler.shared.cache.pods)
 
     async def run(self) -> None:
         """Serves until cancelled, from the first quiet moment on."""
@@ -209,7 +209,7 @@ class Web:
             now_s = time.monotonic()
             elector = parts.elector
             election = parts.config().leader_election
-            cache = parts.scheduler.world.cache
+            cache = parts.scheduler.shared.cache
             read = reading.Reading(
                 pending=totals.pending,
                 unschedulable=totals.unschedulable,
@@ -219,7 +219,7 @@ class Web:
                 n_partial_gangs=totals.n_partial_gangs,
                 device_free=devices,
                 device_drift=parts.scheduler.audit.statistics(),
-                counters=dict(parts.scheduler.world.counters),
+                counters=dict(parts.scheduler.shared.counters),
                 reloads=parts.reloads(),
                 watch_age_s={
                     kind: now_s - reflector.last_heard_s

@@ -57,7 +57,7 @@ class Stories:
 
     def told(self, name: str) -> bytes | None:
         """JSON: the stories of all groups of that name; None where there is none."""
-        found = [group for key, group in self._scheduler.world.groups.items() if str(key) == name]
+        found = [group for key, group in self._scheduler.shared.groups.items() if str(key) == name]
         return msgspec.json.encode([self._story(group) for group in found]) if found else None
 
     def _story(self, group: Group) -> Story:

@@ -70,12 +70,12 @@ class Waiting:
         return 200, f"{name} need not wait"
 
     def _groups(self) -> list[Group]:
-        groups = self._scheduler.world.groups.values()
+        groups = self._scheduler.shared.groups.values()
         return [group for group in groups if group.state is GroupState.WAITING and group.n_assumed]
 
     def _stays(self, group: Group) -> str:
         """What it would wait for all the same."""
         waits_for = self._scheduler.permits.waits_for(group)
-        permits = self._scheduler.world.profile_of(group).permits
+        permits = self._scheduler.shared.profile_of(group).permits
         firm = [plugin.name for plugin in permits if not may_be_overruled(plugin)]
         return "; ".join(waits_for[name] for name in firm if name in waits_for)

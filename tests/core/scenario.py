@@ -236,7 +236,7 @@ class Cluster:
         return next(pod for pod in self.pods.values() if pod.metadata.name == name)
 
     def group(self, name: str) -> Group:
-        return next(group for key, group in self.scheduler.world.groups.items() if key.name == name)
+        return next(group for key, group in self.scheduler.shared.groups.items() if key.name == name)
 
     def state(self, name: str) -> str:
         return self.group(name).state.value

@@ -53,7 +53,7 @@ def numbers(c: Cluster, name: str) -> list[int]:
 
 def booked(c: Cluster, name: str) -> list[int]:
     """By the scheduler's books."""
-    info = c.scheduler.world.cache.pods[c.pod(name).metadata.uid]
+    info = c.scheduler.shared.cache.pods[c.pod(name).metadata.uid]
     return sorted(int(i.rpartition("-")[2]) for ids in info.ids.values() for i in ids)
 
 
@@ -430,6 +430,6 @@ def test_containers_with_devices_of_their_own_are_each_told_them() -> None:
 
 def test_a_resource_handed_off_by_count_has_no_ids() -> None:
     settings = Settings(devices=DeviceSettings(hand_off={GPU: "count"}))
-    view = Cluster(settings).node(make_node("n0")).scheduler.world.cache.view
+    view = Cluster(settings).node(make_node("n0")).scheduler.shared.cache.view
     assert view.inventory(0, GPU) is None
-    assert audited().scheduler.world.cache.view.inventory(0, GPU) is not None
+    assert audited().scheduler.shared.cache.view.inventory(0, GPU) is not None

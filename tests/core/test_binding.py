@@ -289,7 +289,7 @@ def test_a_member_deleted_in_any_state_leaves_nothing_behind(state: str) -> None
         c.delete(f"a-{k}").run()
     statistics = c.scheduler.statistics()
     assert statistics["pods"] == statistics["reservations"] == 0
-    assert not c.scheduler.world.groups
+    assert not c.scheduler.shared.groups
     c.answer = lambda bind: "ok"
     assert c.submit(gang("b", pods=2, gpus=8)).run().placed("b")
 

@@ -58,7 +58,7 @@ class Guarded:
 
     def n_free(self) -> int:
         """Devices, by name."""
-        cache = self.cluster.scheduler.world.cache
+        cache = self.cluster.scheduler.shared.cache
         return sum(int(cache.ledger.columns[GPU].free[row]) for row in cache.nodes.row_of.values())
 
     def count(self, name: str) -> int:
@@ -137,7 +137,7 @@ def test_a_pod_that_our_code_fails_on_is_refused_alone(
     assert {one.about for one in guarded.defects} == {"d/bad"}
     assert "Fault" in guarded.defects[0].story
     if node:
-        info = c.scheduler.world.cache.pods["uid-d-bad"]
+        info = c.scheduler.shared.cache.pods["uid-d-bad"]
         assert info.node_name == node, "its room is taken"
         assert info.template.requests[GPU] == 2
         assert guarded.n_free() == 16 - 2 - 1
@@ -178,7 +178,7 @@ def test_a_refused_pod_is_ours_again_when_it_is_mended(
         broken.setattr(Membership, "_group_of", fails)
         c.submit(gang("g", pods=2))
     assert len(guarded.defects) == 2
-    assert not c.scheduler.world.groups
+    assert not c.scheduler.shared.groups
     for name in ("g-0", "g-1"):
         c.update(c.pod(name))  # the echo of what was said on it
     c.run()
@@ -223,7 +223,7 @@ def test_the_room_of_a_pod_whose_bind_is_on_the_way_is_kept_until_that_is_answer
     c.tell(ev.BindUnknown(late.uid, late.attempt, "timed out"))
     assert [effect.uid for effect in c.all(ef.GetPod)] == [late.uid]
     c.read("g-0").wait(30)
-    assert c.scheduler.world.unanswered == {}
+    assert c.scheduler.shared.unanswered == {}
 
 
 def test_a_node_that_our_code_fails_on_is_refused_alone(guarded: Guarded, poison: Poison) -> None:
@@ -233,7 +233,7 @@ def test_a_node_that_our_code_fails_on_is_refused_alone(guarded: Guarded, poison
     images = [NodeImage(names=["a", "sick"], size_bytes=5)]
     poison(ImageTable, "put", lambda self, row, images: any("sick" in (i.names or ()) for i in images or ()))
     c.node(replace(sick, status=replace(sick.status, images=images)))
-    assert "n0" not in c.scheduler.world.cache.nodes.row_of
+    assert "n0" not in c.scheduler.shared.cache.nodes.row_of
     assert "NodeRefused" in c.reasons()
     guarded.a_good_gang_starts()
     assert c.placed("good", on=1)

@@ -42,7 +42,7 @@ from gangsched.core.invariants import find_broken
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group, GroupState
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model import effects as ef
@@ -56,7 +56,7 @@ from tests.core.scenario import gang
 ROOMS: tuple[type, ...] = (
     *(Accounts, Attempts, Audit, Binder, Cache, DeviceHealth, DeviceLedger, GangTable, Group, ImageTable),
     *(Membership, NodeTable, Nominations, Numbers, Permits, PodIndex, PodTemplate, Preparing, Promises),
-    *(Reporter, SchedulingQueue, Templates, Waves, World),
+    *(Reporter, SchedulingQueue, Templates, Waves, SharedState),
 )
 # What clearing up after a fault is made of, or what the loop asks between turns: not a step of any object's.
 NOT_STEPS = {
@@ -147,7 +147,7 @@ class Town:
             effects = do()
         finally:
             self.faults.is_on = False
-        broken = find_broken(self.scheduler.world)
+        broken = find_broken(self.scheduler.shared)
         assert not broken, (self.faults.raised[-2:], [d.story[-700:] for d in self.defects[-1:]], broken)
         for effect in effects or ():
             self.answer(effect)
@@ -256,9 +256,9 @@ class Town:
             and there[(pod.metadata.labels or {})[GROUP_LABEL]]
             >= int((pod.metadata.annotations or {})[MIN_MEMBERS_KEY])
         ]
-        groups = [(str(g.key), g.state, g.message) for g in self.scheduler.world.groups.values()]
+        groups = [(str(g.key), g.state, g.message) for g in self.scheduler.shared.groups.values()]
         assert not waiting, (waiting, [one for one in groups if one[1] is not GroupState.BOUND])
-        assert not self.scheduler.world.unanswered
+        assert not self.scheduler.shared.unanswered
 
 
 def play(seed: int, monkeypatch: pytest.MonkeyPatch, *, steps: int = 40) -> Town:

@@ -36,7 +36,7 @@ def asked(c: Cluster, point: str) -> list[tuple[str, str]]:
 
 def is_empty(c: Cluster) -> bool:
     """Nothing is held, and no hook is waited for."""
-    return c.scheduler.statistics()["reservations"] == 0 and not c.scheduler.world.hooks.calls
+    return c.scheduler.statistics()["reservations"] == 0 and not c.scheduler.shared.hooks.calls
 
 
 # -- Reserve -----------------------------------------------------------------------------------------------

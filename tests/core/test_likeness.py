@@ -123,7 +123,7 @@ def test_a_plugin_that_reads_owners_is_asked_of_who_has_one() -> None:
 
 def test_equal_members_of_many_gangs_are_one_problem() -> None:
     c = cluster().submit(*(gang(name, pods=2) for name in ("a", "b", "c")))
-    infos = c.scheduler.world.cache.pods.values()
+    infos = c.scheduler.shared.cache.pods.values()
     assert len({info.template.serial for info in infos}) == 1
     port = ContainerPort(host_port=80)
     other = make_pod("d-0")

@@ -180,4 +180,4 @@ def test_a_waiting_gang_whose_object_is_deleted_goes_back() -> None:
 def test_a_waiting_gang_whose_members_are_all_deleted_is_gone() -> None:
     c = cluster().submit(together("a", "b")).run().delete("a-0", "a-1")
     assert c.scheduler.statistics()["reservations"] == 0
-    assert not c.scheduler.world.groups
+    assert not c.scheduler.shared.groups

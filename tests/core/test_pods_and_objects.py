@@ -286,7 +286,7 @@ def test_only_what_groups_pods_for_placing_tells_them_apart() -> None:
     for kind in ("poddisruptionbudgets.policy", "persistentvolumeclaims"):
         raw = msgspec.json.encode({"metadata": named("one", "default"), "spec": spec})
         c.tell(ev.ObjectPut(kind, objects(kind).decode_object(raw)))
-        assert "tier" not in c.scheduler.world.cache.index.selected.keys
+        assert "tier" not in c.scheduler.shared.cache.index.selected.keys
     raw = msgspec.json.encode({"metadata": named("one", "default"), "spec": {"selector": {"tier": "x"}}})
     c.tell(ev.ObjectPut("services", objects("services").decode_object(raw)))
-    assert "tier" in c.scheduler.world.cache.index.selected.keys
+    assert "tier" in c.scheduler.shared.cache.index.selected.keys

@@ -352,17 +352,17 @@ def test_a_member_that_goes_takes_its_share_with_it() -> None:
     c = slow(singles(cluster(nodes=2), 4), pods=2)
     c.delete("high-0")
     assert c.state("high") == "gathering"
-    assert not c.scheduler.world.victims
-    assert not c.scheduler.world.cache.nominated
-    assert not c.scheduler.world.cache.ledger.claimants
+    assert not c.scheduler.shared.victims
+    assert not c.scheduler.shared.cache.nominated
+    assert not c.scheduler.shared.cache.ledger.claimants
     assert nominations(c)["high-1"] == ""
 
 
 def test_a_gang_that_is_deleted_while_it_waits_leaves_nothing() -> None:
     c = slow(singles(cluster(nodes=1), 2))
     c.delete("high-0").delete("low-0", "low-1")
-    assert not c.scheduler.world.victims
-    assert not c.scheduler.world.cache.ledger.claimants
+    assert not c.scheduler.shared.victims
+    assert not c.scheduler.shared.cache.ledger.claimants
     c.submit(make_pod("next", gpus=8)).run()
     assert c.pod("next").spec.node_name
 
@@ -372,7 +372,7 @@ def test_a_node_that_goes_breaks_the_promise() -> None:
     c.drop_node("n0").run()
     assert c.state("high") == "unschedulable"
     assert nominations(c) == {"high-0": ""}
-    assert not c.scheduler.world.victims
+    assert not c.scheduler.shared.victims
 
 
 def test_a_device_that_breaks_meanwhile_breaks_the_promise() -> None:
@@ -380,7 +380,7 @@ def test_a_device_that_breaks_meanwhile_breaks_the_promise() -> None:
     c.node(make_node("n0", gpus=8, annotations={"gangsched.io/devices": "{}"}))
     c.node(make_node("n0", gpus=4)).run()
     assert c.state("high") == "unschedulable"
-    assert not c.scheduler.world.cache.ledger.claimants
+    assert not c.scheduler.shared.cache.ledger.claimants
 
 
 # -- how it ends -------------------------------------------------------------------------------------------
@@ -392,8 +392,8 @@ def test_victims_that_do_not_die_end_the_wait_and_everything_is_given_back() -> 
     told = [event.message for event in c.all(ef.RecordEvent) if event.reason == "GangAborted"]
     assert any("preemption: not gone in time: d/low-0, d/low-1" in message for message in told)
     assert c.state("high") in ("backoff", "unschedulable")
-    assert not c.scheduler.world.cache.nominated
-    assert not c.scheduler.world.cache.ledger.claimants
+    assert not c.scheduler.shared.cache.nominated
+    assert not c.scheduler.shared.cache.ledger.claimants
     assert nominations(c) == {"high-0": ""}
 
 
@@ -463,5 +463,5 @@ def test_a_gang_bound_in_part_whose_victims_stay_is_unwound_and_keeps_no_room() 
     c.wait(c.settings.settle_s + 1.0)
     assert c.state("a") == "unwinding"
     assert evicted(c) == ["a-0", "low"]
-    assert not c.scheduler.world.cache.nominated
+    assert not c.scheduler.shared.cache.nominated
     assert nominations(c)["a-1"] == ""

@@ -112,7 +112,7 @@ def test_a_profile_that_goes_gives_back_what_its_gangs_hold_and_leaves_its_pods_
     other = with_own(profiles_of("profiles: [{schedulerName: other}]"))
     take_over(c, other)
     assert c.scheduler.statistics()["reservations"] == 0
-    assert not c.scheduler.world.groups
+    assert not c.scheduler.shared.groups
     assert diary[2:] == ["R unreserves a-0,a-1", "R unreserves b-0"]
     c.clear().wait(400.0)
     assert not c.all(ef.BindPod)

@@ -63,7 +63,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def keys_of(c: Cluster) -> set[str]:
-    return set(c.scheduler.world.cache.index.selected.keys)
+    return set(c.scheduler.shared.cache.index.selected.keys)
 
 
 def test_keys_that_nobody_names_any_more_are_forgotten_but_for_the_last_few(
@@ -85,7 +85,7 @@ def test_keys_that_nobody_names_any_more_are_forgotten_but_for_the_last_few(
 def test_a_service_that_selects_by_something_else_names_the_old_key_no_more() -> None:
     c = put(cluster(), service("s", {"a": "x"}), service("t", {"a": "y"}))
     put(c, service("s", {"b": "x"}, version=2))
-    names = c.scheduler.world.cache.index.selected
+    names = c.scheduler.shared.cache.index.selected
     assert keys_of(c) == {"a", "b"}
     assert names._n_names == {"a": 1, "b": 1}
 
@@ -104,7 +104,7 @@ def calls_of_a_new_key(n_bound: int) -> int:
 
     n = n_calls(turn)
     taken = {one.spec.node_name for one in c.pods.values() if "rare" in (one.metadata.labels or {})}
-    assert c.scheduler.world.cache.pods[pod.metadata.uid].node_name not in ("", *taken)
+    assert c.scheduler.shared.cache.pods[pod.metadata.uid].node_name not in ("", *taken)
     return n
 
 
@@ -119,7 +119,7 @@ def test_many_new_keys_are_taken_in_over_several_turns(slow: int) -> None:
     labels = {f"k{i}": "x" for i in range(100)}
     c.submit(*(labelled(f"p{i}", labels) for i in range(10))).run()
     c.submit(labelled("asks", {}, against="k0")).run()
-    selected = c.scheduler.world.cache.index.selected
+    selected = c.scheduler.shared.cache.index.selected
     before = selected.n_added
     put(c, *(service(f"s{i}", {f"k{i}": "x"}) for i in range(1, 100)))
     assert selected.n_added - before <= 3
@@ -138,7 +138,7 @@ def test_who_has_a_label_that_waits_waits_with_it_and_says_so_and_others_go_on(s
     c.submit(*(labelled(f"p{i}", {f"k{j}": "x" for j in range(5)}) for i in range(12))).run()
     c.submit(labelled("asks", {}, against="k0")).run()
     put(c, *(service(f"s{i}", {f"k{i}": "x"}) for i in range(1, 5)))
-    waiting = next(iter(c.scheduler.world.cache.index.selected.waiting))
+    waiting = next(iter(c.scheduler.shared.cache.index.selected.waiting))
     c.submit(labelled("has", {waiting: "x"}), labelled("looks", {}, against=waiting), gang("a", pods=2)).run()
     assert c.placed("a")
     for name in ("has", "looks"):
@@ -173,11 +173,11 @@ def test_what_a_bound_stranger_is_against_holds_although_its_key_came_too_fast(s
 
 def test_taking_a_key_away_and_naming_it_again_makes_no_work() -> None:
     c = put(cluster(), service("s", {"app": "x"}))
-    before = c.scheduler.world.cache.index.selected.n_added
+    before = c.scheduler.shared.cache.index.selected.n_added
     for i in range(50):
         gone(c, service("s", {"app": "x"}, version=i + 1))
         put(c, service("s", {"app": "x"}, version=i + 2))
-    assert c.scheduler.world.cache.index.selected.n_added == before
+    assert c.scheduler.shared.cache.index.selected.n_added == before
 
 
 def test_pods_that_were_promised_a_node_are_told_apart_when_they_are_given_back() -> None:
@@ -200,16 +200,16 @@ def test_pods_that_were_promised_a_node_are_told_apart_when_they_are_given_back(
 
 def test_services_and_budgets_of_other_namespaces_cost_a_decision_nothing() -> None:
     c = put(cluster(), service("own", {"app": "x"}))
-    world = c.scheduler.world
-    template = world.cache.template_of(labelled("p", {"app": "x"}))
-    before = n_calls(lambda: selector_for(template, world.cache.view))
+    shared = c.scheduler.shared
+    template = shared.cache.template_of(labelled("p", {"app": "x"}))
+    before = n_calls(lambda: selector_for(template, shared.cache.view))
     put(c, *(service(f"s{i}", {"app": "x"}, namespace="other") for i in range(500)))
-    assert n_calls(lambda: selector_for(template, world.cache.view)) == before
+    assert n_calls(lambda: selector_for(template, shared.cache.view)) == before
     meta = {"name": "b", "namespace": "other", "uid": "u", "resourceVersion": "1"}
     budget = msgspec.convert({"metadata": meta, "spec": {}}, PodDisruptionBudget)
     c.tell(ev.ObjectPut("poddisruptionbudgets.policy", budget))
-    assert list(world.cache.view.objects_in("poddisruptionbudgets.policy", "other")) == ["b"]
-    assert not world.cache.view.objects_in("poddisruptionbudgets.policy", "d")
+    assert list(shared.cache.view.objects_in("poddisruptionbudgets.policy", "other")) == ["b"]
+    assert not shared.cache.view.objects_in("poddisruptionbudgets.policy", "d")
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -61,7 +61,7 @@ def test_the_one_too_many_sends_back_those_that_wait_and_its_going_lets_all_star
     assert {c.state(f"g{i}") for i in range(1, MAX_START_TOGETHER)} == {"waiting"}
     tell_all(c, [groups[0], groups[-1]]).run()
     assert {c.state(f"g{i}") for i in range(MAX_START_TOGETHER + 1)} == {"unschedulable"}
-    assert not any(group.n_assumed for group in c.scheduler.world.groups.values())
+    assert not any(group.n_assumed for group in c.scheduler.shared.groups.values())
     # The last is gone, and nobody lists it any more: the edit alone is what cures the set.
     c.delete(f"g{MAX_START_TOGETHER}-0")
     last = c.pod(f"g{MAX_START_TOGETHER - 1}-0")
@@ -100,7 +100,7 @@ def test_a_whole_set_is_worked_out_once_for_all_of_its_groups() -> None:
     """64 groups that all name each other."""
     names = [f"g{i}" for i in range(MAX_START_TOGETHER)]
     c = tell_all(cluster(nodes=10), [listing(name, names) for name in names])
-    sets, group = c.scheduler.world.start_together, c.group("g0")
+    sets, group = c.scheduler.shared.start_together, c.group("g0")
     first = n_calls(lambda: sets.siblings(group))
     assert len(sets.siblings(group)) == MAX_START_TOGETHER - 1
     others = [c.group(name) for name in names[1:]]

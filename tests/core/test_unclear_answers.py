@@ -53,7 +53,7 @@ def test_a_pod_that_is_gone_is_looked_for_now_and_then_until_the_watch_says_so()
         c.tell(ev.PodRead(c.pod("a-0").metadata.uid, None))
     c.clear().delete("a-0").wait(300.0)
     assert not c.effects
-    assert not c.scheduler.world.groups
+    assert not c.scheduler.shared.groups
 
 
 def test_a_pod_that_is_found_bound_by_another_is_counted_where_it_is() -> None:

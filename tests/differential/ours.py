@@ -89,7 +89,7 @@ class Ours:
         self._follower.validate()
 
     def _judge(self, pod: Pod, decision: Decision) -> None:
-        cache = self._follower.world.cache
+        cache = self._follower.shared.cache
         profile: Profile = self._profiles[pod.spec.scheduler_name]
         state, template, view = CycleState(), cache.template_of(pod), cache.view
         cache.settle(0.0)

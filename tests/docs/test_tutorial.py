@@ -116,7 +116,7 @@ def test_permit_asks_and_holds_nothing_unless_the_namespace_is_frozen(
     server.code = code
 
     def hook(effect: ef.RunHook) -> Status:
-        group = c.scheduler.world.groups[effect.group]
+        group = c.scheduler.shared.groups[effect.group]
         answer: Status = asyncio.run(plugin.permit(group, {}, server))
         return answer
 

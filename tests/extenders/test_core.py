@@ -72,7 +72,7 @@ class Story:
         return message.partition(" preemption: ")[0]
 
     def state(self) -> GroupState:
-        [group] = self.scheduler.world.groups.values()
+        [group] = self.scheduler.shared.groups.values()
         return group.state
 
 

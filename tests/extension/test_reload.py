@@ -80,7 +80,7 @@ def scene(tmp_path: Path) -> Scene:
 
 async def test_what_is_right_takes_over(scene: Scene) -> None:
     await scene.read(BASE.format(7))
-    assert scene.host.scheduler.world.settings.settle_s == 7.0
+    assert scene.host.scheduler.shared.settings.settle_s == 7.0
     assert scene.host.config.settings.settle_s == 7.0
     assert (scene.reload.n_taken, scene.reload.n_refused, scene.reload.error) == (1, 0, "")
 
@@ -89,7 +89,7 @@ async def test_what_is_wrong_leaves_the_old_one_and_says_where(scene: Scene) -> 
     before = scene.host.config
     await scene.read(BASE.format(7).replace("settleSeconds", "settleSecond"))
     assert scene.host.config is before
-    assert scene.host.scheduler.world.settings.settle_s == 30.0
+    assert scene.host.scheduler.shared.settings.settle_s == 30.0
     assert "settleSecond: unknown field; did you mean settleSeconds?" in scene.reload.error
     assert str(scene.path) in scene.reload.error
     await scene.read(BASE.format(8))
@@ -98,9 +98,9 @@ async def test_what_is_wrong_leaves_the_old_one_and_says_where(scene: Scene) -> 
 
 
 async def test_the_same_again_changes_nothing(scene: Scene) -> None:
-    profiles = scene.host.scheduler.world.profiles
+    profiles = scene.host.scheduler.shared.profiles
     await scene.read(BASE.format(30) + "\n# a comment\n")
-    assert scene.host.scheduler.world.profiles is profiles
+    assert scene.host.scheduler.shared.profiles is profiles
     assert scene.reload.n_taken == 0
 
 
@@ -109,7 +109,7 @@ async def test_a_profile_that_comes_or_goes_has_pods_told_anew(scene: Scene) -> 
     assert scene.host.n_told_anew == 0
     await scene.read(KUBE + "profiles: [{schedulerName: gangsched}, {schedulerName: other}]\n")
     assert scene.host.n_told_anew == 1
-    assert set(scene.host.scheduler.world.profiles) == {"gangsched", "other"}
+    assert set(scene.host.scheduler.shared.profiles) == {"gangsched", "other"}
 
 
 def with_own(folder: Path, code: str) -> Scene:
@@ -127,7 +127,7 @@ async def test_a_plugin_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     )
     await scene.read(KUBE + "profiles: [{plugins: {multiPoint: {enabled: [{name: Own}]}}}]\n")
     assert "plugin Own could not be made" in scene.reload.error
-    assert list(scene.host.scheduler.world.profiles) == ["gangsched"]
+    assert list(scene.host.scheduler.shared.profiles) == ["gangsched"]
 
 
 READS_WIDGETS = (
@@ -150,10 +150,10 @@ async def test_a_plugin_that_reads_what_we_may_not_is_refused(tmp_path: Path) ->
     """Else nothing would be decided until somebody gave the right."""
     scene = with_own(tmp_path, READS_WIDGETS)
     host, reload = scene.host, scene.reload
-    before, host.forbidden = host.scheduler.world.profiles, {"widgets.example.com"}
+    before, host.forbidden = host.scheduler.shared.profiles, {"widgets.example.com"}
     await scene.read(OWN_ENABLED)
     assert reload.error == "its plugins read widgets.example.com, which we may not"
-    assert host.scheduler.world.profiles is before
+    assert host.scheduler.shared.profiles is before
     assert not host.followed
     host.forbidden.clear()
     await reload.read("the test")

@@ -90,7 +90,7 @@ class Story:
         return found
 
     def free_gpus(self, node: str) -> int:
-        cache = self.scheduler.world.cache
+        cache = self.scheduler.shared.cache
         row, column = cache.nodes.row_of[node], cache.nodes.table.column("nvidia.com/gpu")
         return int(cache.view.free(column)[row])
 

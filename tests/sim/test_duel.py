@@ -87,7 +87,7 @@ def version_read_late(patch: pytest.MonkeyPatch) -> None:
     send = Replica._send
 
     def late(replica: Replica, effects: list[Fenced], process: int) -> None:
-        known, now = replica.scheduler.world.cache.pods, list[Fenced]()
+        known, now = replica.scheduler.shared.cache.pods, list[Fenced]()
         for one in effects:
             if isinstance(one, BindPod) and one.uid in known:
                 one = replace(one, resource_version=known[one.uid].pod.metadata.resource_version)

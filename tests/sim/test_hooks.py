@@ -79,7 +79,7 @@ def simulation(seed: int, rates: Rates) -> Simulation:
     def balanced(sim: Simulation) -> Iterator[str]:
         """4: what plugins have reserved is what is reserved."""
         ledgers[-1].is_calm = sim.weather.rates is CALM
-        pods = sim.scheduler.world.cache.pods
+        pods = sim.scheduler.shared.cache.pods
         held = {info.uid for info in pods.values() if info.state is MemberState.ASSUMED}
         ran = (MemberState.BOUND, MemberState.DONE)
         booked = {
@@ -92,7 +92,7 @@ def simulation(seed: int, rates: Rates) -> Simulation:
 
     def hooked(sim: Simulation) -> Iterator[str]:
         """4: hooks are awaited for groups that wait or bind, and for nobody else."""
-        for call in sim.scheduler.world.hooks.calls.values():
+        for call in sim.scheduler.shared.hooks.calls.values():
             state = call.group.state
             if call.point == "Permit" and state is not GroupState.WAITING:
                 yield f"4: {call.plugin} is asked to permit {call.group!r}"
@@ -112,8 +112,8 @@ def test_a_storm_of_hooks_breaks_no_promise_and_everything_finishes_after_it(see
         sim.settle()
     except Broken as broken:
         pytest.fail(f"seed {seed}: {broken}", pytrace=False)
-    assert not sim.scheduler.world.hooks.calls or any(
-        group.state is GroupState.WAITING for group in sim.scheduler.world.groups.values()
+    assert not sim.scheduler.shared.hooks.calls or any(
+        group.state is GroupState.WAITING for group in sim.scheduler.shared.groups.values()
     )
 
 
@@ -136,7 +136,7 @@ def test_configurations_that_change_all_the_time_break_no_promise(seed: int) -> 
         scheduler = sim.scheduler
         if scheduler.is_synced and sim.weather.rates is not CALM:
             plugins = [one for one in (Ledger(seed), Edge(), Second()) if rng.random() < 0.7]
-            profiles = make_scheduler(sim.settings, *plugins).world.profiles
+            profiles = make_scheduler(sim.settings, *plugins).shared.profiles
             sim._step(lambda: scheduler.reconfigure(profiles, sim.settings, sim.timeline.now_s)[0])
         sim.timeline.after(rng.uniform(0.2, 2.0), change)
 

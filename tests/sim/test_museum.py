@@ -52,9 +52,9 @@ class AssumedPodsExpire:
         self._advance = scheduler.handle
 
     def handle(self, events: Sequence[ev.Event], now_s: float) -> list[Effect]:
-        world = self._inner.world
+        shared = self._inner.shared
         effects = self._advance(events, now_s)
-        for info in list(world.cache.pods.values()):
+        for info in list(shared.cache.pods.values()):
             if info.state is not MemberState.ASSUMED or info.bind is BindState.NONE:
                 self._since_s.pop(info.uid, None)
             elif now_s - self._since_s.setdefault(info.uid, now_s) > 30.0:
@@ -102,7 +102,7 @@ def m8_half_bound_is_no_state(settings: Settings) -> Scheduler:
 
     def ignored(group: Group) -> None:
         group.satisfied = True
-        scheduler.world.touch(group)
+        scheduler.shared.touch(group)
 
     scheduler.table.recover = ignored  # type: ignore[method-assign]
     scheduler.binder.half_bound = ignored  # type: ignore[method-assign]
@@ -116,7 +116,7 @@ def m9_keyed_by_name(settings: Settings) -> Scheduler:
 
     def by_name(events: Iterator[ev.PodAdded | ev.PodUpdated]) -> None:
         for event in events:
-            same = (info for info in scheduler.world.cache.pods.values() if info.pod.key == event.pod.key)
+            same = (info for info in scheduler.shared.cache.pods.values() if info.pod.key == event.pod.key)
             known = next(same, None)
             if known is None or known.uid == event.pod.metadata.uid:
                 put((event,))

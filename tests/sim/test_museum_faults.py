@@ -82,10 +82,10 @@ def m5_in_flight_and_allocated_are_kept_apart(patch: Patch) -> Storm:
         scheduler = make_scheduler(settings)
 
         def answered(event: ev.BindSucceeded) -> None:
-            info = scheduler.world.cache.pods.get(event.uid)
+            info = scheduler.shared.cache.pods.get(event.uid)
             if info is not None and info.state is MemberState.ASSUMED:
                 for resource, ids in info.ids.items():
-                    scheduler.world.cache.ledger.release(info.row, info.uid, resource, ids)
+                    scheduler.shared.cache.ledger.release(info.row, info.uid, resource, ids)
 
         scheduler._on_run.pop(ev.BindSucceeded, None)
         scheduler._on_event[ev.BindSucceeded] = answered
@@ -222,7 +222,7 @@ def said_to_be_gone_is_gone_for_ever(patch: Patch) -> Storm:
 
     def make(settings: Settings) -> Scheduler:
         scheduler = _hearing(gone)(settings)
-        scheduler.world.look_for_at = lambda when_s, info: None  # type: ignore[method-assign]
+        scheduler.shared.look_for_at = lambda when_s, info: None  # type: ignore[method-assign]
         return scheduler
 
     patch.setattr(membership.Membership, "_state_of", kept)

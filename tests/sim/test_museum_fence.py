@@ -142,7 +142,7 @@ def gives_up(story: Story, patch: pytest.MonkeyPatch | None) -> bool:
     sim.api.put_node(replace(node, spec=replace(node.spec, unschedulable=True)))
     sim.run_for(1.0)
     sim.timeline.after(0.0, lambda: sim.hear(ev.BindUnknown(bind.uid, bind.attempt, "timed out")))
-    while scheduler.world.cache.pods["uid-d-a"].state is not MemberState.PENDING:
+    while scheduler.shared.cache.pods["uid-d-a"].state is not MemberState.PENDING:
         sim.run_for(0.01)  # from then on it backs off for a second
     sim.api.put_node(replace(node, spec=replace(node.spec, unschedulable=False)))
     sim.run_for(0.1)

@@ -25,10 +25,10 @@ N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60")) // 2
 
 def waits_for(sim: Simulation, group: Group) -> Iterator[Group]:
     """The groups, existing and complete, that a waiting group waits for."""
-    world = sim.scheduler.world
+    shared = sim.scheduler.shared
     for name in group.start_together:
         namespace, _, short = name.partition("/")
-        other = world.groups.get(GroupKey(group.key.dialect, namespace, short))
+        other = shared.groups.get(GroupKey(group.key.dialect, namespace, short))
         if other is None or other is group or str(group.key) not in other.start_together:
             continue
         if not other.satisfied and other.is_complete and other.state is not GroupState.BINDING:
@@ -37,8 +37,8 @@ def waits_for(sim: Simulation, group: Group) -> Iterator[Group]:
 
 def deadlocks(sim: Simulation) -> Iterable[str]:
     """A waiting holder waits for somebody complete who is rejected while others hold room in Permit."""
-    world = sim.scheduler.world
-    holders = [g for g in world.groups.values() if g.state is GroupState.WAITING and g.n_assumed]
+    shared = sim.scheduler.shared
+    holders = [g for g in shared.groups.values() if g.state is GroupState.WAITING and g.n_assumed]
     for holder in holders:
         for other in waits_for(sim, holder):
             if other.state is GroupState.WAITING and other.n_assumed < other.n_existing - other.n_bound:

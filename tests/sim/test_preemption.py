@@ -57,7 +57,7 @@ def test_the_workload_makes_gangs_preempt() -> None:
         seen: set[str] = set()
 
         def look(sim: Simulation, seen: set[str] = seen) -> list[str]:
-            seen |= set(sim.scheduler.world.victims)
+            seen |= set(sim.scheduler.shared.victims)
             return []
 
         sim = Simulation(seed, preempting_workload(seed))

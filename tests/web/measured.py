@@ -28,13 +28,13 @@ class MeasuredCluster(Cluster):
 
     def tell(self, *events: Event) -> Self:
         super().tell(*events)
-        self.measures.heard(events, self.scheduler.world.cache.pods)
+        self.measures.heard(events, self.scheduler.shared.cache.pods)
         return self
 
     async def page(self, **more: Any) -> str:
         """What /metrics would say, with `more` in the place of a reading's fields."""
         totals = await reading.read_groups(self.scheduler)
-        cache = self.scheduler.world.cache
+        cache = self.scheduler.shared.cache
         fields: dict[str, Any] = {
             "pending": totals.pending,
             "unschedulable": totals.unschedulable,
@@ -44,7 +44,7 @@ class MeasuredCluster(Cluster):
             "n_partial_gangs": totals.n_partial_gangs,
             "device_free": await reading.read_devices(self.scheduler),
             "device_drift": self.scheduler.audit.statistics(),
-            "counters": self.scheduler.world.counters,
+            "counters": self.scheduler.shared.counters,
             "watch_age_s": {},
             "leader": {},
             "n_bind_unknown": 0,

@@ -102,7 +102,7 @@ async def _report(client: ApiClient, placed: Placed, changed: str) -> None:
 
 async def _heard(app: SchedulerApp, placed: Placed) -> None:
     """Until the scheduler has seen the heartbeat, so that every task is placed by what is true then."""
-    nodes = app.scheduler.world.cache.nodes
+    nodes = app.scheduler.shared.cache.nodes
     with anyio.fail_after(_PATIENCE_S):
         for worker in WORKERS:
             said = annotation(worker, placed[worker.name], datetime.now(UTC))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ON_ITS_WAY, BindState, Group, MemberState, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 
@@ -25,10 +25,10 @@ from gangsched.core.types.pod_template import PodTemplate
 class Spacing:
     """Who has to wait for whom. Without a resource handed off that way, nobody, at no cost."""
 
-    def __init__(self, world: World, is_reported: Callable[[PodInfo], bool]) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState, is_reported: Callable[[PodInfo], bool]) -> None:
+        self._shared = shared
         self._is_reported = is_reported
-        self.resources = world.settings.devices.spaced
+        self.resources = shared.settings.devices.spaced
 
     def blocks(self, groups: Sequence[Group]) -> str:
         """Why none of these groups' binds may leave now; "" when some may."""
@@ -68,7 +68,7 @@ class Spacing:
         mine = self._counts(info)
         if not mine:
             return
-        for other in self._world.cache.by_node.get(info.node_name, {}).values():
+        for other in self._shared.cache.by_node.get(info.node_name, {}).values():
             if other is not info and other.group is not None:
                 for resource, n in sorted(mine & self._counts(other)):
                     yield other, resource, n

@@ -28,7 +28,7 @@ from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.state.pending_hooks import BIND, HookCall
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import (
     ASSUMED,
@@ -78,13 +78,13 @@ _GATHER_TOLD_S = 5.0
 class Binder:
     """Binds planned groups and answers for what becomes of each bind."""
 
-    def __init__(self, world: World, reporter: Reporter, spacing: Spacing) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState, reporter: Reporter, spacing: Spacing) -> None:
+        self._shared = shared
         self._reporter = reporter
-        self._in_labels = world.settings.devices.in_labels
-        self._is_fenced = world.settings.fence
-        self.preparing = Preparing(world, spacing, prepared=self._prepared, stopped=self._give_back)
-        self.waves = Waves(world, spacing, send=self._send, broke=self.take_back)
+        self._in_labels = shared.settings.devices.in_labels
+        self._is_fenced = shared.settings.fence
+        self.preparing = Preparing(shared, spacing, prepared=self._prepared, stopped=self._give_back)
+        self.waves = Waves(shared, spacing, send=self._send, broke=self.take_back)
 
     # -- out -------------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Binder:
         """Everybody is reserved and permitted: no way back from here but through an answer."""
         ready: list[tuple[Group, list[PodInfo]]] = []
         for group in unit:
-            self._world.queue.park(group, Cause.PERMITTED)
+            self._shared.queue.park(group, Cause.PERMITTED)
             group.failed_binds.clear()
             members = group.in_state(ASSUMED)
             self._assign_ranks(group, members)
@@ -106,7 +106,7 @@ class Binder:
             if self.preparing.begin(ready):
                 return
         except PluginError as error:
-            self._world.hooks.blame(error, unit[0])
+            self._shared.hooks.blame(error, unit[0])
             for group in unit:
                 self._give_back(group, str(error))
             return
@@ -118,9 +118,9 @@ class Binder:
 
     def _send(self, group: Group, members: Sequence[PodInfo]) -> None:
         key = str(group.key)
-        binds = [plugin.name for plugin in self._world.profile_of(group).binds]
+        binds = [plugin.name for plugin in self._shared.profile_of(group).binds]
         in_labels = self._in_labels and not binds
-        effects = self._world.effects
+        effects = self._shared.effects
         for info in members:
             info.bind = SENT
             info.bind_tries += 1
@@ -130,10 +130,10 @@ class Binder:
                 binding = _labelled(binding, info)
                 info.allocated = allocation_text(binding.annotations, binding.labels)
             if binds:
-                self._world.hooks.ask(BIND, binds, group, info, binding.annotations)
+                self._shared.hooks.ask(BIND, binds, group, info, binding.annotations)
             else:
                 effects.append(binding)
-        self._world.count("binds_sent", len(members))
+        self._shared.count("binds_sent", len(members))
 
     def _binding(self, info: PodInfo, group: Group, key: str) -> BindPod:
         if self._is_fenced:
@@ -143,9 +143,9 @@ class Binder:
     def _give_back(self, group: Group, why: str) -> None:
         """Nothing has been sent, and nothing will be: what is reserved ends, and `settle` has the rest."""
         if group.state is GroupState.BINDING:
-            self._world.forget_all(group, why)
+            self._shared.forget_all(group, why)
             group.failed_binds[""] = why
-            self._world.touch(group)
+            self._shared.touch(group)
 
     def _assign_ranks(self, group: Group, members: list[PodInfo]) -> None:
         """The lowest free ranks, in the natural order of names ("w-2" before "w-10").
@@ -170,8 +170,8 @@ class Binder:
 
     def succeeded(self, events: Iterable[BindSucceeded]) -> None:
         """Binds that landed, in the order of their answers; what they change is counted once a gang."""
-        world = self._world
-        is_told = any(profile.post_binds for profile in world.profiles.values())
+        shared = self._shared
+        is_told = any(profile.post_binds for profile in shared.profiles.values())
         landed: dict[Group, list[PodInfo]] = {}
         for event in events:
             info = self._expected(event.uid, event.attempt, SENT)
@@ -180,11 +180,11 @@ class Binder:
             info.bind = UNASKED
             landed.setdefault(info.group, []).append(info)
             if is_told:
-                world.hooks.post_bind(info, world.profile_of(info.group))
+                shared.hooks.post_bind(info, shared.profile_of(info.group))
         for group, infos in landed.items():
             group.move_all(infos, ASSUMED, BOUND)
-            world.count("pods_bound", len(infos))
-            world.touch(group)
+            shared.count("pods_bound", len(infos))
+            shared.touch(group)
 
     def failed(self, event: BindFailed) -> None:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
@@ -204,7 +204,7 @@ class Binder:
     def unknown(self, event: BindUnknown) -> None:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
         if info is not None and info.group is not None:
-            self._world.count("binds_unknown")
+            self._shared.count("binds_unknown")
             info.unclear = event.message
             info.n_refused += event.refused
             if info.bind_tries == _TRIES_TOLD:
@@ -213,7 +213,7 @@ class Binder:
 
     def unread(self, event: PodUnread) -> None:
         """The API server itself has not answered a read for a while: its gang is told what it waits for."""
-        info = self._world.cache.pods.get(event.uid)
+        info = self._shared.cache.pods.get(event.uid)
         if info is not None and info.group is not None and info.bind is BindState.READING:
             self._reporter.unclear(info.group, f"reading {info.pod.key}: {event.message}")
 
@@ -225,7 +225,7 @@ class Binder:
 
     def _ask(self, info: PodInfo, group: Group) -> None:
         meta = info.pod.metadata
-        self._world.emit(GetPod(info.uid, meta.namespace, meta.name, group.cause_id))
+        self._shared.emit(GetPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
     def hook_answered(self, call: HookCall, event: HookAnswered) -> None:
         """A Bind plugin has bound a member, left it to the next one, refused, or failed.
@@ -251,19 +251,19 @@ class Binder:
             self._lost(info, broken, MemberState.PENDING)
         elif plugins:
             annotations = self._binding(info, group, key).annotations
-            self._world.hooks.ask(BIND, plugins, group, info, annotations)
-        elif self._world.profile_of(group).points.has_default_binder:
-            self._world.emit(self._binding(info, group, key))
+            self._shared.hooks.ask(BIND, plugins, group, info, annotations)
+        elif self._shared.profile_of(group).points.has_default_binder:
+            self._shared.emit(self._binding(info, group, key))
         else:
             self._lost(info, f"no Bind plugin of the profile takes {info.pod.key}", MemberState.PENDING)
 
     def read(self, event: PodRead) -> PodInfo | None:
         """The GET's answer; a pod that is bound, or is there, is the caller's to apply as seen."""
-        info, pod = self._world.cache.pods.get(event.uid), event.pod
+        info, pod = self._shared.cache.pods.get(event.uid), event.pod
         if info is not None and info.state is LEAVING:
             info.said_gone = pod is None
             if pod is None:
-                self._world.look_for_at(self._world.now_s + _LOOK_OFTEN_S, info)
+                self._shared.look_for_at(self._shared.now_s + _LOOK_OFTEN_S, info)
             return info
         if info is None or info.state is not ASSUMED or info.bind is not BindState.READING:
             return None
@@ -283,13 +283,13 @@ class Binder:
             wait_s = min(_FIRST_RETRY_S * 2 ** (info.bind_tries - 1), _LONGEST_RETRY_S)
             if self._is_fenced and pod.metadata.resource_version != info.sent_version:
                 wait_s, info.in_doubt = 0.0, False  # the pod has changed: what was sent cannot land
-            self._world.retry_bind_at(self._world.now_s + wait_s, info)
+            self._shared.retry_bind_at(self._shared.now_s + wait_s, info)
             return info
         return None
 
     def bumped(self, event: PodBumped) -> PodInfo | None:
         """What was sent cannot land any more, or has landed; the pod is the caller's to apply as seen."""
-        info = self._world.cache.pods.get(event.uid)
+        info = self._shared.cache.pods.get(event.uid)
         if info is None or info.state is not ASSUMED or info.bind is not BindState.BUMPING:
             return None
         info.in_doubt = False
@@ -313,13 +313,13 @@ class Binder:
 
     def _why_not_again(self, info: PodInfo, group: Group) -> str:
         """Why a bind that came to nothing is not sent once more; "" when it is."""
-        cache = self._world.cache
+        cache = self._shared.cache
         broken = promise_broken(cache, info) or promise_taken(cache, info)
         return broken or next(iter(group.failed_binds.values()), "")
 
     def look_for(self, uid: str) -> None:
         """Asks for a pod that the server said is gone or going, if the watch has not said so since."""
-        info = self._world.cache.pods.get(uid)
+        info = self._shared.cache.pods.get(uid)
         if info is None or info.group is None or info.state is not LEAVING:
             return
         if info.pod.metadata.deletion_timestamp is None and not info.pod.is_terminal:
@@ -327,7 +327,7 @@ class Binder:
 
     def _expected(self, uid: str, attempt: int, bind: BindState) -> PodInfo | None:
         """The member an answer is about, unless it has been answered, replaced or decided since."""
-        info = self._world.cache.pods.get(uid)
+        info = self._shared.cache.pods.get(uid)
         if info is None or info.bind is not bind or info.attempt != attempt or info.group is None:
             return None
         return info if info.state is ASSUMED else None
@@ -339,23 +339,23 @@ class Binder:
         if info.in_doubt and state is MemberState.PENDING:
             info.bind = BindState.BUMPING
             meta = info.pod.metadata
-            self._world.count("binds_bumped")
-            self._world.emit(BumpPod(info.uid, meta.namespace, meta.name, group.cause_id))
+            self._shared.count("binds_bumped")
+            self._shared.emit(BumpPod(info.uid, meta.namespace, meta.name, group.cause_id))
         else:
             self._free(info, state)
         if not group.failed_binds:
-            self._world.emit(CancelBinds(group.cause_id))
+            self._shared.emit(CancelBinds(group.cause_id))
         group.failed_binds[info.uid] = why
-        self._world.touch(group)
+        self._shared.touch(group)
 
     def _free(self, info: PodInfo, state: MemberState) -> None:
         info.bind = BindState.NONE
         info.in_doubt = False
-        self._world.forget(info, state)
+        self._shared.forget(info, state)
         if state is LEAVING:
-            self._world.look_for_at(self._world.now_s + _LOOK_FIRST_S, info)
+            self._shared.look_for_at(self._shared.now_s + _LOOK_FIRST_S, info)
         if info.group is not None:
-            self._world.touch(info.group)
+            self._shared.touch(info.group)
 
     # -- what becomes of the group ---------------------------------------------------------------------
 
@@ -363,8 +363,8 @@ class Binder:
         """A promise of a group that is binding broke: what has not been sent is not sent."""
         if not self.preparing.stop(group, why) and not group.failed_binds:
             group.failed_binds[""] = why
-            self._world.emit(CancelBinds(group.cause_id))
-            self._world.touch(group)
+            self._shared.emit(CancelBinds(group.cause_id))
+            self._shared.touch(group)
 
     def settle(self, group: Group) -> None:
         """Decides once no bind of the group is on the way any more."""
@@ -373,63 +373,63 @@ class Binder:
             self.waves.give_back(group)
         if group.n_assumed:
             return
-        world = self._world
+        shared = self._shared
         why = next(iter(group.failed_binds.values()), "members left")
         if group.satisfied or group.n_bound >= group.start_count:
             group.satisfied = True
             group.recovering = False
             group.failure = 0
-            world.settle_by_s.pop(group.key, None)
-            world.count("groups_bound")
-            world.queue.park(group, Cause.ALL_BOUND)
+            shared.settle_by_s.pop(group.key, None)
+            shared.count("groups_bound")
+            shared.queue.park(group, Cause.ALL_BOUND)
             self._reporter.bound(group)
             if group.n_pending:
-                world.queue.activate(group, Cause.MORE_MEMBERS)
+                shared.queue.activate(group, Cause.MORE_MEMBERS)
         elif group.n_bound == 0:
-            world.queue.back_off(group, Cause.BIND_FAILED, world.now_s)
+            shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
             self._reporter.rejected(group, f"gang {group.key}: {why}" if group.is_gang else why)
         else:
             self._reporter.aborted(
                 group, f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}"
             )
             self.half_bound(group)
-        world.stir_siblings(group)
+        shared.stir_siblings(group)
 
     def half_bound(self, group: Group) -> None:
         """By policy: unwound at once, or first in line until half of settle_s is over and then unwound.
 
         Half, so that the evicted pods' grace period falls into the limit too.
         """
-        world = self._world
+        shared = self._shared
         policy = (
             group.definition.on_partial_bind if group.definition else ""
-        ) or world.settings.on_partial_bind
+        ) or shared.settings.on_partial_bind
         if policy == UNWIND:
             self.unwind(group)
             return
-        world.settle_by_s.setdefault(group.key, world.now_s + world.settings.settle_s / 2)
+        shared.settle_by_s.setdefault(group.key, shared.now_s + shared.settings.settle_s / 2)
         self._complete(group)
 
     def _complete(self, group: Group) -> None:
         """First in line, at once; when that has failed before, after its backoff."""
         again, group.recovering = group.recovering, True
         if not group.n_pending:
-            self._world.queue.park(group, Cause.HALF_BOUND_ALONE, self._world.now_s + _GATHER_TOLD_S)
+            self._shared.queue.park(group, Cause.HALF_BOUND_ALONE, self._shared.now_s + _GATHER_TOLD_S)
         elif again:
-            self._world.queue.back_off(group, Cause.HALF_BOUND_AGAIN, self._world.now_s)
+            self._shared.queue.back_off(group, Cause.HALF_BOUND_AGAIN, self._shared.now_s)
         else:
-            self._world.queue.activate(group, Cause.HALF_BOUND)
+            self._shared.queue.activate(group, Cause.HALF_BOUND)
 
     def unwind(self, group: Group) -> None:
         """Gives a half-bound gang back: its bound members are evicted, its reservations forgotten."""
-        world = self._world
-        world.settle_by_s.pop(group.key, None)
-        if not world.settings.allow_eviction:
+        shared = self._shared
+        shared.settle_by_s.pop(group.key, None)
+        if not shared.settings.allow_eviction:
             self._complete_for_ever(group)
             return
         group.recovering = False
-        world.forget_all(group, "the gang is bound in part and unwound")
-        world.count("groups_unwound")
+        shared.forget_all(group, "the gang is bound in part and unwound")
+        shared.count("groups_unwound")
         group.attempts += 1
         group.cause_id = f"{group.key}#{group.attempts}"
         self._reporter.aborted(
@@ -437,7 +437,7 @@ class Binder:
             f"gang {group.key} was bound in part ({group.n_bound} of {group.start_count}) and could not be "
             f"completed{': ' + group.message if group.message else ''}; its bound members are evicted",
         )
-        world.queue.park(group, Cause.UNWINDS, world.now_s + _EVICT_AGAIN_S)
+        shared.queue.park(group, Cause.UNWINDS, shared.now_s + _EVICT_AGAIN_S)
         self.evict_bound(group)
         self.unwound(group)
 
@@ -446,16 +446,16 @@ class Binder:
 
         At the latest every settle_s, whether or not anything has changed that could help.
         """
-        world = self._world
+        shared = self._shared
         self._reporter.aborted(
             group,
             f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}) and cannot be "
             "given back: allowEviction is off",
         )
-        world.settle_by_s[group.key] = world.now_s + world.settings.settle_s
+        shared.settle_by_s[group.key] = shared.now_s + shared.settings.settle_s
         if group.state in (GroupState.ACTIVE, GroupState.UNSCHEDULABLE) and group.n_pending:
             group.recovering = True
-            world.queue.activate(group, Cause.HALF_BOUND)
+            shared.queue.activate(group, Cause.HALF_BOUND)
         elif group.state is GroupState.BACKOFF:
             group.recovering = True
         else:
@@ -464,12 +464,12 @@ class Binder:
 
     def evict_gang(self, group: Group) -> None:
         """Takes a gang that was whole away; its successors start together when the last of it is gone."""
-        world = self._world
+        shared = self._shared
         group.recovering = False
-        world.forget_all(group, "its gang is evicted")
+        shared.forget_all(group, "its gang is evicted")
         group.attempts += 1
         group.cause_id = f"{group.key}#{group.attempts}"
-        world.queue.park(group, Cause.EVICTED, world.now_s + _EVICT_AGAIN_S)
+        shared.queue.park(group, Cause.EVICTED, shared.now_s + _EVICT_AGAIN_S)
         self.evict_bound(group)
         self.unwound(group)
 
@@ -478,11 +478,11 @@ class Binder:
         for info in group.in_state(MemberState.BOUND):
             if info.pod.metadata.deletion_timestamp is None:
                 meta = info.pod.metadata
-                self._world.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
+                self._shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
     def eviction_failed(self, event: EvictionFailed) -> None:
         """A budget (429) is asked again later; a missing verb (403) is said aloud."""
-        info = self._world.cache.pods.get(event.uid)
+        info = self._shared.cache.pods.get(event.uid)
         if info is not None and info.group is not None and event.code not in (404, 429):
             self._reporter.aborted(info.group, f"evicting {info.pod.key}: {event.code} {event.message}")
 
@@ -492,12 +492,12 @@ class Binder:
             return
         for info in group.in_state(MemberState.DONE):
             group.move(info, LEAVING)
-        self._world.queue.back_off(group, Cause.UNWOUND, self._world.now_s)
-        self._world.stir_siblings(group)
+        self._shared.queue.back_off(group, Cause.UNWOUND, self._shared.now_s)
+        self._shared.stir_siblings(group)
 
     def evict_again(self, group: Group) -> None:
         """Evictions that did not take effect are asked again until they do."""
-        self._world.queue.set_deadline(group, self._world.now_s + _EVICT_AGAIN_S)
+        self._shared.queue.set_deadline(group, self._shared.now_s + _EVICT_AGAIN_S)
         self.evict_bound(group)
 
 

@@ -23,7 +23,7 @@ from gangsched.core.binding.reservation_checks import promise_lost
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.state.pending_hooks import PRE_BIND, HookCall
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import BindState, Group, MemberState, PodInfo, templates_of
 from gangsched.model.events import HookAnswered
 from gangsched.model.pod_group import GroupKey
@@ -50,14 +50,14 @@ class Preparing:
 
     def __init__(
         self,
-        world: World,
+        shared: SharedState,
         spacing: Spacing,
         *,
         prepared: Callable[[Group], None],
         stopped: Callable[[Group, str], None],
     ) -> None:
         """`prepared` and `stopped` are told group by group, of all groups of the unit in one turn."""
-        self._world = world
+        self._shared = shared
         self._spacing = spacing
         self._prepared = prepared
         self._stopped = stopped
@@ -79,14 +79,14 @@ class Preparing:
             for info in members:
                 info.bind = BindState.PREPARING
         if blocked:
-            preparing.until_s = self._world.now_s + self._world.settings.settle_s
+            preparing.until_s = self._shared.now_s + self._shared.settings.settle_s
         for info, plugins in asked:
             assert info.group is not None
-            preparing.open[info.uid] = self._world.hooks.ask(PRE_BIND, plugins, info.group, info)
+            preparing.open[info.uid] = self._shared.hooks.ask(PRE_BIND, plugins, info.group, info)
         return True
 
     def _wanted(self, group: Group, members: Sequence[PodInfo]) -> list[tuple[PodInfo, tuple[str, ...]]]:
-        profile = self._world.profile_of(group)
+        profile = self._shared.profile_of(group)
         if not profile.pre_binds:
             return []
         plugins = {}
@@ -110,7 +110,7 @@ class Preparing:
             error = PluginError(call.plugin, PRE_BIND, event.reason or event.code)
             self._stop(unit, f"{info.pod.key}: {error}")
         elif call.later:
-            unit.open[info.uid] = self._world.hooks.ask(PRE_BIND, call.later, call.group, info)
+            unit.open[info.uid] = self._shared.hooks.ask(PRE_BIND, call.later, call.group, info)
         else:
             self._look(unit)
 
@@ -130,7 +130,7 @@ class Preparing:
 
     def _look(self, unit: _Unit) -> None:
         gone = [uid for uid, call in unit.open.items() if call.info is None or not _is_preparing(call.info)]
-        self._world.hooks.cancel([unit.open.pop(uid) for uid in gone])
+        self._shared.hooks.cancel([unit.open.pop(uid) for uid in gone])
         for group in unit.groups:
             n_here = group.n_assumed + group.n_bound
             if not group.is_complete or not (group.satisfied or n_here >= group.min_count):
@@ -139,7 +139,7 @@ class Preparing:
                 return
         if unit.open:
             return
-        cache = self._world.cache
+        cache = self._shared.cache
         for group in unit.groups:
             for info in _members(group):
                 if lost := promise_lost(cache, info):
@@ -147,7 +147,7 @@ class Preparing:
                     return
         if self._spacing.blocks(unit.groups):
             if unit.until_s == math.inf:
-                unit.until_s = self._world.now_s + self._world.settings.settle_s
+                unit.until_s = self._shared.now_s + self._shared.settings.settle_s
             return
         self._close(unit)
         for group in unit.groups:
@@ -161,7 +161,7 @@ class Preparing:
 
     def expire(self) -> None:
         """Gives up those whose turn has not come in time."""
-        for unit in [unit for unit in self._waiting() if unit.until_s <= self._world.now_s]:
+        for unit in [unit for unit in self._waiting() if unit.until_s <= self._shared.now_s]:
             self._stop(unit, self._spacing.blocks(unit.groups) or "its turn did not come in time")
 
     def next_deadline_s(self) -> float:
@@ -172,7 +172,7 @@ class Preparing:
         return [unit for unit in dict.fromkeys(self._units.values()) if unit.until_s < math.inf]
 
     def _stop(self, unit: _Unit, why: str) -> None:
-        self._world.hooks.cancel(unit.open.values())
+        self._shared.hooks.cancel(unit.open.values())
         self._close(unit)
         for group in unit.groups:
             self._stopped(group, why)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 from gangsched.core.binding.admission_conflicts import Spacing
 from gangsched.core.binding.reservation_checks import promise_lost
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import BindState, Group, MemberState, PodInfo
 from gangsched.model.pod_group import GroupKey
 
@@ -28,14 +28,14 @@ class Waves:
 
     def __init__(
         self,
-        world: World,
+        shared: SharedState,
         spacing: Spacing,
         *,
         send: Callable[[Group, Sequence[PodInfo]], None],
         broke: Callable[[Group, str], None],
     ) -> None:
         """send: binds that may leave, one wave; broke: a promise of the group did, nothing more is sent."""
-        self._world = world
+        self._shared = shared
         self._spacing = spacing
         self._send = send
         self._broke = broke
@@ -50,11 +50,11 @@ class Waves:
     def look_again(self) -> None:
         """Something has happened: those that were held may have their turn, oldest groups first."""
         for key in list(self._until_s):
-            group = self._world.groups.get(key)
+            group = self._shared.groups.get(key)
             held = _held(group) if group is not None else []
             if group is None or not held:
                 del self._until_s[key]
-            elif why := next((lost for info in held if (lost := promise_lost(self._world.cache, info))), ""):
+            elif why := next((lost for info in held if (lost := promise_lost(self._shared.cache, info))), ""):
                 self._broke(group, why)
             else:
                 going = self._let_go(group, held)
@@ -73,12 +73,12 @@ class Waves:
         if self._until_s.pop(group.key, None) is not None:
             for info in _held(group):
                 info.bind = BindState.NONE
-                self._world.forget(info, MemberState.PENDING)
+                self._shared.forget(info, MemberState.PENDING)
 
     def expire(self) -> None:
         """Gives up what kubelet does not let through."""
-        for key in [key for key, until_s in self._until_s.items() if until_s <= self._world.now_s]:
-            group = self._world.groups.get(key)
+        for key in [key for key, until_s in self._until_s.items() if until_s <= self._shared.now_s]:
+            group = self._shared.groups.get(key)
             held = _held(group) if group is not None else []
             why = next((why for info in held if (why := self._spacing.holds(info))), "")
             if group is None or not self.stop(group, why or "the rest of it was not sent in time"):
@@ -98,7 +98,7 @@ class Waves:
                 info.bind = BindState.SENT
                 going.append(info)
         if len(going) < len(members):
-            self._until_s.setdefault(group.key, self._world.now_s + self._world.settings.settle_s / 2)
+            self._until_s.setdefault(group.key, self._shared.now_s + self._shared.settings.settle_s / 2)
         return going
 
 

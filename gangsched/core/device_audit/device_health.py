@@ -23,7 +23,7 @@ from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import promise_broken
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.requeue_order import name_of
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.model.device_labels import inventory_text
 from gangsched.model.effects import EvictPod
@@ -49,11 +49,11 @@ class _Ail(msgspec.Struct):
 class DeviceHealth:
     """Which running pods have failed devices, and what is done about them."""
 
-    def __init__(self, world: World, reporter: Reporter, binder: Binder) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState, reporter: Reporter, binder: Binder) -> None:
+        self._shared = shared
         self._reporter = reporter
         self._binder = binder
-        self._settings = world.settings.devices
+        self._settings = shared.settings.devices
         self._listed: dict[str, str | None] = {}
         self._looks: dict[str, None] = {}
         self._acted_s: dict[str, float] = {}
@@ -85,12 +85,12 @@ class DeviceHealth:
             name, _ = self._looks.popitem()
             if self._listed.get(name) is None:
                 continue  # it says nothing of its devices now, and so not that they are sick
-            for info in list(self._world.cache.by_node.get(name, {}).values()):
+            for info in list(self._shared.cache.by_node.get(name, {}).values()):
                 if not info.ids or info.group is None:
                     continue
                 if info.state is MemberState.BOUND:
                     self._examine(info)
-                elif promise_broken(self._world.cache, info):
+                elif promise_broken(self._shared.cache, info):
                     again[name] = None  # its bind may be on the way
         self._looks = again
         for uid in [uid for uid, ail in self.ailing.items() if ail.info.state is not MemberState.BOUND]:
@@ -98,7 +98,7 @@ class DeviceHealth:
 
     def advance(self) -> None:
         """Acts where the grace is over."""
-        for uid in [uid for uid, ail in self.ailing.items() if ail.due_s <= self._world.now_s]:
+        for uid in [uid for uid, ail in self.ailing.items() if ail.due_s <= self._shared.now_s]:
             self._act(self.ailing[uid])
 
     def next_deadline_s(self) -> float:
@@ -112,7 +112,7 @@ class DeviceHealth:
             f"{device_id} of {resource}"
             for resource, ids in info.ids.items()
             for device_id in ids
-            if self._world.cache.ledger.promised_unusable(info.row, resource, (device_id,))
+            if self._shared.cache.ledger.promised_unusable(info.row, resource, (device_id,))
         ]
         known = self.ailing.get(info.uid)
         if not failed:
@@ -128,9 +128,9 @@ class DeviceHealth:
         policy, problem = self._policy(info)
         due_s = math.inf
         if policy != "none":
-            due_s = self._world.now_s + self._settings.failure_grace_s
+            due_s = self._shared.now_s + self._settings.failure_grace_s
         self.ailing[info.uid] = _Ail(info, devices, due_s)
-        self._world.count("device_failures")
+        self._shared.count("device_failures")
         said = f"device {devices} on node {info.node_name} has failed under pod {info.pod.key}{problem}"
         self._tell(info, "Warning", "DeviceFailed", said)
         self._reporter.devices(group, healthy=False, reason="DeviceFailed", message=said)
@@ -169,37 +169,37 @@ class DeviceHealth:
     # -- what is done ----------------------------------------------------------------------------------
 
     def _act(self, ail: _Ail) -> None:
-        world, info, group = self._world, ail.info, ail.info.group
+        shared, info, group = self._shared, ail.info, ail.info.group
         ail.due_s = math.inf
         if group is None:
             return
-        if not world.settings.allow_eviction:
+        if not shared.settings.allow_eviction:
             self._tell(info, "Warning", "DeviceFailed", f"pod {info.pod.key} stays: allowEviction is off")
             return
         if group.state is GroupState.BINDING:
-            ail.due_s = world.now_s + _LOOK_AGAIN_S
+            ail.due_s = shared.now_s + _LOOK_AGAIN_S
             return
         if not ail.is_acted_on:
             again_s = self._acted_s.get(name_of(group), -NEVER_S) + self._settings.failure_again_s
-            if world.now_s < again_s:
+            if shared.now_s < again_s:
                 ail.due_s = again_s
                 return
             ail.is_acted_on = True
-            self._acted_s = {key: at for key, at in self._acted_s.items() if at > world.now_s - _A_DAY_S}
-            self._acted_s[name_of(group)] = world.now_s
-            world.count("device_evictions")
+            self._acted_s = {key: at for key, at in self._acted_s.items() if at > shared.now_s - _A_DAY_S}
+            self._acted_s[name_of(group)] = shared.now_s
+            shared.count("device_evictions")
         failed = f"device {ail.devices} on node {info.node_name} has failed under {info.pod.key}"
         if self._policy(info)[0] == "evictGang" and group.is_gang:
-            world.places.keep(group, (), world.now_s)
+            shared.requeue_order.keep(group, (), shared.now_s)
             self._tell(info, "Warning", "DeviceEviction", f"gang {group.key} is evicted: {failed}")
             self._binder.evict_gang(group)
             return
-        world.places.keep(group, (info,), world.now_s)
-        ail.due_s = world.now_s + _EVICT_AGAIN_S
+        shared.requeue_order.keep(group, (info,), shared.now_s)
+        ail.due_s = shared.now_s + _EVICT_AGAIN_S
         meta = info.pod.metadata
         if meta.deletion_timestamp is None:
             self._tell(info, "Warning", "DeviceEviction", f"pod {info.pod.key} is evicted: {failed}")
-            world.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
+            shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
     def _tell(self, info: PodInfo, kind: str, reason: str, message: str) -> None:
         """On the pod, and on the group's object where there is one."""

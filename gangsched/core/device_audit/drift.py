@@ -24,7 +24,7 @@ from gangsched.core.device_audit.ended_pods import Hindsight
 from gangsched.core.device_audit.ledger_repair import correct
 from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ON_ITS_WAY, MemberState, PodInfo
 from gangsched.errors import ParseError
 from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_text
@@ -63,14 +63,14 @@ class Drift(msgspec.Struct):
 class Audit:
     """Compares, tells, repairs."""
 
-    def __init__(self, world: World, reporter: Reporter) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState, reporter: Reporter) -> None:
+        self._shared = shared
         self._reporter = reporter
         self._reports: dict[str, tuple[str, DeviceReport, frozenset[str]]] = {}
         self._unread: dict[str, str] = {}
         self._nodes: dict[str, None] = {}
         self.drifts: dict[str, Drift] = {}
-        self._hindsight = Hindsight(world)
+        self._hindsight = Hindsight(shared)
 
     # -- told ------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class Audit:
 
         A follower takes over everything: it may be its leader's repair.
         """
-        if not self._world.decides or info.group is None:
+        if not self._shared.decides or info.group is None:
             return False
         if self._is_right(info, pod):
             info.allocated = allocation_text(pod.metadata.annotations, pod.metadata.labels)
@@ -125,7 +125,7 @@ class Audit:
         says = f"its annotations were edited: {told(allocation)}"
         if problem:
             says = f"its annotation {problem}"
-        elif self._world.settings.devices.in_labels:
+        elif self._shared.settings.devices.in_labels:
             says = _told_by_labels(allocation)
         self._drifted(info, EDITED, f"{says}; it was given {told(info.allocation)}")
         return True
@@ -137,31 +137,31 @@ class Audit:
         """The watch says the same; until it has, nothing more is sent."""
         drift = self.drifts.get(event.uid)
         if self._hindsight.answered(event.uid, again_s=_FIRST_RETRY_S):
-            self._world.count("device_repairs")
+            self._shared.count("device_repairs")
         elif drift is not None and drift.is_sent:
             drift.is_sent = False
-            drift.due_s = self._world.now_s + _LONGEST_RETRY_S
-            self._world.count("device_repairs")
+            drift.due_s = self._shared.now_s + _LONGEST_RETRY_S
+            self._shared.count("device_repairs")
 
     def patch_failed(self, event: PodPatchFailed) -> None:
         again_s = _FORBIDDEN_RETRY_S if event.code == 403 else _FIRST_RETRY_S
         if self._hindsight.answered(event.uid, again_s=again_s):
-            self._world.count("device_repairs_forbidden", event.code == 403)
+            self._shared.count("device_repairs_forbidden", event.code == 403)
             return
-        drift, info = self.drifts.get(event.uid), self._world.cache.pods.get(event.uid)
+        drift, info = self.drifts.get(event.uid), self._shared.cache.pods.get(event.uid)
         if drift is None or info is None or not drift.is_sent:
             return
         drift.is_sent = False
         if event.code == 404:
             drift.due_s = math.inf
         elif event.code == 403:
-            drift.due_s = self._world.now_s + _FORBIDDEN_RETRY_S
-            self._world.count("device_repairs_forbidden")
+            drift.due_s = self._shared.now_s + _FORBIDDEN_RETRY_S
+            self._shared.count("device_repairs_forbidden")
             self._tell(
                 info, f"its annotations cannot be made right: {event.message}; the verb is patch on pods"
             )
         else:
-            drift.due_s = self._world.now_s + self._pause_s(drift)
+            drift.due_s = self._shared.now_s + self._pause_s(drift)
 
     # -- at the end of a turn --------------------------------------------------------------------------
 
@@ -177,9 +177,9 @@ class Audit:
 
     def advance(self) -> None:
         """Repairs and evictions whose time has come."""
-        now_s = self._world.now_s
+        now_s = self._shared.now_s
         for uid in [uid for uid, drift in self.drifts.items() if drift.due_s <= now_s]:
-            info = self._world.cache.pods.get(uid)
+            info = self._shared.cache.pods.get(uid)
             if info is None or info.state not in (MemberState.BOUND, MemberState.ASSUMED):
                 del self.drifts[uid]
             elif info.state is MemberState.ASSUMED:
@@ -207,9 +207,9 @@ class Audit:
 
     def _compare(self, name: str, report: DeviceReport) -> None:
         for ended, said in self._hindsight.compare(name, report):
-            self._world.count(f"device_drift_{SWAPPED}")
+            self._shared.count(f"device_drift_{SWAPPED}")
             self._tell(ended, said)
-        cache = self._world.cache
+        cache = self._shared.cache
         on_node = cache.by_node.get(name, {})
         changed: list[tuple[PodInfo, Allocation]] = []
         for one in report.pods:
@@ -251,14 +251,14 @@ class Audit:
         if info.state is MemberState.BOUND or info.bind in ON_ITS_WAY:
             self._unusable(info, f"kubelet gave {device_id}, planned for it, to another pod")
         else:
-            self._world.broken_promises[info.group.key] = (
+            self._shared.broken_promises[info.group.key] = (
                 info.group,
                 f"kubelet gave {device_id} on {info.node_name} to another pod",
             )
 
     def _is_useless(self, info: PodInfo) -> str:
         for resource, constraint in info.template.constraints.items():
-            inventory = self._world.cache.ledger.inventory(info.row, resource)
+            inventory = self._shared.cache.ledger.inventory(info.row, resource)
             ids = info.ids.get(resource, ())
             if inventory is None or any(device_id not in inventory.index for device_id in ids):
                 continue
@@ -273,20 +273,20 @@ class Audit:
         known = self.drifts.get(info.uid)
         if known is not None and (known.kind, known.said) == (kind, said):
             return
-        self._world.count(f"device_drift_{kind}")
-        can_repair = self._world.settings.devices.repair
-        self.drifts[info.uid] = Drift(kind, said, due_s=self._world.now_s if can_repair else math.inf)
+        self._shared.count(f"device_drift_{kind}")
+        can_repair = self._shared.settings.devices.repair
+        self.drifts[info.uid] = Drift(kind, said, due_s=self._shared.now_s if can_repair else math.inf)
         self._tell(info, said if can_repair else f"{said}; repairAnnotations is off, so it stays so")
 
     def _unusable(self, info: PodInfo, said: str) -> None:
         known = self.drifts.get(info.uid)
         if known is not None and (known.kind, known.said) == (UNUSABLE, said):
             return
-        if known is not None and self._world.settings.devices.repair:
+        if known is not None and self._shared.settings.devices.repair:
             self._repair(info)
-        evicts = self._world.settings.devices.on_mismatch == "evict"
-        self._world.count("device_drift_unusable")
-        self.drifts[info.uid] = Drift(UNUSABLE, said, due_s=self._world.now_s if evicts else math.inf)
+        evicts = self._shared.settings.devices.on_mismatch == "evict"
+        self._shared.count("device_drift_unusable")
+        self.drifts[info.uid] = Drift(UNUSABLE, said, due_s=self._shared.now_s if evicts else math.inf)
         self._tell(
             info, f"{said}; it is evicted" if evicts else f"{said}; onMismatch is none, so it is left alone"
         )
@@ -309,15 +309,15 @@ class Audit:
             return
         drift.is_sent = True
         drift.n_tries += 1
-        in_labels = self._world.settings.devices.in_labels
-        self._world.emit(written_anew(info, info.allocation, in_labels=in_labels))
+        in_labels = self._shared.settings.devices.in_labels
+        self._shared.emit(written_anew(info, info.allocation, in_labels=in_labels))
 
     def _evict(self, info: PodInfo) -> None:
-        self.drifts[info.uid].due_s = self._world.now_s + _EVICT_AGAIN_S
+        self.drifts[info.uid].due_s = self._shared.now_s + _EVICT_AGAIN_S
         meta = info.pod.metadata
-        if meta.deletion_timestamp is None and self._world.settings.allow_eviction:
+        if meta.deletion_timestamp is None and self._shared.settings.allow_eviction:
             cause_id = info.group.cause_id if info.group else ""
-            self._world.emit(EvictPod(info.uid, meta.namespace, meta.name, cause_id))
+            self._shared.emit(EvictPod(info.uid, meta.namespace, meta.name, cause_id))
 
     def _is_right(self, info: PodInfo, pod: Pod) -> bool:
         """Whether the pod's annotations, or its labels, say what the books say, in whatever words."""

@@ -13,7 +13,7 @@ import msgspec
 
 from gangsched.core.cache.cache import allocation_of
 from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import MemberState, PodInfo
 from gangsched.model.device_report import DeviceReport
 
@@ -35,8 +35,8 @@ class Late(msgspec.Struct):
 class Hindsight:
     """By UID: pods that are to say something else than they do."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
         self.pods: dict[str, Late] = {}
 
     def compare(self, name: str, report: DeviceReport) -> list[tuple[PodInfo, str]]:
@@ -46,12 +46,12 @@ class Hindsight:
             del self.pods[uid]
         found = []
         for uid, one in there.items():
-            info = self._world.cache.pods.get(uid)
+            info = self._shared.cache.pods.get(uid)
             if uid in self.pods or info is None or info.group is None or info.pod.spec.node_name != name:
                 continue
             planned, had = self._said_and_had(info, one.containers, report.resources)
             if in_order(planned) != in_order(had):
-                self.pods[uid] = Late(name, one.containers, report.resources, self._world.now_s)
+                self.pods[uid] = Late(name, one.containers, report.resources, self._shared.now_s)
                 found.append(
                     (info, f"kubelet gave it {told(had)}, planned were {told(planned)}, and it has ended")
                 )
@@ -59,10 +59,10 @@ class Hindsight:
 
     def advance(self) -> list[PodInfo]:
         """Writes what is due; answers with pods that say what they had."""
-        now_s, right = self._world.now_s, []
-        devices = self._world.settings.devices
+        now_s, right = self._shared.now_s, []
+        devices = self._shared.settings.devices
         for uid in [uid for uid, late in self.pods.items() if late.due_s <= now_s]:
-            late, info = self.pods[uid], self._world.cache.pods.get(uid)
+            late, info = self.pods[uid], self._shared.cache.pods.get(uid)
             if info is None:
                 del self.pods[uid]
                 continue
@@ -77,7 +77,7 @@ class Hindsight:
             else:
                 late.is_sent, late.due_s = True, math.inf
                 late.n_tries += 1
-                self._world.emit(written_anew(info, had, in_labels=devices.in_labels))
+                self._shared.emit(written_anew(info, had, in_labels=devices.in_labels))
         return right
 
     def next_deadline_s(self) -> float:
@@ -89,7 +89,7 @@ class Hindsight:
         if late is None or not late.is_sent:
             return False
         late.is_sent = False
-        late.due_s = self._world.now_s + max(
+        late.due_s = self._shared.now_s + max(
             again_s, min(_RETRY_S * 2.0 ** min(late.n_tries, 10), _LONGEST_RETRY_S)
         )
         return True

@@ -21,7 +21,7 @@ from gangsched.core.framework.sampling import EarlyStop
 from gangsched.core.groups.nomination import Nominations, would_take
 from gangsched.core.groups.permits import Permits
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import (
     ASSUMED,
@@ -51,30 +51,30 @@ class Attempts:
 
     def __init__(
         self,
-        world: World,
+        shared: SharedState,
         reporter: Reporter,
         binder: Binder,
         permits: Permits,
         pick: Callable[[int], int] = first_of,
     ) -> None:
-        self._world = world
+        self._shared = shared
         self._reporter = reporter
         self._binder = binder
         self._permits = permits
         self._pick = pick
         self._early_stops = {
-            name: EarlyStop(percentage) for name, percentage in world.settings.nodes_to_score.items()
+            name: EarlyStop(percentage) for name, percentage in shared.settings.nodes_to_score.items()
         }
-        self.nominations = Nominations(world, reporter)
+        self.nominations = Nominations(shared, reporter)
 
     def run(self, group: Group) -> None:
         """The group's turn."""
         if group.start_together and not group.recovering and not group.satisfied:
-            if too_large := self._world.start_together.problem(group):
+            if too_large := self._shared.start_together.problem(group):
                 self._refuse_set(group, too_large)
                 return
-            self._world.start_together.refused.pop(group.key, None)
-        siblings = self._world.siblings(group)
+            self._shared.start_together.refused.pop(group.key, None)
+        siblings = self._shared.siblings(group)
         busy = [g for g in siblings.values() if g.state in _BUSY and not g.satisfied] if siblings else []
         if busy and not group.recovering:
             self.reject(
@@ -89,19 +89,19 @@ class Attempts:
                 for _, g in sorted(siblings.items())
                 if g.state in _TRIABLE and g.is_complete and not g.satisfied
             ]
-        if self._world.cache.index.selected.waiting and self._waits_for_labels(unit):
+        if self._shared.cache.index.selected.waiting and self._waits_for_labels(unit):
             return
         for each in unit:
             each.attempts += 1
             each.cause_id = f"{each.key}#{each.attempts}"
-            self._world.queue.leave_line(each)
-        self._world.count("attempts", len(unit))
-        if self._world.observer is not None:
-            self._world.observer.attempt_began(unit)
+            self._shared.queue.leave_line(each)
+        self._shared.count("attempts", len(unit))
+        if self._shared.observer is not None:
+            self._shared.observer.attempt_began(unit)
         try:
             self.decide(unit)
         except PluginError as error:
-            self._world.hooks.blame(error, group)
+            self._shared.hooks.blame(error, group)
             self.reject(unit, str(error), plugin=error.plugin)
 
     def _waits_for_labels(self, unit: list[Group]) -> bool:
@@ -109,15 +109,15 @@ class Attempts:
 
         A unit that holds what it has, or is half bound, does not wait: they are told apart at once for it.
         """
-        world = self._world
-        selected = world.cache.index.selected
+        shared = self._shared
+        selected = shared.cache.index.selected
         pending = [info for group in unit for info in group.in_state(PENDING)]
         wanted = dict.fromkeys(key for info in pending for key in selected.waited_for(info))
         if not wanted:
             return False
         if any(group.n_assumed or group.recovering for group in unit):
             selected.add_now(wanted)
-            world.cache.settle(world.now_s)
+            shared.cache.settle(shared.now_s)
             return False
         named = ", ".join([*wanted][:3]) + (", …" if len(wanted) > 3 else "")
         message = (
@@ -129,30 +129,30 @@ class Attempts:
 
     def _refuse_set(self, group: Group, why: str) -> None:
         """More groups start with this one than may. Those that wait already are refused in their turn."""
-        self._world.start_together.refused[group.key] = None
+        self._shared.start_together.refused[group.key] = None
         self.reject([group], why)
-        for other in self._world.start_together.neighbours(group):
+        for other in self._shared.start_together.neighbours(group):
             if other.state is GroupState.WAITING:
-                self._world.queue.activate(other, Cause.LOOK_AGAIN)
+                self._shared.queue.activate(other, Cause.LOOK_AGAIN)
 
     def decide(self, unit: list[Group]) -> None:
         """Places the unit on top of what it holds; failing that, gives that back and tries from nothing."""
-        cache = self._world.cache
+        cache = self._shared.cache
         held: list[PodInfo] = []
         for group in unit:
             if group.n_assumed:
                 held += group.in_state(ASSUMED)
         if held and any(promise_lost(cache, info) for info in held):
             for each in unit:
-                self._world.forget_all(each, OVERTAKEN)
+                self._shared.forget_all(each, OVERTAKEN)
         waited = self.nominations.lift(unit)
         answer = self._place(unit)
         if isinstance(answer, FitError) and all(each.n_assumed and each.n_short <= 0 for each in unit):
             answer = Plan([])  # who has come beside what is needed stays behind, for now
         if isinstance(answer, FitError):
             why = f"the rest does not fit beside what was held: {answer.message}"
-            if sum(self._world.forget_all(each, why) for each in unit) > 0:
-                self._world.flush_changes()
+            if sum(self._shared.forget_all(each, why) for each in unit) > 0:
+                self._shared.flush_changes()
                 answer = self._place(unit)
         if isinstance(answer, FitError):
             made = self._keep_waiting(unit, waited) if waited else self._make_room(unit, answer)
@@ -172,14 +172,14 @@ class Attempts:
         self._permit(unit)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
-        return self._cycle(self._demands(unit), self._world.cache.view)
+        return self._cycle(self._demands(unit), self._shared.cache.view)
 
     def _demands(self, unit: list[Group], *, quiet: bool = False) -> list[Demand]:
         demands = []
         for group in unit:
             members = group.in_state(PENDING)
             if members:
-                profile = self._world.profile_of(group)
+                profile = self._shared.profile_of(group)
                 n_needed = min(group.n_needed, len(members))
                 asked = profile.quiet if quiet else profile
                 early_stop = self._early_stops.get(group.scheduler_name) if self._early_stops else None
@@ -189,51 +189,51 @@ class Attempts:
     def _cycle(
         self, demands: list[Demand], view: ClusterView, *, search_budget: int | None = None
     ) -> Plan | FitError:
-        world = self._world
-        nominated = list(world.cache.nominated.values())
+        shared = self._shared
+        nominated = list(shared.cache.nominated.values())
         return run_cycle(
             demands,
             view,
-            topology_key=world.settings.topology_key,
+            topology_key=shared.settings.topology_key,
             nominated=nominated,
-            search_budget=world.settings.search_placements if search_budget is None else search_budget,
+            search_budget=shared.settings.search_placements if search_budget is None else search_budget,
         )
 
     # -- preemption ------------------------------------------------------------------------------------
 
     def _make_room(self, unit: list[Group], error: FitError) -> Plan | FitError | None:
         """PostFilter. None: the unit waits for its victims; a Plan: it was enough to take reservations."""
-        world = self._world
-        profile = world.profile_of(unit[0])
-        allowed = world.settings.allow_eviction or world.settings.tells_victims
+        shared = self._shared
+        profile = shared.profile_of(unit[0])
+        allowed = shared.settings.allow_eviction or shared.settings.tells_victims
         if not profile.post_filters or error.code is Code.UNRESOLVABLE or not allowed:
             return error
         demands = self._demands(unit, quiet=True)
         priority = min(group.priority for group in unit)
         yielding = self._yielding(priority)
-        trial = Trial(world.cache.view)
+        trial = Trial(shared.cache.view)
         for info in (info for group in yielding for info in group.members.values()):
             trial.lift(info.uid)
         # Hundreds of cycles: none of them may cost what one may that decides.
         dry_run = DryRun(
             lambda made: self._cycle(demands, made, search_budget=0),
             lambda made, budget: self._cycle(demands, made, search_budget=budget),
-            world.siblings,
-            world.lowest_priority(),
-            nominated=[one for one in world.cache.nominated.values() if one.priority >= priority],
-            n_looks=world.settings.search_victims,
-            search_budget=world.settings.search_placements,
-            spared=world.stuck,
+            shared.siblings,
+            shared.lowest_priority(),
+            nominated=[one for one in shared.cache.nominated.values() if one.priority >= priority],
+            n_looks=shared.settings.search_victims,
+            search_budget=shared.settings.search_placements,
+            spared=shared.stuck,
         )
-        world.count("preemption_attempts")
+        shared.count("preemption_attempts")
         answer = profile.run_post_filter(demands, trial, error, dry_run)
         if isinstance(answer, Status):
             message = f"{error.message} {answer.reason}" if answer.reason else error.message
             return FitError(error.group, message, error.rejected_by, answer.code)
-        if not world.settings.allow_eviction and any(
+        if not shared.settings.allow_eviction and any(
             info.state is MemberState.BOUND for info in answer.victims
         ):
-            message = f"{error.message} {would_take(answer, world.cache.view)}"
+            message = f"{error.message} {would_take(answer, shared.cache.view)}"
             return FitError(error.group, message, error.rejected_by)
         why = f"preempted by {'gang' if unit[0].is_gang else 'pod'} {unit[0].key}"
         wanted = {(p.row, i) for p in answer.plan.placements for i in _device_ids(p)}
@@ -250,17 +250,17 @@ class Attempts:
 
     def _yielding(self, priority: int) -> list[Group]:
         """Groups of lower priority that wait for victims: what is kept for them is not kept from this one."""
-        waiting = {id(p): p for found in self._world.victims.values() for p in found}
+        waiting = {id(p): p for found in self._shared.victims.values() for p in found}
         return [group for p in waiting.values() for group in p.unit if group.priority < priority]
 
     def _claimed(self, group: Group) -> set[tuple[int, str]]:
-        claims = self._world.cache.ledger.claims
+        claims = self._shared.cache.ledger.claims
         return {(row, one) for uid in group.members for row, _, ids in claims(uid) for one in ids}
 
     def _keep_waiting(self, unit: list[Group], waited: Preemption) -> FitError | None:
         """Looked at again: as long as the unit fits once its victims are gone, it waits for them."""
         demands = self._demands(unit, quiet=True)
-        trial = Trial(self._world.cache.view)
+        trial = Trial(self._shared.cache.view)
         trial.remove(*waited.waits_for.values())
         answer = self._cycle(demands, trial)
         if isinstance(answer, FitError):
@@ -273,10 +273,10 @@ class Attempts:
 
     def _reserve(self, unit: list[Group], plan: Plan) -> Status | None:
         """Makes the Plan real; answers with the first Reserve plugin's "no". Raises: PluginError."""
-        observer = self._world.observer
+        observer = self._shared.observer
         if observer is not None:
             observer.point_began("Reserve")
-        self._world.cache.assume(plan.placements)
+        self._shared.cache.assume(plan.placements)
         for group in unit:
             mine = [p.info for p in plan.placements]
             if len(unit) > 1:
@@ -292,7 +292,7 @@ class Attempts:
         return refused
 
     def _asked_to_reserve(self, group: Group, plan: Plan) -> Status | None:
-        profile = self._world.profile_of(group)
+        profile = self._shared.profile_of(group)
         for (key, _), state in plan.states.items():
             if key == group.key and not state.unconcerned.issuperset(profile.reserve_names):
                 break
@@ -309,10 +309,10 @@ class Attempts:
         return None
 
     def _permit(self, unit: list[Group]) -> None:
-        world = self._world
+        shared = self._shared
         answers = []
         for group in unit:
-            siblings = world.siblings(group)
+            siblings = shared.siblings(group)
             status = self._permits.ask(group, siblings) if not group.recovering else SUCCESS
             answers.append((group, status))
         others = [status for _, status in answers if not status.is_success]
@@ -329,13 +329,13 @@ class Attempts:
 
     def _hold(self, group: Group, status: Status) -> None:
         """The group keeps its reservations; its deadline runs from the first time it waits."""
-        world = self._world
+        shared = self._shared
         deadline_s = group.deadline_s
         if group.state is not GroupState.WAITING or deadline_s == NEVER_S:
             own = group.definition.schedule_timeout_s if group.definition else None
-            wait_s = status.timeout_s or own or world.settings.permit_wait_s
-            deadline_s = world.now_s + wait_s
-        world.queue.park(group, Cause.PERMIT_WAITS, deadline_s)
+            wait_s = status.timeout_s or own or shared.settings.permit_wait_s
+            deadline_s = shared.now_s + wait_s
+        shared.queue.park(group, Cause.PERMIT_WAITS, deadline_s)
         if not self._permits.is_asking(group):
             self._reporter.waiting(group, status.reason or "another group of its set")
 
@@ -344,42 +344,42 @@ class Attempts:
     ) -> None:
         """Nobody of the unit starts now; what any of them held is given back."""
         for group in unit:
-            self._world.forget_all(group, message)
+            self._shared.forget_all(group, message)
             self.nominations.drop(group)
-        self._world.flush_changes()
+        self._shared.flush_changes()
         for group in unit:
             group.rejected_by = answer.rejected_by if answer is not None else ((plugin, None),)
             for info in group.in_state(MemberState.PENDING):
                 self.nominations.unwrite(info)
-            self._world.count("rejections")
+            self._shared.count("rejections")
             if answer is not None and answer.code is Code.PENDING:  # no change will tell when it may fit
-                self._world.queue.back_off(group, Cause.SAID_LATER, self._world.now_s)
+                self._shared.queue.back_off(group, Cause.SAID_LATER, self._shared.now_s)
             else:
-                self._world.queue.reject(group, Cause.REJECTED, self._world.now_s)
+                self._shared.queue.reject(group, Cause.REJECTED, self._shared.now_s)
             self._reporter.rejected(group, message)
 
     def timed_out(self, group: Group) -> None:
         """WaitOnPermit's deadline: the whole set's reservations are given back."""
         if group.preemption is not None:
             if not self.nominations.again(group):
-                self._world.count("preemption_timeouts")
+                self._shared.count("preemption_timeouts")
                 left = ", ".join(info.pod.key for info in group.preemption.waits_for.values())
                 self.give_back(group, f"preemption: not gone in time: {left}")
             return
-        self._world.count("permit_timeouts")
+        self._shared.count("permit_timeouts")
         self.give_back(group, f"WaitOnPermit timed out; {group.message}" if group.message else "timed out")
 
     def give_back(self, group: Group, why: str) -> None:
         """A waiting group, and what waits with it, holds nothing any more and backs off."""
-        world = self._world
-        together = [group, *(g for g in world.siblings(group).values() if g.state is GroupState.WAITING)]
+        shared = self._shared
+        together = [group, *(g for g in shared.siblings(group).values() if g.state is GroupState.WAITING)]
         for each in together:
-            world.forget_all(each, why)
+            shared.forget_all(each, why)
             self.nominations.drop(each)
-            world.queue.back_off(each, Cause.GAVE_BACK, world.now_s)
+            shared.queue.back_off(each, Cause.GAVE_BACK, shared.now_s)
             self._reporter.aborted(each, f"gang {each.key} gives its reservations back: {why}")
             self._reporter.rejected(each, f"gang {each.key} gave its reservations back: {why}")
-        world.flush_changes()
+        shared.flush_changes()
 
 
 def _device_ids(placement: Placement) -> list[str]:

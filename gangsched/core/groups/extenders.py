@@ -28,7 +28,7 @@ from gangsched.core.framework.interface import (
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
@@ -149,14 +149,14 @@ class Extension:
     def __init__(
         self,
         verdicts: ExtenderVerdicts,
-        world: World,
+        shared: SharedState,
         reporter: Reporter,
         give_back: Callable[[Group, str], None],
     ) -> None:
         """`give_back`: what becomes of a group that holds something and cannot go on."""
         self._interests = verdicts.interests
         self._verdicts = verdicts
-        self._world = world
+        self._shared = shared
         self._reporter = reporter
         self._give_back = give_back
         self._asked: dict[GroupKey, _Asked] = {}
@@ -192,14 +192,14 @@ class Extension:
         if asked is None or event.ticket not in asked.open:
             return
         group, serial = asked.group, asked.open.pop(event.ticket)
-        if self._world.groups.get(group.key) is not group or group.state not in _RESTING:
+        if self._shared.groups.get(group.key) is not group or group.state not in _RESTING:
             del self._asked[group.key]  # gone, or decided with others that it starts together with
         elif event.error:
             self._fail(group, event.error)
         else:
             asked.answers[serial] = event
             if not asked.open:
-                self._world.queue.activate(group, Cause.EXTENDERS_ANSWERED)
+                self._shared.queue.activate(group, Cause.EXTENDERS_ANSWERED)
 
     def late(self, group: Group) -> None:
         """Nobody has answered at all."""
@@ -207,13 +207,13 @@ class Extension:
 
     def _fail(self, group: Group, why: str) -> None:
         """The attempt is over before it began; time may cure it."""
-        world = self._world
+        shared = self._shared
         self._asked.pop(group.key, None)
-        world.count("extender_errors")
+        shared.count("extender_errors")
         if group.state is GroupState.WAITING:
             self._give_back(group, why)
         else:
-            world.queue.back_off(group, Cause.EXTENDERS_FAILED, world.now_s)
+            shared.queue.back_off(group, Cause.EXTENDERS_FAILED, shared.now_s)
             self._reporter.rejected(group, why)
 
     def _rest(self, group: Group) -> None:
@@ -222,20 +222,20 @@ class Extension:
             return
         if group.state is not GroupState.ASKING or group.deadline_s == NEVER_S:
             patience_s = 2 * sum(one.timeout_s for one in self._interests) + _SLACK_S
-            self._world.queue.park(group, Cause.ASKED_EXTENDERS, self._world.now_s + patience_s)
+            self._shared.queue.park(group, Cause.ASKED_EXTENDERS, self._shared.now_s + patience_s)
 
     def _to_ask(self, group: Group) -> Iterator[tuple[Profile, PodInfo]]:
         """One member of each template of the group, and of those that start together with it."""
         seen: set[int] = set()
-        for each in (group, *(one for _, one in sorted(self._world.siblings(group).items()))):
+        for each in (group, *(one for _, one in sorted(self._shared.siblings(group).items()))):
             for info in each.in_state(MemberState.PENDING):
                 if info.template.serial not in seen:
                     seen.add(info.template.serial)
-                    yield self._world.profile_of(each), info
+                    yield self._shared.profile_of(each), info
 
     def _ask(self, asked: _Asked, profile: Profile, info: PodInfo) -> bool:
         """Whether there is anybody to ask, and anything."""
-        template, view = info.template, self._world.cache.view
+        template, view = info.template, self._shared.cache.view
         wanting = tuple(i for i, one in enumerate(self._interests) if one.wants(template.spec))
         if not wanting or template.problem:
             return False
@@ -252,7 +252,7 @@ class Extension:
         self._whose[self._last_ticket] = asked.group.key
         meta = info.pod.metadata
         nodes = tuple(view.name(int(row)) for row in rows)
-        self._world.emit(
+        self._shared.emit(
             AskExtenders(
                 self._last_ticket,
                 info.uid,

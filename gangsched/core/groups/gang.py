@@ -12,7 +12,7 @@ from datetime import datetime
 from gangsched.core.binding.binder import Binder
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.model.objects import Pod
@@ -26,8 +26,8 @@ _TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 class GangTable:
     """Looks at a group whose members or numbers changed and moves it along the table."""
 
-    def __init__(self, world: World, reporter: Reporter, binder: Binder, attempts: Attempts) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState, reporter: Reporter, binder: Binder, attempts: Attempts) -> None:
+        self._shared = shared
         self._reporter = reporter
         self._binder = binder
         self._attempts = attempts
@@ -41,7 +41,7 @@ class GangTable:
         """Moves the group to where its facts put it; safe to call at any time, twice changes nothing."""
         if not group.members:
             self._attempts.nominations.drop(group)
-            self._world.drop_group(group)
+            self._shared.drop_group(group)
             return
         if not group.n_bound:
             group.satisfied = False  # all of the gang that was whole is gone: its successors start together
@@ -49,7 +49,7 @@ class GangTable:
             group.satisfied = True
         self._look_in.get(group.state, self._look_at_rest)(group)
         if group.satisfied:
-            self._world.settle_by_s.pop(group.key, None)
+            self._shared.settle_by_s.pop(group.key, None)
             group.recovering = False
 
     def recover(self, group: Group) -> None:
@@ -78,10 +78,10 @@ class GangTable:
             self._look_at_rest(group)
         else:
             # Looked at again in its turn, holding what it holds.
-            self._world.queue.activate(group, Cause.LOOK_AGAIN)
+            self._shared.queue.activate(group, Cause.LOOK_AGAIN)
 
     def _look_at_rest(self, group: Group) -> None:
-        queue, now_s = self._world.queue, self._world.now_s
+        queue, now_s = self._shared.queue, self._shared.now_s
         if group.problem:
             if group.state is not GroupState.UNSCHEDULABLE or group.message != group.problem:
                 group.rejected_by = (("GangScheduling", None),)
@@ -108,7 +108,7 @@ class GangTable:
                 queue.park(group, Cause.INCOMPLETE, now_s + GATHER_REPORT_S)
             return
         if group.first_complete_s == NEVER_S:
-            group.first_complete_s = self._world.places.take(group, now_s)
+            group.first_complete_s = self._shared.requeue_order.take(group, now_s)
         if group.state in _TRIED_ANYWAY:
             return
         if group.state is GroupState.UNSCHEDULABLE:
@@ -125,7 +125,7 @@ class GangTable:
         elif group.state is GroupState.UNWINDING:
             self._binder.evict_again(group)
         elif group.state in (GroupState.BACKOFF, GroupState.UNSCHEDULABLE):
-            self._world.queue.park(group, Cause.TIME_IS_UP)
+            self._shared.queue.park(group, Cause.TIME_IS_UP)
             self.look(group)
 
     def gathering_report(self, group: Group) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState
 from gangsched.errors import ParseError
@@ -50,10 +50,10 @@ _SAID = frozenset(_SAYING_LABELS)
 
 
 class Numbers:
-    """Applies PodGroup objects and strangers to the world's groups, and resolves a group's numbers."""
+    """Applies PodGroup objects and strangers to the scheduler's groups, and resolves a group's numbers."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
         self._objects: dict[GroupKey, PodGroup | str] = {}
         """PodGroup objects as read, or what is wrong with one."""
         self._read_from: dict[GroupKey, PodGroupAdded | PodGroupUpdated] = {}
@@ -73,9 +73,9 @@ class Numbers:
             read = _read(event)
         self._objects[key] = read
         self._read_from[key] = event
-        group = self._world.groups.get(key)
+        group = self._shared.groups.get(key)
         if group is not None and not _same_numbers(known, read):
-            self._world.touch(group)
+            self._shared.touch(group)
         elif group is not None and isinstance(read, PodGroup):
             group.definition = read
 
@@ -85,8 +85,8 @@ class Numbers:
         key = GroupKey(event.dialect, meta.namespace, meta.name)
         self._objects.pop(key, None)
         self._read_from.pop(key, None)
-        if key in self._world.groups:
-            self._world.touch(self._world.groups[key])
+        if key in self._shared.groups:
+            self._shared.touch(self._shared.groups[key])
 
     def refuse_object(self, key: GroupKey, uid: str, message: str) -> None:
         """The object does not parse at all; what was known of it before stands no longer.
@@ -97,24 +97,24 @@ class Numbers:
         if isinstance(known, PodGroup) and known.uid != uid:
             return
         self._objects[key] = message
-        if key in self._world.groups:
-            self._world.touch(self._world.groups[key])
+        if key in self._shared.groups:
+            self._shared.touch(self._shared.groups[key])
 
     def resolve(self, group: Group) -> None:
         """Works out the group's numbers, or what is wrong with them, from its members and its object."""
         listed = group.start_together
         group.definition, group.problem = self._numbers(group)
         if group.start_together != listed:
-            self._world.list_changed(group, listed)
+            self._shared.list_changed(group, listed)
         before = group.priority
         info = group.first()
         if info is not None:
             group.priority = info.pod.spec.priority or 0
         if group.definition is not None and group.definition.priority is not None:
             group.priority = group.definition.priority
-            self._world.lowest_of_groups = min(self._world.lowest_of_groups, group.priority)
+            self._shared.lowest_of_groups = min(self._shared.lowest_of_groups, group.priority)
         if group.priority != before and group.active_token:
-            self._world.queue.activate(group, Cause.PLACE_CHANGED)
+            self._shared.queue.activate(group, Cause.PLACE_CHANGED)
         strangers = self._strangers.get(group.key)
         if strangers and not group.problem and not group.satisfied:
             said = ", ".join(sorted({*strangers, group.scheduler_name}))
@@ -154,8 +154,8 @@ class Numbers:
         if key.dialect != POD and not pod.is_terminal:
             self._stranger_of[uid] = (key, pod.spec.scheduler_name)
             self._strangers.setdefault(key, Counter())[pod.spec.scheduler_name] += 1
-            if key in self._world.groups:
-                self._world.touch(self._world.groups[key])
+            if key in self._shared.groups:
+                self._shared.touch(self._shared.groups[key])
 
     def forget_strangers_of(self, names: Collection[str]) -> None:
         """These schedulers' pods are ours from now on."""
@@ -173,8 +173,8 @@ class Numbers:
                 del names[name]
             if not names:
                 del self._strangers[key]
-            if key in self._world.groups:
-                self._world.touch(self._world.groups[key])
+            if key in self._shared.groups:
+                self._shared.touch(self._shared.groups[key])
 
 
 def identity_of(pod: Pod) -> tuple[object, ...]:

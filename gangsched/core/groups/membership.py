@@ -16,7 +16,7 @@ from gangsched.core.framework.status import SUCCESS
 from gangsched.core.groups.group_spec import Numbers, identity_of, stated_by
 from gangsched.core.groups.pod_similarity import Likeness, are_alike
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import (
     ASSUMED,
     BOUND,
@@ -52,10 +52,10 @@ _AT_THE_GATE = (MemberState.GATED, PENDING)
 
 
 class Membership:
-    """Applies pods to the world's groups and its cache."""
+    """Applies pods to the scheduler's groups and its cache."""
 
-    def __init__(self, world: World, reporter: Reporter, numbers: Numbers, audit: Audit) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState, reporter: Reporter, numbers: Numbers, audit: Audit) -> None:
+        self._shared = shared
         self._reporter = reporter
         self._audit = audit
         self._numbers = numbers
@@ -66,7 +66,7 @@ class Membership:
 
     def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
         """Pods as they are now, one after the other. An older version than the one known is ignored."""
-        known, profiles = self._world.cache.pods, self._world.profiles
+        known, profiles = self._shared.cache.pods, self._shared.profiles
         self._joined = None
         for event in events:
             pod = event.pod
@@ -82,12 +82,12 @@ class Membership:
 
     def look_again(self, uid: str) -> None:
         """PreEnqueue is asked once more: it failed, or it is another one by now."""
-        info = self._world.cache.pods.get(uid)
+        info = self._shared.cache.pods.get(uid)
         if info is not None and info.state in _AT_THE_GATE and info.group is not None:
             target = self._state_of(info, info.pod)
             if target is not info.state:
                 info.group.move(info, target)
-                self._world.touch(info.group)
+                self._shared.touch(info.group)
 
     def come_back(self, info: PodInfo) -> None:
         """A consistent read has found a pod that had been said to be gone."""
@@ -95,34 +95,34 @@ class Membership:
             target = self._state_of(info, info.pod)
             if target is not LEAVING:
                 info.group.move(info, target)
-                self._world.touch(info.group)
+                self._shared.touch(info.group)
 
     def remove_pod(self, event: PodDeleted) -> None:
         """The pod is gone for good."""
         self._remove(event.pod.metadata.uid)
 
     def _remove(self, uid: str) -> None:
-        world = self._world
-        world.unanswered.pop(uid, None)
+        shared = self._shared
+        shared.unanswered.pop(uid, None)
         self._numbers.forget_stranger(uid)
         self._audit.pod_gone(uid)
-        world.changes += world.cache.unnominate(uid)
-        info = world.cache.remove_pod(uid)
+        shared.changes += shared.cache.unnominate(uid)
+        info = shared.cache.remove_pod(uid)
         if info is None:
             return
         if info.state is ASSUMED:
-            world.unreserve([info])
-        change = world.cache.forget(info)
+            shared.unreserve([info])
+        change = shared.cache.forget(info)
         if change is not None:
-            world.changes.append(change)
-        world.left_node(uid)
+            shared.changes.append(change)
+        shared.left_node(uid)
         group = info.group
         if group is not None:
             group.remove(info)
-            world.touch(group)
+            shared.touch(group)
 
     def _put_stranger(self, pod: Pod, info: PodInfo | None) -> None:
-        world, uid = self._world, pod.metadata.uid
+        shared, uid = self._shared, pod.metadata.uid
         self._numbers.note_stranger(pod)
         holds = bool(pod.spec.node_name) and not pod.is_terminal
         self._nominate(pod, "" if pod.spec.node_name or pod.is_terminal else pod.status.nominated_node_name)
@@ -132,32 +132,32 @@ class Membership:
                 self._numbers.note_stranger(pod)
             return
         if info is None:
-            info = PodInfo(pod, world.cache.template_of(pod), uid)
+            info = PodInfo(pod, shared.cache.template_of(pod), uid)
             info.state = BOUND
-            world.cache.join(info)
+            shared.cache.join(info)
             self._place(info, pod)
         else:
             self._replace_pod(info, pod)
 
     def _nominate(self, pod: Pod, node_name: str) -> None:
-        change = self._world.cache.nominate(pod, node_name)
+        change = self._shared.cache.nominate(pod, node_name)
         if change is not None:
-            self._world.changes.append(change)
+            self._shared.changes.append(change)
 
     def _join(self, pod: Pod) -> None:
-        world, like = self._world, self._latest
-        if like is None or like.edition != world.cache.templates.edition or not are_alike(pod, like.pod):
+        shared, like = self._shared, self._latest
+        if like is None or like.edition != shared.cache.templates.edition or not are_alike(pod, like.pod):
             like = self._meet(pod)
         key = like.key if like.key.dialect != POD else lone_key(pod)
         info = PodInfo(pod, like.template, pod.metadata.uid, None, like.identity, like.stated)
         info.state = self._state_of(info, pod)
-        world.cache.join(info)
+        shared.cache.join(info)
         if info.state is BOUND:
             self._place(info, pod)
         group = self._joined
         if group is None or group.key != key:
             group = self._joined = self._group_of(key, pod)
-            world.touch(group)
+            shared.touch(group)
         if pod.spec.node_name:
             annotations = pod.metadata.annotations or {}
             info.rank = _number(annotations.get(RANK_KEY), -1)
@@ -169,15 +169,15 @@ class Membership:
 
     def _group_of(self, key: GroupKey, pod: Pod) -> Group:
         """The group that the pod joins, made when it is the first."""
-        world = self._world
-        group = world.groups.get(key)
+        shared = self._shared
+        group = shared.groups.get(key)
         if group is None:
-            group = world.groups[key] = Group(key, pod.spec.scheduler_name, now_s=world.now_s)
+            group = shared.groups[key] = Group(key, pod.spec.scheduler_name, now_s=shared.now_s)
         return group
 
     def _meet(self, pod: Pod) -> Likeness:
         """A pod that is not like the one before it."""
-        templates = self._world.cache.templates
+        templates = self._shared.cache.templates
         template = templates.of(pod)
         try:
             key, problem = group_key(pod), ""
@@ -189,8 +189,8 @@ class Membership:
 
     def _update(self, info: PodInfo, pod: Pod) -> None:
         group = info.group
-        if group is None and info.uid in self._world.unanswered and not pod.spec.node_name:
-            self._world.unanswered[info.uid] = pod
+        if group is None and info.uid in self._shared.unanswered and not pod.spec.node_name:
+            self._shared.unanswered[info.uid] = pod
             return
         if group is None:
             # It was another scheduler's when first seen; schedulerName is immutable, so this is a new life.
@@ -200,7 +200,7 @@ class Membership:
         if info.state is BOUND and not pod.spec.node_name:
             # The bind's answer overtook the watch: this version is from before the bind, and nodeName is
             # never taken away from a pod, so nothing that it holds may be given back for it.
-            self._world.cache.renew(info, pod)
+            self._shared.cache.renew(info, pod)
             return
         if info.bind in _UNSENT and identity_of(pod) != info.identity:
             # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
@@ -219,18 +219,18 @@ class Membership:
                 self._place(info, pod)
                 group.move(info, target)
             elif info.state is BOUND:
-                self._world.forget(info, target)
+                self._shared.forget(info, target)
             else:
                 group.move(info, target)
-            self._world.touch(group)
+            self._shared.touch(group)
         if old.status.phase != pod.status.phase and needs_object(group.key):
-            self._world.touch(group)
+            self._shared.touch(group)
             self._reporter.progressed(group)
 
     def _update_assumed(self, info: PodInfo, pod: Pod, target: MemberState) -> None:
-        world, group = self._world, info.group
+        shared, group = self._shared, info.group
         assert group is not None
-        world.cache.renew(info, pod)
+        shared.cache.renew(info, pod)
         if target in (PENDING, MemberState.GATED):
             return  # the promise stands: only the outcome of its bind, or its group, can end it
         if target in (BOUND, MemberState.DONE):
@@ -240,21 +240,21 @@ class Membership:
             info.bind = UNASKED
             self._audit.pod_bound(info)
             group.move(info, BOUND)
-            if by_us and (profile := world.profile_of(group)).post_binds:
-                world.hooks.post_bind(info, profile)
+            if by_us and (profile := shared.profile_of(group)).post_binds:
+                shared.hooks.post_bind(info, profile)
             if target is MemberState.DONE:
-                world.forget(info, MemberState.DONE)
+                shared.forget(info, MemberState.DONE)
         elif info.bind in _UNSENT:
             info.bind = UNASKED
-            world.forget(info, LEAVING)
+            shared.forget(info, LEAVING)
         else:
             return  # being deleted while its bind is on the way: the bind's answer decides
-        world.touch(group)
+        shared.touch(group)
 
     def _replace_pod(self, info: PodInfo, pod: Pod) -> None:
         """A new version of a pod that stays where it is; room is counted anew if it asks for another."""
-        old, world = info.pod, self._world
-        world.cache.renew(info, pod)
+        old, shared = info.pod, self._shared
+        shared.cache.renew(info, pod)
         if pod.spec.node_name and not old.spec.node_name:
             if info.state is BOUND:
                 self._audit.pod_bound(info)
@@ -266,23 +266,23 @@ class Membership:
             or (not pod.spec.node_name and constraints_of(pod) != constraints_of(old))
             or (info.state in _AT_THE_GATE and _is_edited(old, pod))
         ):
-            template = world.cache.template_of(pod)
+            template = shared.cache.template_of(pod)
             if template is not info.template:
                 node_name, allocation = info.node_name, info.allocation
-                change = world.cache.forget(info)
+                change = shared.cache.forget(info)
                 info.template = template
                 if node_name:
-                    world.cache.place(info, node_name, allocation)
+                    shared.cache.place(info, node_name, allocation)
                     if change is not None:
-                        world.changes.append(change)
+                        shared.changes.append(change)
                 if info.group is not None:
-                    world.touch(info.group)
+                    shared.touch(info.group)
         is_told = info.state is BOUND and _says_anew(info, old, pod)
         if is_told and not (old.spec.node_name and self._audit.pod_edited(info, pod)):
             self._place(info, pod)
 
     def _place(self, info: PodInfo, pod: Pod) -> None:
-        in_labels = self._world.settings.devices.in_labels
+        in_labels = self._shared.settings.devices.in_labels
         if in_labels and _lacks_labels(info, pod) and self._audit.pod_edited(info, pod):
             # The server dropped them from our Binding: the devices are this pod's all the same.
             self._audit.pod_bound(info)
@@ -291,7 +291,7 @@ class Membership:
         if problem:
             self._reporter.pod_event(pod, "Warning", "DeviceMismatch", "Scheduling", problem)
         info.allocated = _allocated(info, pod)
-        self._world.cache.place(info, pod.spec.node_name, allocation)
+        self._shared.cache.place(info, pod.spec.node_name, allocation)
         self._audit.pod_bound(info)
 
     def _state_of(self, info: PodInfo, pod: Pod) -> MemberState:
@@ -301,13 +301,13 @@ class Membership:
             return BOUND
         if pod.metadata.deletion_timestamp is not None:
             return LEAVING
-        profile = self._world.profiles[pod.spec.scheduler_name]
+        profile = self._shared.profiles[pod.spec.scheduler_name]
         try:
             if profile.run_pre_enqueue(pod) is not SUCCESS:
                 return MemberState.GATED
         except PluginError as error:
-            self._world.hooks.blame(error, info.group, pod)
-            self._world.look_again_at(self._world.now_s + self._world.settings.pod_max_backoff_s, info)
+            self._shared.hooks.blame(error, info.group, pod)
+            self._shared.look_again_at(self._shared.now_s + self._shared.settings.pod_max_backoff_s, info)
             return MemberState.GATED
         # Also what was said to be gone: a version that shows it alive is the later word.
         return PENDING

@@ -4,7 +4,7 @@ While it waits nothing is assumed: its members are pending, their devices are cl
 room is nominated (others of no higher priority leave it alone), `nominatedNodeName` says so on the pods, and
 the groups are in the state Waiting with a deadline. When the last victim is gone the unit gets its turn;
 core.groups.attempts then lifts the promise and places it like any other. Called by core.groups.attempts,
-core.groups.membership (through World.left_node) and core.scheduler; the search for victims is
+core.groups.membership (through SharedState.left_node) and core.scheduler; the search for victims is
 core.preemption.search's.
 
 Victims are evicted; where that goes against a disruption budget they are deleted, as kube-scheduler does. An
@@ -20,7 +20,7 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.plan import PostFilterResult
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, MemberState, PodInfo, Preemption
 from gangsched.core.types.placement import Nominated, Placement
@@ -37,46 +37,46 @@ _MAX_NAMED = 4
 class Nominations:
     """Keeps the promises of preemption."""
 
-    def __init__(self, world: World, reporter: Reporter) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState, reporter: Reporter) -> None:
+        self._shared = shared
         self._reporter = reporter
 
     # -- a promise begins --------------------------------------------------------------------------------
 
     def promise(self, unit: Sequence[Group], result: PostFilterResult) -> None:
         """The unit waits for its victims, who are asked to go."""
-        world = self._world
+        shared = self._shared
         waits_for = {info.uid: info for info in result.victims if info.state is MemberState.BOUND}
         grace_s = max(_grace_s(info) for info in waits_for.values())
         own = [g.definition.schedule_timeout_s for g in unit if g.definition is not None]
-        wait_s = min((s for s in own if s is not None), default=world.settings.permit_wait_s)
-        preemption = Preemption(tuple(unit), waits_for, result.violating, world.now_s + grace_s + wait_s)
+        wait_s = min((s for s in own if s is not None), default=shared.settings.permit_wait_s)
+        preemption = Preemption(tuple(unit), waits_for, result.violating, shared.now_s + grace_s + wait_s)
         for uid in waits_for:
-            world.victims.setdefault(uid, []).append(preemption)
+            shared.victims.setdefault(uid, []).append(preemption)
         for group in unit:
             group.preemption = preemption
         going = [info for info in waits_for.values() if not is_leaving(info)]
-        world.count("preemption_victims", len(going))
+        shared.count("preemption_victims", len(going))
         for info in going:
             self._tell_victim(info, unit[0])
         self._ask(preemption)
         self.renew(preemption, result.plan.placements)
-        if world.observer is not None:
-            world.observer.preempted(unit, tuple(waits_for.values()))
+        if shared.observer is not None:
+            shared.observer.preempted(unit, tuple(waits_for.values()))
 
     def renew(self, preemption: Preemption, placements: Iterable[Placement]) -> None:
         """Who goes where once the room is there; on the second and later calls, by now."""
-        world = self._world
+        shared = self._shared
         nodes = set()
         for placement in placements:
             info, row = placement.info, placement.row
-            node_name = world.cache.view.name(row)
+            node_name = shared.cache.view.name(row)
             nodes.add(node_name)
             assert info.group is not None
-            world.cache.nominated[info.uid] = Nominated(info, node_name, info.group.priority)
+            shared.cache.nominated[info.uid] = Nominated(info, node_name, info.group.priority)
             for sets in placement.allocation.values():
                 for resource, ids in sets.items():
-                    world.cache.ledger.claim(row, info.uid, resource, ids)
+                    shared.cache.ledger.claim(row, info.uid, resource, ids)
             self._write(info, node_name)
         preemption.nodes = frozenset(nodes)
         for group in preemption.unit:
@@ -84,8 +84,8 @@ class Nominations:
             self._reporter.preempting(group, self._words(preemption))
 
     def _park(self, group: Group, preemption: Preemption) -> None:
-        again_s = min(preemption.deadline_s, self._world.now_s + _ASK_AGAIN_S)
-        self._world.queue.park(group, Cause.PREEMPTS, again_s)
+        again_s = min(preemption.deadline_s, self._shared.now_s + _ASK_AGAIN_S)
+        self._shared.queue.park(group, Cause.PREEMPTS, again_s)
 
     def _words(self, preemption: Preemption) -> str:
         nodes = f"{len(preemption.nodes)} node{'s' if len(preemption.nodes) > 1 else ''}"
@@ -114,25 +114,25 @@ class Nominations:
                 continue
             meta = info.pod.metadata
             if uid in preemption.violating or preemption.refused.get(uid, 0) >= _MAX_REFUSALS:
-                self._world.emit(DeletePod(uid, meta.namespace, meta.name, message, by.cause_id))
+                self._shared.emit(DeletePod(uid, meta.namespace, meta.name, message, by.cause_id))
             else:
-                self._world.emit(EvictPod(uid, meta.namespace, meta.name, by.cause_id))
+                self._shared.emit(EvictPod(uid, meta.namespace, meta.name, by.cause_id))
 
     def again(self, group: Group) -> bool:
         """A waiting group's time has come: asks again; answers False when the deadline is over."""
         preemption = group.preemption
         assert preemption is not None
-        if self._world.now_s < preemption.deadline_s:
+        if self._shared.now_s < preemption.deadline_s:
             if group is preemption.unit[0]:
                 self._ask(preemption)
             self._park(group, preemption)
             return True
-        self._world.stuck.update(dict.fromkeys(preemption.waits_for))
+        self._shared.stuck.update(dict.fromkeys(preemption.waits_for))
         return False
 
     def refused(self, event: EvictionFailed) -> Group | None:
         """A victim's eviction was refused; answers with the group that has to give up because of it."""
-        found = self._world.victims.get(event.uid)
+        found = self._shared.victims.get(event.uid)
         if not found or event.code in (404, 409):
             return None  # gone, or another pod of that name: the watch tells
         for preemption in found:
@@ -149,7 +149,7 @@ class Nominations:
                 lifted = group.preemption
                 for member in lifted.unit:
                     for info in member.members.values():
-                        self._world.cache.unnominate(info.uid)
+                        self._shared.cache.unnominate(info.uid)
         return lifted
 
     def drop(self, group: Group, *, keep_written: bool = False) -> None:
@@ -157,17 +157,17 @@ class Nominations:
         preemption = group.preemption
         if preemption is None:
             return
-        world = self._world
+        shared = self._shared
         for uid in preemption.waits_for:
-            left = [other for other in world.victims.get(uid, ()) if other is not preemption]
+            left = [other for other in shared.victims.get(uid, ()) if other is not preemption]
             if left:
-                world.victims[uid] = left
+                shared.victims[uid] = left
             else:
-                world.victims.pop(uid, None)
+                shared.victims.pop(uid, None)
         for member in preemption.unit:
             member.preemption = None
             for info in member.members.values():
-                world.changes += world.cache.unnominate(info.uid)
+                shared.changes += shared.cache.unnominate(info.uid)
                 if not keep_written:
                     self.unwrite(info)
 
@@ -182,7 +182,7 @@ class Nominations:
             info.nominated = node_name
             meta = info.pod.metadata
             cause_id = info.group.cause_id if info.group is not None else ""
-            self._world.emit(NominateNode(info.uid, meta.namespace, meta.name, node_name, cause_id))
+            self._shared.emit(NominateNode(info.uid, meta.namespace, meta.name, node_name, cause_id))
 
 
 def would_take(result: PostFilterResult, view: ClusterView) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from gangsched.core.framework.interface import SUCCESS, Code, Status
 from gangsched.core.state.pending_hooks import PERMIT, HookCall, status_of
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState, MemberState
 from gangsched.model.events import GroupAllowed, HookAnswered
@@ -44,14 +44,14 @@ class _Wait:
 class Permits:
     """Asks Permit, and keeps what was said."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
         self._waits: dict[GroupKey, _Wait] = {}
-        world.on_given_back.append(self.forget)
+        shared.on_given_back.append(self.forget)
 
     def ask(self, group: Group, siblings: Mapping[str, Group]) -> Status:
         """The first "no" wins; else a "wait" as long as anybody says so. Raises: PluginError."""
-        observer = self._world.observer
+        observer = self._shared.observer
         if observer is None:
             return self._ask(group, siblings)
         observer.point_began(PERMIT)
@@ -64,7 +64,7 @@ class Permits:
             observer.point_ended(PERMIT, code)
 
     def _ask(self, group: Group, siblings: Mapping[str, Group]) -> Status:
-        profile = self._world.profile_of(group)
+        profile = self._shared.profile_of(group)
         wait = self._waits.get(group.key)
         overruled = self._overruled(group, wait) if wait is not None and wait.allowed else frozenset()
         waits: list[Status] = []
@@ -94,13 +94,13 @@ class Permits:
         wait = self._waits.setdefault(group.key, _Wait())
         members = frozenset(info.uid for info in group.in_state(MemberState.ASSUMED))
         if members != wait.members:
-            self._world.hooks.cancel(wait.open.values())
+            self._shared.hooks.cancel(wait.open.values())
             wait.members, wait.answers, wait.open = members, {}, {}
         known = wait.answers.get(plugin)
         if known is not None:
             return known
         if plugin not in wait.open:
-            wait.open[plugin] = self._world.hooks.ask(PERMIT, (plugin,), group)
+            wait.open[plugin] = self._shared.hooks.ask(PERMIT, (plugin,), group)
         return Status.wait(f"{plugin} is being asked", plugin=plugin)
 
     def answered(self, call: HookCall, event: HookAnswered) -> None:
@@ -116,18 +116,18 @@ class Permits:
         if group.state is GroupState.WAITING:
             if status.code is Code.WAIT and status.timeout_s is not None:
                 # Its time runs from its word, not from when it was asked; another plugin's earlier end stays.
-                ends_s = self._world.now_s + status.timeout_s
+                ends_s = self._shared.now_s + status.timeout_s
                 alone = len(wait.waits_for) == 1
-                self._world.queue.set_deadline(group, ends_s if alone else min(ends_s, group.deadline_s))
-            self._world.queue.activate(group, Cause.LOOK_AGAIN)
+                self._shared.queue.set_deadline(group, ends_s if alone else min(ends_s, group.deadline_s))
+            self._shared.queue.activate(group, Cause.LOOK_AGAIN)
 
     def allow(self, event: GroupAllowed) -> bool:
         """Whether there was such a wait to end."""
-        group, wait = self._world.groups.get(event.group), self._waits.get(event.group)
+        group, wait = self._shared.groups.get(event.group), self._waits.get(event.group)
         if group is None or wait is None or group.state is not GroupState.WAITING:
             return False
         wait.allowed.add(event.plugin)
-        self._world.queue.activate(group, Cause.LOOK_AGAIN)
+        self._shared.queue.activate(group, Cause.LOOK_AGAIN)
         return True
 
     def is_asking(self, group: Group) -> bool:
@@ -144,10 +144,10 @@ class Permits:
         """The group holds nothing any more, or binds: nobody's word about it counts any longer."""
         wait = self._waits.pop(group.key, None)
         if wait is not None:
-            self._world.hooks.cancel(wait.open.values())
+            self._shared.hooks.cancel(wait.open.values())
 
     def _overruled(self, group: Group, wait: _Wait) -> frozenset[str]:
-        permits = self._world.profile_of(group).permits
+        permits = self._shared.profile_of(group).permits
         named = (plugin for plugin in permits if "" in wait.allowed or plugin.name in wait.allowed)
         return frozenset(plugin.name for plugin in named if may_be_overruled(plugin))
 

@@ -11,7 +11,7 @@ from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import promise_broken
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.groups.attempts import Attempts
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState, MemberState
 from gangsched.model.objects import Node
@@ -20,38 +20,38 @@ from gangsched.model.objects import Node
 class Promises:
     """Looks at promises again when nodes change, and takes groups back, as far as nothing was sent."""
 
-    def __init__(self, world: World, attempts: Attempts, binder: Binder) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState, attempts: Attempts, binder: Binder) -> None:
+        self._shared = shared
         self._attempts = attempts
         self._binder = binder
 
     def recheck(self, node: Node) -> None:
         """The node is another than it was, or gone."""
-        world, name = self._world, node.metadata.name
-        on_node = world.cache.by_node.get(name) or {}
-        if not on_node and not world.victims:
+        shared, name = self._shared, node.metadata.name
+        on_node = shared.cache.by_node.get(name) or {}
+        if not on_node and not shared.victims:
             return
-        broken = world.broken_promises
+        broken = shared.broken_promises
         for info in on_node.values():
             group = info.group
             if info.state is not MemberState.ASSUMED or group is None or group.key in broken:
                 continue
-            why = promise_broken(world.cache, info) or self._turned_away(
+            why = promise_broken(shared.cache, info) or self._turned_away(
                 info.template.serial, group, info.row
             )
             if why:
                 broken[group.key] = (group, why)
-        for preemption in [p for found in world.victims.values() for p in found]:
+        for preemption in [p for found in shared.victims.values() for p in found]:
             if name in preemption.nodes:
-                world.queue.activate(preemption.unit[0], Cause.LOOK_AGAIN)
+                shared.queue.activate(preemption.unit[0], Cause.LOOK_AGAIN)
         self.give_back_broken()
 
     def give_back_broken(self) -> None:
         """Groups of which a promise was found broken in this turn."""
-        broken = self._world.broken_promises
+        broken = self._shared.broken_promises
         if not broken:
             return
-        self._world.broken_promises = {}
+        self._shared.broken_promises = {}
         for group, why in broken.values():
             if group.state is GroupState.WAITING:
                 self._attempts.give_back(group, why)
@@ -60,13 +60,13 @@ class Promises:
 
     def _turned_away(self, serial: int, group: Group, row: int) -> str:
         """Whether the node's labels, taints or cordon would turn a promised pod away by now."""
-        world = self._world
+        shared = self._shared
         info = next(info for info in group.members.values() if info.template.serial == serial)
-        profile = world.profile_of(group)
+        profile = shared.profile_of(group)
         try:
-            if profile.admits(info.template, world.cache.view, row):
+            if profile.admits(info.template, shared.cache.view, row):
                 return ""
         except PluginError as error:
-            world.hooks.blame(error, group)
+            shared.hooks.blame(error, group)
             return ""  # nobody has said no
-        return f"node {world.cache.view.name(row)} does not take the pod any more (cordon, taint or label)"
+        return f"node {shared.cache.view.name(row)} does not take the pod any more (cordon, taint or label)"

@@ -1,4 +1,4 @@
-"""Hooks: what plugins are being asked at the edge, by ticket; and the points that decide nothing any more.
+"""PendingHooks: what plugins are being asked at the edge, by ticket; and the points that decide nothing.
 
 The core never waits: RunHook is an effect, HookAnswered an event, and in between there is one HookCall here.
 Who is asked next, and what an answer means, is said by whoever asked: core.binding.pre_bind (PreBind),
@@ -50,7 +50,7 @@ class HookCall:
         self.later = later
 
 
-class Hooks:
+class PendingHooks:
     """Asks, and knows what is being asked. `emit` takes effects, `count` counts by name."""
 
     def __init__(self, emit: Callable[[Effect], None], count: Callable[[str], None]) -> None:
@@ -143,4 +143,4 @@ def status_of(event: HookAnswered, plugin: str) -> Status:
     return Status(Code(event.code), event.reason, plugin, event.timeout_s)
 
 
-__all__ = ["BIND", "PERMIT", "POST_BIND", "PRE_BIND", "HookCall", "Hooks", "status_of"]
+__all__ = ["BIND", "PERMIT", "POST_BIND", "PRE_BIND", "HookCall", "PendingHooks", "status_of"]

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gangsched.core.state.state import World
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.model.effects import RecordEvent, WritePodCondition, WritePodGroupStatus
 from gangsched.model.objects import Node, Pod
@@ -41,8 +41,8 @@ def clean(text: str) -> str:
 class Reporter:
     """Turns what the core decided into effects for people to read."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
 
     def rejected(self, group: Group, message: str, *, reason: str = "FailedScheduling") -> None:
         """The group cannot start now: every unbound member says so, or who does; one event tells it."""
@@ -163,7 +163,7 @@ class Reporter:
         """A pod that we cannot deal with: said on it, as a condition while it is unbound, and as an event."""
         meta, message = pod.metadata, clean(message)
         if not pod.spec.node_name:
-            self._world.emit(
+            self._shared.emit(
                 WritePodCondition(
                     meta.uid, meta.namespace, meta.name, "PodScheduled", "False", SCHEDULER_ERROR, message, ""
                 )
@@ -208,7 +208,7 @@ class Reporter:
 
     def _write(self, group: Group, definition: PodGroup, status: Mapping[str, Any]) -> None:
         group.status_written = status
-        self._world.emit(
+        self._shared.emit(
             WritePodGroupStatus(
                 uid=definition.uid,
                 namespace=group.key.namespace,
@@ -220,8 +220,8 @@ class Reporter:
         )
 
     def _tell(self, group: Group, message: str) -> None:
-        if self._world.observer is not None:
-            self._world.observer.told(group, message)
+        if self._shared.observer is not None:
+            self._shared.observer.told(group, message)
 
     def _tell_members(self, group: Group, infos: Sequence[PodInfo], message: str) -> None:
         """The full text on a few, a sentence that stays on the others."""
@@ -251,7 +251,7 @@ class Reporter:
                 return
         meta = info.pod.metadata
         cause_id = info.group.cause_id if info.group else ""
-        self._world.emit(
+        self._shared.emit(
             WritePodCondition(
                 meta.uid, meta.namespace, meta.name, "PodScheduled", "False", reason, message, cause_id
             )
@@ -267,7 +267,7 @@ class Reporter:
         cause_id: str,
     ) -> None:
         what, api_version, namespace, name, uid = regarding
-        self._world.emit(
+        self._shared.emit(
             RecordEvent(what, api_version, namespace, name, uid, kind, reason, action, message, cause_id)
         )
 

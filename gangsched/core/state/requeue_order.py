@@ -1,4 +1,4 @@
-"""Places: what replaces evicted pods takes the place in the queue that those had, ahead of newer work.
+"""RequeueOrder: what replaces evicted pods takes the place in the queue that those had, ahead of newer work.
 
 A gang is known by its key, a lone pod by its controller, as its successor has another name. Written by
 core.device_audit.device_health, asked by core.groups.gang when a group becomes complete for the first time.
@@ -16,7 +16,7 @@ _KEPT_S = 3600.0
 _MAX_PLACES = 10_000
 
 
-class Places:
+class RequeueOrder:
     """key -> (since when the group had been complete, by when it must be back), oldest first."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""World: what the rooms of the core share during a turn, and the turn's output.
+"""SharedState: what the rooms of the core share during a turn, and the turn's output.
 
-Membership, Binder, Waiting, Reporter and Scheduler all hold the one World; none of them keeps state of its
-own about pods or groups. A turn is one call of Scheduler.handle, advance or schedule_next: it collects
+Membership, Binder, Permits, Reporter and Scheduler all hold the one SharedState; none of them keeps state of
+its own about pods or groups. A turn is one call of Scheduler.handle, advance or schedule_next: it collects
 effects and changes here, and ends by waking what the changes can cure.
 """
 
@@ -18,9 +18,9 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plugin_calls import PluginError, blamed
 from gangsched.core.framework.profile import Profile
-from gangsched.core.state.pending_hooks import Hooks
+from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.queue import SchedulingQueue
-from gangsched.core.state.requeue_order import Places
+from gangsched.core.state.requeue_order import RequeueOrder
 from gangsched.core.state.start_together import StartTogether
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.cluster_events import Change, ClusterChange
@@ -35,7 +35,7 @@ LOOK_FOR = -2
 """There too: a pod that the server said is gone, which the watch has not said yet."""
 
 
-class World:
+class SharedState:
     """Shared state and this turn's output."""
 
     def __init__(
@@ -76,10 +76,10 @@ class World:
         self.unanswered: dict[str, Pod] = {}
         """By UID: refused pods whose bind may be on its way, as last seen; their room is kept meanwhile."""
         self.counters: Counter[str] = Counter()
-        self.hooks = Hooks(self.emit, self.count)
+        self.hooks = PendingHooks(self.emit, self.count)
         self.on_given_back: list[Callable[[Group], None]] = []
         """Told of a group that held reservations and nothing was sent for them, or that exists no more."""
-        self.places = Places()
+        self.requeue_order = RequeueOrder()
         self.decides = False
         """Everything that exists has been heard of, and no other process leads."""
         self.broken_promises: dict[GroupKey, tuple[Group, str]] = {}

@@ -108,7 +108,7 @@ class _Process:
         waiting = (dispatcher.n_binds_waiting, dispatcher.n_binds_in_flight, dispatcher.n_waiting)
         if any(waiting):
             yield f"the lanes still have work: {waiting}"
-        cache = self.app.scheduler.world.cache
+        cache = self.app.scheduler.shared.cache
         cached = {uid: info.pod.metadata.resource_version for uid, info in cache.pods.items()}
         if cached != {uid: str(version) for uid, version in ledger.there.items()}:
             yield f"6: the cache has {sorted(cached.items())}, the store {sorted(ledger.there.items())}"
