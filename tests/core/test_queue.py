@@ -125,6 +125,37 @@ def test_room_for_a_sibling_of_another_shape_wakes_the_gang_too() -> None:
     assert c.placed("a", on=2)
 
 
+@pytest.mark.parametrize("cure", ["node", "pod", "taint"])
+@pytest.mark.parametrize("how", ["one gang", "two that start together"])
+def test_what_lets_another_member_move_away_wakes_all(how: str, cure: str) -> None:
+    """The large member fits on n0 alone, the small one on both; n1 is too small for the large one."""
+    c = cluster(nodes=1, gpus=4)
+    small_node = make_node("n1", gpus=2)
+    if cure == "taint":
+        c.node(replace(small_node, spec=replace(small_node.spec, taints=[Taint("k", "v", "NoSchedule")])))
+    elif cure == "pod":
+        c.node(small_node)
+        lone = make_pod("full", gpus=1, scheduler=STRANGER)
+        c.submit(replace(lone, spec=replace(lone.spec, node_name="n1")))
+    if how == "one gang":
+        names = ["a"]
+        small, large = (gang("a", pods=1, gpus=2 + 2 * i, min_members=2, first=i) for i in range(2))
+        c.submit(small, large)
+    else:
+        names = ["a", "b"]
+        own = {"gangsched.io/groups": '["a","b"]'}
+        for i, name in enumerate(names):
+            c.submit(with_annotations(gang(name, pods=1, gpus=2 + 2 * i), own))
+    c.run().wait(20.0)
+    assert {c.state(name) for name in names} == {"unschedulable"}
+    if cure == "pod":
+        c.delete("full")
+    else:
+        c.node(small_node)
+    c.run()
+    assert all(c.placed(name) for name in names)
+
+
 def test_a_sibling_that_is_still_binding_is_waited_for_and_then_joined() -> None:
     own = {"gangsched.io/groups": '["a","b"]'}
     c = cluster(nodes=2)

@@ -48,7 +48,7 @@ class _Shortage(msgspec.Struct, gc=False):
     n_placed: int
     n_wanted: int
     trial: Trial
-    templates: list[PodTemplate]
+    states: dict[int, CycleState]
     refused: Status
 
 
@@ -83,7 +83,7 @@ def run_cycle(
         return Plan([])
     if isinstance(refused, FitError):
         return refused
-    error = _explain(refused)
+    error = _explain(demands, refused)
     if search_budget and _order_matters(demands, refused):
         trial = _start(demands, view, nominated)
         found, n_tried = search(demands, trial, topology_key, search_budget)
@@ -126,7 +126,7 @@ def _gave_up(demands: Sequence[Demand], trial: Trial, given_up: dict[tuple[int, 
 
 def _order_matters(demands: Sequence[Demand], shortage: _Shortage) -> bool:
     """One template whose Filters do not see pods is counted exactly: what is missing cannot be found."""
-    if len(demands) > 1 or len(shortage.templates) > 1:
+    if len(demands) > 1 or len(shortage.states) > 1:
         return True
     return len(shortage.demand.members) > 1 and shortage.demand.profile.filtering.sees_pods(shortage.state)
 
@@ -220,7 +220,7 @@ def _place_batches(batches: Sequence[_Batch], placing: Placing) -> Placing | _Sh
                 n_placed,
                 len(members),
                 placing.trial,
-                [t for t, _ in batches],
+                placing.states,
                 placing.refused,
             )
         if n_left < demand.n_needed:
@@ -228,7 +228,7 @@ def _place_batches(batches: Sequence[_Batch], placing: Placing) -> Placing | _Sh
     return placing
 
 
-def _explain(shortage: _Shortage) -> FitError:
+def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
     """kube-scheduler's sentence, after one that says what that means for the gang."""
     demand, template, view = shortage.demand, shortage.template, shortage.trial
     profile, group = demand.profile, demand.group
@@ -249,10 +249,30 @@ def _explain(shortage: _Shortage) -> FitError:
         fit = group.n_bound + group.n_assumed + _n_fit(shortage)
         member = unplaced.pod.metadata.name
         sentence = f"gang {group.key}: {fit} of {wanted} fit; member {member}: {sentence}"
-    # Room that helps only a sibling may let that one move away: any of the templates may be the cure.
-    rejected: list[tuple[str, PodTemplate | None]] = [(p, t) for p in plugins for t in shortage.templates]
+    rejected: list[tuple[str, PodTemplate | None]] = [(plugin, template) for plugin in plugins]
+    rejected += _kept_in_place(demands, shortage, plugins)
     # Where nobody is named as the reason, any change may help.
     return FitError(group, sentence, tuple(rejected) or (("", None),))
+
+
+def _kept_in_place(
+    demands: Sequence[Demand], shortage: _Shortage, plugins: Sequence[str]
+) -> Iterator[tuple[str, PodTemplate]]:
+    """(plugin, template) of what may keep the other templates where they are, of this group and its siblings.
+
+    Room that helps only one of those may let it move away, and make room for the template that was short: a
+    node that is too small for that one, or a taint that goes. plugins: those that refused it.
+    """
+    for demand in demands:
+        templates = [one for one in templates_of(demand.members).values() if one is not shortage.template]
+        own = demand is shortage.demand
+        states = shortage.states if own else pre_filtered(demand, templates, shortage.trial)[0]
+        for template in templates:
+            named = dict.fromkeys(plugins)
+            if template.serial in states:
+                found = demand.profile.reasons(states[template.serial], template, shortage.trial)
+                named |= dict.fromkeys(plugin for plugin, _, _ in found)
+            yield from ((plugin, template) for plugin in named)
 
 
 def _n_fit(shortage: _Shortage) -> int:
