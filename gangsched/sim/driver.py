@@ -27,6 +27,7 @@ from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim import checkers
 from gangsched.sim.actors import Controllers, Kubelets
 from gangsched.sim.api import SimApi, encoded
+from gangsched.sim.brief import briefly
 from gangsched.sim.faults import CALM, Rates, Weather
 from gangsched.sim.fence import SimFence
 from gangsched.sim.half_bound import HalfBound
@@ -112,12 +113,27 @@ class Simulation:
         self.api = SimApi(self.timeline, self.weather, self.hear)
         Kubelets(self.api, self.timeline, Random(f"{seed}-kubelets"))
         Controllers(self.api, self.timeline, Random(f"{seed}-controllers"))
-        self.mischief = Mischief(self, Random(f"{seed}-mischief"))
-        self.tampering = Tampering(self, Random(f"{seed}-tampering"))
-        self.spite = Spite(self, Random(f"{seed}-spite"))
+        self.first_nodes: dict[str, Node] = {node.metadata.name: node for node in workload.nodes}
+        self.sent: dict[str, list[ef.BindPod]] = {}
+        self.mischief = Mischief(
+            self.api,
+            self.timeline,
+            self.weather,
+            Random(f"{seed}-mischief"),
+            first_nodes=self.first_nodes,
+            die_after=self.die_after,
+        )
+        self.tampering = Tampering(
+            self.api,
+            self.timeline,
+            self.weather,
+            Random(f"{seed}-tampering"),
+            sent=self.sent,
+            scheduler=lambda: self.scheduler,
+        )
+        self.spite = Spite(self.api, self.timeline, self.weather, Random(f"{seed}-spite"), answer=self.hear)
         self._store_is_true = not rates.tampering_per_s
         self.history: list[bytes] = []
-        self.sent: dict[str, list[ef.BindPod]] = {}
         self.half_bound = HalfBound()
         self.preemptions = checkers.Preemptions()
         self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
@@ -134,7 +150,6 @@ class Simulation:
         self._deadline_s: float | None = None
         """The scheduler's, as it was after the last step."""
         self._n_steps = 0
-        self.first_nodes: dict[str, Node] = {node.metadata.name: node for node in workload.nodes}
         for node in workload.nodes:
             self.api.put_node(node)
         for arrival in workload.everything:
@@ -364,36 +379,5 @@ class Simulation:
 
     def _judge(self, problems: Iterable[str], cause: Exception | None = None) -> None:
         for problem in problems:
-            story = [f"{now_s:8.3f} {what} {_briefly(subject)}" for now_s, what, subject in self._story]
+            story = [f"{now_s:8.3f} {what} {briefly(subject)}" for now_s, what, subject in self._story]
             raise Broken(f"seed {self.seed}, {self.timeline.now_s:.3f} s: {problem}", story) from cause
-
-
-def _briefly(subject: Any) -> str:
-    return ", ".join(map(_brief, subject)) if isinstance(subject, Sequence) else _brief(subject)
-
-
-def _brief(what: ev.Event | ef.Effect) -> str:
-    name = type(what).__name__
-    if isinstance(what, ev.PodAdded | ev.PodUpdated | ev.PodDeleted):
-        pod = what.pod
-        leaving = " leaving" if pod.metadata.deletion_timestamp else ""
-        state = f"{pod.spec.node_name} {pod.status.phase}{leaving}"
-        return f"{name}({pod.metadata.uid} v{pod.metadata.resource_version} {state})"
-    if isinstance(what, ev.PodRead):
-        return f"{name}({what.uid} {what.pod.spec.node_name if what.pod else None})"
-    if isinstance(what, ef.BindPod):
-        return f"{name}({what.uid} {what.node} #{what.attempt})"
-    if isinstance(what, ev.NodeAdded | ev.NodeUpdated | ev.NodeDeleted):
-        return f"{name}({what.node.metadata.name})"
-    if isinstance(what, ef.EvictPod | ef.DeletePod | ef.NominateNode):
-        return f"{name}({what.uid} {what.cause_id} {getattr(what, 'node', '')})"
-    if isinstance(what, ef.WritePodCondition | ef.RecordEvent):
-        return f"{name}({what.name}: {what.reason} {what.message[:120]})"
-    if isinstance(what, ef.RunHook):
-        return f"{name}({what.ticket} {what.point} {what.plugin} {what.pod.key if what.pod else what.group})"
-    if isinstance(what, ev.HookAnswered):
-        return f"{name}({what.ticket} {what.code} {what.reason})"
-    if isinstance(what, ef.CancelBinds):
-        return f"{name}({what.cause_id})"
-    uid = getattr(what, "uid", getattr(what, "kind", ""))
-    return f"{name}({uid}{' ' + str(what.code) if isinstance(what, ev.BindFailed) else ''})"

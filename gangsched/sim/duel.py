@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -22,12 +22,11 @@ from gangsched.errors import InvariantError
 from gangsched.kube.election.fence import Fenced
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Node
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim import checkers
 from gangsched.sim.actors import Controllers, Kubelets
 from gangsched.sim.api import SimApi
-from gangsched.sim.driver import Broken, Simulation
+from gangsched.sim.driver import Broken
 from gangsched.sim.faults import Rates, Weather
 from gangsched.sim.fence import SimFence
 from gangsched.sim.half_bound import HalfBound
@@ -201,7 +200,6 @@ class Duel:
         self.timeline = Timeline()
         self.weather = Weather(Random(f"{seed}-weather"), rates)
         self.sent: dict[str, list[ef.BindPod]] = {}
-        self.first_nodes: dict[str, Node] = {node.metadata.name: node for node in workload.nodes}
         self.half_bound = HalfBound()
         self.calm_since_s = 0.0
         self.n_takeovers = 0
@@ -212,7 +210,14 @@ class Duel:
         self.api = first.api
         Kubelets(self.api, self.timeline, Random(f"{seed}-kubelets"))
         Controllers(self.api, self.timeline, Random(f"{seed}-controllers"))
-        self.mischief = Mischief(cast(Simulation, self), Random(f"{seed}-mischief"))
+        self.mischief = Mischief(
+            self.api,
+            self.timeline,
+            self.weather,
+            Random(f"{seed}-mischief"),
+            first_nodes={node.metadata.name: node for node in workload.nodes},
+            die_after=self.die_after,
+        )
         for node in workload.nodes:
             self.api.put_node(node)
         for arrival in workload.everything:

@@ -1,25 +1,25 @@
 """Mischief: what users, machines, other schedulers and we ourselves do to a cluster, drawn from a seed.
 
-Each deed is one function on the simulation; `Mischief` does one every so often while the weather is bad.
-`repair` ends what would keep a gang from ever fitting again.
+Each deed is one function on the API server's store; `Mischief` does one every so often while the weather is
+bad. `repair` ends what would keep a gang from ever fitting again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import Node, Pod, Taint
 from gangsched.sim.actors import reborn
+from gangsched.sim.api import SimApi
+from gangsched.sim.faults import Weather
 from gangsched.sim.objects import GPU, STRANGER, inventory, make_node, make_pod
 from gangsched.sim.reading import allocatable, pod_asks
-
-if TYPE_CHECKING:
-    from gangsched.sim.driver import Simulation
+from gangsched.sim.timeline import Timeline
 
 T = TypeVar("T")
 DEEDS = {
@@ -45,62 +45,75 @@ _TAINT = Taint("sim/broken", "", "NoSchedule")
 
 
 class Mischief:
-    """Does things to the cluster at random times."""
+    """Does things to the cluster at random times; `die_after` kills the scheduler, so many effects later."""
 
-    def __init__(self, sim: Simulation, rng: Random) -> None:
-        self._sim = sim
+    def __init__(
+        self,
+        api: SimApi,
+        timeline: Timeline,
+        weather: Weather,
+        rng: Random,
+        *,
+        first_nodes: Mapping[str, Node],
+        die_after: Callable[[int], None],
+    ) -> None:
+        self._api = api
+        self._timeline = timeline
+        self._weather = weather
         self._rng = rng
+        self._first_nodes = first_nodes
+        self._die_after = die_after
         self._n = 0
         self._deeds: list[Callable[[], None]] = [getattr(self, name) for name in DEEDS]
 
     def start(self) -> None:
-        self._sim.timeline.after(self._pause_s(), self._next)
+        self._timeline.after(self._pause_s(), self._next)
 
     def _pause_s(self) -> float:
-        rate = self._sim.weather.rates.mischief_per_s
+        rate = self._weather.rates.mischief_per_s
         return self._rng.expovariate(rate) if rate else 1e9
 
     def _next(self) -> None:
-        if not self._sim.weather.rates.mischief_per_s:
+        if not self._weather.rates.mischief_per_s:
             return
         deed = self._rng.choices(self._deeds, list(DEEDS.values()))[0]
-        if deed.__name__ not in self._sim.weather.rates.without:
+        if deed.__name__ not in self._weather.rates.without:
             deed()
-        self._sim.timeline.after(self._pause_s(), self._next)
+        self._timeline.after(self._pause_s(), self._next)
 
     def _some(self, items: list[T]) -> T | None:
         return self._rng.choice(items) if items else None
 
     def _pods(self, *, ours: bool) -> list[Pod]:
-        return [p for p in self._sim.api.pods.values() if (p.spec.scheduler_name != STRANGER) == ours]
+        return [p for p in self._api.pods.values() if (p.spec.scheduler_name != STRANGER) == ours]
 
     def _node(self) -> Node | None:
-        return self._some(list(self._sim.api.nodes.values()))
+        return self._some(list(self._api.nodes.values()))
 
     # -- pods ------------------------------------------------------------------------------------------
 
     def delete_pod(self) -> None:
         if pod := self._some(self._pods(ours=True)):
-            self._sim.api.delete_pod(pod, grace_s=self._rng.choice((0.0, 0.0, 1.0, 3.0)))
+            self._api.delete_pod(pod, grace_s=self._rng.choice((0.0, 0.0, 1.0, 3.0)))
 
     def recreate_pod(self) -> None:
         """Gone and back under its name within a moment."""
         if pod := self._some(self._pods(ours=True)):
             self._n += 1
-            self._sim.api.delete_pod(pod)
-            self._sim.api.create_pod(reborn(pod, f"m{self._n}", self._sim.api.wall_s))
+            self._api.delete_pod(pod)
+            self._api.create_pod(reborn(pod, f"m{self._n}", self._api.wall_s))
 
     def relabel_pod(self) -> None:
         """A label that decides nothing."""
         if pod := self._some(self._pods(ours=True)):
             self._n += 1
             labels = {**(pod.metadata.labels or {}), "sim/touched": str(self._n)}
-            self._sim.api.update_pod(pod, metadata=replace(pod.metadata, labels=labels))
+            self._api.update_pod(pod, metadata=replace(pod.metadata, labels=labels))
 
     def fail_pod(self) -> None:
         bound = [pod for pod in self._pods(ours=True) if pod.spec.node_name and not pod.is_terminal]
         if pod := self._some(bound):
-            self._sim.api.update_pod(pod, status=replace(pod.status, phase="Failed"))
+            self._api.update_pod(pod, status=replace(pod.status, phase="Failed"))
 
     # -- another scheduler -----------------------------------------------------------------------------
 
@@ -112,13 +125,13 @@ class Mischief:
         self._n += 1
         pod = make_pod(f"stranger-{self._n}", gpus=self._rng.choice((0, 1, 2, 4)), scheduler=STRANGER)
         room = dict(allocatable(node) or {})
-        for other in self._sim.api.pods.values():
+        for other in self._api.pods.values():
             if other.spec.node_name == node.metadata.name and not other.is_terminal:
                 for name, amount in pod_asks(other.spec).items():
                     room[name] = room.get(name, 0) - amount
         if all(room.get(name, 0) >= amount for name, amount in pod_asks(pod.spec).items()):
-            self._sim.api.create_pod(pod)
-            self._sim.api.bind_as_stranger(pod, node.metadata.name)
+            self._api.create_pod(pod)
+            self._api.bind_as_stranger(pod, node.metadata.name)
 
     def nominate_stranger(self) -> None:
         node = self._node()
@@ -126,30 +139,30 @@ class Mischief:
             self._n += 1
             pod = make_pod(f"stranger-{self._n}", gpus=4, scheduler=STRANGER, priority=100)
             nominated = replace(pod.status, nominated_node_name=node.metadata.name)
-            self._sim.api.create_pod(replace(pod, status=nominated))
+            self._api.create_pod(replace(pod, status=nominated))
 
     def stranger_goes(self) -> None:
         if pod := self._some(self._pods(ours=False)):
-            self._sim.api.delete_pod(pod)
+            self._api.delete_pod(pod)
 
     # -- nodes -----------------------------------------------------------------------------------------
 
     def delete_node(self) -> None:
         node = self._node()
-        if node is not None and len(self._sim.api.nodes) > 1:
-            self._sim.api.delete_node(node.metadata.name)
+        if node is not None and len(self._api.nodes) > 1:
+            self._api.delete_node(node.metadata.name)
             self._orphan(node.metadata.name)
 
     def _orphan(self, name: str) -> None:
         """The pod garbage collector deletes the pods of a node that is gone."""
 
         def collect() -> None:
-            if name not in self._sim.api.nodes:
-                for pod in list(self._sim.api.pods.values()):
+            if name not in self._api.nodes:
+                for pod in list(self._api.pods.values()):
                     if pod.spec.node_name == name:
-                        self._sim.api.delete_pod(pod)
+                        self._api.delete_pod(pod)
 
-        self._sim.timeline.after(self._rng.uniform(0.5, 5.0), collect)
+        self._timeline.after(self._rng.uniform(0.5, 5.0), collect)
 
     def recreate_node(self) -> None:
         """Another machine under the same name, with devices of its own."""
@@ -158,27 +171,27 @@ class Mischief:
             return
         self._n += 1
         name = node.metadata.name
-        self._sim.api.delete_node(name)
-        for pod in list(self._sim.api.pods.values()):
+        self._api.delete_node(name)
+        for pod in list(self._api.pods.values()):
             if pod.spec.node_name == name:
-                self._sim.api.delete_pod(pod)
+                self._api.delete_pod(pod)
         fresh = make_node(
             name,
             uid=f"{node.metadata.uid}+{self._n}",
             annotations={INVENTORY_KEY: inventory(name, 8, mark=f"+{self._n}")},
         )
         labels = replace(fresh.metadata, labels=node.metadata.labels)
-        self._sim.api.put_node(replace(fresh, metadata=labels))
+        self._api.put_node(replace(fresh, metadata=labels))
 
     def cordon_node(self) -> None:
         if node := self._node():
             spec = replace(node.spec, unschedulable=not node.spec.unschedulable)
-            self._sim.api.put_node(replace(node, spec=spec))
+            self._api.put_node(replace(node, spec=spec))
 
     def taint_node(self) -> None:
         if node := self._node():
             taints = [] if node.spec.taints else [_TAINT]
-            self._sim.api.put_node(replace(node, spec=replace(node.spec, taints=taints)))
+            self._api.put_node(replace(node, spec=replace(node.spec, taints=taints)))
 
     def shrink_node(self) -> None:
         if node := self._node():
@@ -186,7 +199,7 @@ class Mischief:
                 node.status,
                 allocatable={**(node.status.allocatable or {}), GPU: self._rng.randrange(9)},
             )
-            self._sim.api.put_node(replace(node, status=status))
+            self._api.put_node(replace(node, status=status))
 
     def break_device(self) -> None:
         if node := self._node():
@@ -202,28 +215,28 @@ class Mischief:
         own = {k: v for k, v in (node.metadata.annotations or {}).items() if k != INVENTORY_KEY}
         if text is not None:
             own[INVENTORY_KEY] = text
-        self._sim.api.put_node(replace(node, metadata=replace(node.metadata, annotations=own)))
+        self._api.put_node(replace(node, metadata=replace(node.metadata, annotations=own)))
 
     # -- the watch, and ourselves ----------------------------------------------------------------------
 
     def cut_watch(self) -> None:
         kind = self._rng.choice(("pods", "pods", "nodes", "podgroups.core"))
-        self._sim.api.streams[kind].cut(self._rng.uniform(0.0, 2.0))
+        self._api.streams[kind].cut(self._rng.uniform(0.0, 2.0))
 
     def crash(self) -> None:
         """Dies between any two of the next effects."""
-        if self._sim.weather.rates.crashes:
-            self._sim.die_after(self._rng.randrange(12))
+        if self._weather.rates.crashes:
+            self._die_after(self._rng.randrange(12))
 
     def repair(self) -> None:
         """Every node there, open, whole and listed; strangers gone."""
         for pod in self._pods(ours=False):
-            self._sim.api.delete_pod(pod)
-        for name, node in sorted(self._sim.first_nodes.items()):
-            now = self._sim.api.nodes.get(name, node)
+            self._api.delete_pod(pod)
+        for name, node in sorted(self._first_nodes.items()):
+            now = self._api.nodes.get(name, node)
             spec = replace(now.spec, taints=None, unschedulable=False)
             whole = replace(now, spec=spec, status=node.status)
-            self._sim.api.put_node(whole)
+            self._api.put_node(whole)
             self._annotate(whole, inventory(name, 8, mark=_mark(whole)))
 
 

@@ -1,26 +1,25 @@
 """Spite: what people do who wish us ill, or do not know what they do: hostile edits, thieves, clocks, CRDs.
 
 What sim.mischief is to the machines this is to what comes from outside. Like it each deed is one function on
-the simulation, done every so often while the weather is bad. What would keep a gang from ever starting is
-taken back after a while.
+the API server's store, done every so often while the weather is bad. What would keep a gang from ever
+starting is taken back after a while.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gangsched.model import events as ev
 from gangsched.model.objects import CustomObject, Pod
+from gangsched.sim.api import SimApi
+from gangsched.sim.faults import Weather
 from gangsched.sim.hostile import MEMBER_KEYS, NODE_KEYS, hostile_spec, hostile_text
 from gangsched.sim.objects import GPU, STRANGER, make_pod
 from gangsched.sim.reading import allocatable, given, ids_in, pod_asks
-
-if TYPE_CHECKING:
-    from gangsched.sim.driver import Simulation
+from gangsched.sim.timeline import Timeline
 
 DEEDS = (
     "scribble_on_pod",
@@ -37,21 +36,32 @@ _DIALECTS = ("core", "coscheduling")
 
 
 class Spite:
-    """Does one of these every so often while the weather is bad."""
+    """Does one of these every so often while the weather is bad; `answer` is how the scheduler is told."""
 
-    def __init__(self, sim: Simulation, rng: Random) -> None:
-        self._sim = sim
+    def __init__(
+        self,
+        api: SimApi,
+        timeline: Timeline,
+        weather: Weather,
+        rng: Random,
+        *,
+        answer: Callable[[ev.Event], None],
+    ) -> None:
+        self._api = api
+        self._timeline = timeline
+        self._weather = weather
         self._rng = rng
+        self._answer = answer
         self._n = 0
         self._deeds: list[Callable[[], None]] = [getattr(self, name) for name in DEEDS]
 
     def start(self) -> None:
-        rate = self._sim.weather.rates.spite_per_s
+        rate = self._weather.rates.spite_per_s
         if rate:
-            self._sim.timeline.after(self._rng.expovariate(rate), self._next)
+            self._timeline.after(self._rng.expovariate(rate), self._next)
 
     def _next(self) -> None:
-        rates = self._sim.weather.rates
+        rates = self._weather.rates
         if rates.spite_per_s:
             deed = self._rng.choice(self._deeds)
             if deed.__name__ not in rates.without:
@@ -62,44 +72,44 @@ class Spite:
 
     def scribble_on_pod(self) -> None:
         """A pod that is not bound yet says something else, or nothing that can be read, for a while."""
-        pods = [p for p in self._sim.api.pods.values() if not p.spec.node_name and not p.is_terminal]
+        pods = [p for p in self._api.pods.values() if not p.spec.node_name and not p.is_terminal]
         if not pods:
             return
         pod = self._rng.choice(pods)
         own = pod.metadata.annotations or {}
         said = {**own, self._rng.choice(MEMBER_KEYS): hostile_text(self._rng)}
-        self._sim.api.update_pod(pod, metadata=replace(pod.metadata, annotations=said))
-        self._sim.timeline.after(self._rng.uniform(0.5, 8.0), lambda: self._take_back(pod, own))
+        self._api.update_pod(pod, metadata=replace(pod.metadata, annotations=said))
+        self._timeline.after(self._rng.uniform(0.5, 8.0), lambda: self._take_back(pod, own))
 
     def _take_back(self, pod: Pod, own: dict[str, str]) -> None:
-        now = self._sim.api.pods.get((pod.metadata.namespace, pod.metadata.name))
+        now = self._api.pods.get((pod.metadata.namespace, pod.metadata.name))
         if now is not None:
             written = (now.metadata.annotations or {}).items()
             said = {key: value for key, value in written if key not in MEMBER_KEYS}
             said |= {key: value for key, value in own.items() if key in MEMBER_KEYS}
-            self._sim.api.update_pod(pod, metadata=replace(now.metadata, annotations=said))
+            self._api.update_pod(pod, metadata=replace(now.metadata, annotations=said))
 
     def scribble_on_node(self) -> None:
-        nodes = list(self._sim.api.nodes.values())
+        nodes = list(self._api.nodes.values())
         if not nodes:
             return
         node = self._rng.choice(nodes)
         said = {**(node.metadata.annotations or {}), self._rng.choice(NODE_KEYS): hostile_text(self._rng)}
-        self._sim.api.put_node(replace(node, metadata=replace(node.metadata, annotations=said)))
+        self._api.put_node(replace(node, metadata=replace(node.metadata, annotations=said)))
 
     def scribble_on_group(self) -> None:
         """A PodGroup's numbers are nonsense for a while."""
-        if not self._sim.api.groups:
+        if not self._api.groups:
             return
-        key, item = self._rng.choice(list(self._sim.api.groups.items()))
-        self._sim.api.put_group(key[0], replace(item, spec=hostile_spec(self._rng, item.spec or {})))
+        key, item = self._rng.choice(list(self._api.groups.items()))
+        self._api.put_group(key[0], replace(item, spec=hostile_spec(self._rng, item.spec or {})))
 
         def mend() -> None:
-            now = self._sim.api.groups.get(key)
+            now = self._api.groups.get(key)
             if now is not None:
-                self._sim.api.put_group(key[0], replace(now, spec=item.spec))
+                self._api.put_group(key[0], replace(now, spec=item.spec))
 
-        self._sim.timeline.after(self._rng.uniform(0.5, 8.0), mend)
+        self._timeline.after(self._rng.uniform(0.5, 8.0), mend)
 
     # -- thieves ---------------------------------------------------------------------------------------
 
@@ -112,14 +122,14 @@ class Spite:
         self._steal(ids=True)
 
     def _steal(self, *, ids: bool) -> None:
-        binds = self._sim.api.binds_under_way()
-        node = self._sim.api.nodes.get(binds[0].node) if binds else None
+        binds = self._api.binds_under_way()
+        node = self._api.nodes.get(binds[0].node) if binds else None
         if node is None:
             return
         bind = binds[0]
         used = sum(
             pod_asks(pod.spec).get(GPU, 0)
-            for pod in self._sim.api.pods.values()
+            for pod in self._api.pods.values()
             if pod.spec.node_name == bind.node and not pod.is_terminal
         )
         n = (allocatable(node) or {}).get(GPU, 0) - used
@@ -131,39 +141,39 @@ class Spite:
             taken = {key: v for key, v in bind.annotations.items() if "devices" in key}
             n = sum(map(len, ids_in(taken).values()))
         thief = make_pod(f"thief-{self._n}", gpus=n, scheduler=STRANGER)
-        self._sim.api.create_pod(thief)
-        self._sim.api.bind_as_stranger(thief, bind.node, taken)
-        self._sim.timeline.after(self._rng.uniform(1.0, 10.0), lambda: self._sim.api.delete_pod(thief))
+        self._api.create_pod(thief)
+        self._api.bind_as_stranger(thief, bind.node, taken)
+        self._timeline.after(self._rng.uniform(1.0, 10.0), lambda: self._api.delete_pod(thief))
 
     # -- the server ------------------------------------------------------------------------------------
 
     def withdraw_kind(self) -> None:
         """A CRD is removed, and its objects with it; after a while both are there again."""
         dialect = self._rng.choice(_DIALECTS)
-        stream = self._sim.api.streams[f"podgroups.{dialect}"]
+        stream = self._api.streams[f"podgroups.{dialect}"]
         if not stream.is_offered:
             return
-        items = [item for key, item in self._sim.api.groups.items() if key[0] == dialect]
+        items = [item for key, item in self._api.groups.items() if key[0] == dialect]
         for item in items:
-            self._sim.api.delete_group(dialect, item.metadata.namespace, item.metadata.name)
+            self._api.delete_group(dialect, item.metadata.namespace, item.metadata.name)
         stream.withdraw()
-        self._sim.timeline.after(self._rng.uniform(1.0, 10.0), lambda: self._bring_back(dialect, items))
+        self._timeline.after(self._rng.uniform(1.0, 10.0), lambda: self._bring_back(dialect, items))
 
     def _bring_back(self, dialect: str, items: list[CustomObject]) -> None:
         for item in items:
             self._n += 1
             uid = f"{item.metadata.uid.partition('+')[0]}+s{self._n}"
             again = replace(item, metadata=replace(item.metadata, uid=uid), status=None)
-            self._sim.api.put_group(dialect, again)
-        self._sim.api.streams[f"podgroups.{dialect}"].offer(self._rng.uniform(0.0, 1.0))
+            self._api.put_group(dialect, again)
+        self._api.streams[f"podgroups.{dialect}"].offer(self._rng.uniform(0.0, 1.0))
 
     def step_clock(self) -> None:
         """The API server's clock is an hour off, or right again."""
-        self._sim.api.wall_offset_s = self._rng.choice((-3600.0, 0.0, 3600.0))
+        self._api.wall_offset_s = self._rng.choice((-3600.0, 0.0, 3600.0))
 
     def answer_unasked(self) -> None:
         """The answer to a GET that nobody waits for, true as it comes."""
-        pods = list(self._sim.api.pods.values())
+        pods = list(self._api.pods.values())
         if pods:
             pod = self._rng.choice(pods)
-            self._sim.hear(ev.PodRead(pod.metadata.uid, pod))
+            self._answer(ev.PodRead(pod.metadata.uid, pod))

@@ -7,42 +7,60 @@ it has what was planned. `differences` says where the three do not agree, which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import MemberState
 from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY
+from gangsched.model.effects import BindPod
 from gangsched.model.objects import Node, Pod
+from gangsched.sim.api import SimApi
+from gangsched.sim.faults import Weather
 from gangsched.sim.objects import GPU, inventory
 from gangsched.sim.reading import ids_of
-
-if TYPE_CHECKING:
-    from gangsched.sim.driver import Simulation
+from gangsched.sim.timeline import Timeline
 
 Ids = frozenset[str]
 
 
 class Tampering:
-    """Does one of these every so often while the weather is bad."""
+    """Does one of these every so often while the weather is bad.
 
-    def __init__(self, sim: Simulation, rng: Random) -> None:
-        self._sim = sim
+    sent: the binds that have left the scheduler, by UID. scheduler: the one that runs now, as a crash brings
+    another.
+    """
+
+    def __init__(
+        self,
+        api: SimApi,
+        timeline: Timeline,
+        weather: Weather,
+        rng: Random,
+        *,
+        sent: Mapping[str, Sequence[BindPod]],
+        scheduler: Callable[[], Scheduler],
+    ) -> None:
+        self._api = api
+        self._timeline = timeline
+        self._weather = weather
         self._rng = rng
+        self._sent = sent
+        self._scheduler = scheduler
         self.truth: dict[str, Ids] = {}
         self.n_edits = 0
         self.n_swaps = 0
 
     def start(self) -> None:
-        rate = self._sim.weather.rates.tampering_per_s
+        rate = self._weather.rates.tampering_per_s
         if rate:
-            self._sim.timeline.after(self._rng.expovariate(rate), self._next)
+            self._timeline.after(self._rng.expovariate(rate), self._next)
 
     def _next(self) -> None:
-        if self._sim.weather.rates.tampering_per_s:
+        if self._weather.rates.tampering_per_s:
             self._rng.choice((self.edit, self.edit, self.swap, self.swap, self.flap))()
             self.start()
 
@@ -59,7 +77,7 @@ class Tampering:
         if text is not None:
             own[key] = text
         self.n_edits += 1
-        self._sim.api.update_pod(pod, metadata=replace(pod.metadata, annotations=own))
+        self._api.update_pod(pod, metadata=replace(pod.metadata, annotations=own))
 
     def swap(self) -> None:
         """kubelet has given two pods each other's devices; the agent says so, of both or first of one."""
@@ -81,18 +99,18 @@ class Tampering:
         if self._rng.random() < 0.5:
             self._report(name)
         self.truth[other.metadata.uid] = first
-        self._sim.timeline.after(self._rng.uniform(0.0, 0.5), lambda: self._report(name))
+        self._timeline.after(self._rng.uniform(0.0, 0.5), lambda: self._report(name))
 
     def flap(self) -> None:
         """A few devices of a node are unhealthy for a moment."""
-        node = self._rng.choice(list(self._sim.api.nodes.values()))
+        node = self._rng.choice(list(self._api.nodes.values()))
         name = node.metadata.name
         self._annotate(node, INVENTORY_KEY, inventory(name, 8, unhealthy=self._rng.sample(range(8), 2)))
-        self._sim.timeline.after(self._rng.uniform(0.2, 6.0), lambda: self._heal(name))
+        self._timeline.after(self._rng.uniform(0.2, 6.0), lambda: self._heal(name))
 
     def differences(self) -> Iterator[str]:
         """1, 10: at rest the annotations say what the books say, and the books what kubelet said."""
-        pods = self._sim.scheduler.shared.cache.pods
+        pods = self._scheduler().shared.cache.pods
         owner: dict[tuple[str, str], str] = {}
         for pod in self._holding():
             info = pods.get(pod.metadata.uid)
@@ -110,31 +128,31 @@ class Tampering:
             for device_id in booked:
                 if owner.setdefault((pod.spec.node_name, device_id), pod.key) != pod.key:
                     yield f"1: {device_id} is with {pod.key} and {owner[pod.spec.node_name, device_id]}"
-        if drifts := self._sim.scheduler.audit.drifts:
+        if drifts := self._scheduler().audit.drifts:
             yield f"10: drift is left of {sorted(drifts)}"
 
     # -- what there is ---------------------------------------------------------------------------------
 
     def _holding(self) -> Iterator[Pod]:
         """Live pods of ours that were bound with devices."""
-        for pod in self._sim.api.pods.values():
-            sent = self._sim.sent.get(pod.metadata.uid)
+        for pod in self._api.pods.values():
+            sent = self._sent.get(pod.metadata.uid)
             if sent and pod.spec.node_name and not pod.is_terminal and ALLOCATED_KEY in sent[-1].annotations:
                 yield pod
 
     def _has(self, pod: Pod) -> Ids:
         """In truth; of a pod that kubelet has said nothing of, what its scheduler believes."""
-        info = self._sim.scheduler.shared.cache.pods.get(pod.metadata.uid)
+        info = self._scheduler().shared.cache.pods.get(pod.metadata.uid)
         if info is None or info.state is not MemberState.BOUND or not info.ids:
             return frozenset()
         return self.truth.get(pod.metadata.uid, frozenset(info.ids.get(GPU, ())))
 
     def _report(self, name: str) -> None:
-        node = self._sim.api.nodes.get(name)
+        node = self._api.nodes.get(name)
         if node is None:
             return
         held = []
-        for pod in self._sim.api.pods.values():
+        for pod in self._api.pods.values():
             ids = self.truth.get(pod.metadata.uid)
             if ids is not None and pod.spec.node_name == name and not pod.is_terminal:
                 meta = pod.metadata
@@ -143,13 +161,13 @@ class Tampering:
         self._annotate(node, DEVICE_REPORT_KEY, report_annotation([GPU], held))
 
     def _heal(self, name: str) -> None:
-        node = self._sim.api.nodes.get(name)
+        node = self._api.nodes.get(name)
         if node is not None:
             self._annotate(node, INVENTORY_KEY, inventory(name, 8))
 
     def _annotate(self, node: Node, key: str, text: str) -> None:
         own = {**(node.metadata.annotations or {}), key: text}
-        self._sim.api.put_node(replace(node, metadata=replace(node.metadata, annotations=own)))
+        self._api.put_node(replace(node, metadata=replace(node.metadata, annotations=own)))
 
 
 def _ids(pod: Pod) -> Ids:
