@@ -15,7 +15,7 @@ from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.framework.interface import DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand
-from gangsched.core.preemption.search import Search
+from gangsched.core.preemption.search import PreemptionSearch
 from gangsched.core.preemption.victims import Budget
 from gangsched.core.types.group import PodInfo
 from gangsched.model.selectors import selector_of
@@ -69,7 +69,7 @@ class DefaultPreemption:
                 return Status.unschedulable("preemption: not eligible due to preemptionPolicy=Never.")
         if dry_run.lowest_priority >= min(demand.group.priority for demand in unit):
             return Status.unschedulable("")  # nobody to take, and so nothing to say beside the reason itself
-        search = Search(
+        search = PreemptionSearch(
             unit,
             trial,
             dry_run,

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from gangsched.core.cycle.cycle import run_cycle
-from gangsched.core.framework.plan import FitError, Plan, Search
+from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand, Points, Profile
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.model.objects import Pod
@@ -118,7 +118,7 @@ class Case:
     def check(self, answer: Plan | FitError) -> None:
         """The answer is the truth."""
         if isinstance(answer, FitError):
-            assert answer.search is not Search.GAVE_UP, answer.message
+            assert answer.search is not SearchOutcome.GAVE_UP, answer.message
             assert not self.exists(), answer.message
             return
         placed = {p.info.pod.metadata.name: p.row for p in answer.placements}
@@ -177,7 +177,7 @@ def test_a_budget_that_is_too_small_is_said_to_be() -> None:
     case.gang(*[(1, "role=a;apart=host:b")] * 3, *[(1, "role=b;apart=rack:a")] * 3, (1, "role=b;near=rack:z"))
     answer = case.run(budget=5)
     assert isinstance(answer, FitError)
-    assert answer.search is Search.GAVE_UP
+    assert answer.search is SearchOutcome.GAVE_UP
     assert "A placement may exist" in answer.message
     again = case.run(budget=5)
     assert isinstance(again, FitError)
@@ -190,7 +190,7 @@ def test_equal_nodes_are_tried_once() -> None:
     case.gang(*[(1, "role=a;apart=rack:a")] * 11)
     answer = case.run(budget=100)
     assert isinstance(answer, FitError)
-    assert answer.search is Search.PROVED
+    assert answer.search is SearchOutcome.PROVED
 
 
 def test_who_says_how_many_it_takes_at_the_most_spares_the_search() -> None:
@@ -199,7 +199,7 @@ def test_who_says_how_many_it_takes_at_the_most_spares_the_search() -> None:
     case.gang(*[(1, "role=a;apart=host:a")] * 11)
     answer = case.run(budget=1)
     assert isinstance(answer, FitError)
-    assert answer.search is Search.PROVED
+    assert answer.search is SearchOutcome.PROVED
 
 
 def test_members_of_several_sizes_are_packed_where_only_one_order_fits() -> None:
@@ -215,7 +215,7 @@ def test_the_plain_shortage_of_one_template_is_not_searched() -> None:
     case.gang(*[(1, "")] * 5)
     answer = case.run()
     assert isinstance(answer, FitError)
-    assert answer.search is Search.NONE
+    assert answer.search is SearchOutcome.NONE
 
 
 _ROLES = ("a", "b", "c")

@@ -3,10 +3,10 @@
 Works on a Trial and answers with a Plan or a FitError; what becomes of either is core.groups.attempts'.
 Members of one template are one problem (core.cycle.placing). Where several templates, or several groups,
 compete for nodes, or where pods must be near each other or apart, the order in which they are placed decides:
-a few orders are tried that usually do, and then core.cycle.search tries the others, until one does, none is
-left, or its budget is used up; the FitError says which. A gang is packed; a lone pod goes to the highest
-score; of several such nodes to the one that `pick` says: handed in with its seed where equal nodes shall be
-used evenly.
+a few orders are tried that usually do, and then core.cycle.order_search tries the others, until one does,
+none is left, or its budget is used up; the FitError says which. A gang is packed; a lone pod goes to the
+highest score; of several such nodes to the one that `pick` says: handed in with its seed where equal nodes
+shall be used evenly.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.device_allocation import n_sets, settle
+from gangsched.core.cycle.order_search import search_orders
 from gangsched.core.cycle.placing import Placing, pre_filtered
-from gangsched.core.cycle.search import search
 from gangsched.core.framework.interface import CycleState, Status
-from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, Search
+from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.group import PodInfo, templates_of
 from gangsched.core.types.placement import Nominated
@@ -67,8 +67,8 @@ def run_cycle(
 
     nominated: pods that hold a promise on a node and nothing yet; those of equal or higher priority take
     their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods). search_budget:
-    placements that core.cycle.search may try beyond one for each member; 0: it is not asked. The reason is
-    that of the order given.
+    placements that core.cycle.order_search may try beyond one for each member; 0: it is not asked. The reason
+    is that of the order given.
     """
     refused: FitError | _Shortage | None = None
     given_up: dict[tuple[int, str], None] = {}
@@ -86,13 +86,15 @@ def run_cycle(
     error = _explain(demands, refused)
     if search_budget and _order_matters(demands, refused):
         trial = _start(demands, view, nominated)
-        found, n_tried = search(demands, trial, topology_key, search_budget)
+        found, n_tried = search_orders(demands, trial, topology_key, search_budget)
         if isinstance(found, Plan):
             found.n_tried = n_tried
             return found
         error.search, error.n_tried, given_up = found, n_tried, trial.given_up
-    if error.search is not Search.GAVE_UP and _gave_up(demands, _start(demands, view, nominated), given_up):
-        error.search = Search.GAVE_UP
+    if error.search is not SearchOutcome.GAVE_UP and _gave_up(
+        demands, _start(demands, view, nominated), given_up
+    ):
+        error.search = SearchOutcome.GAVE_UP
         names = sorted({view.name(row) for row, _ in given_up})
         some = ", ".join(names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
         error.message += f" A placement may exist: the search for sets of devices was given up on {some}."
@@ -102,9 +104,9 @@ def run_cycle(
 
 
 _SAID = {
-    Search.NONE: "",
-    Search.PROVED: " No placement exists: every order of placing them ends like this.",
-    Search.GAVE_UP: f" {GAVE_UP}",
+    SearchOutcome.NONE: "",
+    SearchOutcome.PROVED: " No placement exists: every order of placing them ends like this.",
+    SearchOutcome.GAVE_UP: f" {GAVE_UP}",
 }
 
 

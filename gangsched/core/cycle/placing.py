@@ -4,7 +4,7 @@ Three ways. Equal members of a gang are packed together, when nothing but room t
 Filter sees pods (affinity to a sibling, spread over racks) they are placed one at a time in the order that
 packing gives, and the Filter is asked anew after each. Where the template wishes to be apart from its
 siblings each goes to the highest score, one at a time; so does a lone pod. Called by core.cycle.cycle and
-core.cycle.search.
+core.cycle.order_search.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Alike: which nodes, and which ways of placing members on them, are the same but for their names.
+"""Symmetry: which nodes, and which ways of placing members on them, are the same but for their names.
 
 Two nodes are alike when everything is equal that a Filter of these templates may look at: what is free, what
 they may run, the pods on them; and two racks when the nodes in them are. Members placed on one instead of the
-other end alike, so core.cycle.search tries one of them. Which labels make racks (and zones) is what plugins
-that see pods answer (topology_keys); where one does not say, no two nodes are alike.
+other end alike, so core.cycle.order_search tries one of them. Which labels make racks (and zones) is what
+plugins that see pods answer (topology_keys); where one does not say, no two nodes are alike.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Counts = tuple[int, ...]
 """How many members of each kind a node holds."""
 
 
-class Alike:
+class Symmetry:
     """As the Trial is now. keys: labels that make domains; None: every node is one of its own kind.
 
     room: for each kind how many members each node takes, int64[n_kinds, n_rows]; sees_pods: whether the pods

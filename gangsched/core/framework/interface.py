@@ -195,7 +195,7 @@ class FilterPlugin(Protocol):
     per template until a node changes (never across a change) and must depend on the template and on node
     objects alone. With `sees_pods = True` it depends on where pods are, too: it is never kept, asked anew
     after each placement, and a template for which the plugin did not SKIP is placed one member at a time.
-    Two optional methods help core.cycle.search to tell "there is no placement" from "not found":
+    Two optional methods help core.cycle.order_search to tell "there is no placement" from "not found":
     `topology_keys(state, template, view) -> Sequence[str] | None`: two nodes with the same room and the same
     pods are alike to it but for these labels (None, or no such method: no two nodes are alike);
     `at_most(state, template, view, room, others) -> int`: no more than this many of the template can be

@@ -64,14 +64,14 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
 
 class Plan(msgspec.Struct, gc=False):
     """Where everybody goes. states: what the cycle of each template left, for Reserve, by (group, serial);
-    n_tried: placements that core.cycle.search tried for it."""
+    n_tried: placements that core.cycle.order_search tried for it."""
 
     placements: list[Placement]
     states: dict[tuple[GroupKey, int], CycleState] = {}
     n_tried: int = 0
 
 
-class Search(enum.Enum):
+class SearchOutcome(enum.Enum):
     """What is known of the orders of placing that were not tried first."""
 
     NONE = "none"
@@ -93,7 +93,7 @@ class FitError(msgspec.Struct, gc=False):
     message: str
     rejected_by: tuple[tuple[str, PodTemplate | None], ...]
     code: Code = Code.UNSCHEDULABLE
-    search: Search = Search.NONE
+    search: SearchOutcome = SearchOutcome.NONE
     n_tried: int = 0
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import CycleState, DryRun
-from gangsched.core.framework.plan import FitError, Plan, Search
+from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.victims import Chosen
 from gangsched.core.types.arrays import IntArray
@@ -97,7 +97,7 @@ class WhatIf:
         trial = self.without(chosen, self.trial)
         answer = self._dry_run.search(trial, budget)
         self.n_left -= trial.n_rows // _NODES_A_SEARCH + answer.n_tried * _LOOKS_A_PLACEMENT
-        if isinstance(answer, FitError) and answer.search is Search.GAVE_UP:
+        if isinstance(answer, FitError) and answer.search is SearchOutcome.GAVE_UP:
             self.gave_up = True
         return answer
 

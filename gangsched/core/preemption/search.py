@@ -15,8 +15,8 @@ core.preemption.dry_run's. A lone pod's victims are core.preemption.pod_victims'
 
 The set is a least one wherever step 5 comes to its end (about a dozen pods of that level), else one of which
 nobody can be let off. Where members have constraints among themselves and the usual orders of placing them
-fail, core.cycle.search looks for others, here too; and as a member may need somebody near who would have to
-go, smaller sets than all are then tried in step 1. Source: KEP-5710.
+fail, core.cycle.order_search looks for others, here too; and as a member may need somebody near who would
+have to go, smaller sets than all are then tried in step 1. Source: KEP-5710.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _NO_NODE = "there is no node with room for it"
 BudgetsOf = Callable[[Iterable[PodInfo]], Sequence[Budget]]
 
 
-class Search:
+class PreemptionSearch:
     """One unit's search for room."""
 
     def __init__(

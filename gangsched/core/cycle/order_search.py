@@ -1,4 +1,4 @@
-"""Search: the orders of placing a gang that are left when the usual ones have failed, until one does.
+"""Order search: the orders of placing a gang that are left when the usual ones have failed, until one does.
 
 A way of placing is a sequence: a member goes to a node that every Filter allows as things are by then. The
 search walks the tree of such sequences depth first. Two ways that come to the same (members of one template
@@ -22,9 +22,9 @@ import numpy as np
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices, settle
 from gangsched.core.cycle.placing import Placing, pre_filtered
-from gangsched.core.cycle.symmetry import Alike, Counts
+from gangsched.core.cycle.symmetry import Counts, Symmetry
 from gangsched.core.framework.interface import CycleState
-from gangsched.core.framework.plan import Plan, Search
+from gangsched.core.framework.plan import Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import PodInfo
@@ -81,13 +81,13 @@ class _Way:
         return found[::-1]
 
 
-def search(
+def search_orders(
     demands: Sequence[Demand], trial: Trial, topology_key: str, budget: int
-) -> tuple[Plan | Search, int]:
+) -> tuple[Plan | SearchOutcome, int]:
     """Places all demands on `trial`, or says what is known (PROVED or GAVE_UP); and how many were tried."""
     tree = _Tree(demands, trial, topology_key)
     found = tree.search(budget)
-    if isinstance(found, Search):
+    if isinstance(found, SearchOutcome):
         return found, tree.n_tried
     return _plan(tree, found, trial, topology_key), tree.n_tried
 
@@ -145,7 +145,7 @@ class _Tree:
         for kind, filtering, state in zip(self.kinds, filterings, states, strict=True):
             own = None if state is None else filtering.topology_keys(state, kind.template, trial)
             keys = None if own is None or keys is None else keys | set(own)
-        self._alike = Alike(
+        self._symmetry = Symmetry(
             trial,
             [kind.template for kind in self.kinds],
             np.stack(room),
@@ -158,7 +158,7 @@ class _Tree:
     def _demand(self, kind: _Kind) -> Demand:
         return self.demands[kind.demand]
 
-    def search(self, budget: int) -> _Way | Search:
+    def search(self, budget: int) -> _Way | SearchOutcome:
         n_members = sum(kind.n for kind in self.kinds)
         limit = budget + n_members
         seen: set[Hashable] = set()
@@ -177,11 +177,11 @@ class _Tree:
             found = self._walk(further, set(), n_members + _PROBE)
             if isinstance(found, _Way):
                 return found
-            if found is Search.PROVED:
+            if found is SearchOutcome.PROVED:
                 done.add(key)
         return self._walk(self._root, done, limit - self.n_tried)
 
-    def _walk(self, root: _Way, seen: set[Hashable], limit: int) -> _Way | Search:
+    def _walk(self, root: _Way, seen: set[Hashable], limit: int) -> _Way | SearchOutcome:
         """Depth first from `root`. A stack of its own: gangs are deeper than Python's."""
         limit += self.n_tried
         stack = [(root, self._steps(root))]
@@ -192,7 +192,7 @@ class _Tree:
                 stack.pop()
                 continue
             if self.n_tried >= limit:
-                return Search.GAVE_UP
+                return SearchOutcome.GAVE_UP
             self.n_tried += 1
             placed, key = self._after(way, step)
             if key in seen:
@@ -202,14 +202,14 @@ class _Tree:
             if not any(further.needed):
                 return further
             stack.append((further, self._steps(further)))
-        return Search.PROVED
+        return SearchOutcome.PROVED
 
     def _after(self, way: _Way, step: tuple[int, int]) -> tuple[dict[int, Counts], Hashable]:
         at, row = step
         counts = list(way.placed.get(row, (0,) * len(self.kinds)))
         counts[at] += 1
         placed = {**way.placed, row: tuple(counts)}
-        return placed, (self._turn(at), self._alike.key(placed))
+        return placed, (self._turn(at), self._symmetry.key(placed))
 
     def _turn(self, at: int) -> int:
         """Where nothing but room is used up, kinds have their turns one after another: any way can be put
@@ -270,7 +270,7 @@ class _Tree:
     def _rows(self, way: _Way, kind: _Kind, room: IntArray) -> list[int]:
         """Nodes in use first, then the tightest that takes all, else the roomiest; racks take turns where
         pods see each other."""
-        rows = self._alike.representatives(np.flatnonzero(room > 0), way.placed)
+        rows = self._symmetry.representatives(np.flatnonzero(room > 0), way.placed)
         here = room[rows]
         takes_all = here >= way.left[kind.at]
         is_new = np.array([row not in way.placed for row in rows.tolist()], dtype=np.bool_)
