@@ -32,9 +32,9 @@ from gangsched.core.cache.recount import recount_group, recount_rows, take_out
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import Audit
 from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.group_spec import Numbers
+from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
-from gangsched.core.groups.reservations import Promises
+from gangsched.core.groups.reservations import Reservations
 from gangsched.core.state.pending_hooks import POST_BIND
 from gangsched.core.state.reporter import NODE_REFUSED, Reporter
 from gangsched.core.state.state import SharedState
@@ -151,13 +151,13 @@ class Rooms(Protocol):
 
     shared: SharedState
     reporter: Reporter
-    numbers: Numbers
+    group_specs: GroupSpecs
     audit: Audit
     membership: Membership
     binder: Binder
     health: DeviceHealth
     attempts: Attempts
-    promises: Promises
+    reservations: Reservations
 
 
 class Containment:
@@ -247,7 +247,7 @@ class Containment:
             return
         try:
             if group.key in self._unresolved:
-                self._scheduler.numbers.resolve(group)
+                self._scheduler.group_specs.resolve(group)
                 self._unresolved.discard(group.key)
             do(group)
         except Exception as error:
@@ -300,7 +300,7 @@ class Containment:
         elif isinstance(event, ev.PodGroupAdded | ev.PodGroupUpdated | ev.PodGroupDeleted):
             meta = event.item.metadata
             key = GroupKey(event.dialect, meta.namespace, meta.name)
-            self._scheduler.numbers.refuse_object(key, meta.uid, f"PodGroup {key}: {said}")
+            self._scheduler.group_specs.refuse_object(key, meta.uid, f"PodGroup {key}: {said}")
         elif isinstance(event, ev.ObjectPut):
             meta = event.object.metadata
             self._scheduler.reporter.refused(event.kind, meta.namespace, meta.name, meta.uid, said)
@@ -364,7 +364,7 @@ class Containment:
             group.members.pop(uid, None)
             recount_group(group)
             shared.touch(group)
-        self._step(lambda: scheduler.numbers.forget_stranger(uid))
+        self._step(lambda: scheduler.group_specs.forget_stranger(uid))
         self._step(lambda: scheduler.audit.pod_gone(uid))
         shared.changes += shared.cache.unnominate(uid)
         shared.cache.ledger.unclaim(uid)
@@ -420,7 +420,7 @@ class Containment:
         scheduler.audit.node_gone(name)
         scheduler.health.node_gone(name)
         shared.changes.append(ClusterChange(Change.NODE_REMOVED))
-        self._step(lambda: scheduler.promises.recheck(node))
+        self._step(lambda: scheduler.reservations.recheck(node))
         if not is_gone:
             scheduler.reporter.node_problem(node, said, reason=NODE_REFUSED)
 

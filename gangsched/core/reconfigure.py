@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from gangsched.config import Settings
 from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.group_spec import Numbers
+from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -36,7 +36,7 @@ def unfinished(shared: SharedState, names: frozenset[str]) -> list[Group]:
 def reconfigure(
     shared: SharedState,
     membership: Membership,
-    numbers: Numbers,
+    group_specs: GroupSpecs,
     attempts: Attempts,
     profiles: Mapping[str, Profile],
     settings: Settings,
@@ -55,7 +55,7 @@ def reconfigure(
     shared.take_over(profiles, settings)
     for info in left:
         membership.put_pods((PodUpdated(info.pod),))
-    numbers.forget_strangers_of(added)
+    group_specs.forget_strangers_of(added)
     for info in [info for info in shared.cache.pods.values() if _is_ours_now(info, added)]:
         membership.remove_pod(PodDeleted(info.pod))
         membership.put_pods((PodUpdated(info.pod),))

@@ -1,9 +1,9 @@
 """Scheduler: the core's face. handle, advance and schedule_next answer with effects.
 
 Synchronous and deterministic: the same calls with the same arguments give the same effects. Called by
-app.py live and by sim/ in virtual time. Rooms behind it: membership (who), numbers (how many), gang (the
-table), attempts (a turn), binding (after the plan), promises (do they hold), reporter (words); they share
-one SharedState.
+app.py live and by sim/ in virtual time. Behind it: membership (who), group_specs (how many), reconciler
+(where a group stands), attempts (a turn), binder (after the plan), reservations (do they hold), reporter
+(words); they share one SharedState.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gangsched.core.framework.observer import ObservedProfile, Observer
 from gangsched.core.framework.plan import first_of
 from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.extenders import ExtenderVerdicts, Extension
-from gangsched.core.groups.gang import GangTable
-from gangsched.core.groups.group_spec import Numbers
+from gangsched.core.groups.extenders import Extenders, ExtenderVerdicts
+from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.permits import Permits
-from gangsched.core.groups.reservations import Promises
+from gangsched.core.groups.reconciler import GroupReconciler
+from gangsched.core.groups.reservations import Reservations
 from gangsched.core.invariants import find_broken
 from gangsched.core.reconfigure import reconfigure, unfinished
 from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND
@@ -79,22 +79,22 @@ class Scheduler:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
         self.shared = SharedState(profiles, settings, node_capacity=node_capacity, observer=observer)
         self.reporter = Reporter(self.shared)
-        self.numbers = Numbers(self.shared)
+        self.group_specs = GroupSpecs(self.shared)
         self.audit = Audit(self.shared, self.reporter)
-        self.membership = Membership(self.shared, self.reporter, self.numbers, self.audit)
+        self.membership = Membership(self.shared, self.reporter, self.group_specs, self.audit)
         self.binder = Binder(self.shared, self.reporter, Spacing(self.shared, self.audit.is_reported))
         self.health = DeviceHealth(self.shared, self.reporter, self.binder)
         self.permits = Permits(self.shared)
         self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, pick)
-        self.promises = Promises(self.shared, self.attempts, self.binder)
-        self.table = GangTable(self.shared, self.reporter, self.binder, self.attempts)
+        self.reservations = Reservations(self.shared, self.attempts, self.binder)
+        self.reconciler = GroupReconciler(self.shared, self.reporter, self.binder, self.attempts)
         self.watches = _watched(profiles.values())
         self.kinds = (*KINDS, *self.watches)
         """Kinds that must have been listed whole, or be missing, before the first decision."""
-        self._extension = (
+        self._extenders = (
             None
             if extenders is None
-            else Extension(extenders, self.shared, self.reporter, self.attempts.give_back)
+            else Extenders(extenders, self.shared, self.reporter, self.attempts.give_back)
         )
         self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
         self._steps: Steps = Plainly(self.shared) if guard is None else Containment(self, guard)
@@ -110,9 +110,9 @@ class Scheduler:
             ev.NodeUpdated: lambda e: self._put_node(e.node),
             ev.NodeDeleted: lambda e: self._remove_node(e.node),
             ev.LoadReported: lambda e: self._put_usage(e.usage),
-            ev.PodGroupAdded: self.numbers.put_object,
-            ev.PodGroupUpdated: self.numbers.put_object,
-            ev.PodGroupDeleted: self.numbers.remove_object,
+            ev.PodGroupAdded: self.group_specs.put_object,
+            ev.PodGroupUpdated: self.group_specs.put_object,
+            ev.PodGroupDeleted: self.group_specs.remove_object,
             ev.ObjectPut: self._put_object,
             ev.ObjectGone: self._remove_object,
             ev.ObjectRefused: self._refused,
@@ -133,8 +133,8 @@ class Scheduler:
             ev.GroupAllowed: self._allowed,
             ev.GroupRejected: self._group_rejected,
         }
-        if self._extension is not None:
-            self._on_event[ev.ExtendersAnswered] = self._extension.answered
+        if self._extenders is not None:
+            self._on_event[ev.ExtendersAnswered] = self._extenders.answered
 
     @property
     def is_synced(self) -> bool:
@@ -160,7 +160,7 @@ class Scheduler:
         observer = self.shared.observer
         if observer is not None:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
-        reconfigure(self.shared, self.membership, self.numbers, self.attempts, profiles, settings)
+        reconfigure(self.shared, self.membership, self.group_specs, self.attempts, profiles, settings)
         more = self.unfollowed(profiles)
         self.watches = (*self.watches, *more)
         self.kinds = (*KINDS, *self.watches)
@@ -223,10 +223,10 @@ class Scheduler:
             self.shared.settle_by_s[group.key] = self.shared.now_s + 1.0
 
     def _expired(self, group: Group) -> None:
-        if group.state is GroupState.ASKING and self._extension is not None:
-            self._extension.late(group)
+        if group.state is GroupState.ASKING and self._extenders is not None:
+            self._extenders.late(group)
         else:
-            self.table.expired(group)
+            self.reconciler.expired(group)
 
     def pop(self) -> Group | None:
         """The group whose turn it is; None when no group can be tried now."""
@@ -247,11 +247,11 @@ class Scheduler:
 
     def _try(self, group: Group) -> None:
         """At once, or after the extenders have been asked: then the group is in line once more."""
-        if self._extension is None:
+        if self._extenders is None:
             self.attempts.run(group)
-        elif not self._extension.rests(group):
+        elif not self._extenders.rests(group):
             self.attempts.run(group)
-            self._extension.spent(group)
+            self._extenders.spent(group)
 
     def schedule_next(self, now_s: float) -> list[Effect] | None:
         """pop and schedule in one; None when no group can be tried now."""
@@ -319,7 +319,7 @@ class Scheduler:
             self.reporter.node_problem(node, problem)
         self.audit.node_put(node)
         self.health.node_put(node)
-        self.promises.recheck(node)
+        self.reservations.recheck(node)
 
     def _put_usage(self, usage: ReportedUsage) -> None:
         self.shared.changes += self.shared.cache.put_usage(usage)
@@ -334,7 +334,7 @@ class Scheduler:
         self.audit.node_gone(name)
         self.health.node_gone(name)
         self.shared.changes.append(ClusterChange(Change.NODE_REMOVED))
-        self.promises.recheck(node)
+        self.reservations.recheck(node)
 
     def _put_object(self, event: ev.ObjectPut) -> None:
         cache = self.shared.cache
@@ -366,7 +366,7 @@ class Scheduler:
         if event.kind == "PodGroup":
             for dialect in ("core", "coscheduling"):
                 key = GroupKey(dialect, event.namespace, event.name)
-                self.numbers.refuse_object(key, event.uid, f"PodGroup {key}: {event.message}")
+                self.group_specs.refuse_object(key, event.uid, f"PodGroup {key}: {event.message}")
         if event.kind != "Pod" or event.scheduler_name in self.shared.profiles:
             self.reporter.refused(event.kind, event.namespace, event.name, event.uid, event.message)
 
@@ -425,16 +425,16 @@ class Scheduler:
             steps = self._steps
             steps.each(self.audit.look)
             steps.each(self.health.look)
-            steps.each(self.promises.give_back_broken)
+            steps.each(self.reservations.give_back_broken)
             steps.each(self.binder.preparing.look_again)
             steps.each(self.binder.waves.look_again)
             steps.each(lambda: shared.cache.settle(shared.now_s))
             while shared.touched:
                 touched, shared.touched = shared.touched, {}
                 for group in touched.values():
-                    steps.for_group(group, self.numbers.resolve)
+                    steps.for_group(group, self.group_specs.resolve)
                 for group in touched.values():  # all numbers are known by now, so sets are worked out once
-                    steps.for_group(group, self.table.look)
+                    steps.for_group(group, self.reconciler.look)
             steps.each(shared.flush_changes)
             if shared.cache.clashes or shared.cache.bad_reports:
                 steps.each(self._tell_of_nodes)

@@ -22,9 +22,9 @@ from gangsched.core.cache.template_table import Templates
 from gangsched.core.containment import Defect
 from gangsched.core.device_audit.drift import Audit
 from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.gang import GangTable
-from gangsched.core.groups.group_spec import Numbers
+from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.scheduler import Scheduler
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -108,7 +108,7 @@ POD_FAULTS: list[tuple[Any, str, Callable[..., bool], tuple[str, ...], bool]] = 
     (Cache, "place", lambda self, info, *a: is_bad(info) and bool(info.pod.metadata.labels), ANYBODY, True),
     (Cache, "_count", lambda self, info, row: is_bad(info) and bool(info.pod.metadata.labels), ANYBODY, True),
     (NodeTable, "use_ports", lambda self, *a: True, ANYBODY, True),
-    (Numbers, "note_stranger", lambda self, pod: is_bad(pod), (STRANGER,), False),
+    (GroupSpecs, "note_stranger", lambda self, pod: is_bad(pod), (STRANGER,), False),
     (Audit, "pod_bound", lambda self, info: is_bad(info), ANYBODY, True),
 ]
 CASES = [
@@ -256,8 +256,8 @@ def test_a_pod_group_that_our_code_fails_on_is_a_problem_of_its_pods(
 
 
 GROUP_FAULTS: list[tuple[Any, str, Callable[..., bool]]] = [
-    (Numbers, "resolve", lambda self, group: "bad" in group.key.name),
-    (GangTable, "look", lambda self, group: "bad" in group.key.name),
+    (GroupSpecs, "resolve", lambda self, group: "bad" in group.key.name),
+    (GroupReconciler, "look", lambda self, group: "bad" in group.key.name),
     (Attempts, "run", lambda self, group: "bad" in group.key.name),
     (Attempts, "_permit", lambda self, unit: "bad" in unit[0].key.name),
     (Attempts, "_reserve", lambda self, unit, plan: "bad" in unit[0].key.name),

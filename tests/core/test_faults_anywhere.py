@@ -32,12 +32,12 @@ from gangsched.core.containment import Containment, Defect
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import Audit
 from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.gang import GangTable
-from gangsched.core.groups.group_spec import Numbers
+from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.nomination import Nominations
 from gangsched.core.groups.permits import Permits
-from gangsched.core.groups.reservations import Promises
+from gangsched.core.groups.reconciler import GroupReconciler
+from gangsched.core.groups.reservations import Reservations
 from gangsched.core.invariants import find_broken
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.queue import SchedulingQueue
@@ -54,8 +54,29 @@ from gangsched.sim.objects import STRANGER, at, make_node, make_pod
 from tests.core.scenario import gang
 
 ROOMS: tuple[type, ...] = (
-    *(Accounts, Attempts, Audit, Binder, Cache, DeviceHealth, DeviceLedger, GangTable, Group, ImageTable),
-    *(Membership, NodeTable, Nominations, Numbers, Permits, PodIndex, PodTemplate, Preparing, Promises),
+    *(
+        Accounts,
+        Attempts,
+        Audit,
+        Binder,
+        Cache,
+        DeviceHealth,
+        DeviceLedger,
+        GroupReconciler,
+        Group,
+        ImageTable,
+    ),
+    *(
+        Membership,
+        NodeTable,
+        Nominations,
+        GroupSpecs,
+        Permits,
+        PodIndex,
+        PodTemplate,
+        Preparing,
+        Reservations,
+    ),
     *(Reporter, SchedulingQueue, Templates, Waves, SharedState),
 )
 # What clearing up after a fault is made of, or what the loop asks between turns: not a step of any object's.

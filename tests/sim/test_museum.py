@@ -104,7 +104,7 @@ def m8_half_bound_is_no_state(settings: Settings) -> Scheduler:
         group.satisfied = True
         scheduler.shared.touch(group)
 
-    scheduler.table.recover = ignored  # type: ignore[method-assign]
+    scheduler.reconciler.recover = ignored  # type: ignore[method-assign]
     scheduler.binder.half_bound = ignored  # type: ignore[method-assign]
     return scheduler
 

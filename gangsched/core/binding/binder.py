@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from gangsched.core.binding.admission_conflicts import Spacing
 from gangsched.core.binding.pre_bind import Preparing
-from gangsched.core.binding.reservation_checks import promise_broken, promise_taken
+from gangsched.core.binding.reservation_checks import reservation_broken, reservation_taken
 from gangsched.core.binding.staggered_bind import Waves
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
@@ -314,7 +314,7 @@ class Binder:
     def _why_not_again(self, info: PodInfo, group: Group) -> str:
         """Why a bind that came to nothing is not sent once more; "" when it is."""
         cache = self._shared.cache
-        broken = promise_broken(cache, info) or promise_taken(cache, info)
+        broken = reservation_broken(cache, info) or reservation_taken(cache, info)
         return broken or next(iter(group.failed_binds.values()), "")
 
     def look_for(self, uid: str) -> None:

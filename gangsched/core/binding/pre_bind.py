@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from gangsched.core.binding.admission_conflicts import Spacing
-from gangsched.core.binding.reservation_checks import promise_lost
+from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.state.pending_hooks import PRE_BIND, HookCall
@@ -142,7 +142,7 @@ class Preparing:
         cache = self._shared.cache
         for group in unit.groups:
             for info in _members(group):
-                if lost := promise_lost(cache, info):
+                if lost := reservation_lost(cache, info):
                     self._stop(unit, lost)
                     return
         if self._spacing.blocks(unit.groups):

@@ -12,7 +12,7 @@ from gangsched.core.types.group import PodInfo
 OVERTAKEN = "another scheduler's pod has landed on what was held"
 
 
-def promise_broken(cache: Cache, info: PodInfo) -> str:
+def reservation_broken(cache: Cache, info: PodInfo) -> str:
     """Why the node or a device promised to the pod will not do any more; "" when all is well."""
     row = cache.nodes.row_of.get(info.node_name)
     if row is None:
@@ -27,7 +27,7 @@ def promise_broken(cache: Cache, info: PodInfo) -> str:
     return ""
 
 
-def promise_taken(cache: Cache, info: PodInfo) -> str:
+def reservation_taken(cache: Cache, info: PodInfo) -> str:
     """Which device promised to the pod another live pod has come to hold; "" when none."""
     for resource, ids in info.ids.items():
         holders = cache.ledger.holders(info.row, resource)
@@ -37,16 +37,16 @@ def promise_taken(cache: Cache, info: PodInfo) -> str:
     return ""
 
 
-def promise_lost(cache: Cache, info: PodInfo) -> str:
+def reservation_lost(cache: Cache, info: PodInfo) -> str:
     """Why a promise of which nothing was sent is worth less by now than a new one; "" when it is not.
 
     Broken; or another live pod has come to hold one of its devices; or the node has come to list devices and
     the promise names none. Not asked for a bind that may be on its way: that is repeated as it is.
     """
-    broken = promise_broken(cache, info)
+    broken = reservation_broken(cache, info)
     if broken:
         return broken
-    if promise_taken(cache, info):
+    if reservation_taken(cache, info):
         return OVERTAKEN
     for resource in info.template.requests:
         if resource not in info.ids and cache.ledger.inventory(info.row, resource) is not None:

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from gangsched.core.binding.admission_conflicts import Spacing
-from gangsched.core.binding.reservation_checks import promise_lost
+from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import BindState, Group, MemberState, PodInfo
 from gangsched.model.pod_group import GroupKey
@@ -54,7 +54,9 @@ class Waves:
             held = _held(group) if group is not None else []
             if group is None or not held:
                 del self._until_s[key]
-            elif why := next((lost for info in held if (lost := promise_lost(self._shared.cache, info))), ""):
+            elif why := next(
+                (lost for info in held if (lost := reservation_lost(self._shared.cache, info))), ""
+            ):
                 self._broke(group, why)
             else:
                 going = self._let_go(group, held)

@@ -20,7 +20,7 @@ import msgspec
 
 from gangsched.config.devices import OnFailure
 from gangsched.core.binding.binder import Binder
-from gangsched.core.binding.reservation_checks import promise_broken
+from gangsched.core.binding.reservation_checks import reservation_broken
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.requeue_order import name_of
 from gangsched.core.state.state import SharedState
@@ -90,7 +90,7 @@ class DeviceHealth:
                     continue
                 if info.state is MemberState.BOUND:
                     self._examine(info)
-                elif promise_broken(self._shared.cache, info):
+                elif reservation_broken(self._shared.cache, info):
                     again[name] = None  # its bind may be on the way
         self._looks = again
         for uid in [uid for uid, ail in self.ailing.items() if ail.info.state is not MemberState.BOUND]:

@@ -251,7 +251,7 @@ class Audit:
         if info.state is MemberState.BOUND or info.bind in ON_ITS_WAY:
             self._unusable(info, f"kubelet gave {device_id}, planned for it, to another pod")
         else:
-            self._shared.broken_promises[info.group.key] = (
+            self._shared.broken_reservations[info.group.key] = (
                 info.group,
                 f"kubelet gave {device_id} on {info.node_name} to another pod",
             )

@@ -2,7 +2,7 @@
 
 Runs the cycle for the group, or for all groups that start together, on one Trial; makes the Plan real
 (assume), asks Permit, and starts the binds, or holds, or rejects. Also ends a wait in Permit. Why waiting
-groups never wait for each other is told in core.groups.gang.
+groups never wait for each other is told in core.state.transitions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gangsched.core.binding.binder import Binder
-from gangsched.core.binding.reservation_checks import OVERTAKEN, promise_lost
+from gangsched.core.binding.reservation_checks import OVERTAKEN, reservation_lost
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.cycle import GANG, run_cycle
 from gangsched.core.framework.interface import SUCCESS, Code, DryRun, Status
@@ -142,7 +142,7 @@ class Attempts:
         for group in unit:
             if group.n_assumed:
                 held += group.in_state(ASSUMED)
-        if held and any(promise_lost(cache, info) for info in held):
+        if held and any(reservation_lost(cache, info) for info in held):
             for each in unit:
                 self._shared.forget_all(each, OVERTAKEN)
         waited = self.nominations.lift(unit)

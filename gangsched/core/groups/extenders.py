@@ -1,4 +1,4 @@
-"""Extension: what extenders say of a group's nodes, for one attempt; and the rest until they have said it.
+"""Extenders: what extenders say of a group's nodes, for one attempt; and the rest until they have said it.
 
 Extenders are other programs; asking them is an effect, their answer an event, and in between the group rests
 (state Asking). They are asked once for each template of the group's members and of its siblings', about the
@@ -143,7 +143,7 @@ class _Asked:
         self.answers: dict[int, ExtendersAnswered] = {}
 
 
-class Extension:
+class Extenders:
     """Asks for groups, keeps their answers, and lets them rest in between."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Numbers: what a group asks for, worked out from its object, its members, and members that are not ours.
+"""GroupSpecs: what a group asks for, worked out from its object, its members, and members that are not ours.
 
 Held here: PodGroup objects as read, and who else names a group of ours. A mistake becomes the group's
 `problem` and is told to its members; it never raises. Called by core.groups.membership and core.scheduler.
@@ -49,7 +49,7 @@ _SAYING_LABELS = (*GROUP_LABELS, LIGHTWEIGHT_MIN)
 _SAID = frozenset(_SAYING_LABELS)
 
 
-class Numbers:
+class GroupSpecs:
     """Applies PodGroup objects and strangers to the scheduler's groups, and resolves a group's numbers."""
 
     def __init__(self, shared: SharedState) -> None:
@@ -103,7 +103,7 @@ class Numbers:
     def resolve(self, group: Group) -> None:
         """Works out the group's numbers, or what is wrong with them, from its members and its object."""
         listed = group.start_together
-        group.definition, group.problem = self._numbers(group)
+        group.definition, group.problem = self._spec_of(group)
         if group.start_together != listed:
             self._shared.list_changed(group, listed)
         before = group.priority
@@ -123,7 +123,7 @@ class Numbers:
                 "a gang can only start whole if one scheduler places all of it"
             )
 
-    def _numbers(self, group: Group) -> tuple[PodGroup | None, str]:
+    def _spec_of(self, group: Group) -> tuple[PodGroup | None, str]:
         if group.own_problem:
             return None, group.own_problem
         if len(group.stated) > 1 and not group.satisfied:

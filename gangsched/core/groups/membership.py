@@ -13,8 +13,8 @@ from gangsched.core.cache.cache import allocation_of
 from gangsched.core.device_audit.drift import Audit
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.status import SUCCESS
-from gangsched.core.groups.group_spec import Numbers, identity_of, stated_by
-from gangsched.core.groups.pod_similarity import Likeness, are_alike
+from gangsched.core.groups.group_spec import GroupSpecs, identity_of, stated_by
+from gangsched.core.groups.pod_similarity import SimilarPod, are_alike
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import (
@@ -54,12 +54,14 @@ _AT_THE_GATE = (MemberState.GATED, PENDING)
 class Membership:
     """Applies pods to the scheduler's groups and its cache."""
 
-    def __init__(self, shared: SharedState, reporter: Reporter, numbers: Numbers, audit: Audit) -> None:
+    def __init__(
+        self, shared: SharedState, reporter: Reporter, group_specs: GroupSpecs, audit: Audit
+    ) -> None:
         self._shared = shared
         self._reporter = reporter
         self._audit = audit
-        self._numbers = numbers
-        self._latest: Likeness | None = None
+        self._group_specs = group_specs
+        self._latest: SimilarPod | None = None
         """Of the pod that joined last, where it says something of the next one."""
         self._joined: Group | None = None
         """What that pod joined in this run of events: it is there, and touched."""
@@ -104,7 +106,7 @@ class Membership:
     def _remove(self, uid: str) -> None:
         shared = self._shared
         shared.unanswered.pop(uid, None)
-        self._numbers.forget_stranger(uid)
+        self._group_specs.forget_stranger(uid)
         self._audit.pod_gone(uid)
         shared.changes += shared.cache.unnominate(uid)
         info = shared.cache.remove_pod(uid)
@@ -123,13 +125,13 @@ class Membership:
 
     def _put_stranger(self, pod: Pod, info: PodInfo | None) -> None:
         shared, uid = self._shared, pod.metadata.uid
-        self._numbers.note_stranger(pod)
+        self._group_specs.note_stranger(pod)
         holds = bool(pod.spec.node_name) and not pod.is_terminal
         self._nominate(pod, "" if pod.spec.node_name or pod.is_terminal else pod.status.nominated_node_name)
         if not holds:
             if info is not None:
                 self._remove(uid)
-                self._numbers.note_stranger(pod)
+                self._group_specs.note_stranger(pod)
             return
         if info is None:
             info = PodInfo(pod, shared.cache.template_of(pod), uid)
@@ -175,7 +177,7 @@ class Membership:
             group = shared.groups[key] = Group(key, pod.spec.scheduler_name, now_s=shared.now_s)
         return group
 
-    def _meet(self, pod: Pod) -> Likeness:
+    def _meet(self, pod: Pod) -> SimilarPod:
         """A pod that is not like the one before it."""
         templates = self._shared.cache.templates
         template = templates.of(pod)
@@ -183,7 +185,9 @@ class Membership:
             key, problem = group_key(pod), ""
         except ParseError as error:
             key, problem = lone_key(pod), str(error)
-        like = Likeness(pod, template, key, problem, identity_of(pod), stated_by(key, pod), templates.edition)
+        like = SimilarPod(
+            pod, template, key, problem, identity_of(pod), stated_by(key, pod), templates.edition
+        )
         self._latest = like if templates.is_of_all_alike(pod) else None
         return like
 

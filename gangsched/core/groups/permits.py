@@ -2,8 +2,8 @@
 
 Answers are kept for as long as the group holds what it holds: a group that gives its reservations back is
 asked about anew. Who waits for what stands here for whoever wants to let it go (a plugin through its handle,
-an operator through the secure port); the wait itself is a state of core.groups.gang's table, ended by its
-deadline.
+an operator through the secure port); the wait itself is a state of core.state.transitions' table, ended by
+its deadline.
 
     sync plugin      asked in the group's turn, and again whenever the group or a sibling changes
     async plugin     asked at the edge once for each set of reserved members; until it answers the group waits

@@ -1,4 +1,4 @@
-"""Likeness: what was found out about a pod and holds for each one that differs from it in its name alone.
+"""SimilarPod: what was found out about a pod and holds for each one that differs from it in its name alone.
 
 A gang's pods come one after the other and alike, so all this is worked out once a gang. Kept by
 core.groups.membership, of the pod that came last; what depends on a pod's name, or on the moment, is not
@@ -14,7 +14,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 
 
-class Likeness(NamedTuple):
+class SimilarPod(NamedTuple):
     """pod: the one that was looked at; key: its group's, of dialect POD where it is a group of one.
 
     problem: what is wrong with how it names its group. identity and stated: as in core.types.group's PodInfo.

@@ -1,4 +1,4 @@
-"""GangTable: looks at a group whose members or numbers changed, and moves it where they put it.
+"""GroupReconciler: looks at a group whose members or numbers changed, and moves it where they put it.
 
 The table itself, with every cause and why no two gangs ever wait for each other, is core.state.transitions. A
 group found half bound at start-up, or by another hand, is completed or unwound here (`recover`).
@@ -23,7 +23,7 @@ GATHER_REPORT_S = 5.0
 _TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 
 
-class GangTable:
+class GroupReconciler:
     """Looks at a group whose members or numbers changed and moves it along the table."""
 
     def __init__(self, shared: SharedState, reporter: Reporter, binder: Binder, attempts: Attempts) -> None:

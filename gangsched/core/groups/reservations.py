@@ -1,4 +1,4 @@
-"""Promises: whether what is reserved for a pod still holds, and what becomes of its group where it does not.
+"""Reservations: whether what is reserved for a pod still holds, and what becomes of its group if it does not.
 
 An assumed pod never expires; but a node may go, be cordoned or lose a device, and another scheduler's pod may
 land on what was held. Nodes are told of by core.scheduler; what was found broken elsewhere in a turn is given
@@ -8,7 +8,7 @@ back here before the turn ends.
 from __future__ import annotations
 
 from gangsched.core.binding.binder import Binder
-from gangsched.core.binding.reservation_checks import promise_broken
+from gangsched.core.binding.reservation_checks import reservation_broken
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.state.state import SharedState
@@ -17,7 +17,7 @@ from gangsched.core.types.group import Group, GroupState, MemberState
 from gangsched.model.objects import Node
 
 
-class Promises:
+class Reservations:
     """Looks at promises again when nodes change, and takes groups back, as far as nothing was sent."""
 
     def __init__(self, shared: SharedState, attempts: Attempts, binder: Binder) -> None:
@@ -31,12 +31,12 @@ class Promises:
         on_node = shared.cache.by_node.get(name) or {}
         if not on_node and not shared.victims:
             return
-        broken = shared.broken_promises
+        broken = shared.broken_reservations
         for info in on_node.values():
             group = info.group
             if info.state is not MemberState.ASSUMED or group is None or group.key in broken:
                 continue
-            why = promise_broken(shared.cache, info) or self._turned_away(
+            why = reservation_broken(shared.cache, info) or self._turned_away(
                 info.template.serial, group, info.row
             )
             if why:
@@ -48,10 +48,10 @@ class Promises:
 
     def give_back_broken(self) -> None:
         """Groups of which a promise was found broken in this turn."""
-        broken = self._shared.broken_promises
+        broken = self._shared.broken_reservations
         if not broken:
             return
-        self._shared.broken_promises = {}
+        self._shared.broken_reservations = {}
         for group, why in broken.values():
             if group.state is GroupState.WAITING:
                 self._attempts.give_back(group, why)

@@ -1,7 +1,8 @@
 """RequeueOrder: what replaces evicted pods takes the place in the queue that those had, ahead of newer work.
 
 A gang is known by its key, a lone pod by its controller, as its successor has another name. Written by
-core.device_audit.device_health, asked by core.groups.gang when a group becomes complete for the first time.
+core.device_audit.device_health, asked by core.groups.reconciler when a group becomes complete for the first
+time.
 """
 
 from __future__ import annotations

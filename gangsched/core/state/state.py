@@ -82,7 +82,7 @@ class SharedState:
         self.requeue_order = RequeueOrder()
         self.decides = False
         """Everything that exists has been heard of, and no other process leads."""
-        self.broken_promises: dict[GroupKey, tuple[Group, str]] = {}
+        self.broken_reservations: dict[GroupKey, tuple[Group, str]] = {}
         """Groups of which a promise was found broken in this turn, and why."""
         self._sort = next(iter(profiles.values())).queue_sort
         self.queue = SchedulingQueue(

@@ -1,8 +1,8 @@
 """Group and its members: what a gang is at this moment, as counted facts.
 
-A lone pod is a group of one and takes the same path. What may happen next is core.groups.gang's table; where
-a group waits is core.state.queue's. Members count themselves: every change of a member's state goes through
-Group.move, so that the counts are right for a group of 100,000 at the price of one addition.
+A lone pod is a group of one and takes the same path. What may happen next is core.state.transitions' table;
+where a group waits is core.state.queue's. Members count themselves: every change of a member's state goes
+through Group.move, so that the counts are right for a group of 100,000 at the price of one addition.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class BindState(enum.Enum):
 
 
 class GroupState(enum.Enum):
-    """The rows of core.groups.gang's table."""
+    """The rows of core.state.transitions' table."""
 
     __hash__ = object.__hash__
 
