@@ -5,8 +5,9 @@ Rooms, from the ground up:
     transport   requests as bytes over warm connections: sockets, TLS, HTTP/1.1, lanes, pools, streams
     watch       following kinds: list, watch, resume; JSON into events
     election    leading: the lease, and the fence that makes a late bind harmless
-    effects     the core's effects carried out, lane by lane, and what came of them
+    effects     the core's effects carried out, lane by lane, and their outcomes
 
-Below them stand who we are to the server (`credentials`, with kubeconfig, loaders and proxies) and what its
-answers are worth (`status`, `evidence`); above them `take_over`, what a new leader does before it decides.
+Below them: our identity towards the server (`credentials`, with kubeconfig, loaders and proxies) and how its
+answers are judged (`status`, `evidence`). Above them: `take_over`, the steps of a new leader before it
+decides.
 """

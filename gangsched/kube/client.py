@@ -1,9 +1,9 @@
 """Lists, discovery and other plain requests to the API server: bytes out, bytes in, failures as ApiErrors.
 
 Lives here: queries, the verbs, answers of many megabytes. Not here: how a request is sent
-(kube.transport.pool), what happens for each pod and gang (kube.transport.lane, kube.transport.stream), and
-what to do about an error (the callers). aiohttp would do the same for 75 ms of CPU to import it and as much
-again to read the first lists: a tenth of what a scheduler's start costs.
+(kube.transport.pool), requests for each pod and gang (kube.transport.lane, kube.transport.stream), and
+how to react to an error (the callers). aiohttp would do the same, but costs 75 ms of CPU to import and as
+much again to read the first lists: a tenth of what a scheduler's start costs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ApiClient:
         self._pool = RequestPool(credentials, max_body_bytes=MAX_LIST_BYTES)
 
     def another(self) -> ApiClient:
-        """One with the same credentials and connections of its own; the caller closes it."""
+        """A client with the same credentials and its own connections; the caller closes it."""
         return ApiClient(self.credentials)
 
     async def __aenter__(self) -> ApiClient:
@@ -69,17 +69,17 @@ class ApiClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections that are not in use; the others when their answer is there."""
+        """Close the idle connections now, and each busy one when its answer has arrived."""
         self._pool.close()
 
     def take_idle(self) -> Connection | None:
-        """An open connection that is not in use; it is the caller's now."""
+        """An open idle connection; from now on it belongs to the caller."""
         return self._pool.take_idle()
 
     async def get(
         self, path: str, params: Mapping[str, str] | None = None, *, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> bytes:
-        """GET; also how a list is read, page by page. Raises: ApiError."""
+        """GET; also reads each page of a list. Raises: ApiError."""
         return await self.request("GET", path, params=params, timeout_s=timeout_s)
 
     async def post(self, path: str, body: bytes, *, timeout_s: float = REQUEST_TIMEOUT_S) -> bytes:
@@ -89,7 +89,7 @@ class ApiClient:
     async def patch(
         self, path: str, body: bytes, *, content_type: str = MERGE_PATCH, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> bytes:
-        """PATCH; `content_type` says which kind of patch. Raises: ApiError."""
+        """PATCH; `content_type` names the kind of patch. Raises: ApiError."""
         return await self.request("PATCH", path, body=body, content_type=content_type, timeout_s=timeout_s)
 
     async def put(self, path: str, body: bytes, *, timeout_s: float = REQUEST_TIMEOUT_S) -> bytes:
@@ -112,7 +112,7 @@ class ApiClient:
         content_type: str = JSON,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> bytes:
-        """One request and its whole answer. Raises: ApiError, with code 0 if nothing certain was heard."""
+        """One request and its whole answer. Raises: ApiError, with code 0 when the outcome is unknown."""
         return await self._pool.request(
             method,
             f"{path}?{urlencode(params)}" if params else path,
@@ -123,11 +123,11 @@ class ApiClient:
 
 
 async def offers(client: ApiClient, group: str, version: str, resource: str) -> bool:
-    """Does the server have this resource now? Raises: ApiError, if it did not say.
+    """Whether the server serves this resource now. Raises: ApiError, when its answer leaves that open.
 
-    Only a document of the server's says no: the one of the version, which lists its resources, or the one of
-    all groups. Where a version is not served kube-apiserver answers with a plain "404 page not found", as
-    anything before it may.
+    Only a document of the server counts as a no: the one of the version, which lists its resources, or the
+    one of all groups. For a version that is not served, kube-apiserver answers a plain "404 page not found",
+    as any proxy before it may.
     """
     if not group and version != "v1":
         return False
@@ -149,7 +149,7 @@ async def offers(client: ApiClient, group: str, version: str, resource: str) -> 
 
 
 async def _served(client: ApiClient) -> set[str]:
-    """Each group and version that the server has. Raises: ApiError."""
+    """Every group and version that the server serves. Raises: ApiError."""
     try:
         found = _decode_groups(await client.get("/apis"))
     except ValueError as error:

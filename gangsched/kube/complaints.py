@@ -1,4 +1,4 @@
-"""Saying what goes wrong without saying it a thousand times.
+"""Logs failures without repeating each one a thousand times.
 
 Called by kube.transport.lane and kube.effects.write_lanes.
 """
@@ -20,9 +20,9 @@ MAX_KINDS = 64
 
 
 class Complaints:
-    """Failures by what is done, code and reason: the first is logged, the like of it are counted.
+    """Failures by action, code and reason: the first is logged, further ones are counted.
 
-    A systematic refusal is one line every AGAIN_S with how many there were, not one an object.
+    A systematic refusal is one line every AGAIN_S with its count, instead of one line per object.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,13 +30,13 @@ class Complaints:
         self._said: dict[tuple[str, int, str], tuple[float, int]] = {}
 
     def say(self, what: str, error: ApiError, *, about: str = "") -> None:
-        """Log or count one failure of `what`; `about` is the object in question."""
+        """Log or count one failure of `what`; `about` names the object."""
         if is_told(error):
             return
         self._say("the API server refuses or is not reached", what, error, about)
 
     def doubt(self, what: str, error: ApiError, *, about: str) -> None:
-        """The same for an answer that is not the API server's own word about that object."""
+        """The same for an answer that does not come from the API server or is not about that object."""
         self._say("an answer is not the API server's own: what stands before it?", what, error, about)
 
     def _say(self, text: str, what: str, error: ApiError, about: str) -> None:
@@ -47,7 +47,7 @@ class Complaints:
             self._said[key] = (said_s, n_more + 1)
             return
         self._said[key] = (now_s, 0)
-        if len(self._said) > MAX_KINDS:  # reasons are the server's words: not for ever
+        if len(self._said) > MAX_KINDS:  # the server writes the reasons, so their number must be bounded
             del self._said[next(iter(self._said))]
         more = {"n_more_like_it": n_more} if n_more else {}
         _log.warning(text, err=f"{what} of {about}: {error}" if about else f"{what}: {error}", **more)

@@ -1,21 +1,22 @@
-"""Who we are to the API server: kubeconfig, in-cluster account, tokens and certificates, kept fresh.
+"""Our identity towards the API server: kubeconfig, in-cluster account, tokens and certificates, kept fresh.
 
-Lives here: finding the configuration, noticing that it has changed or has run out, renewing it, and telling
-those who hold connections. Not here: how it is read (kube.loaders), requests (kube.client,
-kube.transport.lane). Called by the assembly once, then by both.
+Lives here: finding the configuration, noticing that it has changed or expired, renewing it, and notifying the
+owners of connections. Not here: reading it (kube.loaders), requests (kube.client, kube.transport.lane).
+Called by the assembly once, then by both.
 
-Nothing of it needs a restart:
+None of this needs a restart:
 
-| what changed | noticed | what is done |
+| what changed | noticed | reaction |
 |---|---|---|
 | a file that it was read from: kubeconfig, token, certificate, key, CA | within FILE_REFRESH_S | read again |
-| the end of a plugin's token or certificate comes near | by its date | the plugin is run again |
-| a TLS handshake fails | within RETRY_S | the files are looked at |
+| a plugin's token or certificate is about to expire | by its date | the plugin is run again |
+| a TLS handshake fails | within RETRY_S | the files are checked |
 | the API server answers 401 | at once | read again, the plugin is run again |
 
-A TLS context is never changed once connections use it: it can be given another CA, but none can be taken out
-of it. New certificates make a new one, and connections that were opened by an older are closed, each when it
-has been answered: what a server once let in, and whom we once trusted, would hold for as long as they live.
+A TLS context is never changed once connections use it: a CA can be added to it, but none can be removed. New
+certificates make a new context. Connections of an older context are closed as soon as each has been answered;
+otherwise a client that the server once accepted, or a CA that we once trusted, would stay accepted for as
+long as they live.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from gangsched.kube.tally import Answers
 
 _log = structlog.get_logger(__name__)
 
-# It goes with every request, and a server takes about a megabyte of headers at the most.
+# Sent with every request; a server accepts about a megabyte of headers at the most.
 MAX_TOKEN = 64 * 1024
 _IN_CLUSTER_ENV = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
@@ -64,14 +65,14 @@ _Source = Callable[[], Awaitable[Loaded]]
 
 
 class ConnectionHolder(Protocol):
-    """Holds connections that were opened by credentials."""
+    """An owner of connections that were opened with these credentials."""
 
     def certificates_changed(self) -> None:
-        """Connections by another context than the current one must go, as soon as they are answered."""
+        """Close connections of any older TLS context, each as soon as it has been answered."""
 
 
 class _Material(NamedTuple):
-    """All that a TLS context is made of."""
+    """The files and data that a TLS context is made of."""
 
     ca: bytes
     certificate: bytes
@@ -82,9 +83,9 @@ class _Material(NamedTuple):
 class Credentials:
     """The server's address, how to trust it, and the current Authorization header.
 
-    What all who speak to this server share, so the count of its answers too.
-    `version` rises with each change of the header or of the certificates: whoever is refused says by which.
-    `last_error` is what went wrong at the last renewal, empty when all is well: for readiness.
+    Shared by everything that talks to this server, so it also counts the server's answers. `version` rises
+    with each change of the header or of the certificates; a refused caller passes the version it used.
+    `last_error` is the error of the last renewal, empty when it succeeded; readiness reads it.
     """
 
     def __init__(
@@ -118,11 +119,11 @@ class Credentials:
         self._take(loaded)
 
     def follow(self, holder: ConnectionHolder) -> None:
-        """Tell it of new certificates for as long as it lives."""
+        """Notify it of new certificates for as long as it lives."""
         self._holders[holder] = None
 
     async def headers(self) -> dict[str, str]:
-        """The headers of a request sent now; renews first what is due. Never raises: see `last_error`."""
+        """The headers for a request sent now; renews first if that is due. Never raises: see `last_error`."""
         now_s = self._clock()
         is_due = self._due_s is not None and now_s >= self._due_s
         if now_s >= self._look_s:
@@ -133,17 +134,17 @@ class Credentials:
         return {"Authorization": self.authorization} if self.authorization else {}
 
     def doubt(self) -> None:
-        """A TLS handshake has failed: the files may have changed, and are not left alone for a minute."""
+        """A TLS handshake has failed, perhaps because the files changed: check them soon, not in a minute."""
         self._look_s = min(self._look_s, self._clock() + RETRY_S)
 
     def not_reached(self, error: OSError) -> Unreachable:
-        """There is no connection, for this reason; the error to raise."""
+        """No connection, for this reason; returns the error to raise."""
         if isinstance(error, ssl.SSLError):
             self.doubt()
         return self.reach.not_reached(plain(error))
 
     def not_accepted(self, error: ApiError) -> ApiError:
-        """It has answered 401 to the newest credentials: the same error with what was tried, and the cure."""
+        """The newest credentials got a 401: the same error, with what was tried and the cure."""
         loaded = self._loaded
         why = self._why_refused()
         tried = f"{loaded.tried} ({why})" if why else loaded.tried
@@ -158,7 +159,7 @@ class Credentials:
         )
 
     async def refresh(self, *, refused: int) -> bool:
-        """Renew because the server answered 401 to version `refused`; true if there is now another."""
+        """Renew because the server answered 401 to version `refused`; true if there is now a newer one."""
         if self.version == refused:
             await self._renew(unless_changed=refused, is_refused=True)
         return self.version != refused
@@ -169,10 +170,10 @@ class Credentials:
             if self.version != unless_changed:
                 return  # another task was first
             if self.last_error and self._due_s is not None and now_s < self._due_s:
-                return  # it has just failed: not once per waiting request
+                return  # it has just failed: do not retry for each waiting request
             if is_refused and now_s < self._fruitless_until_s:
-                return  # it has just brought nothing new
-            # Before it is read: what is written meanwhile is found at the next look.
+                return  # it has just found nothing new
+            # Taken before reading, so that a write in the meantime is found at the next check.
             files = _digest(self._loaded.files)
             try:
                 self._take(await self._source())
@@ -182,7 +183,7 @@ class Credentials:
                     self._fruitless_until_s = now_s + RETRY_S
                     why = self._why_refused()
             except ConfigError as error:
-                # The old ones may still be good; the server has the last word.
+                # The old ones may still be valid; the server decides.
                 self._due_s = now_s + RETRY_S
                 why = str(error)
             if why != self.last_error:
@@ -193,7 +194,7 @@ class Credentials:
             self.last_error = why
 
     def _why_refused(self) -> str:
-        """What people must know where nothing new was found; "" where we do not know."""
+        """What to tell the operator when nothing new was found; "" when the cause is unknown."""
         path = self._loaded.cert_file
         try:
             end = end_of_certificate(path) if path is not None else None
@@ -204,7 +205,7 @@ class Credentials:
         return f"the client certificate has expired on {end:%Y-%m-%d at %H:%M:%S} UTC: {path}"
 
     def _take(self, loaded: Loaded) -> None:
-        """Raises: ConfigError, and nothing has changed."""
+        """Raises: ConfigError; then nothing has changed."""
         token = loaded.api_key.get("BearerToken", "")
         # Token files usually end in a newline, which must not get into a header.
         authorization = " ".join(token.split())
@@ -233,7 +234,7 @@ class Credentials:
                 holder.certificates_changed()
 
     def _say_other_way(self, loaded: Loaded) -> None:
-        """Once: what is known is about the cluster that we started with."""
+        """Warn once: the cached state belongs to the cluster that this process started with."""
         way = (loaded.host.rstrip("/"), loaded.proxy)
         if way != self._way_said:
             self._way_said = way
@@ -241,7 +242,7 @@ class Credentials:
 
 
 def _digest(files: Iterable[str]) -> bytes:
-    """Of what the files hold: a mounted secret is replaced by links, and copies keep their old times."""
+    """Digest of the files' contents: mounted secrets are swapped by symlinks, and copies keep old mtimes."""
     digest = hashlib.sha256()
     for path in files:
         try:
@@ -298,8 +299,8 @@ async def load_credentials(
 ) -> Credentials:
     """Credentials from `kubeconfig`, else KUBECONFIG, else the pod's own account, else ~/.kube/config.
 
-    `context` picks another than the current one, `master` overrides the server's address; where there is
-    nothing else, it is all that is needed, as with `kubectl --server`. Raises: ConfigError.
+    `context` selects a context other than the current one, `master` overrides the server's address; where
+    nothing else is configured, `master` alone is enough, as with `kubectl --server`. Raises: ConfigError.
     """
     if master:
         _check_master(master)
@@ -326,7 +327,7 @@ async def load_credentials(
 
 
 def _home_kubeconfig(environ: Mapping[str, str]) -> str:
-    """Its path; "" where there is none."""
+    """Its path; "" if there is none."""
     path = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
     return str(path) if path.exists() else ""
 

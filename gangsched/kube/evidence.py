@@ -1,16 +1,16 @@
-"""What an answer proves: whether it is the API server's own word, and about the object that was asked about.
+"""What an answer proves: whether it comes from the API server, and is about the requested object.
 
-Lives here: the judgement of one answer. Not here: reading it (kube.status), and what follows from it (the
-lanes, the elector, the reflector). A number proves nothing: load balancers, proxies and login pages answer
-404, 403 and even 200, whether they have passed the request on or not. What decides is a Status that names
-the object, by its reason; the API server names it by its resource (NotFound, Forbidden, Conflict), its
+Lives here: judging one answer. Not here: reading it (kube.status), and the reaction to it (the lanes, the
+elector, the reflector). A status code alone proves nothing: load balancers, proxies and login pages answer
+404, 403 and even 200, whether they have passed the request on or not. What decides is a Status that names the
+object, by its reason; the API server names it by its resource (NotFound, Forbidden, Conflict), its
 subresource (a Binding's Conflict: pods/binding) or its kind (Invalid, a precondition's Conflict).
 
 | the answer | proves |
 |---|---|
 | a Status that names the object | what its reason says |
 | a Status that names nothing (a webhook's denial, BadRequest, Unauthorized) | only that the server refused |
-| a Status that names another object; no Status; a success without what was asked for | nothing |
+| a Status that names another object; no Status; a success without the expected body | nothing |
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 from gangsched.errors import ApiError
 from gangsched.model import bounded
 
-# About this moment and not about the request: it may be answered otherwise next time.
+# Reasons that depend on the moment, not the request: the next answer may differ.
 _MAY_PASS = frozenset({"", "Conflict", "ServerTimeout", "Timeout", "TooManyRequests", "Unauthorized"})
 
 
@@ -65,9 +65,9 @@ def is_refusal(error: ApiError, target: Target) -> bool:
 
 
 def is_doubtful(error: ApiError, target: Target) -> bool:
-    """Whether an answer came that proves nothing about `target`, and that no trouble of the server explains.
+    """Whether the answer proves nothing about `target` and cannot be explained by server trouble either.
 
-    A 429 or 5xx without a Status may well be kube-apiserver's own, or that of a proxy that waits for it.
+    A 429 or 5xx without a Status may well come from kube-apiserver itself, or from a proxy waiting for it.
     """
     if not error.code or error.code == 429 or error.code >= 500:
         return False
@@ -83,7 +83,7 @@ class Identity(msgspec.Struct, gc=False):
 
 
 class Outline(msgspec.Struct, gc=False):
-    """What an object says it is."""
+    """The kind and name that an object states."""
 
     kind: str = ""
     metadata: Identity = msgspec.field(default_factory=Identity)
@@ -93,7 +93,7 @@ _decode_outline = bounded.lenient_decoder(Outline)
 
 
 def outline_of(body: bytes, target: Target) -> Outline | None:
-    """The object in `body` if it is one of `target`'s kind and name, else None."""
+    """The object in `body` if it has `target`'s kind and name, else None."""
     try:
         found = _decode_outline(body)
     except ValueError:

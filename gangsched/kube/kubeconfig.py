@@ -1,7 +1,7 @@
-"""What is wrong with a kubeconfig: the first mistake, with its file, its field, and what would be right.
+"""Finds the first mistake in a kubeconfig: its file, its field, and what would be right.
 
-Lives here: looking for a mistake, once the loaders have met one. Not here: reading a good file (kube.loaders,
-which calls this). A good file is not looked at, and what is no mistake to kubectl is none here.
+Lives here: searching for the mistake after the loaders have failed. Not here: reading a good file
+(kube.loaders, which calls this). Good files are not checked, and what kubectl accepts is no mistake here.
 """
 
 from __future__ import annotations

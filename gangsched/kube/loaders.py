@@ -1,7 +1,7 @@
-"""Credentials as they are written: kubeconfig files and a pod's service account.
+"""Loads credentials from kubeconfig files or a pod's service account.
 
-Lives here: reading them with kubernetes-asyncio's loaders, and what a user is told where they cannot be
-read. Not here: keeping them fresh (kube.credentials, which calls this at the start and for each renewal).
+Lives here: reading them with kubernetes-asyncio's loaders, and the error when they cannot be read. Not here:
+keeping them fresh (kube.credentials, which calls this at the start and for each renewal).
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from gangsched.kube.kubeconfig import files_of, find_mistake, names_nothing
 
 # client-go reads token files anew once a minute; the kubelet replaces them long before they expire.
 FILE_REFRESH_S = 60.0
-# Renewed this long before the stated end, so that no request leaves with a token about to expire.
+# Renewed this long before they expire, so that no request leaves with a token about to expire.
 EXPIRY_SKEW_S = 60.0
 RETRY_S = 10.0
 # A plugin may ask a person to log in, but must not hold the scheduler for ever.
 EXEC_TIMEOUT_S = 60.0
-# One of a thousand clusters with their certificates has a third of it.
+# A kubeconfig with a thousand clusters and their certificates has a third of this.
 MAX_KUBECONFIG = 8 * 2**20
 
 _PACKAGE = "kubernetes_asyncio"
 _CONFIG = f"{_PACKAGE}.config"
 _OPENID = f"{_CONFIG}.openid"
 _INCLUSTER = f"{_CONFIG}.incluster_config"
-# Stand-ins must not be met by an import in another thread.
+# Other threads must not import while the stand-ins are in place.
 _importing = threading.Lock()
 
 
@@ -48,18 +48,18 @@ _importing = threading.Lock()
 def import_loaders() -> tuple[ModuleType, ModuleType]:
     """kubernetes-asyncio's configuration loaders, without the rest of that package.
 
-    The one place where modules are not what they seem, and why: `import kubernetes_asyncio.config` runs the
-    package above it, which builds thousands of model classes: 1.4 s and 35 MiB (2.1-2.8 s against 0.2 s on a
-    busy machine) that we have no use for, in a process that must place its first pod within a second. The
-    loaders need only the names `Configuration` and `ApiClient` from up there, and merely set attributes on a
-    Configuration; a plain namespace takes them, which also keeps urllib3 and six out. So stand-ins take the
-    place of these packages while the loaders are imported, and are gone again before anybody else can meet
-    them: who imports kubernetes_asyncio afterwards gets all of it, with loaders of its own.
+    The one place that fakes modules, and why: `import kubernetes_asyncio.config` runs its parent package,
+    which builds thousands of model classes that we do not use: 1.4 s and 35 MiB (2.1-2.8 s against 0.2 s on a
+    busy machine), in a process that must place its first pod within a second. The loaders need only the names
+    `Configuration` and `ApiClient` from there, and only set attributes on a Configuration; a plain namespace
+    accepts those, which also keeps urllib3 and six out. So stand-ins replace these packages while the loaders
+    are imported, and are removed before other code can see them: a later import of kubernetes_asyncio gets
+    the whole package, with loaders of its own.
     """
     if _PACKAGE in sys.modules:
         return importlib.import_module(f"{_CONFIG}.kube_config"), importlib.import_module(_INCLUSTER)
     with _stand_ins():
-        # What renews an OpenID token is all that needs aiohttp there, 100 ms and 12 MiB.
+        # Only renewing an OpenID token needs aiohttp here: 100 ms and 12 MiB.
         openid = ModuleType(_OPENID)
         openid.__dict__.update(OpenIDRequestor=_openid_requestor)
         sys.modules[_OPENID] = openid
@@ -74,7 +74,7 @@ def import_client() -> ModuleType:
 
 @contextmanager
 def _stand_ins() -> Iterator[None]:
-    """Packages with a path and nothing in them, for imports from below them; afterwards all is as before."""
+    """Empty packages with a path, so that modules below them can be imported; removed afterwards."""
     with _importing:
         spec = importlib.util.find_spec(_PACKAGE)
         if spec is None or not spec.submodule_search_locations:
@@ -101,7 +101,7 @@ def _ours_in(modules: Mapping[str, ModuleType]) -> list[str]:
 
 
 def _openid_requestor(*args: Any, **kwargs: Any) -> Any:
-    """Loads kubernetes-asyncio's own, now that a token is to be renewed."""
+    """Loads kubernetes-asyncio's own, once a token has to be renewed."""
     return _import_openid().OpenIDRequestor(*args, **kwargs)
 
 
@@ -114,10 +114,10 @@ def _import_openid() -> ModuleType:
 
 
 class Loaded(SimpleNamespace):
-    """What a loader found; the names are those that kubernetes-asyncio's loaders set, but for the last four.
+    """What a loader found; names as kubernetes-asyncio's loaders set them, except for the last four.
 
-    `files`: all that this was read from; `renew_after_s`: None where only they, or a 401, make it old.
-    `tried`: what is shown to the server, in words; `cure`: what to do where it does not accept that.
+    `files`: all files read; `renew_after_s`: None when only a changed file or a 401 makes it stale. `tried`:
+    describes the credentials; `cure`: what to do when the server does not accept them.
     """
 
     host: str
@@ -176,9 +176,9 @@ def from_pod(environ: Mapping[str, str]) -> Loaded:
 
 
 async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True) -> Loaded:
-    """What the files of a KUBECONFIG say together; runs credential plugins. Raises: ConfigError.
+    """Merges the files of a KUBECONFIG; runs credential plugins. Raises: ConfigError.
 
-    `needs_server`: its address is wanted from there too; if not, files that name nothing are as good as none.
+    `needs_server`: the server's address must be in it too; if not, files that name nothing count as missing.
     """
     kube_config, _ = import_loaders()
     loaded = blank()
@@ -190,7 +190,8 @@ async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True
         loader = kube_config._get_kube_config_loader_for_yaml_file(
             paths, active_context=context or None, persist_config=True
         )
-        # Renewed OpenID tokens are written back; the loader calls this with what the method does not take.
+        # Renewed OpenID tokens are written back; the loader passes an argument that its own method does not
+        # take.
         save = loader._config_persister
         loader._config_persister = lambda _: save()
         user = loader._user
@@ -198,7 +199,7 @@ async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True
             named = loader._current_context["context"].safe_get("user")
             if named:
                 raise ValueError(f"there is no user {named!r}")
-            # The loader cannot do without a user; kubectl can (a server that lets anybody in).
+            # The loader requires a user; kubectl does not (for a server that allows anonymous access).
             loader._user = kube_config.ConfigNode("user", {})
         with anyio.fail_after(EXEC_TIMEOUT_S):
             await loader.load_and_set(loaded)
@@ -230,7 +231,7 @@ def _check_files(paths: str) -> None:
         except ConfigError as error:
             raise ConfigError(error.message, source=path) from None
         except (OSError, ValueError, yaml.YAMLError):
-            pass  # the loader says it in its words
+            pass  # the loader reports it
 
 
 def _files(loader: Any, user: Any, loaded: Loaded, paths: str) -> tuple[str, ...]:
@@ -242,7 +243,7 @@ def _files(loader: Any, user: Any, loaded: Loaded, paths: str) -> tuple[str, ...
 
 
 def _shown(loader: Any, user: Any) -> tuple[str, str]:
-    """(what is shown to the server, the cure where it does not accept that)."""
+    """(the credentials in words, the cure when the server does not accept them)."""
     again = "it is read again, without a restart"
     if user is None:
         return "none: the context names no user", "name one of the kubeconfig's users in the context"
@@ -285,16 +286,16 @@ def _renew_after_s(loader: Any, user: Any, loaded: Loaded) -> float | None:
     if "exec" in user:
         expiry = getattr(loader, "exec_plugin_expiry", None)
         if not isinstance(expiry, datetime) and loaded.cert_file:
-            expiry = end_of_certificate(loaded.cert_file)  # a plugin need not state what is in there
+            expiry = end_of_certificate(loaded.cert_file)  # a plugin need not state the certificate's end
         if not isinstance(expiry, datetime):
             return None
-        # The one place where the wall clock counts: the plugin states its end by it.
+        # The only use of the wall clock: the plugin states expiry in it.
         return max((expiry - datetime.now(UTC)).total_seconds() - EXPIRY_SKEW_S, RETRY_S)
     return FILE_REFRESH_S if "auth-provider" in user else None
 
 
 def end_of_certificate(path: str) -> datetime:
     """When the first certificate of a PEM file expires. Raises: OSError, ValueError."""
-    from cryptography import x509  # 60 ms that most starts need not spend
+    from cryptography import x509  # 60 ms that most starts do not need
 
     return x509.load_pem_x509_certificate(Path(path).read_bytes()).not_valid_after_utc

@@ -1,7 +1,7 @@
-"""metrics-server asked every so often what nodes use: for scores of nodes that no agent measures.
+"""Polls metrics-server for the nodes' usage: for scores of nodes that have no agent.
 
-Lives here: the loop. Not here: what the numbers mean (model.load), what is made of them (an account of the
-core's). Run by app; it asks as long as a plugin wants it to. Without metrics-server: said once, and tried on.
+Lives here: the loop. Not here: parsing the numbers (model.load), using them (a tracker in the core). Run by
+app; polls as long as a plugin wants it to. When metrics-server is missing: logged once, then retried.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _REQUEST_S = 10.0
 
 
 async def read_usage(client: ApiClient) -> list[ReportedUsage]:
-    """What every node uses. Raises: ApiError (404, 503: there is no metrics-server), ParseError."""
+    """The usage of every node. Raises: ApiError (404, 503: there is no metrics-server), ParseError."""
     return parse_node_metrics(await client.get(PATH, timeout_s=_REQUEST_S))
 
 
 class MetricsServer:
-    """Tells LoadReported for each node, every `period_s`; 0: nobody wants it, and nothing is asked."""
+    """Emits LoadReported for each node, every `period_s`; 0: no plugin wants it, nothing is polled."""
 
     def __init__(
         self, client: ApiClient, tell: Callable[[list[Event]], Awaitable[None]], *, period_s: float
@@ -40,13 +40,13 @@ class MetricsServer:
         self._changed = anyio.Event()
 
     def ask_every(self, period_s: float) -> None:
-        """From now on; the first time at once."""
+        """Set the period; the first poll follows at once."""
         if period_s != self._period_s:
             self._period_s = period_s
             self._changed.set()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Poll until cancelled."""
         while True:
             self._changed = anyio.Event()
             if not self._period_s:

@@ -1,8 +1,8 @@
-"""Where sockets come from and what tells which are ready: the kernel, unless somebody brings another network.
+"""Sockets and their readiness: from the kernel, unless another network is passed in.
 
-Lives here: resolving a name, connecting, the options of a TCP socket. Not here: what goes over it
-(kube.transport.connection). A simulation brings a network of its own with the credentials, whose sockets are
-memory: then everything above it, from the first byte to the last event, is the same code as in a cluster.
+Lives here: resolving a name, connecting, the options of a TCP socket. Not here: the bytes sent
+(kube.transport.connection). A simulation passes its own network with the credentials, with in-memory sockets:
+then everything above it, from the first byte to the last event, is the same code as in a cluster.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Protocol
 
 import anyio
 
-# When a name has several addresses, one that does not answer must not use up the time of the others.
+# When a name has several addresses, one that does not answer must not use up the others' time.
 ADDRESS_TIMEOUT_S = 3.0
 
 
 class Selector(Protocol):
-    """Of `selectors`, what kube.transport.readers needs; `fileno` is what the loop knows it by."""
+    """The part of `selectors` that kube.transport.readers needs; the loop registers its `fileno`."""
 
     def fileno(self) -> int: ...
 
@@ -36,7 +36,7 @@ class Selector(Protocol):
 
 
 class Network:
-    """The kernel's."""
+    """The kernel's network."""
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """A connected, non-blocking socket; a name's addresses are tried in their order. Raises: OSError."""
@@ -50,7 +50,7 @@ class Network:
         return sock
 
     def selector(self) -> Selector:
-        """Looks at sockets of this network, and can itself be looked at by the loop."""
+        """A selector for sockets of this network; the loop can watch the selector itself."""
         return selectors.DefaultSelector()
 
 
@@ -58,7 +58,7 @@ KERNEL = Network()
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    """Let the kernel find out, in about 25 s, that the peer of an idle connection is gone."""
+    """Let the kernel detect, in about 25 s, that the peer of an idle connection is gone."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
@@ -66,7 +66,7 @@ def _keep_alive(sock: socket.socket) -> None:
 
 
 async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
-    try:  # an address needs no resolver, and no thread to ask it in
+    try:  # an address needs no resolver, and so no thread
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

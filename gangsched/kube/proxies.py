@@ -4,8 +4,8 @@ Lives here: `proxy-url` of a kubeconfig, HTTPS_PROXY and NO_PROXY as client-go r
 TLS, which is spoken with the API server through the tunnel (kube.transport.connection). Called by
 kube.credentials.
 
-A proxy that we cannot use is an error at the start, never passed over: what reaches the server around it may
-be what somebody has forbidden. https and socks5 proxies are such; http ones are what companies have.
+A proxy that we cannot use is an error at the start, never skipped: a direct connection around it may be
+forbidden. https and socks5 proxies are not supported; http proxies are the common ones in companies.
 Source: golang.org/x/net `http/httpproxy`, k8s.io/client-go `transport`.
 """
 
@@ -29,7 +29,7 @@ _ANSWER = re.compile(rb"HTTP/1\.[01] (\d{3})(?: ([\t -~\x80-\xff]*))?\r\n")
 
 
 class Proxy(NamedTuple):
-    """Where it is, and the Proxy-Authorization it wants; "" for none."""
+    """Its address, and the Proxy-Authorization it wants; "" for none."""
 
     host: str
     port: int
@@ -37,7 +37,7 @@ class Proxy(NamedTuple):
 
 
 class Tunnel(Network):
-    """Sockets that a proxy has connected for us, from another network that leads to the proxy."""
+    """Sockets that a proxy has connected for us, on top of the network that leads to the proxy."""
 
     def __init__(self, proxy: Proxy, *, network: Network = KERNEL) -> None:
         self.proxy = proxy
@@ -79,12 +79,12 @@ class Tunnel(Network):
             said = b" ".join(part for part in found.groups() if part).decode("latin-1")
             raise OSError(f"the proxy {proxy.host}:{proxy.port} does not connect to {target}: {said[:200]}")
         if not head.endswith(b"\r\n\r\n") or head.count(b"\r\n\r\n") != 1:
-            # With TLS the client speaks first, so this is none of the server's.
+            # With TLS the client speaks first, so these bytes are not the server's.
             raise OSError(f"the proxy {proxy.host}:{proxy.port} says more than was asked")
 
 
 def network_to(server: str, *, proxy_url: str | None, source: str, environ: Mapping[str, str]) -> Network:
-    """The way to the server: by the proxy of the kubeconfig, else of the environment. Raises: ConfigError."""
+    """The way to the server: through the kubeconfig's proxy, else the environment's. Raises: ConfigError."""
     try:
         target = urlsplit(server)
         port = target.port or (443 if target.scheme == "https" else 80)
@@ -118,7 +118,7 @@ def _of_environment(scheme: str, environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _first(environ: Mapping[str, str], name: str) -> tuple[str, str]:
-    """In capitals first, as Go has it; its name and what it says."""
+    """Capitals first, as Go does; returns the variable's name and value."""
     for one in (name, name.lower()):
         if environ.get(one):
             return one, environ[one].strip()
@@ -145,7 +145,7 @@ def _address(text: str) -> _Ip | None:
 
 
 def _is_meant(entry: str, host: str, address: _Ip | None, port: int) -> bool:
-    """By one entry of NO_PROXY: *, an address, a network, or a domain with all below it, each with a port."""
+    """Whether one entry of NO_PROXY matches: *, an address, a network or a domain, with or without a port."""
     if not entry or entry == "*":
         return bool(entry)
     if "/" in entry:
@@ -167,7 +167,7 @@ def _is_meant(entry: str, host: str, address: _Ip | None, port: int) -> bool:
 
 
 def _parse(url: str, *, source: str, path: str) -> Proxy:
-    """Never shows the URL, which may hold a password. Raises: ConfigError."""
+    """Never shows the URL, which may contain a password. Raises: ConfigError."""
     try:
         parts: SplitResult = urlsplit(url if "://" in url else f"http://{url}")
         host, port = parts.hostname, parts.port or _DEFAULT_PORT

@@ -1,9 +1,9 @@
-"""Reach: whether the API server is reached and takes our credentials, said once for all that speak to it.
+"""Reach: whether the API server can be reached and accepts our credentials, logged once for all connections.
 
-Lives here: what is said, and how often. Not here: individual refusals (kube.complaints), and waiting before
-the next try, which each caller does by itself. A scheduler speaks over twenty connections, and each of them
-finds out by itself; a person needs one line, now and then again while it lasts, and one when it is over. A
-first failure alone is not said: a command that ends with it says it. Kept by kube.credentials; told by
+Lives here: what is logged, and how often. Not here: individual refusals (kube.complaints), and waiting before
+a retry, which each caller does itself. A scheduler has over twenty connections, and each of them finds out by
+itself; a person needs one line, repeated while the trouble lasts, and one when it is over. A first failure
+alone is not logged: a command that ends with it prints it. Kept by kube.credentials; updated by
 kube.transport.pool, kube.transport.lane and kube.transport.stream.
 """
 
@@ -22,23 +22,23 @@ from gangsched.kube.tally import SILENCE, Answers
 
 _log = structlog.get_logger(__name__)
 
-# Said again after so long, then after twice as long, and so on.
+# Logged again after this long, then after twice as long, and so on.
 AGAIN_S = 30.0
 MAX_AGAIN_S = 600.0
-# A server that comes and goes says another reason each time; so many are news within one trouble.
+# A flapping server gives another reason each time; only this many are logged within one outage.
 _MAX_REASONS = 5
-# OpenSSL's words for a peer that answers the handshake with something else.
+# OpenSSL's errors for a peer that answers the handshake with something else.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 UNAUTHORIZED = 401
 
 
 def is_told(error: Exception) -> bool:
-    """Whether Reach has said it already: who meets it only tries again."""
+    """Whether Reach has logged it already; then the caller only retries."""
     return isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.code == UNAUTHORIZED)
 
 
 def plain(error: OSError) -> str:
-    """Why there is no connection, without numbers and addresses that say nothing to a reader."""
+    """Why there is no connection, without numbers and addresses that mean nothing to a reader."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
@@ -51,7 +51,7 @@ def plain(error: OSError) -> str:
 
 
 class Reach:
-    """The trouble with one server, if there is one."""
+    """The current outage of one server, if any."""
 
     def __init__(self, server: str, answers: Answers, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._server = server
@@ -65,13 +65,13 @@ class Reach:
         self._due_s = 0.0
 
     def not_reached(self, why: str) -> Unreachable:
-        """There is no connection, or it ended before an answer; the error to raise."""
+        """No connection, or cut before an answer; returns the error to raise."""
         text = f"cannot reach {self._server}: {why}"
         self._trouble(text, is_refused=False)
         return Unreachable(text)
 
     def refused(self, why: str) -> None:
-        """It has answered 401, to the newest credentials that there are."""
+        """The server answered 401 to the newest credentials."""
         self._trouble(why, is_refused=True)
 
     def _trouble(self, text: str, *, is_refused: bool) -> None:
@@ -81,11 +81,11 @@ class Reach:
             self._n_failures = 0
             self._reasons.clear()
         self._n_failures += 1
-        # Answers are looked at only while there is trouble.
+        # Answers are looked at only during an outage.
         self._is_refused = is_refused
         self._answers.hear = self._heard
         if self._n_failures == 1:
-            return  # nobody has tried again yet
+            return  # no retry yet
         is_news = text not in self._reasons and len(self._reasons) < _MAX_REASONS
         if now_s < self._due_s and (not is_news or not self._reasons):
             return

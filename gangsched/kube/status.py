@@ -1,7 +1,8 @@
-"""The API server's words about a failure, as an ApiError. Called by all that reads answers.
+"""Reads the API server's description of a failure as an ApiError. Called by everything that reads answers.
 
-A Status is told from what a proxy, a login page or a half-written answer looks like by its own marks: kind,
-apiVersion, `status: Failure`, and a code that is the answer's. What lacks one of them has no `subject`.
+A Status is distinguished from a proxy's answer, a login page or a half-written answer by its own marks: kind,
+apiVersion, `status: Failure`, and a code that equals the answer's. Without one of them the error has no
+`subject`.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ _decode_status = bounded.lenient_decoder(Status)
 
 
 def api_error(code: int, retry_after: str | None, body: bytes) -> ApiError:
-    """The error that an answer of status `code` stands for; a body that is no Status is quoted."""
+    """The error for an answer of status `code`; a body that is no Status is quoted."""
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
     try:
         status = _decode_status(body)
-    except ValueError:  # no JSON of that form, or bytes that are no text
+    except ValueError:  # not JSON of that form, or not text
         status = Status()
     if status.kind != "Status" or code < 300:
         text = body[:300].decode("utf-8", "replace").strip()
@@ -55,11 +56,11 @@ def api_error(code: int, retry_after: str | None, body: bytes) -> ApiError:
 
 
 def status_error(status: Status, *, code: int = 0, retry_after_s: float | None = None) -> ApiError:
-    """The error that a Status object stands for; `code`: of the answer that it came in."""
+    """The error for a Status object; `code`: of the answer that carried it."""
     reason, details = status.reason, status.details or _NO_DETAILS
     if retry_after_s is None and details.retry_after_seconds > 0:
         retry_after_s = float(details.retry_after_seconds)
-    # Finer than the reason (Timeout, TooManyRequests), and what we have to tell apart.
+    # Finer than the reason (Timeout, TooManyRequests); we need the difference.
     for cause in details.causes or ():
         if cause.reason in ("ResourceVersionTooLarge", "DisruptionBudget"):
             reason = cause.reason
@@ -86,7 +87,7 @@ def is_success(body: bytes) -> bool:
 
 
 def read_status(raw: bytes | msgspec.Raw) -> ApiError:
-    """The error that a Status in JSON stands for, as an ERROR line of a watch carries it."""
+    """The error for a Status in JSON, as an ERROR line of a watch carries it."""
     try:
         return status_error(_decode_status(raw))
     except ValueError as error:

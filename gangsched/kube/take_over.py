@@ -1,12 +1,12 @@
-"""Between the lease and the first decision: nothing of who led before may land, and all that has is known.
+"""Steps from the lease to the first decision: stop earlier leaders' binds, learn which have landed.
 
-Lives here: the order of it. Not here: each step (kube.election.fence_keeper, kube.effects.bumps,
-kube.watch.catch_up), who leads (kube.election.lease). Called by the assembly, once in a process's life.
+Lives here: the order of the steps. Not here: each step (kube.election.fence_keeper, kube.effects.bumps,
+kube.watch.catch_up), who leads (kube.election.lease). Called by the assembly, once per process.
 
-1. With a fence: the epoch is swapped. What its list says is all that may be on the way.
+1. With a fence: the epoch is swapped. Only the pods in its list can have binds in flight.
 2. Every listed pod that is not bound is bumped: none of those binds can land any more.
-3. Then the bound pods are listed, and waited for until the watch has shown them all. A list from before the
-   bumps would miss a bind that landed between the two.
+3. Then the bound pods are listed, and we wait until the watch has shown them all. A list from before the
+   bumps would miss a bind that landed in between.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gangsched.model.effects import BumpPod
 
 _log = structlog.get_logger(__name__)
 
-# How often a new leader looks whether its watch has come as far as its predecessor's last bind.
+# How often a new leader checks whether its watch has reached its predecessor's last bind.
 _CATCH_UP_STEP_S = 0.02
 _CATCH_UP_SAY_S = 5.0
 _UNBOUND = "spec.nodeName="
@@ -55,7 +55,7 @@ _decode_item = msgspec.json.Decoder(_Item).decode
 async def take_over(
     client: ApiClient, pods: WatchState, fence: FenceKeeper | None, bumps: Bumps, rng: Random
 ) -> None:
-    """Returns when decisions may be made on what `pods` has shown. All that it needs must be running."""
+    """Returns when decisions may be based on what `pods` has shown. All its parts must be running."""
     if fence is not None:
         await fence.take()
         inherited = fence.fence.inherited
@@ -74,13 +74,13 @@ def _bumps(pods: Iterable[ListedPod]) -> Iterable[BumpPod]:
 
 
 def _is_bound(pod: ListedPod, pods: WatchState) -> bool:
-    """As the watch shows it, however late it is: a pod that has a node keeps it."""
+    """According to the watch, however late that is: a bound pod stays bound."""
     known: Any = pods.known.get(f"{pod.namespace}/{pod.name}")
     return known is not None and known.metadata.uid == pod.uid and bool(known.spec.node_name)
 
 
 async def _anybody(client: ApiClient, rng: Random) -> Listed:
-    """Every pod without a node: more than any list has, and never less."""
+    """Every pod without a node: a superset of any list."""
     backoff = Backoff(rng, first_s=0.1, max_s=2.0)
     while True:
         found: dict[str, ListedPod] = {}
@@ -108,7 +108,7 @@ async def _catch_up(client: ApiClient, pods: WatchState, rng: Random) -> None:
                 _log.warning("the bound pods cannot be listed; not leading yet", err=str(error))
             await anyio.sleep(backoff.next_s(error.retry_after_s))
     say_at_s = time.monotonic() + _CATCH_UP_SAY_S
-    # Once in a process's life, and mostly not at all; a signal would cost every event something.
+    # Once per process, and mostly not at all; a signal would cost every event something.
     while n_missing := catch_up.n_missing():
         if time.monotonic() >= say_at_s:
             _log.warning("the watch of pods is behind; not leading yet", n_missing=n_missing)

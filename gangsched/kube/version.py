@@ -1,4 +1,4 @@
-"""Which Kubernetes the API server is, for what an older one drops without a word. Called by app, at start.
+"""Checks the API server's version: an older one silently drops a Binding's labels. Called by app, at start.
 
 A Binding's labels are merged into the pod from 1.35 on (feature PodTopologyLabelsAdmission, on by default).
 An older server answers 201 and drops them, and a pod would be bound without its device IDs.
@@ -25,7 +25,7 @@ _REQUEST_S = 10.0
 
 
 class _Version(msgspec.Struct, rename="camel"):
-    """The emulated one decides what is on (`kube-apiserver --emulated-version`); older servers name none."""
+    """The emulated version, if any, decides which features are on (`kube-apiserver --emulated-version`)."""
 
     major: str
     minor: str
@@ -38,10 +38,7 @@ _decode = bounded.lenient_decoder(_Version)
 
 
 async def require_binding_labels(client: ApiClient, backoff: Backoff, *, source: str = "") -> None:
-    """Returns when the server has said that it merges a Binding's labels; waits for one that does not answer.
-
-    Raises: ConfigError (it is too old, or does not say how old).
-    """
+    """Returns once the server is known to merge a Binding's labels; waits for one that does not answer."""
     found, name = await _ask(client, backoff)
     if found < BINDING_LABELS_SINCE:
         raise ConfigError(
@@ -71,7 +68,7 @@ async def _ask(client: ApiClient, backoff: Backoff) -> tuple[tuple[int, int], st
 
 
 def _read(body: bytes) -> tuple[tuple[int, int], str]:
-    """((major, minor), what it calls itself). Raises: ApiError."""
+    """((major, minor), the full version string). Raises: ApiError."""
     try:
         told = _decode(body)
     except msgspec.MsgspecError as error:

@@ -1,6 +1,6 @@
 """The hot path: one POST a pod, as cheap as Python's asyncio allows.
 
-Lives here: which bind is sent, and what each kind of answer means for it. Not here: how requests are sent
+Lives here: which bind is sent next, and what each answer means for it. Not here: how requests are sent
 (kube.transport.lane), whether to bind again after an unknown outcome (the core, by a GET). Called by
 kube.effects.dispatcher only.
 
@@ -44,18 +44,18 @@ _log = structlog.get_logger(__name__)
 
 _POST = Verb("POST", JSON)
 DEPTH = 2
-# To the letter what kube-apiserver answers a Binding with; another server's Success is read.
+# Exactly what kube-apiserver answers to a Binding; a Success in any other form is parsed.
 _BOUND = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}\n'
-# One such answer is a mishap; when nothing else comes, asking everything at once is no use.
+# One such answer is a mishap. When all answers are like it, do not query everything at once.
 _MAX_DOUBTFUL_IN_ROW = 3
-# Of a refusal: about the request, and the same next time; not about credentials, versions or the moment.
+# Codes of refusals that concern the request itself and will repeat; not credentials, versions or timing.
 _ABOUT_THE_REQUEST = (400, 403, 404, 405, 406, 413, 415, 422)
 
 
 class BindingLane(Lane[BindPod]):
     """FIFO of binds over `size` connections, two on each while more wait than there are connections.
 
-    Every submitted bind is answered by exactly one event to `emit_nowait`, as the table says.
+    Every submitted bind results in exactly one event through `emit_nowait` (table above).
     """
 
     name = "bind a pod"
@@ -72,7 +72,7 @@ class BindingLane(Lane[BindPod]):
         backoff_s: tuple[float, float] = (0.25, 10.0),
         may_send: Callable[[], bool] = always,
     ) -> None:
-        """`may_send` is asked right before each bind is written: a process may be stopped between any two."""
+        """`may_send` is asked right before each write: the process may be paused between any two."""
         super().__init__(
             credentials,
             rng=rng,
@@ -91,12 +91,12 @@ class BindingLane(Lane[BindPod]):
 
     @property
     def n_unsent(self) -> int:
-        """Binds of which no byte was sent."""
+        """Binds not yet sent, not even in part."""
         return len(self._waiting)
 
     @property
     def is_busy(self) -> bool:
-        """What can wait should: while gang after gang is bound the lane may be empty for moments only."""
+        """Whether less urgent requests should wait; between gangs the lane is empty for moments only."""
         return bool(self._waiting) or 4 * self.n_in_flight > self._size
 
     def submit(self, bind: BindPod) -> None:
@@ -105,11 +105,11 @@ class BindingLane(Lane[BindPod]):
         self._pump()
 
     def cancel(self, cause_id: str) -> None:
-        """Take back what has not been sent for this cause, and keep what is thrown back from being sent."""
+        """Withdraw this cause's unsent binds, and do not resend those that come back."""
         self._take_back(lambda bind: bind.cause_id == cause_id)
 
     def cancel_all(self) -> None:
-        """Take back everything that has not been sent."""
+        """Withdraw all unsent binds."""
         self._take_back(lambda bind: True)
 
     def _take_back(self, is_meant: Callable[[BindPod], bool]) -> None:
@@ -125,7 +125,7 @@ class BindingLane(Lane[BindPod]):
                 self._waiting.append(call)
 
     def _taken_back(self, call: Call[BindPod]) -> None:
-        if call.deadline_s:  # sent before, and nobody knows who threw it back and whether it was done
+        if call.deadline_s:  # sent before and put back; the outcome of that is unknown
             self._silent(call, "taken back after it was sent")
         else:
             self._emit(BindCancelled(call.item.uid, call.item.attempt))
@@ -137,7 +137,7 @@ class BindingLane(Lane[BindPod]):
         if call.is_cancelled:
             self._taken_back(call)
         else:
-            # Behind what was sent before it and put back, too; what was never sent has no deadline.
+            # Behind earlier binds that were put back too; a bind that was never sent has no deadline.
             n_before = sum(1 for _ in takewhile(lambda o: 0 < o.deadline_s <= call.deadline_s, self._waiting))
             self._waiting.insert(n_before, call)
 

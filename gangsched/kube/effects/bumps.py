@@ -1,16 +1,17 @@
-"""Bumps: a pod's resource version is changed, so that no Binding with an older one can land any more.
+"""Bumps: changes a pod's resource version, so that no Binding with an older one can land any more.
 
-Lives here: the patch, what its answers mean, and trying it until one is certain. Not here: who is to be
-bumped (the core, when it gives a sent bind up; kube.take_over, when another process led before). A patch that
-changes nothing does not change the version either, so each writes a value that nobody has written before.
+Lives here: the patch, what its answers mean, and retrying until the outcome is certain. Not here: which pods
+to bump (the core, when it gives a sent bind up; kube.take_over, when another process led before). A patch
+that changes nothing does not change the version either, so each patch writes a value that was never written
+before.
 
 | the answer | means |
 |---|---|
 | 2xx, the pod in it has no node | none of the binds sent before can land |
 | 2xx, the pod in it has a node | one has landed |
 | the API server itself says NotFound (kube.evidence) | the pod is gone |
-| 409, 422 | another version, or another pod of that name: a GET says which |
-| anything else, or none | nobody knows: again, after a while |
+| 409, 422 | another version, or another pod of that name: a GET tells which |
+| anything else, or none | unknown: retry after a backoff |
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _decode_pod = msgspec.json.Decoder(Pod).decode
 
 
 class Bumps:
-    """Bumps pods, so many at once; over connections of its own."""
+    """Bumps pods, a bounded number at once, over its own connections."""
 
     def __init__(self, client: ApiClient, *, emit_nowait: Callable[[Event], None], rng: Random) -> None:
         self._client = client.another()
@@ -53,17 +54,17 @@ class Bumps:
         self._limit = anyio.CapacityLimiter(MAX_AT_ONCE)
         self._group: TaskGroup | None = None
         self.n_open = 0
-        """Asked for and not answered."""
+        """Bumps submitted and not answered."""
         self.n_sent = 0
 
     def submit(self, effect: BumpPod) -> None:
-        """Answered by one PodBumped, however long it takes; `run` must be running."""
+        """Results in exactly one PodBumped, however long it takes; `run` must be running."""
         if self._group is not None:
             self.n_open += 1
             self._group.start_soon(self._answer, effect)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Process submitted bumps until cancelled."""
         async with self._client, anyio.create_task_group() as group:
             self._group = group
             await anyio.sleep_forever()
@@ -73,13 +74,13 @@ class Bumps:
         self.n_open -= 1
 
     async def bump_all(self, pods: Iterable[BumpPod]) -> None:
-        """Returns when no bind that was sent for one of them before can land any more."""
+        """Returns when no bind sent earlier for any of these pods can land any more."""
         async with anyio.create_task_group() as group:
             for pod in pods:
                 group.start_soon(partial(self.bump, pod))
 
     async def bump(self, effect: BumpPod) -> Pod | None:
-        """The pod as it is after that; None: it is gone."""
+        """The pod after the bump; None: it is gone."""
         backoff = Backoff(self._rng, first_s=0.05, max_s=2.0)
         n_tries = 0
         while True:
@@ -95,7 +96,7 @@ class Bumps:
             await anyio.sleep(wait_s)
 
     async def _try(self, effect: BumpPod) -> Pod | None:
-        """Raises: ApiError, MsgspecError, when nothing is certain yet."""
+        """Raises: ApiError, MsgspecError, when the outcome is not certain yet."""
         self.n_sent += 1
         try:
             body = bump_body(effect, secrets.token_hex(8))
@@ -114,10 +115,10 @@ class Bumps:
             raise
         if now is None or now.spec.node_name:
             return now
-        raise refusal  # it is there, and was changed by somebody just then
+        raise refusal  # the pod exists and was changed concurrently
 
     def _pod(self, effect: BumpPod, body: bytes) -> Pod | None:
-        """None: another pod has this name. Raises: ApiError, for what is no such pod."""
+        """None: another pod has this name. Raises: ApiError, when the body is no such pod."""
         try:
             pod = _decode_pod(body)
         except msgspec.MsgspecError:

@@ -1,26 +1,26 @@
-"""Carries out the core's effects: each goes into its lane, and what came of it comes back as an event.
+"""Carries out the core's effects: each goes into its lane, and its outcome comes back as an event.
 
-Lives here: which lane an effect belongs to, the clean stop. Not here: how binds are sent
-(kube.effects.binding_lane), how everything else is (kube.effects.write_lanes). Called by the assembly, which
-gives it the core's effects and an `emit_nowait` that puts events into the core's inbox; outcomes are at most
-one an effect, and effects come from the core, so that inbox is bounded by what the core has asked for.
+Lives here: which lane an effect belongs to, the clean stop. Not here: sending binds
+(kube.effects.binding_lane) and everything else (kube.effects.write_lanes). Called by the assembly, which
+passes in the core's effects and an `emit_nowait` that puts events into the core's inbox. That inbox is
+bounded by the core's own requests: each effect has at most one outcome.
 
 | lane | effects | order | connections | under load |
 |---|---|---|---|---|
 | binds | BindPod, CancelBinds | FIFO | 16 | first, and two on each |
-| reads | GetPod | FIFO | 4 | as binds: they decide about binds |
-| bumps | BumpPod | FIFO | 16 | as binds: they free what a bind holds |
+| reads | GetPod | FIFO | 4 | as binds: binds depend on them |
+| bumps | BumpPod | FIFO | 16 | as binds: they free reserved nodes and devices |
 | evictions | EvictPod, DeletePod | FIFO | 2 | |
 | patches | PatchPod | FIFO | 2 | up to 1 s after binds |
-| status | WritePod…Status, …Condition, NominateNode | by object, the last word | 4 | up to 1 s after binds |
+| status | WritePod…Status, …Condition, NominateNode | by object, the latest | 4 | up to 1 s after binds |
 | events | RecordEvent | FIFO, bounded, oldest dropped | 4 | up to 2 s after binds |
 | (plugins) | RunHook, CancelHooks, BlamePlugin | not here: extension.edge | | |
 
-With a fence (kube.election.fence) binds, and hooks that come before or in the place of one, wait until it
+With a fence (kube.election.fence), binds, and hooks that run before or instead of one, wait until the fence
 lists their pods.
 
-The answers of all lanes are heard together (kube.transport.readers): what many connections have brought costs
-hardly more than one, so statuses and events have several, though they are not urgent.
+The answers of all lanes are read together (kube.transport.readers), so many connections cost hardly more than
+one; that is why statuses and events have several, though they are not urgent.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ from gangsched.model.effects import (
 )
 from gangsched.model.events import BindCancelled, Event
 
-MAX_WAITING = 200_000  # one status write for each pod of the largest cluster we speak of
+MAX_WAITING = 200_000  # one status write for each pod of the largest cluster we support
 MAX_EVENTS = 1_000
 DRAIN_STEP_S = 0.01
-# They act for a bind, or begin what only a bind ends.
+# They act on behalf of a bind, or start something that only a bind ends.
 _FENCED_POINTS = ("PreBind", "Bind")
 
 
 class DispatcherStatistics(msgspec.Struct, gc=False):
-    """Counts since the start, and what waits now."""
+    """Counts since the start, and current queue lengths."""
 
     n_binds_sent: int
     n_binds_unknown: int
@@ -105,10 +105,10 @@ class Dispatcher:
         to_plugins: Callable[[RunHook | CancelHooks | BlamePlugin], None] | None = None,
         fence: FenceKeeper | None = None,
     ) -> None:
-        """`may_send`: whether this process may still act; asked before everything that is written.
+        """`may_send`: whether this process may still act; asked before every write.
 
-        `to_plugins` takes the effects that are about plugins; without it there are no plugins. `fence`:
-        nothing that may bind a pod leaves before it is listed there.
+        `to_plugins` takes the effects meant for plugins; without it there are no plugins. `fence`: an effect
+        that may bind a pod is sent only after the pod is listed there.
         """
         self._emit = emit_nowait
         self._may_send = may_send
@@ -167,17 +167,17 @@ class Dispatcher:
 
     @property
     def n_binds_waiting(self) -> int:
-        """Binds of which no byte was sent."""
+        """Binds not yet sent, not even in part."""
         return self.binds.n_unsent + (self._fence.fence.n_waiting if self._fence is not None else 0)
 
     @property
     def n_binds_in_flight(self) -> int:
-        """Binds that were sent and not answered."""
+        """Binds sent and not answered."""
         return self.binds.n_in_flight
 
     @property
     def n_waiting(self) -> int:
-        """Everything else that is not done."""
+        """All other requests that are not done."""
         return sum(lane.n_waiting for lane in self._lanes) + self.bumps.n_open
 
     def warm(self) -> None:
@@ -185,7 +185,7 @@ class Dispatcher:
         self.binds.warm()
 
     def submit(self, effects: Sequence[Effect]) -> None:
-        """Put each effect into its lane; never waits."""
+        """Put each effect into its lane; never blocks."""
         takers = self._takers
         for effect in effects:
             taker = takers.get(type(effect))
@@ -217,14 +217,14 @@ class Dispatcher:
         self._to_plugins(effect)
 
     def _take_back(self, is_meant: Callable[[Fenced], bool]) -> None:
-        """What is not listed yet and meant is not sent; a hook that is taken back is not answered."""
+        """Withdraw matching effects that the fence has not listed yet; a withdrawn hook gets no answer."""
         if self._fence is not None:
             for one in self._fence.fence.take_back(is_meant):
                 if isinstance(one, BindPod):
                     self._emit(BindCancelled(one.uid, one.attempt))
 
     def _release(self, effects: Sequence[Fenced]) -> None:
-        """Listed: they may leave now, if this process still may act."""
+        """The fence has listed them: send them, if this process still may act."""
         if not self._may_send():
             return
         for effect in effects:
@@ -234,7 +234,7 @@ class Dispatcher:
                 self._to_plugins(effect)
 
     def cancel_all(self) -> None:
-        """Take back every bind of which no byte was sent."""
+        """Withdraw all unsent binds."""
         self._take_back(lambda one: True)
         self.binds.cancel_all()
 
@@ -252,15 +252,12 @@ class Dispatcher:
             self._readers.close()
 
     async def drain(self, grace_s: float) -> bool:
-        """Stop cleanly: no further binds, wait for those in flight, then say what is left to say.
-
-        True if everything was done within `grace_s`. The caller cancels `run()` afterwards.
-        """
+        """Stop cleanly: send no further binds, wait for those in flight, then finish the other writes."""
         self._draining = True
         self.cancel_all()
         self._status.hurry = self._events.hurry = True
         with anyio.move_on_after(grace_s):
-            # Once in a process's life; a signal from every lane would cost each request something.
+            # Happens once per process; a signal from every lane would add cost to each request.
             while self.binds.n_in_flight or self.n_binds_waiting or self.n_waiting:  # noqa: ASYNC110
                 await anyio.sleep(DRAIN_STEP_S)
             return True

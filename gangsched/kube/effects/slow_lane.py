@@ -1,6 +1,6 @@
-"""What the dispatcher's slower lanes share: they wait by key, give way to binds, and try again.
+"""What the dispatcher's slower lanes share: queueing by key, giving way to binds, and retries.
 
-Lives here: the order of sending, the last word for each key, what an answer in doubt counts as. Not here:
+Lives here: the order of sending, keeping only the latest item per key, handling doubtful answers. Not here:
 what is sent and what a clear answer means (kube.effects.write_lanes), how requests are sent
 (kube.transport.lane).
 """
@@ -25,19 +25,19 @@ YIELD_STEP_S = 0.1
 
 
 class BusyLane(Protocol):
-    """What the others give way to."""
+    """The lane that the slower ones give way to."""
 
     @property
     def is_busy(self) -> bool:
-        """More binds are under way than one small gang's last ones."""
+        """Whether more binds are under way than the last few of one small gang."""
         ...
 
 
 class SlowLane(Lane[ItemT]):
     """A bounded FIFO by key that gives way to binds.
 
-    While something of a key is on its way, the next of that key waits for the answer: over another connection
-    it might arrive first, and the older word would be the one that stays.
+    While a request for a key is in flight, the next one of that key waits for its answer: over another
+    connection it might arrive first, and the older write would be the one that stays.
     """
 
     yield_s = 0.0
@@ -55,14 +55,14 @@ class SlowLane(Lane[ItemT]):
         timeout_s: float = REQUEST_TIMEOUT_S,
         may_send: Callable[[], bool] = always,
     ) -> None:
-        """`may_send` is asked before each; after a no this process has nothing more to say, and ends."""
+        """`may_send` is asked before each write; after a no this lane sends nothing more and ends."""
         super().__init__(credentials, rng=rng, readers=readers, size=size, timeout_s=timeout_s)
         self._emit = emit_nowait
         self._binds = binds
         self._limit = limit
         self._may_send = may_send
         self._waiting: OrderedDict[Hashable, Call[ItemT]] = OrderedDict()
-        self._followers: dict[Hashable, Call[ItemT] | None] = {}  # by what is on its way
+        self._followers: dict[Hashable, Call[ItemT] | None] = {}  # by the call in flight
         self._is_looked_after = False
         self._yields_until_s = 0.0
         self.n_dropped = 0
@@ -79,7 +79,7 @@ class SlowLane(Lane[ItemT]):
         return len(self._waiting) + n_followers + self.n_in_flight
 
     def submit(self, item: ItemT) -> None:
-        """Queue `item` in the place of an older one of its key; over the limit the oldest is dropped."""
+        """Queue `item`, replacing an older one of its key; over the limit the oldest is dropped."""
         key = self._key(item)
         self._waiting[key] = Call(item, key)
         if len(self._waiting) > self._limit:
@@ -116,7 +116,7 @@ class SlowLane(Lane[ItemT]):
             self._waiting.setdefault(call.key, follower)
 
     def _gives_way(self, now_s: float) -> bool:
-        """Let binds go first, but not for ever: people wait for reasons too."""
+        """Whether binds go first; not for ever, since users wait for statuses too."""
         if self.hurry or not self.yield_s or not self._binds.is_busy:
             self._yields_until_s = 0.0
             return False
@@ -131,7 +131,7 @@ class SlowLane(Lane[ItemT]):
         return True
 
     def _put_back(self, call: Call[ItemT]) -> None:
-        if call.key not in self._waiting:  # else there is a later word
+        if call.key not in self._waiting:  # else there is a newer item
             self._waiting[call.key] = call
             self._waiting.move_to_end(call.key, last=False)
 
@@ -150,12 +150,12 @@ class SlowLane(Lane[ItemT]):
         target = self._target(call)
         if is_doubtful(error, target):
             self._doubt(call, error, f"{target.namespace}/{target.name}")
-            # As good as silence: whoever answered, it may have been done or not.
+            # No better than silence: it may have been done or not.
             error = ApiError(f"not the API server's own answer: {error}", retry_after_s=error.retry_after_s)
         if self._again(call, error):
             call.is_renewed = False
             self._pause(error)
-            # Behind the others, of which some may fare better.
+            # To the end of the queue: others may succeed.
             self._waiting.setdefault(call.key, call)
 
     def _silent(self, call: Call[ItemT], why: str) -> None:
@@ -163,5 +163,5 @@ class SlowLane(Lane[ItemT]):
             self._refused(call, ApiError(why))
 
     def _again(self, call: Call[ItemT], error: ApiError) -> bool:
-        """What the refusal means; true: try it again later."""
+        """Interpret the refusal; true: retry later."""
         raise NotImplementedError

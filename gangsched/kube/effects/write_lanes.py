@@ -1,10 +1,10 @@
 """The dispatcher's slower lanes: reads, evictions, status writes and events, each with its own patience.
 
-Lives here: one class a lane: what is sent, and what an answer means. Not here: binds
-(kube.effects.binding_lane), what the lanes share (kube.effects.slow_lane), what goes on the wire
+Lives here: one class per lane: what is sent, and what an answer means. Not here: binds
+(kube.effects.binding_lane), what the lanes share (kube.effects.slow_lane), paths and bodies
 (kube.effects.writes). Called by kube.effects.dispatcher only. Each lane has its own connections and its own
-backoff; a lane that is refused pauses alone. An answer that is not the API server's own word about the object
-(kube.evidence) is here an error with code 0, like silence.
+backoff; a refused lane pauses alone. An answer that does not come from the API server, or is not about the
+object (kube.evidence), counts as an error with code 0, like silence.
 """
 
 from __future__ import annotations
@@ -72,24 +72,25 @@ _MERGE = Verb("PATCH", MERGE_PATCH)
 _STRATEGIC_MERGE = Verb("PATCH", STRATEGIC_MERGE_PATCH)
 
 STATUS_TRIES = 5
-# So many tries of a read take some ten seconds, and its gang waits for it: each time that many it is told.
+# This many tries of a read take some ten seconds while its gang waits; the core is told after each such
+# series.
 READS_SAID = 6
 EVENT_TRIES = 3
-# The same words about the same object are said again only after this long.
+# An identical Event about the same object is repeated only after this long.
 EVENT_REPEAT_S = 600.0
 MAX_REMEMBERED_EVENTS = 4096
 
 
 def may_pass(error: ApiError) -> bool:
-    """Silence, throttling, a server in trouble, credentials on their way: worth another try."""
+    """Whether a retry may help: silence, throttling, a server in trouble, credentials being renewed."""
     return error.code in (0, 401, 408, 429) or error.code >= 500
 
 
 class ReadLane(SlowLane[GetPod]):
-    """Reads that decide about binds: consistent (no resourceVersion), and tried until answered.
+    """Reads that binds depend on: consistent (no resourceVersion), and retried until answered.
 
-    The answer to a waiting one serves both who asked, as it is read after both. Tried also after a 403, as
-    a bind of unknown outcome stays unknown until somebody says what it is.
+    A waiting read answers two requests for the same pod, since it is sent after both. Retried after a 403
+    too: a bind of unknown outcome stays unknown until a read settles it.
     """
 
     name = "read a pod"
@@ -106,9 +107,9 @@ class ReadLane(SlowLane[GetPod]):
         try:
             found = _decode_pod(body)
         except ValueError:
-            # Whether it is bound, and to which node, can be read even when the rest does not parse.
+            # The node can be read even when the rest of the pod does not parse.
             found = read_pod_leniently(body)
-        # Another UID under this name: the pod that was asked about is gone.
+        # Another UID under this name: the requested pod is gone.
         self._emit(PodRead(uid, found if found.metadata.uid == uid else None))
 
     def _again(self, call: Call[GetPod], error: ApiError) -> bool:
@@ -121,7 +122,7 @@ class ReadLane(SlowLane[GetPod]):
 
 
 class EvictionLane(SlowLane[EvictPod | DeletePod]):
-    """Evictions and deletions; the UID precondition makes it safe to ask again after a silence."""
+    """Evictions and deletions; the UID precondition makes a retry after silence safe."""
 
     name = "evict a pod"
 
@@ -139,18 +140,18 @@ class EvictionLane(SlowLane[EvictPod | DeletePod]):
     def _proves(self, call: Call[EvictPod | DeletePod], body: bytes) -> bool:
         if isinstance(call.item, EvictPod):
             return is_success(body)
-        # What is deleted at once may be answered with a Status.
+        # An immediate deletion may be answered with a Status.
         return super()._proves(call, body) or (call.n_done > 0 and is_success(body))
 
     def _done(self, call: Call[EvictPod | DeletePod], body: bytes) -> None:
         call.n_done += 1
         if isinstance(call.item, DeletePod) and call.n_done == 1:
-            self._put_back(call)  # why it goes has been said, now it may
+            self._put_back(call)  # the disruption condition is written; now delete
         else:
             self._emit(EvictionSucceeded(call.item.uid))
 
     def _again(self, call: Call[EvictPod | DeletePod], error: ApiError) -> bool:
-        # A disruption budget says 429 too, with a reason; plain throttling has none or asks to come back.
+        # A disruption budget answers 429 too, with a reason; plain throttling has none or a Retry-After.
         is_budget = error.subject is not None and (
             error.reason == "DisruptionBudget" or "disruption budget" in error.message
         )
@@ -161,7 +162,7 @@ class EvictionLane(SlowLane[EvictPod | DeletePod]):
 
 
 class PatchLane(SlowLane[PatchPod]):
-    """Annotations made right; every answer goes back, as what to write depends on what is there by then."""
+    """Annotation repairs; every answer goes back to the core, since the next write depends on it."""
 
     name = "patch a pod"
     method = "PATCH"
@@ -185,7 +186,7 @@ class PatchLane(SlowLane[PatchPod]):
 
 
 class StatusLane(SlowLane[StatusWrite]):
-    """Conditions of pods and statuses of groups: the last word for each object is the one that is sent."""
+    """Conditions of pods and statuses of groups: only the latest write per object is sent."""
 
     name = "write a status"
     method = "PATCH"
@@ -217,13 +218,13 @@ class StatusLane(SlowLane[StatusWrite]):
         if may_pass(error) and call.n_tries < STATUS_TRIES:
             return True
         self.n_dropped += 1
-        if error.code not in (404, 409):  # the object is gone, or another one of that name: nobody to tell
+        if error.code not in (404, 409):  # 404, 409: the object is gone or replaced, nothing to write to
             self._complaints.say(self.name, error, about=f"{item.namespace}/{item.name}")
         return False
 
 
 class EventLane(SlowLane[RecordEvent]):
-    """Events for people: the last to be sent, the first to be dropped, never the same one twice in a row."""
+    """Events for people: sent last, dropped first, never the same one twice in a row."""
 
     name = "create an event"
     yield_s = 2.0
@@ -261,7 +262,7 @@ class EventLane(SlowLane[RecordEvent]):
         self.n_repeated = 0
 
     def submit(self, item: RecordEvent) -> None:
-        """Queue an event, unless the same was said a short while ago."""
+        """Queue an event, unless an identical one was sent recently."""
         said = (item.uid or item.name, item.reason, note(item.message))
         now_s = time.monotonic()
         before_s = self._recent.get(said)
@@ -283,7 +284,7 @@ class EventLane(SlowLane[RecordEvent]):
         return Target("events", "Event", name, call.item.namespace or "default", "events.k8s.io")
 
     def _request(self, call: Call[RecordEvent]) -> tuple[Verb, str, bytes]:
-        # Under the same name when it is tried again: the first may have arrived, and is then not told twice.
+        # A retry uses the same name: the first may have arrived, and is then not duplicated.
         body = event_body(
             call.item,
             controller=self._controller,

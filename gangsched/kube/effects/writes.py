@@ -1,6 +1,6 @@
-"""What is sent for each effect: paths and bodies, from values to bytes. No I/O here.
+"""Paths and bodies of each effect's request, from values to bytes. No I/O here.
 
-Called by kube.effects.write_lanes and, for each pod that is bound, by kube.effects.binding_lane.
+Called by kube.effects.write_lanes and, for each bind, by kube.effects.binding_lane.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gangsched.model.effects import (
 MAX_NOTE_BYTES = 1024
 MAX_NAME_CHARS = 200
 BUMP_KEY = "gangsched.io/fenced"
-"""The annotation whose value is changed where only a pod's version is to change; it decides nothing."""
+"""An annotation that is written only to change a pod's version; nothing reads its value."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -56,7 +56,7 @@ class _Binding(msgspec.Struct, gc=False, rename="camel"):
 
 
 def binding_body(effect: BindPod) -> bytes:
-    """Node, annotations and labels in one Binding, the UID and perhaps the version as its preconditions."""
+    """Node, annotations and labels in one Binding; preconditions: the UID, optionally the version."""
     metadata = _Meta(
         effect.name,
         effect.namespace,
@@ -72,25 +72,25 @@ def pod_path(
     effect: BindPod | GetPod | BumpPod | EvictPod | DeletePod | NominateNode | PatchPod | WritePodCondition,
     subresource: str = "",
 ) -> str:
-    """Where a pod, or a subresource of it, is."""
+    """Path of a pod or of one of its subresources."""
     path = f"/api/v1/namespaces/{segment(effect.namespace)}/pods/{segment(effect.name)}"
     return f"{path}/{subresource}" if subresource else path
 
 
 def group_status_path(effect: WritePodGroupStatus) -> str:
-    """Where a PodGroup's status is, in the API version that it was read in."""
+    """Path of a PodGroup's status, in the API version that it was read in."""
     group_version = "/".join(segment(part) for part in effect.api_version.split("/"))
     namespace, name = segment(effect.namespace), segment(effect.name)
     return f"/apis/{group_version}/namespaces/{namespace}/podgroups/{name}/status"
 
 
 def events_path(effect: RecordEvent) -> str:
-    """Where an Event about this object is created; those about nodes live in `default`."""
+    """Path where an Event about this object is created; Events about nodes live in `default`."""
     return f"/apis/events.k8s.io/v1/namespaces/{segment(effect.namespace or 'default')}/events"
 
 
 def eviction_body(effect: EvictPod) -> bytes:
-    """An Eviction of this pod and of no later one of its name."""
+    """An Eviction of this pod only, not of a later one with its name."""
     return _encode(
         {
             "apiVersion": "policy/v1",
@@ -102,7 +102,7 @@ def eviction_body(effect: EvictPod) -> bytes:
 
 
 def annotations_body(effect: PatchPod) -> bytes:
-    """A merge patch of annotations and labels, for this version of this pod and for no other."""
+    """A merge patch of annotations and labels, for this version of this pod only."""
     metadata = {
         "uid": effect.uid,
         "resourceVersion": effect.resource_version,
@@ -114,33 +114,33 @@ def annotations_body(effect: PatchPod) -> bytes:
 
 
 def bump_body(effect: BumpPod, mark: str) -> bytes:
-    """A merge patch that changes nothing but the version; `mark` must be one that was never written before.
+    """A merge patch that changes nothing but the version; `mark` must never have been written before.
 
-    It goes to pods/status, which the scheduler may patch, and which lets annotations be changed too.
+    It goes to pods/status, which the scheduler may patch, and which allows changes of annotations.
     """
     return _encode({"metadata": {"uid": effect.uid, "annotations": {BUMP_KEY: mark}}})
 
 
 def deletion_body(effect: DeletePod) -> bytes:
-    """DeleteOptions for this pod and for no later one of its name; its own grace period stands."""
+    """DeleteOptions for this pod only, not a later one with its name; keeps the pod's own grace period."""
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": effect.uid}}
     return _encode(options)
 
 
 def disruption_body(effect: DeletePod, wall_s: float) -> bytes:
-    """Why the pod is about to be deleted, as kube-scheduler says it: Jobs do not count it as a failure."""
+    """The reason of the coming deletion, in kube-scheduler's words: Jobs do not count it as a failure."""
     reason = "PreemptionByScheduler"
     condition = _condition("DisruptionTarget", "True", reason, effect.message, wall_s)
     return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition]}})
 
 
 def nomination_body(effect: NominateNode) -> bytes:
-    """A merge patch; null takes the field away."""
+    """A merge patch; null removes the field."""
     return _encode({"metadata": {"uid": effect.uid}, "status": {"nominatedNodeName": effect.node or None}})
 
 
 def condition_body(effect: WritePodCondition, wall_s: float) -> bytes:
-    """A strategic merge patch: conditions are merged by type, so the others stay as they are."""
+    """A strategic merge patch: conditions are merged by type, so the others stay."""
     condition = _condition(effect.type, effect.status, effect.reason, effect.message, wall_s)
     return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition]}})
 
@@ -156,9 +156,9 @@ def _condition(kind: str, status: str, reason: str, message: str, wall_s: float)
 
 
 def group_status_body(effect: WritePodGroupStatus, wall_s: float) -> bytes:
-    """A merge patch, as custom resources know no strategic one: lists in `status` are replaced whole.
+    """A merge patch, since custom resources know no strategic one: lists in `status` are replaced whole.
 
-    A condition without a lastTransitionTime changed just now: the core knows no time of day.
+    A condition without a lastTransitionTime has just changed: the core has no wall clock.
     """
     status = dict(effect.status)
     conditions = status.get("conditions")
@@ -169,7 +169,7 @@ def group_status_body(effect: WritePodGroupStatus, wall_s: float) -> bytes:
 
 
 def event_name(effect: RecordEvent, serial: int) -> str:
-    """Unlike those of other Events about the same object."""
+    """A name that no other Event about the same object has."""
     return f"{effect.name[:MAX_NAME_CHARS]}.{serial:x}"
 
 
@@ -204,7 +204,7 @@ def event_body(effect: RecordEvent, *, controller: str, instance: str, wall_s: f
 def note(message: str) -> str:
     """The message with control characters escaped, cut to what an Event may hold.
 
-    Names and annotations of strangers get into messages, and messages onto terminals.
+    Messages contain names and annotations written by others, and end up on terminals.
     """
     if message.isascii() and message.isprintable() and len(message) <= MAX_NOTE_BYTES:
         return message
@@ -221,7 +221,7 @@ def note(message: str) -> str:
 
 @lru_cache(maxsize=2)
 def _second(wall_s: int) -> str:
-    """In ISO 8601, to the second: hundreds of objects are written within the same."""
+    """In ISO 8601, to the second; cached because hundreds of objects are written within the same second."""
     return datetime.fromtimestamp(wall_s, UTC).replace(tzinfo=None).isoformat()
 
 
@@ -230,5 +230,5 @@ def _rfc3339(wall_s: float) -> str:
 
 
 def _rfc3339_micro(wall_s: float) -> str:
-    """With all six digits, as the API server wants its MicroTimes."""
+    """With all six digits, as the API server requires for MicroTime."""
     return f"{_second(int(wall_s))}.{int(wall_s % 1 * 1e6):06d}Z"

@@ -1,9 +1,9 @@
 """Drives an Election against the API server: the lease lane, over one connection of its own.
 
 Lives here: requests, their deadlines, waiting, the Lease object as JSON. Not here: what an answer means for
-who leads (kube.election.lease). Started by the assembly as a task of its own on the scheduler's loop: it
-misses no renewal for a turn of the core shorter than renewDeadline - retryPeriod, less a request (10 s - 2 s:
-over 7 s); a longer one costs the leadership.
+who leads (kube.election.lease). Started by the assembly as a task of its own on the scheduler's loop. No turn
+of the core shorter than renewDeadline - retryPeriod, less a request (10 s - 2 s: over 7 s), makes it miss a
+renewal; a longer one costs the leadership.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _decode_any = bounded.lenient_decoder(dict[str, Any])
 
 
 def suspend_aware_clock_s() -> float:
-    """Monotonic seconds that go on while the machine sleeps, where there is such a clock."""
+    """Monotonic seconds that include machine suspend, where the system has such a clock."""
     return time.clock_gettime(_CLOCK) if _CLOCK is not None else time.monotonic()
 
 
@@ -92,7 +92,7 @@ class LeaderElector:
 
     @property
     def has_lost(self) -> bool:
-        """Whether it led and must not act any more, noticed by its task or not."""
+        """Whether it led and may not act any more, even if its task has not noticed yet."""
         state = self.election.state
         return state is State.LOST or (state is State.LEADING and not self.holds)
 
@@ -114,7 +114,7 @@ class LeaderElector:
         self._done.set()
 
     async def release(self) -> bool:
-        """Give the lease back and wait until that is answered; false if it was not in time."""
+        """Give the lease back and wait for the answer; false if that took too long."""
         self.election.release()
         self._wake.set()
         with anyio.move_on_after(self._settings.renew_deadline_s / 2):
@@ -124,13 +124,13 @@ class LeaderElector:
     async def _ask(self, step: Get | Create | Update) -> None:
         """One request, within its deadline; its answer goes to the election."""
         election = self.election
-        # As kube-scheduler: two requests that hang must not use up the renew deadline.
+        # As kube-scheduler: two hanging requests must not use up the renew deadline.
         timeout_s = self._settings.renew_deadline_s / 2
         if election.state is State.LEADING:
             timeout_s = min(timeout_s, election.deadline_s - self._clock_s())
         timeout_s = max(timeout_s, MIN_TIMEOUT_S)
         try:
-            # Around all of it: renewing credentials has a longer patience of its own.
+            # Covers the whole call: renewing credentials has its own, longer patience.
             with anyio.fail_after(timeout_s):
                 body = await self._send(step, timeout_s)
             found = _decode_any(body)
@@ -151,10 +151,7 @@ class LeaderElector:
             self._said = ""
 
     def _check(self, step: Get | Create | Update, body: bytes, lease: _Lease) -> None:
-        """Whether this is our lease and, after a write, what was written: else it makes nobody a leader.
-
-        Raises: ApiError.
-        """
+        """Check that this is our lease and, after a write, that it holds what we wrote; else nobody leads."""
         if outline_of(body, self._target) is None:
             raise ApiError(f"not the API server's own answer: {body[:200].decode('utf-8', 'replace')}")
         if isinstance(step, Get):
@@ -170,7 +167,7 @@ class LeaderElector:
         if isinstance(step, Create):
             body = _document({"metadata": {"name": name}}, step.record)
             return await self._client.post(self._collection, body, timeout_s=timeout_s)
-        # What others have put on the object stays there.
+        # Keep fields that others have set on the object.
         metadata = {**self._lease.get("metadata", {}), "resourceVersion": step.version}
         body = _document({**self._lease, "metadata": metadata}, step.record)
         return await self._client.put(f"{self._collection}/{name}", body, timeout_s=timeout_s)
@@ -183,7 +180,7 @@ class LeaderElector:
         if code == 0:
             self._client.close()  # the connection may be as dead as it looks
         if code == 409:
-            return  # another one was faster: the next GET says who
+            return  # another process was faster: the next GET tells which
         if is_told(error):
             return
         text = str(error) or "no answer in time"

@@ -1,29 +1,29 @@
-"""The fence: which binds may be on their way, written down before the first of them is sent.
+"""The fence: the list of binds that may be in flight, written down before the first of them is sent.
 
-Leader election is none: a leader that is paused, or whose packets the network holds, binds after another has
-taken over. Lives here: what is in the one object, who owns it, and what waits for it, as a pure state
-machine. Not here: its requests (kube.election.fence_keeper), the bumps (kube.effects.bumps), what is decided
-(the core). That the protocol holds is checked exhaustively in tests/kube/fence_model.py.
+Leader election alone does not prevent late binds: a leader that is paused, or whose packets the network
+delays, binds after another has taken over. Lives here: the content of the one object, its owner, and the
+effects that wait for it, as a pure state machine. Not here: its requests (kube.election.fence_keeper), the
+bumps (kube.effects.bumps), decisions (the core). tests/kube/fence_model.py checks the protocol exhaustively.
 
 | state | on | to | asks next |
 |---|---|---|---|
-| Untaken | told to begin | | GET |
+| Untaken | begin() | | GET |
 | Untaken | GET: none | | POST, epoch 1, ours |
 | Untaken | GET: another's | | PUT, epoch + 1, ours, its list as it was |
 | Untaken | POST or PUT answered; GET: ours (an answer was lost) | Taken | nothing: its list is bumped first |
 | Taken | bumped() | Owned | |
 | Owned | a bind or a hook waits | | PUT, with it in the list, without what is settled |
-| Owned | PUT answered; GET: ours, with it in the list | Owned | what was listed may go; the next batch |
+| Owned | PUT answered; GET: ours, with it in the list | Owned | listed effects may be sent; the next batch |
 | Owned | GET: ours, without it | Owned | PUT again |
 | Owned | GET: another's, or none | Deposed | |
 | any | refused (409, too), or not answered | | GET |
 
-A PUT carries the version that it replaces, so of two who write, one is refused. Of several that were not
-answered, over the same version, one lands at the most: a list that is read counts only under a version that
-is newer than what they replace.
+A PUT carries the version that it replaces, so of two writers one is refused. Of several unanswered PUTs over
+the same version at most one lands; a list that is read back counts only under a newer version than the one
+they replace.
 
-While a PUT is on its way the next batch gathers: under load many gangs share one, and one alone waits for one
-round trip. What does not fit (MAX_LIST_BYTES) waits until others are settled, in order.
+While a PUT is in flight the next batch gathers: under load many gangs share one PUT, and a single gang waits
+for one round trip. Binds beyond MAX_LIST_BYTES wait, in order, until others are settled.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ import msgspec
 
 from gangsched.model.effects import BindPod, RunHook
 
-# An object's annotations may have 256 KiB. This is several times as many binds as are decided ahead.
+# An object's annotations may have 256 KiB in all. This fits several times the binds decided ahead.
 MAX_LIST_BYTES = 128 * 1024
 
 Fenced = BindPod | RunHook
 
 
 class ListedPod(msgspec.Struct, frozen=True, gc=False):
-    """A pod that may be bound by a bind that is on its way."""
+    """A pod with a bind that may be in flight."""
 
     uid: str
     namespace: str
@@ -53,7 +53,7 @@ class ListedPod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def n_bytes(self) -> int:
-        """What it takes in the list, at most."""
+        """Its size in the list, at most."""
         return len(self.uid) + len(self.name.encode()) + len(self.gang.encode()) + 20
 
 
@@ -62,7 +62,7 @@ Listed = Mapping[str, ListedPod]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """What the object says; listed None: its list cannot be read, so any unbound pod may be in it."""
+    """Content of the object; listed None: the list is unreadable, so it may hold any unbound pod."""
 
     epoch: int = 0
     holder: str = ""
@@ -97,17 +97,17 @@ class State(Enum):
 
 
 class Fence:
-    """The table above. `next` is asked when the request before has been answered."""
+    """The table above. Call `next` when the previous request has been answered."""
 
     def __init__(
         self, identity: str, *, is_on_its_way: Callable[[str], bool], max_bytes: int = MAX_LIST_BYTES
     ) -> None:
-        """`identity`: no other process's. `is_on_its_way`: whether a pod's bind (by UID) may still land."""
+        """`identity`: unique to this process. `is_on_its_way`: may a pod's bind (by UID) still land?"""
         self.identity = identity
         self.state = State.UNTAKEN
         self.epoch = 0
         self.inherited: Listed | None = {}
-        """Whose binds may be on their way from who led before; None: anybody's."""
+        """Pods whose binds by an earlier leader may be in flight; None: any pod."""
         self.n_written = 0
         self._is_on_its_way = is_on_its_way
         self._max_bytes = max_bytes
@@ -128,11 +128,11 @@ class Fence:
         return len(self._waiting) + len(self._batch)
 
     def submit(self, effect: Fenced) -> None:
-        """It waits until it is listed."""
+        """Queue it until the fence lists it."""
         self._waiting.append(effect)
 
     def take_back(self, is_meant: Callable[[Fenced], bool]) -> list[Fenced]:
-        """Those that are meant and were not released; a listed one that is never sent does no harm."""
+        """Remove matching effects that were not released; a listed one that is never sent is harmless."""
         taken = [one for one in (*self._batch, *self._waiting) if is_meant(one)]
         if taken:
             self._batch = [one for one in self._batch if not is_meant(one)]
@@ -140,12 +140,12 @@ class Fence:
         return taken
 
     def take_released(self) -> Sequence[Fenced]:
-        """What is listed by now and may be sent, each once."""
+        """Effects that are listed by now and may be sent, each once."""
         released, self._released = self._released, []
         return released
 
     def bumped(self) -> None:
-        """Nothing of who led before can land any more: from here on the list is ours."""
+        """No bind of an earlier leader can land any more: from here on the list is ours."""
         assert self.state is State.TAKEN
         self.state = State.OWNED
         self.inherited = {}
@@ -153,7 +153,7 @@ class Fence:
     # -- requests --------------------------------------------------------------------------------------
 
     def next(self) -> Step | None:
-        """What to ask now; None: nothing, or nothing before something is settled."""
+        """The next request; None: nothing to write, or blocked until something is settled."""
         if self.state in (State.DEPOSED, State.TAKEN):
             return None
         if self._must_read:
@@ -168,7 +168,7 @@ class Fence:
         return None
 
     def _fill(self) -> bool:
-        """The next batch, and the list with it and without what is settled; False: nothing to write."""
+        """Build the next batch, and the list with it and without settled pods; False: nothing to write."""
         if not self._waiting:
             return False
         listed = {uid: pod for uid, pod in self._listed.items() if self._is_on_its_way(uid)}
@@ -188,7 +188,7 @@ class Fence:
     # -- answers ---------------------------------------------------------------------------------------
 
     def found(self, record: Record, version: str) -> None:
-        """GET: the object as it is."""
+        """GET: the object as read."""
         self._must_read = False
         is_newer = version != self._version
         self._seen, self._version = record, version
@@ -208,9 +208,7 @@ class Fence:
         """GET: there is no such object."""
         self._must_read = False
         self._seen, self._version = Record(), ""
-        if (
-            self.state is State.OWNED
-        ):  # deleted by hand, and who has made and lost another since, nobody knows
+        if self.state is State.OWNED:  # deleted by hand; others may have made and lost one since
             self.state = State.DEPOSED
 
     def written(self, version: str) -> None:
@@ -224,7 +222,7 @@ class Fence:
             self._release()
 
     def unanswered(self) -> None:
-        """Refused, or nothing was heard: a write may have been done, or may be later."""
+        """Refused or not answered: the write may have been done, or may be done later."""
         self._must_read = True
 
     def _taken(self, record: Record) -> None:

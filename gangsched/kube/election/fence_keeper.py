@@ -1,13 +1,13 @@
 """Drives a Fence against the API server: one request at a time, over a connection of its own.
 
 Lives here: requests, their deadlines, the Lease object as JSON. Not here: what an answer means
-(kube.election.fence), who leads (kube.election.lease), who is bumped (kube.effects.bumps). Called by
-kube.effects.dispatcher with what is to be fenced, and by kube.take_over when this process begins to lead.
+(kube.election.fence), who leads (kube.election.lease), bumps (kube.effects.bumps). Called by
+kube.effects.dispatcher with effects to be fenced, and by kube.take_over when this process begins to lead.
 
-The object is a Lease of its own beside the leader's: it is written by compare-and-swap like that one, in the
-same namespace and under the same kind of right, and a list that changes with each batch of gangs does not get
-in the way of renewals. Its holder is who owns the fence, its transitions are the epoch, and the list is in an
-annotation. It is never renewed: no time in it means anything.
+The object is a Lease of its own beside the leader's. It is written by compare-and-swap like that one, in the
+same namespace and under the same permission, and its list, which changes with each batch of gangs, does not
+interfere with renewals. Its holder is the fence's owner, its transitions are the epoch, and the list is in an
+annotation. It is never renewed: its times mean nothing.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from gangsched.kube.transport.backoff import Backoff
 _log = structlog.get_logger(__name__)
 
 LIST_KEY = "gangsched.io/binds-on-the-way"
-# A write of which nothing is heard holds up every gang; it is read back, and that is safe at any time.
+# An unanswered write blocks every gang, so it is read back soon; a read is safe at any time.
 TIMEOUT_S = 5.0
-# How often a full list is looked at for what is settled.
+# How often a full list is checked for settled pods.
 FULL_STEP_S = 0.02
 
 
@@ -67,12 +67,12 @@ _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def fence_name(settings: LeaderElectionSettings) -> str:
-    """The object's name: the leader's lease, and that it is its fence."""
+    """The object's name: derived from the leader's lease."""
     return f"{settings.resource_name}-fence"
 
 
 class FenceKeeper:
-    """Keeps the one object, and what waits for it."""
+    """Drives the fence's one object, and holds the effects that wait for it."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class FenceKeeper:
         is_on_its_way: Callable[[str], bool],
         deposed: Callable[[str], None],
     ) -> None:
-        """`identity`: no other process's. `deposed` is told why nothing may leave this process any more."""
+        """`identity`: unique to this process. `deposed` gets the reason why nothing may be sent any more."""
         self.fence = Fence(identity, is_on_its_way=is_on_its_way)
         self._client = client.another()
         self._name = fence_name(settings)
@@ -101,7 +101,7 @@ class FenceKeeper:
         self._said = ""
 
     def submit(self, effect: Fenced) -> None:
-        """It is released when it is listed; never waits."""
+        """Released once it is listed; never blocks."""
         self.fence.submit(effect)
         self._wake.set()
 
@@ -112,12 +112,12 @@ class FenceKeeper:
         await self._taken.wait()
 
     def bumped(self) -> None:
-        """What was inherited is bumped: binds may be listed."""
+        """The inherited pods are bumped: binds may be listed now."""
         self.fence.bumped()
         self._wake.set()
 
     async def run(self, release: Callable[[Sequence[Fenced]], None]) -> None:
-        """Until cancelled or deposed. `release` gets what is listed and may be sent."""
+        """Run until cancelled or deposed. `release` gets the effects that are listed and may be sent."""
         fence = self.fence
         async with self._client:
             while fence.state is not State.DEPOSED:
@@ -143,7 +143,7 @@ class FenceKeeper:
         """One request; its answer goes to the fence."""
         fence = self.fence
         try:
-            # Around all of it: renewing credentials has a longer patience of its own.
+            # Covers the whole call: renewing credentials has its own, longer patience.
             with anyio.fail_after(TIMEOUT_S):
                 body = await self._send(step)
             self._lease = _decode_any(body)
@@ -171,7 +171,7 @@ class FenceKeeper:
         if isinstance(step, Create):
             body = _document({"metadata": {"name": self._name}}, step.record)
             return await self._client.post(self._collection, body, timeout_s=TIMEOUT_S)
-        # What others have put on the object stays there.
+        # Keep fields that others have set on the object.
         metadata = {**self._lease.get("metadata", {}), "resourceVersion": step.version}
         body = _document({**self._lease, "metadata": metadata}, step.record)
         return await self._client.put(path, body, timeout_s=TIMEOUT_S)
@@ -181,7 +181,7 @@ class FenceKeeper:
         if code == 0:
             self._client.close()  # the connection may be as dead as it looks
         if code == 409:
-            return  # somebody has written it: read who
+            return  # concurrent write: read whose it is
         text = str(error) or "no answer in time"
         if text != self._said and not is_told(error):
             self._said = text

@@ -1,7 +1,7 @@
 """Leader election on a coordination.k8s.io/v1 Lease, as client-go's leaderelection does it.
 
 Lives here: who leads, as a pure state machine (`Election`). Not here: its async driver
-(kube.election.elector), and what leading means (app). A lease is no fence: a bind that was sent before the
+(kube.election.elector), and what a leader does (app). A lease is no fence: a bind that was sent before the
 lease was lost may land later, and is made harmless by its preconditions.
 
 | state | on | to | asks next |
@@ -23,9 +23,9 @@ lease was lost may land later, and is made harmless by its preconditions.
 | Leading | release() | Released, once answered | PUT, no holder, 1 s |
 | Following | release() | Released | |
 
-Times in the record are for people. Whether it is alive is told by its changes and by our own clock since we
-saw the last one, so nobody's wall clock matters. PUT carries the resourceVersion: of two who try, one gets a
-409. The clock goes on while the machine is suspended, where the system has such a clock.
+Times in the record are for people. Whether the holder lives is judged by changes of the record and by our own
+clock since the last change, so wall clocks do not matter. A PUT carries the resourceVersion: of two
+contenders one gets a 409. The clock includes machine suspend, where the system has such a clock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import msgspec
 
 from gangsched.config import LeaderElectionSettings
 
-# client-go's JitterFactor, by which config bounds the retry period too.
+# client-go's JitterFactor; config bounds the retry period by it too.
 JITTER = 1.2
 RELEASED_DURATION_S = 1
 
@@ -79,20 +79,20 @@ class Update(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Nothing to ask before then."""
+    """Ask nothing before then."""
 
     until_s: float
 
 
 class Done(NamedTuple):
-    """Lost or released: nothing to ask ever again."""
+    """Lost or released: no further requests."""
 
 
 Step = Get | Create | Update | Wait | Done
 
 
 class Election:
-    """The table above. Every `now_s` is a clock that never goes back; `wall` is text for the record."""
+    """The table above. `now_s` must never go back; `wall` is text for the record."""
 
     def __init__(self, identity: str, settings: LeaderElectionSettings, *, rng: Random) -> None:
         self.identity = identity
@@ -113,12 +113,12 @@ class Election:
 
     @property
     def observed(self) -> Record:
-        """The lease as last read or written; no holder before that."""
+        """The lease as last read or written; before that, one without a holder."""
         return self._observed
 
     @property
     def deadline_s(self) -> float:
-        """When leadership ends unless it is renewed; counted from when the last renewal was sent."""
+        """When leadership ends unless renewed; counted from when the last renewal was sent."""
         return self._renewed_s + self._settings.renew_deadline_s
 
     def holds(self, now_s: float) -> bool:
@@ -126,12 +126,12 @@ class Election:
         return self.state is State.LEADING and now_s < self.deadline_s
 
     def release(self) -> None:
-        """Give the lease back as soon as possible; what was led must be at rest already."""
+        """Give the lease back as soon as possible; the work of the leader must have stopped already."""
         self._releasing = True
         self._next_s = -math.inf
 
     def next(self, now_s: float, wall: str) -> Step:
-        """What to do now; an answer to anything but Wait and Done is told by one of the four below."""
+        """The next step; report the answer to Get, Create or Update to one of the four methods below."""
         self._expire(now_s)
         if self._releasing and self.state is State.FOLLOWING and not self._maybe_ours:
             self.state = State.RELEASED
@@ -171,7 +171,7 @@ class Election:
     def absent(self, now_s: float) -> None:
         """GET: there is no such lease."""
         self._maybe_ours = False
-        # A lease deleted by hand does not end the leadership of who holds it before that one notices.
+        # Deleting the Lease by hand does not end its holder's leadership before the holder notices.
         held = self._observed.holder not in ("", self.identity) and now_s < self._valid_until_s()
         if held:
             self._look_later(now_s)
@@ -192,12 +192,12 @@ class Election:
             self._due = Update
             self._next_s = -math.inf if self._releasing else self._sent_s + self._settings.retry_period_s
             self._renewed_s = self._sent_s
-        else:  # others may have seen it run out before we heard that we had it
+        else:  # others may have seen it expire before the answer reached us
             self._expire(now_s)
             self._at_once(Get)
 
     def failed(self, now_s: float) -> None:
-        """Refused, or not answered: a write may have been done all the same."""
+        """Refused or not answered: the write may still have been done."""
         wrote = not isinstance(self._sent, Get)
         self._maybe_ours |= wrote
         again, self._has_failed = self._has_failed, True
@@ -215,12 +215,12 @@ class Election:
         transitions = seen.transitions if mine or self._due is Create else seen.transitions + 1
         if self._releasing:
             return Record("", RELEASED_DURATION_S, wall, wall, transitions)
-        # Whole seconds only; rounded up, so that others rather wait too long.
+        # Whole seconds only; rounded up, so that others wait too long rather than too short.
         duration_s = math.ceil(self._settings.lease_duration_s)
         return Record(self.identity, duration_s, seen.acquired if mine else wall, wall, transitions)
 
     def _valid_until_s(self) -> float:
-        """The holder promised to stop before its own lease duration is over; ours, if it names none."""
+        """The holder stops before its own lease duration is over; ours, if it names none."""
         duration_s = self._observed.duration_s
         return self._observed_s + (duration_s if duration_s > 0 else self._settings.lease_duration_s)
 

@@ -1,5 +1,5 @@
 """Requests as bytes over warm connections: sockets, TLS, HTTP/1.1, lanes, pools and streams.
 
-Knows nothing of Kubernetes but credentials and Status answers. Called by kube.client, watch, effects,
+Of Kubernetes it knows only credentials and Status answers. Called by kube.client, watch, effects,
 election.
 """

@@ -1,8 +1,8 @@
 """One connection to an API server: a socket, TLS or not, read and written without a transport in between.
 
 Lives here: the handshake, bytes in and out, the end. Not here: where sockets come from (kube.network), what
-the bytes mean (kube.transport.http1) and who sends what (kube.transport.line, kube.transport.pool,
-kube.transport.stream, which subclass it).
+the bytes mean (kube.transport.http1), and the senders, which subclass it (kube.transport.line,
+kube.transport.pool, kube.transport.stream).
 
 asyncio's TLS transport costs more than the scheduler's own work on a pod: protocol layers, flow control and
 two reads for each record. Here one recv takes all that the kernel has, OpenSSL decrypts it from memory, and
@@ -25,12 +25,13 @@ from gangsched.kube.transport.readers import Readers
 # One TLS record holds at most this much.
 _RECORD_BYTES = 16384
 _HANDSHAKE_BYTES = 65536
-# Taken from the kernel in one piece; what is made of a piece fits the caches, and into memory that is reused.
+# Read from the kernel in one piece; small enough that what is built from it fits the caches and reused
+# memory.
 _READ_BYTES = 64 * 1024
 
 
 class Address(NamedTuple):
-    """Where the API server is, and how to know that it is the one."""
+    """Where the API server is, and how to verify it."""
 
     host: str
     port: int
@@ -40,7 +41,7 @@ class Address(NamedTuple):
 
 
 def address_of(credentials: Credentials) -> Address:
-    """Where a connection that is opened now goes; renewed certificates are another TLS context."""
+    """The address for a connection opened now; renewed certificates are another TLS context."""
     parts = urlsplit(credentials.server)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -48,9 +49,9 @@ def address_of(credentials: Credentials) -> Address:
     return Address(host, port, credentials.ssl_context, name, credentials.network)
 
 
-# Where bytes are on their way through, one for all of a loop's connections: nothing stays in it when a turn
-# of the loop is over. One for each would be 8 MiB in a scheduler's start, and each page of it costs a fault
-# when it is first touched.
+# Buffers for bytes in transit, shared by all connections of a loop: they are empty when a turn of the loop is
+# over. One set per connection would add 8 MiB to a scheduler's start, and a page fault for each page on first
+# use.
 class _Buffers(NamedTuple):
     read: memoryview
     plain: memoryview
@@ -62,14 +63,14 @@ _buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Buffers] = WeakKeyDictio
 def _buffers_of(loop: asyncio.AbstractEventLoop) -> _Buffers:
     found = _buffers.get(loop)
     if found is None:
-        # What is read may complete a record that had come in part.
+        # Newly read bytes may complete a record that came in part.
         sizes = (_READ_BYTES, _READ_BYTES + _RECORD_BYTES)
         found = _buffers[loop] = _Buffers(*(memoryview(bytearray(size)) for size in sizes))
     return found
 
 
 class Connection:
-    """Subclasses say in `received` and `lost` what they do with bytes and with the end.
+    """Subclasses override `received` and `lost`.
 
     After `close()` neither is called any more. `lost` is never called from within `write`.
     """
@@ -93,9 +94,9 @@ class Connection:
     def __init__(self, *, readers: Readers | None = None) -> None:
         self.is_open = False
         self.is_at_end = False
-        """The server has closed it in order; over TLS it must have said so, as a cut looks the same."""
+        """The server has closed it in order; over TLS this needs a close_notify, as a cut looks the same."""
         self.context: ssl.SSLContext | None = None
-        """It was opened by; another than the credentials' means that its certificates are old."""
+        """The context it was opened with; if the credentials have another one, its certificates are old."""
         self._readers = readers
         self._is_reading = False
         self._unsent = b""
@@ -108,15 +109,15 @@ class Connection:
         self._plain: memoryview
 
     def received(self, data: bytes) -> None:
-        """Bytes have come, never none."""
+        """Bytes have come, at least one."""
         raise NotImplementedError
 
     def lost(self, why: str) -> None:
-        """The connection is over, not by our own `close()`."""
+        """The connection ended, not through our own `close()`."""
         raise NotImplementedError
 
     async def open(self, address: Address) -> None:
-        """Connect and shake hands. Raises: OSError, which TimeoutError and ssl.SSLError are."""
+        """Connect and shake hands. Raises: OSError (also TimeoutError and ssl.SSLError)."""
         self._loop = asyncio.get_running_loop()
         self._buffer, self._plain = _buffers_of(self._loop)
         self.context = address.ssl_context
@@ -135,7 +136,7 @@ class Connection:
             raise
 
     def take_over(self, other: Connection) -> None:
-        """Go on where another one is, which is idle and gives it up: a handshake is 2 ms of CPU."""
+        """Take over the socket of an idle connection, which gives it up: saves a handshake, 2 ms of CPU."""
         other.pause()
         other.is_open = False
         self._loop, self._sock = other._loop, other._sock
@@ -163,11 +164,11 @@ class Connection:
 
     @property
     def is_known_by_certificate(self) -> bool:
-        """With TLS who we are may be told once for each connection: after a 401 another may fare better."""
+        """Whether TLS may identify us once per connection: then a new one may succeed after a 401."""
         return self.context is not None
 
     def close(self) -> None:
-        """Give the connection up; asked again it does nothing."""
+        """Give the connection up; a second call does nothing."""
         if not self.is_open:
             return
         self.is_open = False
@@ -180,19 +181,19 @@ class Connection:
     # Reading
 
     def pause(self) -> None:
-        """Leave what comes in the kernel."""
+        """Stop reading; bytes stay in the kernel."""
         if self._is_reading:
             self._is_reading = False
             (self._readers or self._loop).remove_reader(self._sock)
 
     def resume(self) -> None:
-        """Be called when bytes have come."""
+        """Read again as soon as bytes arrive."""
         if self.is_open and not self._is_reading:
             self._is_reading = True
             (self._readers or self._loop).add_reader(self._sock, self.read_now)
 
     def read_now(self) -> None:
-        """Take all that the kernel has."""
+        """Read everything the kernel has."""
         if not self.is_open:
             return
         parts: list[bytes] = []
@@ -224,7 +225,7 @@ class Connection:
                 return False
 
     def _receive_tls(self, tls: ssl.SSLObject, parts: list[bytes]) -> bool:
-        """The same through TLS; what is an incomplete record yet stays in OpenSSL's memory."""
+        """The same through TLS; an incomplete record stays in OpenSSL's memory."""
         incoming, buffer = self._incoming, self._buffer
         while True:
             try:
@@ -238,14 +239,14 @@ class Connection:
                 self.is_at_end = True
                 return True
             if self._outgoing.pending:
-                self._send(self._outgoing.read())  # an answer of TLS itself, to a key update
+                self._send(self._outgoing.read())  # TLS's own answer to a key update
             if n_bytes < len(buffer):
                 return False
 
     def _decrypt(self, tls: ssl.SSLObject, parts: list[bytes]) -> bool:
-        """All records that have come whole, as one part if they fit; true at the end of the stream."""
+        """Decrypt all complete records, as one part if they fit; true at the end of the stream."""
         plain, n_bytes, is_over = self._plain, 0, False
-        # A record leaves OpenSSL in one piece, so with nothing left to decrypt there is nothing to ask.
+        # OpenSSL returns a record in one piece, so with nothing pending another read would find nothing.
         while self._incoming.pending:
             if n_bytes > len(plain) - _RECORD_BYTES:
                 parts.append(bytes(plain[:n_bytes]))
@@ -265,7 +266,7 @@ class Connection:
     # Writing
 
     def write(self, data: bytes) -> None:
-        """Send now what the socket takes, the rest when it takes more."""
+        """Send now what the socket takes, the rest as it takes more."""
         if not self.is_open:
             return
         try:

@@ -1,10 +1,10 @@
 """Just enough HTTP/1.1 to talk to an API server: requests as bytes, answers from bytes cut anywhere.
 
-Not a general parser: it serves kube.transport.line, kube.transport.pool and kube.transport.stream, which
-trust their peer to be a kube-apiserver or the proxy before it. What RFC 9112 does not allow, or what it does
-not understand, is an error, and an error means that the connection is given up and the outcome is unknown:
-where one answer ends decides which bind the next one is about. Bytes behind an answer are left in `rest`:
-they belong to the next request that was sent on this connection, or are an error where there is none.
+Not a general parser: it serves kube.transport.line, kube.transport.pool and kube.transport.stream, whose peer
+is a kube-apiserver or the proxy before it. Whatever RFC 9112 forbids, or this parser does not understand, is
+an error: the connection is given up and the outcome is unknown, because where one answer ends decides which
+bind the next one is about. Bytes after an answer are left in `rest`: they belong to the next request that was
+sent on this connection, or are an error when there is none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
-# Statuses are small; whoever sends more is not an API server.
+# Statuses are small; a peer that sends more is not an API server.
 MAX_HEAD_BYTES = 64 * 1024
 MAX_FIELDS = 128
 MAX_INTERIM = 8
@@ -34,7 +34,7 @@ _HEAD = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [\t -~\x80-\xff]*+)?+((?:\r\
 _FOLD = re.compile(rb"\r\n[ \t]+")
 _TRAILER = re.compile(_FIELD)
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,12})(?:[ \t]*;[\t -~\x80-\xff]*)?")
-# In heads in lower case.
+# Matched in lower-cased heads.
 _FRAMING = re.compile(rb"\n(content-length|transfer-encoding|connection|retry-after):([^\r]*)")
 _SUCCESS = re.compile(rb"HTTP/1\.1 (20[0-35-9]|2[1-9]\d)[ \r]")  # 204 has no body, whatever it states
 _LENGTH = b"\ncontent-length:"
@@ -46,19 +46,19 @@ class ProtocolError(Exception):
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path, whatever characters it has."""
+    """A name quoted as one segment of a path, whatever its characters."""
     return name if _UNRESERVED.fullmatch(name) else quote(name, safe="")
 
 
 class Verb(NamedTuple):
-    """What is done, and with which kind of body; "" for none."""
+    """Method and content type; "" for no body."""
 
     method: str
     content_type: str = ""
 
 
 class Frame:
-    """A request but for its path and body: the same bytes for all of one verb and one Authorization."""
+    """A request without its path and body: the same bytes for all of one verb and one Authorization."""
 
     __slots__ = ("_after", "_before", "_has_body", "authorization", "method")
 
@@ -83,7 +83,7 @@ class Frame:
         self._after = "\r\n".join(lines).encode("latin-1")
 
     def request(self, target: str, body: bytes = b"") -> bytes:
-        """All of it; `target` is a path, quoted as it must be, with its query."""
+        """The whole request; `target` is a quoted path with its query."""
         path = target.encode("latin-1")
         if self._has_body:
             return b"%b%b%b%d\r\n\r\n%b" % (self._before, path, self._after, len(body), body)
@@ -91,12 +91,12 @@ class Frame:
 
 
 def _decimal(value: bytes) -> int:
-    """A number as RFC 9110 writes one, digits and nothing else; -1 for all else, and for what is absurd."""
+    """A number as in RFC 9110, digits only; -1 for anything else and for absurd values."""
     return int(value) if value.isdigit() and len(value) <= _MAX_DIGITS else -1
 
 
 def _length(value: bytes, before: int) -> int:
-    """Of a body, of which `before` was said before; said twice it must be the same (RFC 9112, 6.3)."""
+    """The Content-Length, given the one of an earlier header; repeated ones must agree (RFC 9112, 6.3)."""
     for stated in value.split(b","):
         length = _decimal(stated.strip())
         if length < 0:
@@ -108,10 +108,10 @@ def _length(value: bytes, before: int) -> int:
 
 
 def whole_success(data: bytes) -> tuple[int, bytes, bytes] | None:
-    """Status, body and what is behind it, if `data` opens with a success, whole, that keeps the connection.
+    """Status, body and the bytes after it, if `data` opens with a complete success that keeps the connection.
 
-    What most answers are, at a third of what an Answer costs; None means no more than that it is not. Only
-    what decides where the answer ends is looked at, and looked at as strictly as by an Answer.
+    Handles most answers at a third of an Answer's cost; None means only that this shortcut does not apply. It
+    looks only at what decides where the answer ends, as strictly as an Answer does.
     """
     line = _SUCCESS.match(data)
     head, end, body = data.partition(b"\r\n\r\n")
@@ -131,9 +131,9 @@ def whole_success(data: bytes) -> tuple[int, bytes, bytes] | None:
 
 
 class Chunks:
-    """The chunked transfer coding taken off, as far as bytes have come; `whole` after the last chunk.
+    """Removes the chunked transfer coding, as far as bytes have come; `whole` after the last chunk.
 
-    `rest`: what has come behind it.
+    `rest`: the bytes after it.
     """
 
     __slots__ = ("_ending", "_left", "_line", "_n_trailer_bytes", "rest", "whole")
@@ -142,12 +142,12 @@ class Chunks:
         self.whole = False
         self.rest = b""
         self._ending = False
-        self._left = 0  # of this chunk, with the line end after it
+        self._left = 0  # of this chunk, including its line end
         self._line = b""
         self._n_trailer_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take in bytes; the parts of the body that are in them. Raises: ProtocolError."""
+        """Take in bytes; returns the body parts in them. Raises: ProtocolError."""
         if self._line:
             data, self._line = self._line + data, b""
         at, n_bytes = 0, len(data)
@@ -173,7 +173,7 @@ class Chunks:
             at = end + 2
             end = at + size
             if data[end : end + 2] == b"\r\n" and size:
-                parts.append(data[at:end])  # all of it has come
+                parts.append(data[at:end])  # the whole chunk is here
                 at = end + 2
             elif size:
                 left = size + 2
@@ -183,7 +183,7 @@ class Chunks:
         return parts
 
     def _size(self, line: bytes) -> int:
-        """Of the chunk that this line is the head of; 0: nothing follows."""
+        """The size in this chunk header; 0: the last chunk."""
         if self._ending:
             self._trailer(line)
             return 0
@@ -195,7 +195,7 @@ class Chunks:
         return size
 
     def _trailer(self, line: bytes) -> None:
-        """One field after the last chunk, of no use to us, or the empty line that ends the answer."""
+        """One field after the last chunk, ignored, or the empty line that ends the answer."""
         self.whole = not line
         self._n_trailer_bytes += len(line)
         if self._n_trailer_bytes > MAX_TRAILER_BYTES:
@@ -205,11 +205,10 @@ class Chunks:
 
 
 class Answer:
-    """One response; `whole` once all of it is there. `feed` may be given bytes until then, `rest` is what
-    came behind it.
+    """One response; `whole` once all of it is there. Feed it until then; `rest` is what came after it.
 
-    With `stream` the body of a success may be of any length: once `status` is known, `take()` gives what
-    has come of it. An answer that states no length ends with the connection: see `end`.
+    With `stream` the body of a success may have any length: once `status` is known, `take()` returns what has
+    come of it. An answer without a length ends with the connection: see `end`.
     """
 
     __slots__ = (
@@ -242,7 +241,7 @@ class Answer:
         self._parts: list[bytes] = []
         self._n_bytes = 0
         self._n_interim = 0
-        self._needed = -1  # -1: all until the server closes the connection
+        self._needed = -1  # -1: everything until the server closes the connection
         self._chunks: Chunks | None = None
 
     def feed(self, data: bytes) -> None:
@@ -258,16 +257,16 @@ class Answer:
 
     @property
     def is_untouched(self) -> bool:
-        """Not a byte has come."""
+        """Nothing has arrived yet."""
         return not self.status and not self._data
 
     def take(self) -> bytes:
-        """What has come of a stream's body since the last time."""
+        """The part of a stream's body that has come since the last call."""
         parts, self._parts = self._parts, []
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def end(self) -> bool:
-        """The server has closed the connection in order; whether the answer is whole by that."""
+        """The server has closed the connection in order; returns whether that completes the answer."""
         if self.status and self._needed < 0 and self._chunks is None and not self.whole:
             self.whole = True
             if not (self._stream and self.status < 300):
@@ -282,7 +281,7 @@ class Answer:
         if end < 0:
             return False
         head = data[: end + 2]
-        # Lines that go on in the next are old, and allowed in what a client reads (RFC 9112, 5.2).
+        # Folded header lines are obsolete, but a client must accept them (RFC 9112, 5.2).
         found = _HEAD.fullmatch(head) or _HEAD.fullmatch(_FOLD.sub(b" ", head[:-2]) + b"\r\n")
         if found is None:
             raise ProtocolError("a head that is not HTTP/1.1")
@@ -300,7 +299,7 @@ class Answer:
         return True
 
     def _frame(self, fields: bytes, *, is_http_1_0: bool) -> None:
-        """Where the body ends (RFC 9112, 6.3), and what becomes of the connection."""
+        """Determine where the body ends (RFC 9112, 6.3), and whether the connection is kept."""
         length = -1
         codings: list[bytes] = []
         options: list[bytes] = []
@@ -332,7 +331,7 @@ class Answer:
         )
 
     def _gather(self) -> None:
-        """Keep what has come until it is the whole body; a page of a list comes in hundreds of pieces."""
+        """Collect the body until it is complete; a page of a list comes in hundreds of pieces."""
         data, self._data = self._data, b""
         if self._chunks is not None:
             self._n_bytes += len(data)
@@ -351,7 +350,7 @@ class Answer:
             self.body = self.take()
 
     def _flow(self) -> None:
-        """Pass on what has come: chunks, as much as was announced, or all until the end."""
+        """Pass on what has come: chunks, up to the announced length, or all until the end."""
         data, self._data = self._data, b""
         if self._chunks is not None:
             self._parts += self._chunks.feed(data)

@@ -1,28 +1,28 @@
-"""Requests over a few warm connections of their own, without a task, a future or a timer for each.
+"""Requests over a few warm connections, without a task, a future or a timer for each.
 
-Lives here: sending, deadlines, pauses, renewal after a 401. Not here: what waits, in which order it goes and
-what an answer means (the subclasses in kube.effects.binding_lane and kube.effects.write_lanes), one
-connection (kube.transport.line), the bytes of HTTP (kube.transport.http1). A general client costs about 200
-us of CPU a request, which would be most of what we spend on a pod; here headers are prebuilt, and a success
-that has come in one piece costs one look at it.
+Lives here: sending, deadlines, pauses, renewal after a 401. Not here: what waits, its order and what an
+answer means (the subclasses in kube.effects.binding_lane and kube.effects.write_lanes), one connection
+(kube.transport.line), the bytes of HTTP (kube.transport.http1). A general client costs about 200 us of CPU a
+request, which would be most of what we spend on a pod; here headers are prebuilt, and a success that arrives
+in one piece is matched at once.
 
-Each call that was sent is told to the subclass exactly once, and may be put back then:
+For each call that was sent, exactly one of these methods of the subclass is called; it may put the call back:
 
-| what came | told as |
+| what came | method |
 |---|---|
-| 2xx with what was asked for (`_proves`) | `_done` |
-| 401 | not at all the first time: credentials are renewed and it is sent again |
+| 2xx with the expected body (`_proves`) | `_done` |
+| 401 | none the first time: credentials are renewed and it is sent again |
 | any other status; 2xx with anything else | `_refused` |
-| the connection was lost, silent for too long, or talked nonsense | `_silent`: the bytes may have arrived |
+| the connection was lost, silent for too long, or sent nonsense | `_silent`: the bytes may have arrived |
 
-Where no connection can be opened nothing is sent: calls wait where they are, and the lane pauses.
+When no connection can be opened nothing is sent: calls keep their place, and the lane pauses.
 
-A lane of some `depth` sends further requests on connections that have not answered yet, once each has one:
-the server finds the next when it has done with one, instead of sleeping until we have heard of it, and two
-that are sent together cost us one write. It works on no more of them at once than there are connections. RFC
-9112 (9.3.2) asks for care with that, as a lost connection leaves more than one outcome open: each of them is
-told as `_silent`, and then one request at a time is sent for a while, as a proxy that cannot take more would
-show itself in this way.
+A lane with a `depth` sends further requests on connections that have not answered yet, once each connection
+has one. The server then finds the next request as soon as it is done with one, instead of sleeping until we
+have read its answer, and two requests sent together cost one write. At most one request per connection is
+worked on at a time. RFC 9112 (9.3.2) asks for care with pipelining, since a lost connection leaves several
+outcomes open: each of them ends in `_silent`. After that the lane sends one request at a time for a while,
+since a proxy that cannot handle pipelining would fail in this way.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from gangsched.kube.transport.line import Call, ItemT, Line
 from gangsched.kube.transport.readers import Readers
 
 CONNECT_TIMEOUT_S = 10.0
-# So long one request at a time, after a connection was lost that had more.
+# How long one request at a time is sent after a connection with several was lost.
 ONE_EACH_S = 60.0
 CREDENTIALS_CHECK_S = 5.0
 
 
 def always() -> bool:
-    """Nobody has to be asked."""
+    """The default for `may_send`."""
     return True
 
 
@@ -77,7 +77,7 @@ class Lane(Generic[ItemT]):
         backoff_s: tuple[float, float] = (0.25, 10.0),
         readers: Readers,
     ) -> None:
-        """`depth`: requests on a connection; `timeout_s` for each; `readers` bundle lanes' answers."""
+        """`depth`: requests on a connection; `timeout_s`: of each; `readers` serve several lanes."""
         self._credentials = credentials
         self._size = size
         self._depth = depth
@@ -100,27 +100,27 @@ class Lane(Generic[ItemT]):
         self._loop: asyncio.AbstractEventLoop
         self.n_sent = 0
         self.n_in_flight = 0
-        """Calls that were sent and not answered."""
+        """Calls sent and not answered."""
 
     @property
     def n_unsent(self) -> int:
-        """Calls that wait to be sent."""
+        """Calls waiting to be sent."""
         raise NotImplementedError
 
     def _next(self, now_s: float) -> Call[ItemT] | None:
-        """What is to be sent now; None where nothing may be."""
+        """The next call to send; None if nothing may be sent."""
         raise NotImplementedError
 
     def _put_back(self, call: Call[ItemT]) -> None:
-        """Its turn comes first."""
+        """Requeue it at the front."""
         raise NotImplementedError
 
     def _request(self, call: Call[ItemT]) -> tuple[Verb, str, bytes]:
-        """What to send: verb, path and body."""
+        """The request for a call: verb, path and body."""
         raise NotImplementedError
 
     def _proves(self, call: Call[ItemT], body: bytes) -> bool:
-        """Whether the body of a 2xx says what the API server would say; asked for each of them."""
+        """Whether the body of a 2xx is what the API server would send; asked for each 2xx."""
         raise NotImplementedError
 
     def _done(self, call: Call[ItemT], body: bytes) -> None:
@@ -140,7 +140,7 @@ class Lane(Generic[ItemT]):
             self._connect(self._size)
 
     async def run(self) -> None:
-        """Keep the lane going until cancelled; then what is in flight counts as lost."""
+        """Keep the lane going until cancelled; calls in flight then count as lost."""
         self._loop = asyncio.get_running_loop()
         try:
             await self._credentials.headers()
@@ -160,13 +160,13 @@ class Lane(Generic[ItemT]):
     # Sending
 
     def _pump(self) -> None:
-        """Send as much as may be sent now."""
+        """Send as much as allowed now."""
         idle = self._idle
         if self._group is None or self._is_renewing or self.n_in_flight == self._size * self._depth:
             return
         now_s = time.monotonic()
         if now_s < self._paused_until_s:
-            return  # a timer will call
+            return  # a timer will call this
         depth = self._depth
         if self._is_troubled or len(self._lines) < self._size or now_s < self._one_each_until_s:
             depth = 1
@@ -184,18 +184,18 @@ class Lane(Generic[ItemT]):
                         return
                     self._send(line, calls, now_s)
         if len(self._lines) < self._size and self.n_unsent:
-            # While there is trouble one connection asks for all: no storm when the server comes back.
+            # During an outage only one connection is tried: no storm when the server comes back.
             self._connect(1 if self._is_troubled else self.n_unsent)
 
     def _take(self, n_wanted: int, now_s: float) -> list[Call[ItemT]]:
-        """What may be sent now, so many at most."""
+        """Up to `n_wanted` calls that may be sent now."""
         calls: list[Call[ItemT]] = []
         while len(calls) < n_wanted and (call := self._next(now_s)) is not None:
             calls.append(call)
         return calls
 
     def _send(self, line: Line[ItemT], calls: Sequence[Call[ItemT]], now_s: float) -> None:
-        """Write the requests; from here on their outcome is the server's word or unknown."""
+        """Write the requests; from here on their outcome is the server's answer or unknown."""
         requests = []
         version = self._credentials.version
         for call in calls:
@@ -222,7 +222,7 @@ class Lane(Generic[ItemT]):
         return min(1.0, self._timeout_s / 4)
 
     def _sweep(self) -> None:
-        """One timer for all requests: a timer each would cost more than reading the answer."""
+        """One timer for all requests: a timer for each would cost more than reading the answer."""
         now_s = time.monotonic()
         for line in list(self._lines):
             if line.calls and line.calls[0].deadline_s <= now_s:
@@ -233,7 +233,7 @@ class Lane(Generic[ItemT]):
     # Connections
 
     def _connect(self, n_wanted: int) -> None:
-        """Open connections until `n_wanted` are idle or on their way, `size` at most in all."""
+        """Open connections until `n_wanted` are idle or being opened, `size` at most in all."""
         if self._group is None:
             return
         room = self._size - len(self._lines) - self._n_connecting
@@ -252,14 +252,14 @@ class Lane(Generic[ItemT]):
         finally:
             self._n_connecting -= 1
         if line.is_open and line.context is not self._credentials.ssl_context:
-            line.close()  # they have changed meanwhile
+            line.close()  # the certificates have changed meanwhile
         if line.is_open:
             self._lines.append(line)
             self._idle.append(line)
         self._pump()
 
     def certificates_changed(self) -> None:
-        """Connections by the old ones go: the idle now, the others when they are answered."""
+        """Close connections with old certificates: idle ones now, the others when they are answered."""
         for line in self._lines:
             line.is_leaving = True
         idle, self._idle = self._idle, []
@@ -277,7 +277,7 @@ class Lane(Generic[ItemT]):
         self._pump()
 
     def _give_up(self, line: Line[ItemT], why: str) -> None:
-        """The connection is closed: what was sent on it and not answered may have arrived."""
+        """Close the connection: requests sent on it and not answered may have arrived."""
         self._lines.remove(line)
         calls, line.calls = line.calls, deque()
         for call in calls:
@@ -290,14 +290,14 @@ class Lane(Generic[ItemT]):
     # Answers
 
     def _landed(self, call: Call[ItemT]) -> None:
-        """It is not on its way any more; what came of it is told next."""
+        """It is no longer in flight; its outcome is reported next."""
         self.n_in_flight -= 1
         self._readers.n_awaited -= 1
 
     def answered(
         self, line: Line[ItemT], call: Call[ItemT], status: int, body: bytes, retry_after: str | None = None
     ) -> None:
-        """One call of the line, which has been taken off it."""
+        """One call of the line was answered and taken off it."""
         self._landed(call)
         if line.is_open and not line.calls:
             if line.is_leaving or (status == UNAUTHORIZED and line.is_known_by_certificate):
@@ -323,12 +323,12 @@ class Lane(Generic[ItemT]):
         self._readers.then(self._pump)
 
     def _doubt(self, call: Call[ItemT], error: ApiError, about: str) -> None:
-        """The answer is not the API server's own word about this object: counted, and said now and then."""
+        """The answer is not from the API server or not about this object: count it, log now and then."""
         self._credentials.answers.doubt(call.frame.method)
         self._complaints.doubt(self.name, error, about=about)
 
     def _pause(self, error: ApiError) -> None:
-        """Send nothing for a while. Answers that come during a pause belong to the same trouble."""
+        """Send nothing for a while. Answers during a pause belong to the same outage."""
         now_s = time.monotonic()
         if now_s < self._paused_until_s:
             return

@@ -1,8 +1,8 @@
-"""One connection of a lane and the calls on it: which answer belongs to which.
+"""One connection of a lane and the calls on it: matches answers to calls.
 
-Lives here: answers, however they are cut and joined, given to their calls in the order in which those were
-sent. Not here: sending, and what comes of a call (kube.transport.lane), bytes of HTTP (kube.transport.http1).
-Called by kube.transport.lane.
+Lives here: assigning answers, however they are cut and joined, to calls in the order of sending. Not here:
+sending, and the outcome of a call (kube.transport.lane), bytes of HTTP (kube.transport.http1). Called by
+kube.transport.lane.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Item(Protocol):
 
     @property
     def uid(self) -> str:
-        """The object's."""
+        """The object's UID."""
         ...
 
 
@@ -39,11 +39,11 @@ class Call(Generic[ItemT]):
     def __init__(self, item: ItemT, key: Hashable = None) -> None:
         self.item = item
         self.key = key
-        self.is_behind = False  # sent while another on its connection was not answered
+        self.is_behind = False  # sent while another call on its connection was unanswered
         self.is_cancelled = False
         self.is_renewed = False
         self.n_tries = 0
-        self.n_done = 0  # of several requests that it takes
+        self.n_done = 0  # requests done, of several that it takes
         self.deadline_s = 0.0
         self.frame: Frame
         self.version: int  # of the credentials that it was sent with
@@ -55,14 +55,14 @@ class Owner(Protocol[ItemT]):
     def answered(
         self, line: Line[ItemT], call: Call[ItemT], status: int, body: bytes, retry_after: str | None = None
     ) -> None:
-        """One call of the line, which has been taken off it."""
+        """One call of the line was answered and taken off it."""
 
     def lost(self, line: Line[ItemT], why: str) -> None:
         """The connection is closed, with or without calls on it."""
 
 
 class Line(Connection, Generic[ItemT]):
-    """One connection of a lane; `calls` are on their way, in the order of their answers."""
+    """One connection of a lane; `calls` are in flight, in the order of their answers."""
 
     __slots__ = ("_answer", "_lane", "calls", "is_leaving")
 
@@ -79,7 +79,7 @@ class Line(Connection, Generic[ItemT]):
         try:
             while data and self.is_open:
                 if not calls:
-                    # Go's 408 on an idle connection, for one: the connection has had its day.
+                    # For example Go's 408 on an idle connection: the server is closing it.
                     raise ProtocolError("an answer to nothing")
                 if self._answer is None and (found := whole_success(data)) is not None:
                     status, body, data = found
@@ -92,7 +92,7 @@ class Line(Connection, Generic[ItemT]):
             lane.lost(self, f"the answer makes no sense: {error}")
 
     def _piece(self, data: bytes) -> bytes:
-        """Of an answer that is no plain success, or not whole yet; what is behind it."""
+        """Feed an answer that is no plain success, or not complete yet; returns the bytes after it."""
         answer = self._answer
         if answer is None:
             answer = self._answer = Answer()
@@ -110,7 +110,7 @@ class Line(Connection, Generic[ItemT]):
         self._lane.answered(self, call, answer.status, answer.body, answer.retry_after)
 
     def _check(self, rest: bytes) -> None:
-        """Bytes behind an answer are the next one's."""
+        """Bytes after an answer must belong to the next one."""
         if rest and len(self.calls) == 1:
             raise ProtocolError("more bytes than one answer has")
 

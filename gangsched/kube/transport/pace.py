@@ -1,23 +1,20 @@
-"""How long to let things gather before they are looked at.
-
-Called by kube.watch.reflector, kube.transport.readers, inbox.
-"""
+"""How long to let things gather before they are handled together."""
 
 from __future__ import annotations
 
 import math
 
-# Much is going on when more than so many have come in so long: a gang of 16, bound and echoed, or one of 32
-# answered are less; 300 a second are more, also on a slow server.
+# The load is high when more than this many arrive within RECENT_S: a gang of 16, bound and echoed, or one of
+# 32 answered stay below; 300 a second exceed it, also on a slow server.
 MANY = 60
 RECENT_S = 0.2
 _STEP = 1.25
 
 
 class Pace:
-    """From how much has come lately: nothing is held back when it is quiet, `hold_s` when much is going on.
+    """Decides from recent arrivals: no delay when it is quiet, `hold_s` when the load is high.
 
-    `_n` is what has come, forgotten evenly over RECENT_S.
+    `_n` is the number of recent arrivals, decaying evenly over RECENT_S.
     """
 
     def __init__(self, hold_s: float = 0.0, *, many: int = MANY) -> None:
@@ -27,20 +24,20 @@ class Pace:
         self._at_s = -math.inf
 
     def hold_s(self, n_come: int, now_s: float) -> float:
-        """Seconds to wait before the next look, after one that found `n_come`."""
+        """Seconds to wait before the next read, after one that found `n_come`."""
         return self._hold_s if self.is_much(n_come, now_s) else 0.0
 
     def is_much(self, n_come: int, now_s: float) -> bool:
-        """Whether much is going on, after a look that found `n_come`."""
+        """Whether the load is high, after a read that found `n_come`."""
         self._n = self._n * max(0.0, 1.0 - (now_s - self._at_s) / RECENT_S) + n_come
         self._at_s = now_s
         return self._n > self._many
 
 
 class Patience:
-    """How long until about a quarter of what is awaited has come, learned from look to look.
+    """Estimates how long until about a quarter of the awaited answers have come, learned from each read.
 
-    The rest keeps the server busy meanwhile.
+    Meanwhile the server works on the rest.
     """
 
     def __init__(self, shortest_s: float, longest_s: float) -> None:
@@ -49,7 +46,7 @@ class Patience:
         self._hold_s = shortest_s
 
     def hold_s(self, n_come: int, n_awaited: int) -> float:
-        """Seconds to wait before the next look, after one that found `n_come` of `n_awaited`."""
+        """Seconds to wait before the next read, after one that found `n_come` of `n_awaited`."""
         if 4 * n_come > n_awaited:
             self._hold_s = max(self._hold_s / _STEP, self._shortest_s)
         else:

@@ -35,11 +35,11 @@ class _Exchange(Connection):
         self._done: asyncio.Future[Answer] | None = None
 
     async def ask(self, request: bytes, *, timeout_s: float) -> Answer:
-        """Send and wait. Raises: ApiError with code 0, and the connection is closed; Unreachable at a cut."""
+        """Send and wait. Raises: ApiError with code 0 (then it is closed); Unreachable if it was cut."""
         loop = asyncio.get_running_loop()
         self._answer = Answer(max_body_bytes=self._max_body_bytes)
         self._done = loop.create_future()
-        # A timer and no cancel scope: it is nearly always taken back, and then costs next to nothing.
+        # A timer instead of a cancel scope: it is nearly always cancelled, and then costs next to nothing.
         timer = loop.call_later(timeout_s, self._give_up, f"no answer in {timeout_s:g} s")
         try:
             self.write(request)
@@ -53,12 +53,12 @@ class _Exchange(Connection):
 
     @property
     def is_untouched(self) -> bool:
-        """Not a byte of the answer has come."""
+        """Nothing of the answer has arrived."""
         return self._answer.is_untouched
 
     def received(self, data: bytes) -> None:
         if self._done is None or self._done.done():
-            self.close()  # an answer to nothing: not to be trusted with the next request
+            self.close()  # an answer without a request: do not trust it with the next one
             return
         try:
             self._answer.feed(data)
@@ -89,13 +89,10 @@ class _Exchange(Connection):
 
 
 class RequestPool:
-    """Warm connections, as many as there are requests at once: the callers bound that.
-
-    Use as an async context manager, or call `close`.
-    """
+    """Warm connections, one per concurrent request; the callers bound the number."""
 
     def __init__(self, credentials: Credentials, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-        """A longer answer is an error."""
+        """`max_body_bytes`: a longer answer is an error."""
         self._credentials = credentials
         self._max_body_bytes = max_body_bytes
         self._idle: list[_Exchange] = []
@@ -113,11 +110,11 @@ class RequestPool:
             self._idle.pop().close()
 
     def certificates_changed(self) -> None:
-        """Close what is idle; the others go when they are answered."""
+        """Close idle connections now; the others when they are answered."""
         self.close()
 
     def take_idle(self) -> _Exchange | None:
-        """An open connection that is not in use; it is the caller's now."""
+        """An open idle connection; from now on it belongs to the caller."""
         while self._idle:
             exchange = self._idle.pop()
             if exchange.is_open:
@@ -133,7 +130,7 @@ class RequestPool:
         content_type: str = "",
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> bytes:
-        """One request and its whole answer. Raises: ApiError, with code 0 if nothing certain was heard."""
+        """One request and its whole answer. Raises: ApiError, with code 0 when the outcome is unknown."""
         for last in (False, True):
             await self._credentials.headers()
             version, authorization = self._credentials.version, self._credentials.authorization
@@ -142,7 +139,7 @@ class RequestPool:
             answer = await self._counted(method, data, timeout_s)
             if answer.status != UNAUTHORIZED or last or not await self._credentials.refresh(refused=version):
                 break
-            # Refused before anything was done: safe to say again with new credentials.
+            # Refused before anything was done: safe to repeat with new credentials.
         if answer.status >= 300:
             error = api_error(answer.status, answer.retry_after, answer.body)
             raise self._credentials.not_accepted(error) if answer.status == UNAUTHORIZED else error
@@ -158,7 +155,7 @@ class RequestPool:
         return answer
 
     async def _answer(self, data: bytes, timeout_s: float, *, twice: bool) -> Answer:
-        """Ask over a warm connection, or a new one; a read that met a closed one is asked `twice`."""
+        """Ask over a warm connection or a new one; `twice`: retry a read whose warm connection was closed."""
         exchange = self.take_idle()
         if exchange is not None:
             try:

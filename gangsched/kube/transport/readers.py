@@ -1,10 +1,10 @@
-"""Many sockets looked at together while much is answered. Called by kube.transport.connection for the lanes.
+"""Reads many sockets together under load. Called by kube.transport.connection for the lanes.
 
 With requests on 16 connections and more the loop would wake up for each answer, and a wake-up costs more than
-reading it: the caches belong to the server by then. So these sockets are behind a selector of their own:
-while it is quiet the loop watches that one, and every answer is heard at once; while hundreds come in a
-second it is asked when about a quarter of what is on its way has been answered, so that the server has the
-rest to work on meanwhile. How long that takes is learned from what each look finds.
+reading it, since by then the server has evicted our caches. So these sockets are behind a selector of their
+own. When it is quiet the loop watches that selector, and every answer is read at once. At hundreds of answers
+a second it is polled when about a quarter of the answers in flight have come, so that the server has the rest
+to work on meanwhile. That time is learned from what each poll finds.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from collections.abc import Callable
 from gangsched.kube.network import KERNEL, Network
 from gangsched.kube.transport.pace import Pace, Patience
 
-# Shorter than the first it costs as much as it saves; longer than the last people would notice.
+# Below the first a delay costs as much as it saves; above the last people would notice.
 MIN_HOLD_S, MAX_HOLD_S = 0.001, 0.01
 
 
 class Readers:
-    """`add_reader` and `remove_reader` as the loop has them; `close()` when all are removed."""
+    """`add_reader` and `remove_reader` as on the event loop; `close()` when all are removed."""
 
     def __init__(self, network: Network = KERNEL) -> None:
         self.n_awaited = 0
-        """Answers on their way, those included that have come and were not read: who asks counts them."""
+        """Answers in flight, including those arrived but not read; the lanes count them."""
         self._selector = network.selector()
         self._pace = Pace()
         self._patience = Patience(MIN_HOLD_S, MAX_HOLD_S)
@@ -43,15 +43,15 @@ class Readers:
             self._watch(self._loop, True)
 
     def remove_reader(self, sock: socket.socket) -> None:
-        """Not any more."""
+        """Stop watching the socket."""
         self._selector.unregister(sock)
 
     def then(self, callback: Callable[[], None]) -> None:
-        """Call it once when all that was found has been read; for who is called back and has more to do."""
+        """Call it once after all sockets found ready were read; for a callback that has more to do then."""
         self._next_steps[callback] = None
 
     def close(self) -> None:
-        """Give back what the loop and the kernel hold for us."""
+        """Free the resources that the loop and the kernel hold for us."""
         if self._later is not None:
             self._later.cancel()
         if self._loop is not None:

@@ -1,6 +1,6 @@
-"""An answer without end (a watch) over a connection of its own, read in as few pieces as its reader likes.
+"""An answer without end (a watch) over its own connection, read in as few pieces as its reader likes.
 
-Lives here: opening it, the bytes that have come, holding back. Not here: what they mean
+Lives here: opening it, the bytes that have come, holding back. Not here: their meaning
 (kube.watch.watch_state), and whether a silent stream is dead (kube.watch.reflector).
 """
 
@@ -20,12 +20,12 @@ from gangsched.kube.tally import SILENCE
 from gangsched.kube.transport.connection import Connection, address_of
 from gangsched.kube.transport.http1 import Answer, Frame, ProtocolError, Verb
 
-# What waits for a slow reader here; beyond it the kernel, and then the server, keep the rest.
+# How much is buffered here for a slow reader; beyond it the kernel, and then the server, keep the rest.
 MAX_WAITING_BYTES = 4 * 2**20
 
 
 class Stream(Connection):
-    """The body of one answer; `read()` gives what has come."""
+    """The body of one answer; `read()` returns what has come."""
 
     __slots__ = ("__weakref__", "_answer", "_ended", "_n_waiting", "_waiter", "_why")
 
@@ -38,7 +38,7 @@ class Stream(Connection):
         self._waiter: asyncio.Future[None] | None = None
 
     async def ask(self, request: bytes) -> Answer:
-        """Send the request and wait for the head, or for the whole of a refusal. Raises: OSError."""
+        """Send the request and wait for the head, or for the whole body of a refusal. Raises: OSError."""
         self.write(request)
         while not self._ended and not (200 <= self._answer.status < 300):
             await self._wait()
@@ -47,10 +47,10 @@ class Stream(Connection):
         return self._answer
 
     async def read(self, hold_s: float = 0.0) -> bytes:
-        """What has come since the last time; waits for something; b"" at the end. Raises: OSError, at a cut.
+        """What has come since the last call; waits for a byte; b"" at the end. Raises: OSError, at a cut.
 
-        With `hold_s` bytes are left in the kernel for so long and then read all at once: a wake-up costs as
-        much as the decoding of several events.
+        With `hold_s` bytes are left in the kernel for that long and then read all at once: a wake-up costs as
+        much as decoding several events.
         """
         if hold_s and not self._ended:
             self.pause()
@@ -91,7 +91,7 @@ class Stream(Connection):
         self._finish("" if is_whole else f"connection lost: {why}")
 
     def certificates_changed(self) -> None:
-        """Whoever reads goes on from where it is, over a connection by the new ones."""
+        """End the stream; the reader resumes over a connection with the new ones."""
         if self.is_open:
             self._finish("the certificates have changed")
 
@@ -117,8 +117,7 @@ async def open_stream(
 ) -> AsyncIterator[Stream]:
     """GET an answer without end; only opening it has a deadline. Raises: ApiError.
 
-    `warm`: an idle connection to the same place, given up to the stream; one that has died meanwhile is
-    replaced.
+    `warm`: an idle connection to the same place, given up to the stream; replaced if it has died meanwhile.
     """
     stream = await _opened(credentials, f"{path}?{urlencode(params)}", timeout_s, warm)
     try:
@@ -152,7 +151,7 @@ async def _opened(credentials: Credentials, target: str, timeout_s: float, warm:
 
 
 async def _asked(credentials: Credentials, request: bytes, warm: Connection | None) -> tuple[Stream, Answer]:
-    """Over the warm connection; over a new one if there is none, or it turns out to be closed."""
+    """Over the warm connection; over a new one if there is none, or the warm one turns out to be closed."""
     while True:
         stream = Stream()
         credentials.follow(stream)

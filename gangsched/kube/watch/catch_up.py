@@ -1,9 +1,9 @@
-"""Whether a new leader has heard of everything that its predecessor bound.
+"""Checks that a new leader's watch has shown everything that its predecessor bound.
 
-Lives here: one consistent list of the bound pods, and the comparison of what is followed with it. Not here:
-following (kube.watch.reflector), and who leads (kube.election.lease). Called by kube.take_over between
-gaining the lease and the first decision: a watch may be seconds behind, or dead and not found out yet, and a
-device that looks free through it may be taken (a standby that decided on what it knew gave GPUs out twice:
+Lives here: one consistent list of the bound pods, and comparing it with the watch. Not here: following
+(kube.watch.reflector), and who leads (kube.election.lease). Called by kube.take_over between gaining the
+lease and the first decision: a watch may be seconds behind, or dead without being detected yet, and a device
+that looks free through it may be taken (a standby that decided on stale knowledge gave GPUs out twice:
 Koordinator 1289).
 """
 
@@ -45,10 +45,7 @@ _decode_item = bounded.lenient_decoder(_Item)
 
 
 async def ask_pages(client: ApiClient, selector: str) -> AsyncIterator[_Page]:
-    """The pods that a field selector chooses, page by page, from no cache that lags behind.
-
-    Raises: ApiError.
-    """
+    """The pods that a field selector matches, page by page, by consistent reads."""
     token = ""
     while True:
         params = {"limit": str(PAGE_LIMIT), "fieldSelector": selector}
@@ -67,7 +64,7 @@ async def ask_pages(client: ApiClient, selector: str) -> AsyncIterator[_Page]:
 
 
 class CatchUp:
-    """What a watch must have shown; the list is taken by `ask`, once."""
+    """Pods that a watch must have shown; `ask` takes the list, once."""
 
     def __init__(self, state: WatchState) -> None:
         self._state = state
@@ -75,7 +72,7 @@ class CatchUp:
         self._version = -1
 
     async def ask(self, client: ApiClient) -> None:
-        """Reads which pods are bound now. Raises: ApiError."""
+        """Read which pods are bound now. Raises: ApiError."""
         self._missing.clear()
         async for page in ask_pages(client, _SELECTOR):
             for raw in page.items or ():
@@ -84,12 +81,13 @@ class CatchUp:
             self._version = _number(page.metadata.resource_version)
 
     def n_missing(self) -> int:
-        """Pods that the watch has not shown as the list did; 0: it is as new as the list."""
+        """Pods that the watch has not shown as in the list; 0: it is as new as the list."""
         if not self._missing:
             return 0
         if self._state.n_held:
-            return len(self._missing)  # a list is being read: what is known is ahead of what was told
-        # Deleted meanwhile, or not readable for us: then the watch's own progress says that it came by.
+            return len(self._missing)  # a relist is running: the known objects are ahead of the events told
+        # Deleted meanwhile, or not readable for us: then the watch's own resourceVersion shows that it is
+        # past them.
         if _number(self._state.resource_version) >= self._version:
             self._missing.clear()
             return 0
@@ -102,5 +100,5 @@ class CatchUp:
 
 
 def _number(resource_version: str) -> int:
-    """Comparable as integers (KEP-5504)."""
+    """Resource versions compare as integers (KEP-5504)."""
     return int(resource_version) if resource_version.isdecimal() else -1

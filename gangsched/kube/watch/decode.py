@@ -1,9 +1,9 @@
 """The API server's JSON into events: which kinds there are, and how one object of each is read.
 
-Lives here: typed decoders per kind, the lenient reading of what they refuse. Not here: what is already known
-(kube.watch.watch_state). Called by kube.watch.watch_state for every page and every batch of lines; a pod
-costs a few microseconds, so what is rare (bookmarks, errors, refused objects) pays a second decoding of its
-batch. What is nested too deep to be decoded, as managedFields may be, is left out and told in the log.
+Lives here: typed decoders per kind, and the lenient reading of objects they refuse. Not here: what is already
+known (kube.watch.watch_state). Called by kube.watch.watch_state for every page and every batch of lines. A
+pod costs a few microseconds, so rare lines (bookmarks, errors, refused objects) pay a second decoding of
+their batch. Parts nested too deep to decode, as managedFields may be, are left out and logged.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _decoder(object_type: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _plain(wanted: type, found: Any) -> Any:
-    """Asked for types that msgspec does not know: PlainObject."""
+    """msgspec's hook for types that it does not know: PlainObject."""
     if wanted is not PlainObject or not isinstance(found, dict) or not isinstance(found["metadata"], dict):
         raise TypeError(f"expected an object with metadata, got {type(found).__name__}")
     return PlainObject(found)
@@ -102,13 +102,13 @@ def _of(generic: Any, object_type: type[Any]) -> Any:
 
 
 class Kind:
-    """One kind that we follow: where it is, how it is read, which events tell of it.
+    """One kind that we follow: its path, how it is read, which events it produces.
 
-    `name` is the one of KindSynced; `versions` are tried in their order, empty for kinds that every server
-    has. `selector` is what its lists and watches ask for besides: a fieldSelector or a labelSelector.
-    `reader` decodes what comes in numbers, where a kind has its own way; what that refuses, and what comes
-    alone, is decoded as `object_type`. `page_limit`: so many of them are about a megabyte or less.
-    Raises from its decoders: msgspec.MsgspecError.
+    `name` is the one of KindSynced; `versions` are tried in order, empty for kinds that every server has.
+    `selector` restricts its lists and watches: a fieldSelector or a labelSelector. `reader` decodes pages and
+    batches, for a kind with its own way; what that refuses, and single objects, are decoded as `object_type`.
+    `page_limit`: so many objects are about a megabyte or less. Raises from its decoders:
+    msgspec.MsgspecError.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Kind:
         self.name = name
         self.kind = kind
         self.has_no_type = object_type is PlainObject
-        """Then its kind is not known, only where it is."""
+        """When set, only the kind's location is known, not its name."""
         self.resource = resource
         self.group = group
         self.versions = versions
@@ -157,7 +157,7 @@ class Kind:
         return bounded.leniently(decode, keeps_all=self._keeps_all, tell=self._tell_depth)
 
     def _tell_depth(self, what: str) -> None:
-        """Once for each place: whoever writes such a thing writes it with every update."""
+        """Log once per place: a client that writes such an object does so with every update."""
         if what not in self._told_depths and len(self._told_depths) < _MAX_TOLD_DEPTHS:
             self._told_depths[what] = None
             _log.warning(
@@ -186,7 +186,7 @@ class Kind:
         return items, refusals, raw_page.metadata
 
     def check_list(self, page: Listed, api_version: str) -> None:
-        """A list of something else, or of nothing, would tell that all of ours are gone. Raises: ApiError."""
+        """Check that it lists our kind: else all our objects would count as deleted. Raises: ApiError."""
         if (page.kind, page.api_version) != (f"{self.kind}List", api_version):
             is_of_ours = self.has_no_type and page.kind.endswith("List") and page.api_version == api_version
             if not is_of_ours:
@@ -220,9 +220,9 @@ class Kind:
 
 
 def pods(node: str = "") -> Kind:
-    """All pods of the cluster, also finished ones (a gang counts them) and those of other schedulers.
+    """All pods of the cluster, including finished ones (a gang counts them) and those of other schedulers.
 
-    With `node` only those that are bound to it.
+    With `node`, only the pods bound to it.
     """
     return Kind(
         "pods",
@@ -244,7 +244,7 @@ def nodes() -> Kind:
         Node,
         kind="Node",
         resource="nodes",
-        page_limit=100,  # with what their agents and kubelets write on them 5 to 15 KB each
+        page_limit=100,  # 5 to 15 KB each with what agents and kubelets write on them
         added=lambda node, _: NodeAdded(node),
         updated=lambda node, _: NodeUpdated(node),
         deleted=lambda node, _: NodeDeleted(node),
@@ -252,7 +252,7 @@ def nodes() -> Kind:
 
 
 def pod_groups(dialect: str, group: str, versions: tuple[str, ...]) -> Kind:
-    """PodGroups of one dialect, which the server may not have."""
+    """PodGroups of one dialect, which the server may not serve."""
     return Kind(
         f"podgroups.{dialect}",
         CustomObject,
@@ -267,10 +267,11 @@ def pod_groups(dialect: str, group: str, versions: tuple[str, ...]) -> Kind:
 
 
 def objects(name: str) -> Kind:
-    """Objects of another kind, by the name that plugins give it, which the server may not have.
+    """Objects of another kind, by the name that plugins use; the server may not serve it.
 
     A name is kubectl's: `services`, `replicasets.apps`, or with its version `widgets.v1.example.com`; without
-    one the usual versions are tried, the most settled first. What we have no type for comes as plain JSON.
+    one the usual versions are tried, the most stable first. A kind without a type of ours is read as plain
+    JSON.
     """
     resource, _, rest = name.partition(".")
     version, _, group = rest.partition(".") if _VERSION.match(rest) else ("", "", rest)
@@ -312,7 +313,7 @@ _TYPED: Mapping[str, tuple[type[Any], str]] = {
 
 
 def all_kinds(watched: Iterable[str] = ()) -> tuple[Kind, ...]:
-    """What the scheduler follows: what it always needs, and the kinds that its plugins name."""
+    """What the scheduler follows: the kinds it always needs, and those that its plugins name."""
     return (
         pods(),
         nodes(),
@@ -340,7 +341,7 @@ def read_meta(raw: bytes | msgspec.Raw) -> ObjectMeta | None:
 
 
 def read_pod_leniently(raw: bytes) -> Pod:
-    """A pod that does not parse, with its metadata and its node as far as they can be read."""
+    """A pod that does not parse, with as much of its metadata and node as can be read."""
     return Pod(
         metadata=read_meta(raw) or ObjectMeta(),
         spec=PodSpec(
@@ -350,7 +351,7 @@ def read_pod_leniently(raw: bytes) -> Pod:
 
 
 def refused(kind: Kind, raw: bytes | msgspec.Raw, error: Exception) -> ObjectRefused:
-    """Everything that can still be said of an object that does not parse."""
+    """The event for an object that does not parse, with everything still readable."""
     return ObjectRefused(
         kind=kind.kind,
         namespace=_at(raw, "metadata", "namespace"),

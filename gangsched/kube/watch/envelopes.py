@@ -1,6 +1,6 @@
-"""What objects come in: a line of a watch, a page of a list.
+"""What objects come wrapped in: a line of a watch, a page of a list.
 
-Used by kube.watch.decode and kube.watch.pod_reader, which say what is inside, and by whoever lists by itself.
+Used by kube.watch.decode and kube.watch.pod_reader, which add the type inside, and by other code that lists.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class PageOf(msgspec.Struct, Generic[ObjectT], gc=False, rename="camel"):
 
 
 class RawLine(msgspec.Struct, gc=False):
-    """A line of a watch, its object not looked at."""
+    """A line of a watch, its object not decoded."""
 
     type: str
     object: msgspec.Raw
 
 
 class RawPage(msgspec.Struct, gc=False, rename="camel"):
-    """A page of a list, its items not looked at."""
+    """A page of a list, its items not decoded."""
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
@@ -54,14 +54,14 @@ class _Kind(msgspec.Struct, gc=False):
 
 
 class KindLine(msgspec.Struct, gc=False):
-    """A line of a watch, of its object only the kind."""
+    """A line of a watch with only the kind of its object."""
 
     type: str
     object: _Kind
 
 
 class Listed(Protocol):
-    """What a list says of itself."""
+    """What a list states about itself."""
 
     metadata: ListMeta
     kind: str

@@ -1,9 +1,9 @@
-"""Pods from JSON, many at a time: what neighbours say alike is decoded once and kept once.
+"""Decodes pods from JSON in batches: parts that neighbours share are decoded once and stored once.
 
-A gang's pods come one after the other, in a list as in the echo of its binds, and differ in little more than
-their names; a spec is two thirds of what a pod takes in memory, and memory that is touched for the first time
-costs more than the decoding. Not here: what does not parse, of which kube.watch.decode finds out more. Called
-by kube.watch.watch_state through kube.watch.decode's Kind.
+A gang's pods come one after the other, in a list and in the echo of its binds, and differ in little more than
+their names. A spec is two thirds of a pod's memory, and memory that is touched for the first time costs more
+than the decoding. Not here: pods that do not parse, which kube.watch.decode examines. Called by
+kube.watch.watch_state through kube.watch.decode's Kind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gangsched.model.objects import ObjectMeta, Pod, PodSpec, PodStatus
 
 
 class _Outline(msgspec.Struct, gc=False):
-    """A pod whose spec is not looked at yet."""
+    """A pod whose spec is not decoded yet."""
 
     metadata: ObjectMeta
     spec: msgspec.Raw = msgspec.Raw(b"{}")
@@ -27,14 +27,14 @@ class _Outline(msgspec.Struct, gc=False):
 _decode_lines = msgspec.json.Decoder(LineOf[_Outline]).decode_lines
 _decode_page = msgspec.json.Decoder(PageOf[_Outline]).decode
 _decode_spec = msgspec.json.Decoder(PodSpec).decode
-# Also equal where specs are not: in a node's name, a claim's, a group's.
+# Fields often equal even where specs differ (in a node's name, a claim's, a group's).
 _OFTEN_EQUAL = ("containers", "tolerations", "affinity", "init_containers", "topology_spread_constraints")
-# The echoes of a few gangs come mixed: so many specs are known again, a kilobyte each.
+# The echoes of a few gangs come mixed, so this many specs are remembered, a kilobyte each.
 _MAX_SPECS = 64
 
 
 class PodReader:
-    """Remembers what came lately; objects that it shares must not be changed, as none may be."""
+    """Remembers recently decoded parts; objects share them, so they must not be changed."""
 
     __slots__ = ("_meta", "_raw", "_spec", "_specs", "_status")
 
@@ -46,7 +46,7 @@ class PodReader:
         self._status = PodStatus()
 
     def lines(self, data: bytes) -> list[Line]:
-        """Lines of a watch. Raises: msgspec.MsgspecError, when one of them is not a whole pod's."""
+        """Lines of a watch. Raises: msgspec.MsgspecError, when one of them is not a complete pod."""
         lines: list[Any] = _decode_lines(data)
         for line in lines:
             line.object = self._pod(line.object)
@@ -70,7 +70,7 @@ class PodReader:
         else:
             self._status = status
         if outline.spec != self._raw:
-            text = bytes(outline.spec)  # without the page around it
+            text = bytes(outline.spec)  # a copy without the page around it
             self._spec = self._specs.get(text) or self._read(text)
             self._raw = msgspec.Raw(text)
         return Pod(meta, self._spec, status)

@@ -1,8 +1,8 @@
 """The reflector: drives one kind's WatchState against the API server and hands its events on.
 
-Lives here: requests, waiting, backoff, finding dead connections, an API that is not there. Not here: what the
-answers mean (kube.watch.watch_state). Started by the assembly, one `Reflector.run()` a kind, all at the same
-time.
+Lives here: requests, waiting, backoff, finding dead connections, kinds that the server does not serve. Not
+here: what the answers mean (kube.watch.watch_state). Started by the assembly, one `Reflector.run()` a kind,
+all at the same time.
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ from gangsched.model.events import Event, KindMissing
 
 _log = structlog.get_logger(__name__)
 
-# A wake-up, and the core's turn after it, cost as much as hearing several events; while thousands come they
-# are read together. What is decided meanwhile waits behind more binds than are sent in this time.
+# A wake-up, and the core's turn after it, cost as much as reading several events, so under load events are
+# read together. Decisions in the meantime wait behind more binds than are sent in this time.
 HOLD_S = 0.05
-# Of any kind but pods fewer are many: most of it is what we and kubelets write, and a turn for each status
-# of a group costs as much as writing it.
+# For kinds other than pods fewer events count as many: we and kubelets write most of them, and a turn for
+# each group status costs as much as writing it.
 FEWER = 8
-# Gone is what older servers say. TooLarge: the server's history was set back, ours leads nowhere.
+# Older servers say Gone. TooLarge: the server's history was set back and our version is ahead of it.
 _TOO_OLD = ("Expired", "Gone", "ResourceVersionTooLarge")
 
 Emit = Callable[[list[Event]], Awaitable[None]]
 
-# kube-apiserver writes a list's metadata before its items; elsewhere the token is found by decoding the page.
+# kube-apiserver writes a list's metadata before its items; on other servers the page is decoded to find the
+# token.
 _CONTINUE = re.compile(rb'"continue":"([\w.=+/-]+)"')
 _HEAD_BYTES = 4096
 
 
 def continue_of(page: bytes) -> str:
-    """The token of the next page as far as it can be read without decoding this one; "" if it cannot."""
+    """The next page's token, read without decoding this one; "" if that is not possible."""
     found = _CONTINUE.search(page[:_HEAD_BYTES].split(b'"items"', 1)[0])
     return found[1].decode() if found else ""
 
@@ -60,10 +61,10 @@ def reading_pace() -> Pace:
 
 
 class WatchTiming(msgspec.Struct, frozen=True, gc=False):
-    """The reflector's patience; the defaults are for a real cluster.
+    """The reflector's timeouts; the defaults are for a real cluster.
 
-    silence_s + probe_timeout_s + grace_s bounds how long a dead watch stays unnoticed that there is something
-    to be heard from: under 30 s. bookmark_s is for the others: kube-apiserver says a bookmark once a minute.
+    silence_s + probe_timeout_s + grace_s bounds how long a dead watch with pending events goes unnoticed:
+    under 30 s. bookmark_s covers dead watches without events: kube-apiserver sends a bookmark once a minute.
     """
 
     # 0: the kind's own.
@@ -77,15 +78,12 @@ class WatchTiming(msgspec.Struct, frozen=True, gc=False):
     open_timeout_s: float = 10.0
     missing_s: float = 10.0
     backoff_s: tuple[float, float] = (0.5, 30.0)
-    # A watch that lived this long, or that said something, was a working one: resumed without waiting.
+    # A watch that lived this long, or that sent something, worked: resumed without waiting.
     worked_s: float = 10.0
 
 
 class Reflector:
-    """One kind, from the API server's word to `emit`; awaiting `emit` is the back-pressure.
-
-    Counters: n_lists, n_watches, n_dead (silent watches found dead). `watching`: a watch is open now.
-    """
+    """Follows one kind, from the API server to `emit`; awaiting `emit` is the back-pressure."""
 
     def __init__(
         self,
@@ -97,8 +95,8 @@ class Reflector:
         timing: WatchTiming | None = None,
         pace: Pace | None = None,
     ) -> None:
-        """`pace`: one for all that tell the same core, so that a kind of which little comes waits, too."""
-        # Its own few connections: when one is dead all are dropped, and no other kind's watch with them.
+        """`pace`: shared by all reflectors of one core, so that quiet kinds wait too."""
+        # Its own few connections: when one is dead all are dropped, and no other kind's watch is affected.
         self._client = client.another()
         self._emit = emit
         self._rng = rng
@@ -123,7 +121,7 @@ class Reflector:
 
     @property
     def is_missing(self) -> bool:
-        """The server does not offer the kind, or not to us; it is watched out for."""
+        """The server does not serve the kind, or not to us; retried now and then."""
         return self._missing
 
     async def run(self) -> None:
@@ -132,7 +130,7 @@ class Reflector:
             await self._follow()
 
     def tell_anew(self) -> None:
-        """Everything is told again: somebody wants what was passed over before."""
+        """List and emit everything again: a new listener needs what was skipped before."""
         self._anew = True
         if self._scope is not None:
             self._scope.cancel()
@@ -144,7 +142,7 @@ class Reflector:
                     self._anew = False
                     self.state.tell_anew()
                 if not self._version and not await self._resolve():
-                    # What was known stays: a group's pods are still there and still belong together.
+                    # Known objects stay: a group's pods still exist and still belong together.
                     self.state.missing()
                     await self._say_missing("API not offered by the server; watching out for it")
                     await anyio.sleep(self._timing.missing_s * self._rng.uniform(0.8, 1.2))
@@ -160,7 +158,7 @@ class Reflector:
             await self._emit([KindMissing(self.kind.name)])
 
     async def _resolve(self) -> bool:
-        """Find the first version of the kind that the server offers now."""
+        """Find the first version of the kind that the server serves now."""
         for version in self.kind.versions:
             if await offers(self._client, self.kind.group, version, self.kind.resource):
                 self._version = version
@@ -176,7 +174,7 @@ class Reflector:
             await self._watch(request.resource_version)
 
     async def _list(self, first: ListPage) -> None:
-        """Read the list to its end; the next page is on its way while one is taken in. Raises: ApiError."""
+        """Read the list to its end, prefetching the next page while one is processed. Raises: ApiError."""
         if not first.token:
             self.n_lists += 1
         send, receive = anyio.create_memory_object_stream[bytes | ApiError](0)
@@ -206,7 +204,7 @@ class Reflector:
                     return
 
     async def _take_in(self, pages: MemoryObjectReceiveStream[bytes | ApiError]) -> ApiError | None:
-        """Hand on what the pages tell, until the list is whole or what is on its way is not the next page."""
+        """Emit the pages' events until the list is complete or the prefetched page is not the next one."""
         async for page in pages:
             if isinstance(page, ApiError):
                 return page
@@ -216,7 +214,7 @@ class Reflector:
                 events = self.state.page(page)
             except ApiError as error:
                 return error
-            del page  # not kept while the core catches up
+            del page  # freed before the core catches up
             if events:
                 await self._emit(events)
             request = self.state.next_request()
@@ -228,7 +226,7 @@ class Reflector:
         return None
 
     async def _watch(self, resource_version: str) -> None:
-        """One watch, from its opening to its end, however it ends. Raises: ApiError."""
+        """One watch, from opening to end, however it ends. Raises: ApiError."""
         self.n_watches += 1
         started_s = time.monotonic()
         watch_s = self._rng.uniform(*self._timing.watch_s)
@@ -241,7 +239,7 @@ class Reflector:
         }
         failure: ApiError | None = None
         try:
-            # The list has just come over it; without it the server would keep two connections for a kind.
+            # The list has just come over it; a new one would make two connections per kind for the server.
             warm = self._client.take_idle()
             async with self._stream(params, timeout_s=self._timing.open_timeout_s, warm=warm) as stream:
                 self.watching = True
@@ -253,12 +251,12 @@ class Reflector:
             raise failure
         if self._dead:
             self._dead = False
-            self._client.close()  # idle connections to the same place may be as dead
+            self._client.close()  # idle connections to the same place may be dead too
         worked = self.state.resource_version != resource_version
         if worked or time.monotonic() - started_s >= self._timing.worked_s:
             self._backoff.reset()
         else:
-            await anyio.sleep(self._backoff.next_s())  # a server that hangs up at once is not asked at once
+            await anyio.sleep(self._backoff.next_s())  # for a server that hangs up at once
 
     def _stream(
         self, params: Mapping[str, str], *, timeout_s: float, warm: Connection | None = None
@@ -267,7 +265,7 @@ class Reflector:
         return open_stream(self._client.credentials, path, params, timeout_s=timeout_s, warm=warm)
 
     async def _read(self, stream: Stream) -> ApiError | None:
-        """Read to the end or until the connection is found dead; the server's ERROR line, if it sent one."""
+        """Read until the end or a dead connection; returns the server's ERROR line, if it sent one."""
         self.last_heard_s = time.monotonic()
         self._emitting = False
         hold_s = 0.0
@@ -304,23 +302,23 @@ class Reflector:
         return hold_s
 
     async def _find_silence(self, watch: anyio.CancelScope) -> None:
-        """Cut a watch that is silent although there was something to say.
+        """Cut a watch that is silent although events exist.
 
         A half-open connection is found by the kernel's keepalive; a proxy or a server that stalls only this
-        stream is not. So after a silence another connection asks for a short watch from the same place: what
-        it hears, the silent one should have heard. The collection's resourceVersion would not do as a probe,
-        it rises with every write to any kind. A refusal (429, 5xx) proves nothing, and a working watch is
-        worth most just then: it is kept.
+        stream is not. So after a silence another connection opens a short watch from the same
+        resourceVersion: what it receives, the silent one should have received. The collection's
+        resourceVersion would not do as a probe, since it rises with every write to any kind. A refusal (429,
+        5xx) proves nothing, and a working watch is most valuable just then, so it is kept.
 
-        But none is kept for longer than a bookmark may take: where its end was lost on the way nothing
-        would be missed before the next change, and to resume it is one request.
+        But no watch is kept longer than a bookmark may take: if its end was lost on the way, nothing would be
+        missing before the next change, and resuming costs one request.
         """
         timing = self._timing
         while True:
-            # Nothing else may be asked for as long as this watch lives, and it ends where they have changed.
+            # This watch may live long without any other request; it ends when the credentials have changed.
             await self._client.credentials.headers()
             if self._emitting:
-                # We do not read while the core catches up, and events on their way to it must not be cut.
+                # We do not read while the core catches up; do not cut events that are waiting for it.
                 await anyio.sleep(timing.silence_s)
                 continue
             idle_s = time.monotonic() - self.last_heard_s
@@ -343,7 +341,7 @@ class Reflector:
             await anyio.sleep(max(timing.silence_s - timing.grace_s - timing.probe_s, 0.01))
 
     async def _probe(self) -> str:
-        """Why the watch must be dead, or ""."""
+        """The reason why the watch must be dead, or ""."""
         params = {
             **self.kind.selector,
             "watch": "1",
@@ -353,7 +351,7 @@ class Reflector:
         try:
             with anyio.fail_after(self._timing.probe_timeout_s):
                 async with self._stream(params, timeout_s=self._timing.probe_timeout_s) as stream:
-                    # A page of somebody else's is no event.
+                    # Another server's page is no event.
                     return "another watch heard more" if b'"type"' in await stream.read() else ""
         except ApiError as error:
             return "" if error.code else f"the server is not reached: {error}"
@@ -365,9 +363,10 @@ class Reflector:
             _log.info("resourceVersion is too old, listing anew", kind=self.kind.name, err=str(error))
             self.state.gone()
         elif error.code == 404 and self.kind.versions:
-            self._version = ""  # the server's documents say whether it is there
+            self._version = ""  # discovery tells whether the kind is still there
         elif self._is_forbidden(error) and self.kind.versions and not self.state.synced:
-            # Who lacks the right to see groups can still schedule what needs none; asked again all the same.
+            # Without the right to see groups, pods that need none can still be scheduled; retried all the
+            # same.
             await self._say_missing(f"not allowed to follow: {error}")
         elif is_told(error):
             _log.debug("cannot follow", kind=self.kind.name, err=str(error))

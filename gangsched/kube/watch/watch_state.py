@@ -1,4 +1,4 @@
-"""Following one kind, as a pure state: what to ask next, and what an answer means. No clock, no socket.
+"""Following one kind, as a pure state: the next request, and what an answer means. No clock, no socket.
 
 | state | on | to | events |
 |---|---|---|---|
@@ -13,14 +13,14 @@
 | any | another API version of the same kind: `use_version()` | Listing from the start | Updated for all |
 
 A list asks without a resourceVersion, which is a consistent read: resourceVersion=0 may be answered from a
-lagging cache, and time must not go backwards (kubernetes 59848). What is known is kept by name with the
-decoded object itself, which the core shares, so a missed deletion is found by difference and its Deleted
-carries the last known state; another UID under a known name is Deleted and then Added. What a list tells
-anew is held back until it is whole: half of it is no state that the cluster was ever in (a device's next
-holder is there, and the last one not gone yet), and the rest may keep us waiting.
+lagging cache, and time must not go backwards (kubernetes 59848). Known objects are kept by name as decoded,
+and shared with the core, so a missed deletion is found by difference and its Deleted carries the last known
+state; another UID under a known name is Deleted and then Added. Events of a relist are held back until it is
+complete: half a list is a state that the cluster was never in (a device's next holder is there, the last one
+not gone yet), and the rest may take long.
 
-Within one watch resourceVersions only rise (they are comparable as integers: KEP-5504), so a line that is
-not newer than the last one seen is a repetition and says nothing. Driven by kube.watch.reflector.
+Within one watch resourceVersions only rise (they are comparable as integers: KEP-5504), so a line that is not
+newer than the last one seen is a repetition and is ignored. Driven by kube.watch.reflector.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from gangsched.kube.watch.envelopes import RawPage
 from gangsched.model.events import Event, KindSynced
 from gangsched.model.objects import ObjectMeta
 
-# A line that never ends would eat the memory; objects are at most 1.5 MiB in etcd, 3 MiB when escaped.
+# An endless line would exhaust the memory; objects are at most 1.5 MiB in etcd, 3 MiB when escaped.
 MAX_LINE_BYTES = 64 * 2**20
 
 
@@ -82,15 +82,15 @@ class WatchState:
 
     @property
     def n_held(self) -> int:
-        """Events that are held back: what they tell of is in `known` and has not been told."""
+        """Events held back: `known` contains them already, the core does not."""
         return len(self._held)
 
     def next_request(self) -> ListPage | WatchFrom:
-        """What to ask the server now."""
+        """The next request to the server."""
         return ListPage(self._token) if self._listing else WatchFrom(self.resource_version)
 
     def use_version(self, version: str) -> None:
-        """The kind is read in this API version from now on; if it was another one, listed anew."""
+        """Read the kind in this API version from now on; relists if it changes."""
         api_version = self.kind.api_version(version)
         if api_version != self.api_version:
             self.api_version = api_version
@@ -105,19 +105,19 @@ class WatchState:
         self._seen = set()
 
     def tell_anew(self) -> None:
-        """Everything is listed and told again, also what has not changed."""
+        """List and emit everything again, unchanged objects too."""
         self._tell_all = True
         self.gone()
 
     def closed(self) -> None:
-        """The stream ended: what came of an unfinished line is dropped, it will be sent again whole."""
+        """The stream ended: an unfinished line is dropped, the server will send it again."""
         self.failure = None
         self._is_proved = False
         self._carry.clear()
         self._n_carried = 0
 
     def missing(self) -> None:
-        """The kind is not there (any more): when it comes back, it is news again."""
+        """The kind is not served (any more): its return is reported as new."""
         self.synced = False
         self.gone()
 
@@ -179,8 +179,8 @@ class WatchState:
     def lines(self, chunk: bytes) -> list[Event]:
         """Take in bytes of a watch, cut anywhere.
 
-        An ERROR line (410: then `gone()`) or one that is unreadable ends the watch: it is left in `failure`
-        and not raised, because the events before it are already in `known` and must be told.
+        An ERROR line (410: then `gone()`) or an unreadable one ends the watch: it is left in `failure` and
+        not raised, because the events before it are already in `known` and must be emitted.
         """
         end = chunk.rfind(b"\n") + 1
         if not end:
@@ -211,7 +211,7 @@ class WatchState:
         return events
 
     def _line_by_line(self, whole: bytes, events: list[Event]) -> None:
-        """One of them is no plain object; those before it and after it count all the same."""
+        """One of them is no plain object; those before and after it still count."""
         for line in whole.split(b"\n"):
             if not line:
                 continue
@@ -275,7 +275,7 @@ class WatchState:
         elif before.metadata.resource_version != meta.resource_version or self._tell_all:
             events.append(self.kind.updated(item, self.api_version))
         else:
-            return key  # the same again: the object stays that the core already holds
+            return key  # unchanged: the core keeps the object that it already has
         self.known[key] = item
         return key
 
@@ -286,7 +286,7 @@ class WatchState:
             events.append(self.kind.deleted(item or before, self.api_version))
 
     def _refuse(self, raw: msgspec.Raw, error: Exception, events: list[Event]) -> None:
-        """Say what is wrong with it; what was known of the same UID is kept, of another UID it is gone."""
+        """Emit what is wrong with it; a known object of the same UID is kept, one of another is gone."""
         self.n_refused += 1
         refusal = refused(self.kind, raw, error)
         before = self.known.get(f"{refusal.namespace}/{refusal.name}")
@@ -295,7 +295,7 @@ class WatchState:
         events.append(refusal)
 
     def _moves_to(self, resource_version: str) -> bool:
-        """Take that of a line in; False: it is not newer than the last one."""
+        """Take in a line's version; False: it is not newer than the last one."""
         number = int(resource_version) if resource_version.isdecimal() else -1
         if 0 <= number <= self._number:
             return False
@@ -304,7 +304,7 @@ class WatchState:
         return True
 
     def _set_resource_version(self, resource_version: str) -> None:
-        """Take it, whether it is newer or not."""
+        """Set it, whether it is newer or not."""
         if resource_version:
             self._number = -1
             self._moves_to(resource_version)
