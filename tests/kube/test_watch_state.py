@@ -167,6 +167,14 @@ def test_what_a_list_tells_anew_is_told_when_it_is_whole(watching: WatchState) -
     assert watching.n_held == 0
 
 
+def test_after_a_first_list_that_expired_the_next_is_told_when_it_is_whole(state: WatchState) -> None:
+    """b has taken a's place in between: b must not be told while a still counts as there."""
+    assert told(state.page(page(pod("a", 3), rv=10, token="t1"))) == ["+a"]
+    state.gone()
+    assert told(state.page(page(pod("b", 15), rv=20, token="t2"))) == []
+    assert told(state.page(page(pod("c", 16), rv=20))) == ["+b", "+c", "-a", "synced"]
+
+
 def test_what_was_held_back_is_not_lost_with_a_list_that_is_given_up(watching: WatchState) -> None:
     watching.gone()
     watching.page(page(pod("a", 3), pod("c", 15), rv=20, token="t1"))

@@ -2,7 +2,7 @@
 
 | state | on | to | events |
 |---|---|---|---|
-| Listing | a page with a continue token | Listing, next page | Added, Updated by difference |
+| Listing, nothing known before | a page with a continue token | Listing, next page | Added |
 | Listing anew | a page with a continue token | Listing, next page | held back until the list is whole |
 | Listing | the last page | Watching, from the list on | Deleted for what was not listed; KindSynced once |
 | Listing | 410 (the continue token expired) | Listing from the start | |
@@ -17,7 +17,7 @@ lagging cache, and time must not go backwards (kubernetes 59848). Known objects 
 and shared with the core, so a missed deletion is found by difference and its Deleted carries the last known
 state; another UID under a known name is Deleted and then Added. Events of a relist are held back until it is
 complete: half a list is a state that the cluster was never in (a device's next holder is there, the last one
-not gone yet), and the rest may take long.
+not gone yet), and the rest may take long. After a first list that expired half told, the next is a relist.
 
 Within one watch resourceVersions only rise (they are comparable as integers: KEP-5504), so a line that is not
 newer than the last one seen is a repetition and is ignored. Driven by kube.watch.reflector.
@@ -76,6 +76,7 @@ class WatchState:
         self._seen: set[str] = set()
         self._tell_all = False
         self._held: list[Event] = []
+        self._is_anew = False
         self._is_proved = False
         self._carry: list[bytes] = []
         self._n_carried = 0
@@ -124,6 +125,8 @@ class WatchState:
     def page(self, body: bytes) -> list[Event]:
         """Take in a page of the list. Raises: ApiError if it is no list at all."""
         events = self._held
+        if not self._token:
+            self._is_anew = bool(self.known)
         try:
             page = self.kind.decode_page(body)
             self.kind.check_list(page, self.api_version)
@@ -137,7 +140,7 @@ class WatchState:
             for raw in raw_page.items or ():
                 self._listed_raw(raw, events)
         self._token = meta.continue_
-        if self._token and self.synced:
+        if self._token and self._is_anew:
             return []
         if not self._token:
             self._list_is_whole(meta.resource_version, events)
