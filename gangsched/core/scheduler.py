@@ -42,11 +42,11 @@ from gangsched.model import events as ev
 from gangsched.model.effects import Effect
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
-from gangsched.model.pod_group import GroupKey
+from gangsched.model.pod_group import DIALECTS, GroupKey
 from gangsched.model.workloads import PodDisruptionBudget, selector_keys
 
 # The kinds that are always followed; PodGroup kinds may be missing.
-KINDS = ("pods", "nodes", "podgroups.core", "podgroups.coscheduling")
+KINDS = ("pods", "nodes", *(f"podgroups.{dialect.name}" for dialect in DIALECTS if dialect.kinds))
 _LEADERSHIP = "leadership"
 # Devices claimed twice, and bad reports of nodes, that a follower remembers to speak of when it leads.
 _MAX_CLASHES = 1000

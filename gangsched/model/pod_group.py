@@ -1,137 +1,152 @@
 """Which group a pod belongs to, and what a group asks for: the dialects that become one PodGroup.
 
-Ours (label and annotations, no CRD), the core API (`spec.schedulingGroup` and scheduling.k8s.io PodGroup),
-scheduler-plugins' CRD and its lightweight labels. A pod that names no group is a group of one. What a group's
-members do is state and lives in core.types.group. Sources: KEP-4671, KEP-5832 (core), scheduler-plugins
-KEP-42 (coscheduling), Koordinator's gang documentation (the spirit of `groups`).
+Lives here: what everybody asks, over the table of dialects. Not here: how one dialect is written
+(model.dialects, a file each), and what a group's members do, which is state (core.types.group). A pod that
+names no group is a group of one.
+
+To add a dialect, write `model/dialects/<name>.py` with one `Dialect` in it: the labels and annotations by
+which a pod names its group, those by which it states the group's numbers, how the numbers are read from a pod
+or from an object, and which kinds of object. Then add it to DIALECTS below, at its place: of several dialects
+by which a pod spells one name, the first has the last word. All else follows from the table: which kinds are
+watched, what makes a pod change its group, what members must agree on. Beside that it needs a line in
+gangsched.sim.reading, which reads pods for the checkers and shares no code with this, rights for its kinds in
+deploy/rbac.yaml, and its words in docs/migrating.md.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
-
-import msgspec
 
 from gangsched.errors import ParseError
-from gangsched.model import bounded
+from gangsched.model.dialects import core, coscheduling, lightweight, ours
+from gangsched.model.dialects.dialect import (
+    ALL,
+    POD,
+    SINGLE,
+    Dialect,
+    GroupKey,
+    ObjectKind,
+    PodGroup,
+)
+from gangsched.model.dialects.numbers import (
+    DISRUPTION_KEY,
+    GROUPS_KEY,
+    MAX_MEMBERS,
+    MAX_START_TOGETHER,
+    ON_DEVICE_FAILURE_KEY,
+    PARTIAL_BIND_KEY,
+    TIMEOUT_KEY,
+    TOTAL_MEMBERS_KEY,
+    annotated_numbers,
+    device_failure,
+    parse_duration_s,
+)
 from gangsched.model.objects import CustomObject, Pod
-from gangsched.model.resources import parse_quantities
 
-GROUP_LABEL = "gangsched.io/pod-group"
-MIN_MEMBERS_KEY = "gangsched.io/min-members"
-TOTAL_MEMBERS_KEY = "gangsched.io/total-members"
-TIMEOUT_KEY = "gangsched.io/schedule-timeout"
-GROUPS_KEY = "gangsched.io/groups"
-PARTIAL_BIND_KEY = "gangsched.io/on-partial-bind"
-DISRUPTION_KEY = "gangsched.io/disruption-mode"
-ON_DEVICE_FAILURE_KEY = "gangsched.io/on-device-failure"
 GANG_KEY = "gangsched.io/gang"
 RANK_KEY = "gangsched.io/rank"
 ATTEMPT_KEY = "gangsched.io/attempt"
 
-COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
-COSCHEDULING_OLD_LABEL = "pod-group.scheduling.sigs.k8s.io"
-LIGHTWEIGHT_NAME = "pod-group.scheduling.sigs.k8s.io/name"
-LIGHTWEIGHT_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
+GROUP_LABEL = ours.LABEL
+MIN_MEMBERS_KEY = ours.MIN_MEMBERS_KEY
+COSCHEDULING_LABEL = coscheduling.LABEL
+COSCHEDULING_OLD_LABEL = coscheduling.OLD_LABEL
+LIGHTWEIGHT_NAME = lightweight.NAME
+LIGHTWEIGHT_MIN = lightweight.MIN
 
-POD = "pod"
-OURS = "gangsched"
-CORE = "core"
-COSCHEDULING = "coscheduling"
-LIGHTWEIGHT = "lightweight"
+DIALECTS: tuple[Dialect, ...] = (core.DIALECT, coscheduling.DIALECT, ours.DIALECT, lightweight.DIALECT)
+"""All of them; of several that spell one name the first is the group's."""
 
-_WITH_OBJECT = frozenset({CORE, COSCHEDULING})
+CORE = core.DIALECT.name
+COSCHEDULING = coscheduling.DIALECT.name
+OURS = ours.DIALECT.name
+LIGHTWEIGHT = lightweight.DIALECT.name
 
-SINGLE = "single"
-ALL = "all"
+__all__ = [
+    "ALL",
+    "ATTEMPT_KEY",
+    "CORE",
+    "COSCHEDULING",
+    "COSCHEDULING_LABEL",
+    "COSCHEDULING_OLD_LABEL",
+    "DIALECTS",
+    "DISRUPTION_KEY",
+    "GANG_KEY",
+    "GROUPS_KEY",
+    "GROUP_LABEL",
+    "LIGHTWEIGHT",
+    "LIGHTWEIGHT_MIN",
+    "LIGHTWEIGHT_NAME",
+    "MAX_MEMBERS",
+    "MAX_START_TOGETHER",
+    "MIN_MEMBERS_KEY",
+    "ON_DEVICE_FAILURE_KEY",
+    "OURS",
+    "PARTIAL_BIND_KEY",
+    "POD",
+    "RANK_KEY",
+    "SINGLE",
+    "TIMEOUT_KEY",
+    "TOTAL_MEMBERS_KEY",
+    "GroupKey",
+    "ObjectKind",
+    "PodGroup",
+    "group_from_object",
+    "group_from_pod",
+    "group_key",
+    "identity_of",
+    "lone_key",
+    "needs_object",
+    "parse_duration_s",
+    "stated_by",
+    "stated_names",
+]
 
-_GROUP_LABELS = (
-    (GROUP_LABEL, OURS),
-    (COSCHEDULING_LABEL, COSCHEDULING),
-    (COSCHEDULING_OLD_LABEL, COSCHEDULING),
-    (LIGHTWEIGHT_NAME, LIGHTWEIGHT),
+_BY_NAME: Mapping[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
+_LABELS = tuple((key, d.name) for d in DIALECTS if d.compose is None for key in d.labels)
+_ANNOTATIONS = tuple((key, d.name) for d in DIALECTS if d.compose is None for key in d.annotations)
+_COMPOSING = tuple(d for d in DIALECTS if d.compose is not None)
+_NAMING_LABELS = frozenset(key for dialect in DIALECTS for key in dialect.labels)
+_NAMING_ANNOTATIONS = frozenset(key for dialect in DIALECTS for key in dialect.annotations)
+_NOTHING: Mapping[str, str] = {}
+
+_TELLING_LABELS = tuple(dict.fromkeys(k for d in DIALECTS for k in (*d.labels, *d.stated_labels)))
+_TELLING_ANNOTATIONS = tuple(
+    dict.fromkeys(k for d in DIALECTS for k in (*d.annotations, *d.stated_annotations))
 )
-GROUP_LABELS = tuple(label for label, _ in _GROUP_LABELS)
-"""Where a pod names its group, spec.schedulingGroup apart."""
-_GROUP_LABEL_NAMES = frozenset(GROUP_LABELS)
-
-MAX_MEMBERS = 100_000
-MAX_START_TOGETHER = 64
-_NUMBER = re.compile(r"[0-9]{1,9}")
-# Nine digits a part: a number that no float holds must not get as far as arithmetic.
-_DURATION = re.compile(
-    r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)s)?|(?P<bare>[0-9]{1,9})"
-)
-
-
-_decode_names = bounded.decoder(list[str])
-
-
-class GroupKey(NamedTuple):
-    """Identity of a group; `uid` only for a lone pod, so that its successor of the same name is another."""
-
-    dialect: str
-    namespace: str
-    name: str
-    uid: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-class PodGroup(msgspec.Struct, frozen=True, gc=False):
-    """What a group asks for, whatever dialect said it.
-
-    min_count members must start together; total_count (>= min_count), where given, are waited for in
-    Permit; min_resources are what the members must add up to before the group may start; start_together
-    are the "namespace/name" of groups that start only with this one, and its own. disruption_mode: whether
-    preemption takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count
-    would stay.
-    preempts: whether it may take others' room at all.
-    """
-
-    key: GroupKey
-    min_count: int = 1
-    total_count: int = 0
-    schedule_timeout_s: float | None = None
-    min_resources: Mapping[str, int] = {}
-    start_together: tuple[str, ...] = ()
-    on_partial_bind: str = ""
-    disruption_mode: str = ""
-    preempts: bool = True
-    on_device_failure: str = ""
-    priority: int | None = None
-    uid: str = ""
-    api_version: str = ""
-    generation: int = 0
-    status: Mapping[str, Any] = {}
+_LABELS_THAT_TELL, _ANNOTATIONS_THAT_TELL = frozenset(_TELLING_LABELS), frozenset(_TELLING_ANNOTATIONS)
 
 
 def group_key(pod: Pod) -> GroupKey:
     """The group a pod names, or the group of one that it is. Raises: ParseError if it names two."""
-    namespace = pod.metadata.namespace
+    meta, reference = pod.metadata, pod.spec.scheduling_group
+    labels, annotations = meta.labels, meta.annotations
     named: list[tuple[str, str, str]] = []
-    labels = pod.metadata.labels
-    if labels and not _GROUP_LABEL_NAMES.isdisjoint(labels):
-        for label, dialect in _GROUP_LABELS:
-            name = labels.get(label)
-            if name:
-                named.append((dialect, name, label))
-    if pod.spec.scheduling_group is not None and pod.spec.scheduling_group.pod_group_name:
-        named.append((CORE, pod.spec.scheduling_group.pod_group_name, "spec.schedulingGroup.podGroupName"))
+    if (labels and not _NAMING_LABELS.isdisjoint(labels)) or (
+        annotations and not _NAMING_ANNOTATIONS.isdisjoint(annotations)
+    ):
+        named = _names(labels or _NOTHING, annotations or _NOTHING)
+    if reference is not None and reference.pod_group_name:
+        named.append((CORE, reference.pod_group_name, core.WHERE))
     if not named:
         return lone_key(pod)
     if len(named) == 1:
-        return GroupKey(named[0][0], namespace, named[0][1])
+        return GroupKey(named[0][0], meta.namespace, named[0][1])
     if len({name for _, name, _ in named}) > 1:
         said = ", ".join(f"{where} names {name!r}" for _, name, where in named)
         raise ParseError(f"the pod names different groups: {said}; keep one")
-    # Several spellings of one name are one group; the one with an object behind it has the last word.
-    order = (CORE, COSCHEDULING, OURS, LIGHTWEIGHT)
-    dialect = min((dialect for dialect, _, _ in named), key=order.index)
-    return GroupKey(dialect, namespace, named[0][1])
+    dialect = min((dialect for dialect, _, _ in named), key=[*_BY_NAME].index)
+    return GroupKey(dialect, meta.namespace, named[0][1])
+
+
+def _names(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(dialect, name, where) for each name that the pod's metadata gives its group."""
+    found = [(dialect, name, key) for key, dialect in _LABELS if (name := labels.get(key))]
+    found += [(dialect, name, key) for key, dialect in _ANNOTATIONS if (name := annotations.get(key))]
+    for dialect in _COMPOSING:
+        if dialect.compose is not None and (composed := dialect.compose(labels, annotations)):
+            found.append((dialect.name, composed, (*dialect.labels, *dialect.annotations)[0]))
+    return found
 
 
 def lone_key(pod: Pod) -> GroupKey:
@@ -142,155 +157,74 @@ def lone_key(pod: Pod) -> GroupKey:
 
 def needs_object(key: GroupKey) -> bool:
     """True for dialects whose numbers are on a PodGroup object and not on the pods."""
-    return key.dialect in _WITH_OBJECT
+    dialect = _BY_NAME.get(key.dialect)
+    return dialect is not None and bool(dialect.kinds)
 
 
 def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
     """The group's numbers as this member states them. Raises: ParseError naming the key."""
-    annotations = pod.metadata.annotations or {}
     if key.dialect == POD:
         return PodGroup(key)
-    if key.dialect == LIGHTWEIGHT:
-        text = (pod.metadata.labels or {}).get(LIGHTWEIGHT_MIN, "1")
-        return PodGroup(key, min_count=_count(text, LIGHTWEIGHT_MIN))
-    min_count = _count(annotations.get(MIN_MEMBERS_KEY, "1"), MIN_MEMBERS_KEY)
-    total_count = _count(annotations.get(TOTAL_MEMBERS_KEY, "0"), TOTAL_MEMBERS_KEY, at_least=0)
-    if total_count and total_count < min_count:
-        raise ParseError(
-            f"{total_count} is less than {MIN_MEMBERS_KEY}, {min_count}", field=TOTAL_MEMBERS_KEY
-        )
-    timeout = annotations.get(TIMEOUT_KEY)
-    return PodGroup(
-        key,
-        min_count=min_count,
-        total_count=total_count,
-        schedule_timeout_s=None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
-        start_together=_start_together(annotations.get(GROUPS_KEY), key),
-        on_partial_bind=_partial_bind(annotations.get(PARTIAL_BIND_KEY)),
-        disruption_mode=_disruption_mode(annotations.get(DISRUPTION_KEY)),
-    )
+    meta = pod.metadata
+    dialect = _BY_NAME[key.dialect]
+    return PodGroup(key, **dialect.from_pod(key, meta.labels or _NOTHING, meta.annotations or _NOTHING))
 
 
 def group_from_object(dialect: str, api_version: str, item: CustomObject) -> PodGroup:
     """The group's numbers from its object. Raises: ParseError naming the field."""
     meta = item.metadata
     key = GroupKey(dialect, meta.namespace, meta.name)
-    spec = item.spec or {}
-    annotations = meta.annotations or {}
-    read = _core_numbers if dialect == CORE else _coscheduling_numbers
-    total_count = _count(annotations.get(TOTAL_MEMBERS_KEY, "0"), TOTAL_MEMBERS_KEY, at_least=0)
-    timeout = annotations.get(TIMEOUT_KEY)
-    numbers: dict[str, Any] = {
-        "total_count": total_count,
-        "start_together": _start_together(annotations.get(GROUPS_KEY), key),
-        "on_partial_bind": _partial_bind(annotations.get(PARTIAL_BIND_KEY)),
-        "disruption_mode": _disruption_mode(annotations.get(DISRUPTION_KEY)),
-        "on_device_failure": _device_failure(annotations.get(ON_DEVICE_FAILURE_KEY)),
-        "schedule_timeout_s": None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
-        "uid": meta.uid,
-        "api_version": api_version,
-        "generation": meta.generation,
-        "status": item.status or {},
-    }
-    numbers.update(read(spec))
-    if dialect == CORE and not numbers["disruption_mode"]:
-        numbers["disruption_mode"] = SINGLE
+    numbers = annotated_numbers(meta.annotations or _NOTHING, key)
+    numbers["on_device_failure"] = device_failure(meta.annotations or _NOTHING)
+    numbers |= _BY_NAME[dialect].from_object(item.spec or {}, numbers)
+    total_count = numbers["total_count"]
     if total_count and total_count < numbers["min_count"]:
         raise ParseError(
             f"{total_count} is less than the group's number, {numbers['min_count']}", field=TOTAL_MEMBERS_KEY
         )
-    return PodGroup(key, **numbers)
+    numbers |= {"uid": meta.uid, "api_version": api_version, "generation": meta.generation}
+    return PodGroup(key, status=item.status or {}, **numbers)
 
 
-def _core_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
-    policy = spec.get("schedulingPolicy")
-    gang = policy.get("gang") if isinstance(policy, dict) else None
-    numbers: dict[str, Any] = {"min_count": 1}
-    if isinstance(gang, dict):
-        numbers["min_count"] = _count(gang.get("minCount", 1), "spec.schedulingPolicy.gang.minCount")
-    priority = spec.get("priority")
-    if isinstance(priority, int):
-        numbers["priority"] = priority
-    mode = spec.get("disruptionMode")
-    # The API's own word goes before the annotation; a PodGroup without either is disrupted pod by pod.
-    if isinstance(mode, dict) and (ALL in mode or SINGLE in mode):
-        numbers["disruption_mode"] = ALL if ALL in mode else SINGLE
-    numbers["preempts"] = spec.get("preemptionPolicy") != "Never"
-    return numbers
+def identity_of(pod: Pod) -> tuple[object, ...]:
+    """All that puts the pod into its group and all that it says of it, as written; that can be edited.
 
-
-def _coscheduling_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
-    numbers: dict[str, Any] = {"min_count": _count(spec.get("minMember", 1), "spec.minMember")}
-    if spec.get("scheduleTimeoutSeconds") is not None:
-        numbers["schedule_timeout_s"] = float(
-            _count(spec["scheduleTimeoutSeconds"], "spec.scheduleTimeoutSeconds")
-        )
-    resources = spec.get("minResources")
-    if isinstance(resources, dict):
-        try:
-            numbers["min_resources"] = parse_quantities(resources)
-        except ParseError as error:
-            raise ParseError(error.message, field=f"spec.minResources.{error.field}") from None
-    return numbers
-
-
-def _count(value: object, field: str, *, at_least: int = 1) -> int:
-    text = str(value)
-    if not _NUMBER.fullmatch(text) or not at_least <= int(text) <= MAX_MEMBERS:
-        raise ParseError(f"{text[:80]!r} is not a whole number from {at_least} to {MAX_MEMBERS}", field=field)
-    return int(text)
-
-
-def _start_together(text: str | None, own: GroupKey) -> tuple[str, ...]:
-    if not text:
-        return ()
-    try:
-        names = _decode_names(text)
-    except (bounded.TooLong, bounded.TooDeep) as error:
-        raise ParseError(str(error), field=GROUPS_KEY) from None
-    except msgspec.MsgspecError:
-        raise ParseError(
-            f'{text[:80]!r} is not a JSON list of groups, as ["team-a/train","team-a/data"]', field=GROUPS_KEY
-        ) from None
-    full = {name if "/" in name else f"{own.namespace}/{name}" for name in names} | {str(own)}
-    if len(full) > MAX_START_TOGETHER:
-        raise ParseError(
-            f"{len(full)} groups start together, this one included; at most {MAX_START_TOGETHER} may",
-            field=GROUPS_KEY,
-        )
-    return tuple(sorted(full)) if len(full) > 1 else ()
-
-
-def _partial_bind(text: str | None) -> str:
-    if text not in (None, "complete", "unwind"):
-        raise ParseError(f"{text[:80]!r} is neither complete nor unwind", field=PARTIAL_BIND_KEY)
-    return text or ""
-
-
-def _disruption_mode(text: str | None) -> str:
-    if text not in (None, SINGLE, ALL):
-        raise ParseError(f"{text[:80]!r} is neither {SINGLE} nor {ALL}", field=DISRUPTION_KEY)
-    return text or ""
-
-
-def _device_failure(text: str | None) -> str:
-    if text not in (None, "none", "evictMember", "evictGang"):
-        raise ParseError(
-            f"{text[:80]!r} is none of none, evictMember, evictGang", field=ON_DEVICE_FAILURE_KEY
-        )
-    return text or ""
-
-
-def parse_duration_s(text: str, field: str) -> float:
-    """Go's durations as people write them: "90s", "5m", "1h30m"; bare digits are seconds.
-
-    Raises: ParseError, also for zero.
+    Not its labels as such: kube-apiserver copies a node's zone and region onto the pods bound to it
+    (KEP-4742, on by default since 1.35).
     """
-    match = _DURATION.fullmatch(text)
-    if not text or match is None:
-        raise ParseError(f"{text[:80]!r} is not a duration; examples: 90s, 5m, 1h30m", field=field)
-    hours, minutes, rest, bare = match.groups()
-    seconds = int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(rest or bare or 0)
-    if seconds <= 0:
-        raise ParseError(f"{text[:80]!r} is not a positive duration", field=field)
-    return seconds
+    spec, labels, annotations = pod.spec, pod.metadata.labels, pod.metadata.annotations
+    return (
+        None if not labels or _LABELS_THAT_TELL.isdisjoint(labels) else _told(labels, _TELLING_LABELS),
+        None
+        if not annotations or _ANNOTATIONS_THAT_TELL.isdisjoint(annotations)
+        else _told(annotations, _TELLING_ANNOTATIONS),
+        spec.scheduling_group,
+        spec.priority,
+    )
+
+
+def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
+    """What a member says of its group, as written, in the order of stated_names."""
+    spec, meta = pod.spec, pod.metadata
+    common = (spec.scheduler_name, spec.priority or 0)
+    dialect = _BY_NAME.get(key.dialect)
+    if dialect is None or dialect.kinds:
+        return common
+    return (
+        *common,
+        *_told(meta.labels or _NOTHING, dialect.stated_labels),
+        *_told(meta.annotations or _NOTHING, dialect.stated_annotations),
+    )
+
+
+def stated_names(key: GroupKey) -> tuple[str, ...]:
+    """What members of a group must agree on."""
+    common = ("spec.schedulerName", "spec.priority")
+    dialect = _BY_NAME.get(key.dialect)
+    if dialect is None or dialect.kinds:
+        return common
+    return (*common, *dialect.stated_labels, *dialect.stated_annotations)
+
+
+def _told(metadata: Mapping[str, str], keys: tuple[str, ...]) -> tuple[str | None, ...]:
+    return tuple(map(metadata.get, keys))

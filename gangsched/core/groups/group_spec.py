@@ -7,7 +7,7 @@ Held here: PodGroup objects as read, and who else names a group of ours. A mista
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from msgspec.structs import replace
 
@@ -18,35 +18,15 @@ from gangsched.errors import ParseError
 from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import (
-    DISRUPTION_KEY,
-    GROUP_LABELS,
-    GROUPS_KEY,
-    LIGHTWEIGHT,
-    LIGHTWEIGHT_MIN,
-    MIN_MEMBERS_KEY,
-    PARTIAL_BIND_KEY,
     POD,
-    TIMEOUT_KEY,
-    TOTAL_MEMBERS_KEY,
     GroupKey,
     PodGroup,
     group_from_object,
     group_from_pod,
     group_key,
     needs_object,
+    stated_names,
 )
-
-_STATED_KEYS = (
-    MIN_MEMBERS_KEY,
-    TOTAL_MEMBERS_KEY,
-    TIMEOUT_KEY,
-    GROUPS_KEY,
-    PARTIAL_BIND_KEY,
-    DISRUPTION_KEY,
-)
-_STATED = frozenset(_STATED_KEYS)
-_SAYING_LABELS = (*GROUP_LABELS, LIGHTWEIGHT_MIN)
-_SAID = frozenset(_SAYING_LABELS)
 
 
 class GroupSpecs:
@@ -177,44 +157,8 @@ class GroupSpecs:
                 self._shared.touch(self._shared.groups[key])
 
 
-def identity_of(pod: Pod) -> tuple[object, ...]:
-    """All that puts the pod into its group and all that it says of it, as written; that can be edited.
-
-    Not its labels as such: kube-apiserver copies a node's zone and region onto the pods bound to it
-    (KEP-4742, on by default since 1.35).
-    """
-    spec, labels, annotations = pod.spec, pod.metadata.labels, pod.metadata.annotations
-    return (
-        None if not labels or _SAID.isdisjoint(labels) else tuple(map(labels.get, _SAYING_LABELS)),
-        None if not annotations or _STATED.isdisjoint(annotations) else _stated(annotations),
-        spec.scheduling_group,
-        spec.priority,
-    )
-
-
-def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
-    """What a member says of its group, as written, in the order of _stated_names."""
-    spec, meta = pod.spec, pod.metadata
-    if needs_object(key) or key.dialect == POD:
-        return (spec.scheduler_name, spec.priority or 0)
-    if key.dialect == LIGHTWEIGHT:
-        return (spec.scheduler_name, spec.priority or 0, (meta.labels or {}).get(LIGHTWEIGHT_MIN))
-    return (spec.scheduler_name, spec.priority or 0, *_stated(meta.annotations or {}))
-
-
-def _stated(annotations: Mapping[str, str]) -> tuple[str | None, ...]:
-    return tuple(map(annotations.get, _STATED_KEYS))
-
-
-def _stated_names(key: GroupKey) -> tuple[str, ...]:
-    common = ("spec.schedulerName", "spec.priority")
-    if needs_object(key) or key.dialect == POD:
-        return common
-    return (*common, LIGHTWEIGHT_MIN) if key.dialect == LIGHTWEIGHT else (*common, *_STATED_KEYS)
-
-
 def _disagreement(group: Group) -> str:
-    for i, name in enumerate(_stated_names(group.key)):
+    for i, name in enumerate(stated_names(group.key)):
         by_value: dict[object, str] = {}
         for info in group.members.values():
             by_value.setdefault(info.stated[i], info.pod.metadata.name)

@@ -13,7 +13,7 @@ from gangsched.core.cache.cache import allocation_of
 from gangsched.core.device_audit.drift import Audit
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.status import SUCCESS
-from gangsched.core.groups.group_spec import GroupSpecs, identity_of, stated_by
+from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.pod_similarity import SimilarPod, are_alike
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -41,8 +41,10 @@ from gangsched.model.pod_group import (
     RANK_KEY,
     GroupKey,
     group_key,
+    identity_of,
     lone_key,
     needs_object,
+    stated_by,
 )
 
 # Nothing has left the process for these.

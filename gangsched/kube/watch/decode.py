@@ -45,6 +45,7 @@ from gangsched.model.events import (
     PodUpdated,
 )
 from gangsched.model.objects import CustomObject, Node, ObjectMeta, PlainObject, Pod, PodSpec
+from gangsched.model.pod_group import DIALECTS
 from gangsched.model.storage import (
     CsiDriver,
     CsiNode,
@@ -317,8 +318,7 @@ def all_kinds(watched: Iterable[str] = ()) -> tuple[Kind, ...]:
     return (
         pods(),
         nodes(),
-        pod_groups("core", "scheduling.k8s.io", ("v1beta1", "v1alpha2")),
-        pod_groups("coscheduling", "scheduling.x-k8s.io", ("v1alpha1",)),
+        *(pod_groups(d.name, kind.api_group, kind.versions) for d in DIALECTS for kind in d.kinds),
         *(objects(name) for name in watched),
     )
 

@@ -1,0 +1,38 @@
+"""The core API: `spec.schedulingGroup` and scheduling.k8s.io PodGroup. Sources: KEP-4671, KEP-5832."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gangsched.model.dialects.dialect import ALL, SINGLE, Dialect, Numbers, ObjectKind
+from gangsched.model.dialects.numbers import count
+
+WHERE = "spec.schedulingGroup.podGroupName"
+"""Where a pod names its group; not in its metadata."""
+
+
+def _from_object(spec: Mapping[str, Any], annotated: Numbers) -> Numbers:
+    policy = spec.get("schedulingPolicy")
+    gang = policy.get("gang") if isinstance(policy, dict) else None
+    numbers: Numbers = {"min_count": 1}
+    if isinstance(gang, dict):
+        numbers["min_count"] = count(gang.get("minCount", 1), "spec.schedulingPolicy.gang.minCount")
+    priority = spec.get("priority")
+    if isinstance(priority, int):
+        numbers["priority"] = priority
+    mode = spec.get("disruptionMode")
+    # The API's own word goes before the annotation; a PodGroup without either is disrupted pod by pod.
+    if isinstance(mode, dict) and (ALL in mode or SINGLE in mode):
+        numbers["disruption_mode"] = ALL if ALL in mode else SINGLE
+    elif not annotated["disruption_mode"]:
+        numbers["disruption_mode"] = SINGLE
+    numbers["preempts"] = spec.get("preemptionPolicy") != "Never"
+    return numbers
+
+
+DIALECT = Dialect(
+    name="core",
+    kinds=(ObjectKind("scheduling.k8s.io", ("v1beta1", "v1alpha2")),),
+    from_object=_from_object,
+)

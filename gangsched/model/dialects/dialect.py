@@ -1,0 +1,98 @@
+"""Dialect: the one shape of all dialects; GroupKey and PodGroup: what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+POD = "pod"
+"""In place of a dialect: a pod that names no group."""
+
+SINGLE = "single"
+ALL = "all"
+
+
+class GroupKey(NamedTuple):
+    """Identity of a group; `uid` only for a lone pod, so that its successor of the same name is another."""
+
+    dialect: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class PodGroup(msgspec.Struct, frozen=True, gc=False):
+    """What a group asks for, whatever dialect said it.
+
+    min_count members must start together; total_count (>= min_count), where given, are waited for in
+    Permit; min_resources are what the members must add up to before the group may start; start_together
+    are the "namespace/name" of groups that start only with this one, and its own. disruption_mode: whether
+    preemption takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count
+    would stay.
+    preempts: whether it may take others' room at all.
+    """
+
+    key: GroupKey
+    min_count: int = 1
+    total_count: int = 0
+    schedule_timeout_s: float | None = None
+    min_resources: Mapping[str, int] = {}
+    start_together: tuple[str, ...] = ()
+    on_partial_bind: str = ""
+    disruption_mode: str = ""
+    preempts: bool = True
+    on_device_failure: str = ""
+    priority: int | None = None
+    uid: str = ""
+    api_version: str = ""
+    generation: int = 0
+    status: Mapping[str, Any] = {}
+
+
+Metadata = Mapping[str, str]
+"""Labels or annotations."""
+Numbers = dict[str, Any]
+"""Fields of a PodGroup."""
+
+
+class ObjectKind(NamedTuple):
+    """A kind whose objects are groups: `podgroups` of an API group, its versions in the order to be tried."""
+
+    api_group: str
+    versions: tuple[str, ...]
+
+
+def _no_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers:
+    raise NotImplementedError(f"{key.dialect}: the numbers are on an object")
+
+
+def _no_object(spec: Mapping[str, Any], annotated: Numbers) -> Numbers:
+    raise NotImplementedError("the numbers are on the pods")
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """How one system writes groups.
+
+    name: as GroupKey and messages have it. labels and annotations: where a pod names its group, in all
+    spellings. compose: the name, or "", where it is not one of these values alone. stated_labels and
+    stated_annotations: where a pod states the group's numbers; all members must say the same.
+
+    from_pod: the numbers as a member states them, from its labels and annotations. kinds: the objects that
+    state them; where there are any, from_object reads their spec (annotated: what was read of our own
+    annotations on it) and from_pod is never asked. Both raise ParseError, naming the key or the field.
+    """
+
+    name: str
+    labels: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    compose: Callable[[Metadata, Metadata], str] | None = None
+    stated_labels: tuple[str, ...] = ()
+    stated_annotations: tuple[str, ...] = ()
+    from_pod: Callable[[GroupKey, Metadata, Metadata], Numbers] = _no_pod
+    kinds: tuple[ObjectKind, ...] = ()
+    from_object: Callable[[Mapping[str, Any], Numbers], Numbers] = _no_object

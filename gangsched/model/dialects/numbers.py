@@ -1,0 +1,108 @@
+"""What several dialects read alike: counts, durations, and our own annotations wherever they are written."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gangsched.errors import ParseError
+from gangsched.model import bounded
+from gangsched.model.dialects.dialect import ALL, SINGLE, GroupKey, Metadata, Numbers
+
+TOTAL_MEMBERS_KEY = "gangsched.io/total-members"
+TIMEOUT_KEY = "gangsched.io/schedule-timeout"
+GROUPS_KEY = "gangsched.io/groups"
+PARTIAL_BIND_KEY = "gangsched.io/on-partial-bind"
+DISRUPTION_KEY = "gangsched.io/disruption-mode"
+ON_DEVICE_FAILURE_KEY = "gangsched.io/on-device-failure"
+
+MAX_MEMBERS = 100_000
+MAX_START_TOGETHER = 64
+_NUMBER = re.compile(r"[0-9]{1,9}")
+# Nine digits a part: a number that no float holds must not get as far as arithmetic.
+_DURATION = re.compile(
+    r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)s)?|(?P<bare>[0-9]{1,9})"
+)
+
+_decode_names = bounded.decoder(list[str])
+
+
+def annotated_numbers(annotations: Metadata, key: GroupKey) -> Numbers:
+    """What our own annotations say of a group, on its pods or on its object.
+
+    Raises: ParseError, naming the key.
+    """
+    timeout = annotations.get(TIMEOUT_KEY)
+    return {
+        "total_count": count(annotations.get(TOTAL_MEMBERS_KEY, "0"), TOTAL_MEMBERS_KEY, at_least=0),
+        "start_together": _start_together(annotations.get(GROUPS_KEY), key),
+        "on_partial_bind": _partial_bind(annotations.get(PARTIAL_BIND_KEY)),
+        "disruption_mode": _disruption_mode(annotations.get(DISRUPTION_KEY)),
+        "schedule_timeout_s": None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
+    }
+
+
+def count(value: object, field: str, *, at_least: int = 1) -> int:
+    """How many members, as a whole number that a group can have. Raises: ParseError, naming the field."""
+    text = str(value)
+    if not _NUMBER.fullmatch(text) or not at_least <= int(text) <= MAX_MEMBERS:
+        raise ParseError(f"{text[:80]!r} is not a whole number from {at_least} to {MAX_MEMBERS}", field=field)
+    return int(text)
+
+
+def _start_together(text: str | None, own: GroupKey) -> tuple[str, ...]:
+    if not text:
+        return ()
+    try:
+        names = _decode_names(text)
+    except (bounded.TooLong, bounded.TooDeep) as error:
+        raise ParseError(str(error), field=GROUPS_KEY) from None
+    except msgspec.MsgspecError:
+        raise ParseError(
+            f'{text[:80]!r} is not a JSON list of groups, as ["team-a/train","team-a/data"]', field=GROUPS_KEY
+        ) from None
+    full = {name if "/" in name else f"{own.namespace}/{name}" for name in names} | {str(own)}
+    if len(full) > MAX_START_TOGETHER:
+        raise ParseError(
+            f"{len(full)} groups start together, this one included; at most {MAX_START_TOGETHER} may",
+            field=GROUPS_KEY,
+        )
+    return tuple(sorted(full)) if len(full) > 1 else ()
+
+
+def _partial_bind(text: str | None) -> str:
+    if text not in (None, "complete", "unwind"):
+        raise ParseError(f"{text[:80]!r} is neither complete nor unwind", field=PARTIAL_BIND_KEY)
+    return text or ""
+
+
+def _disruption_mode(text: str | None) -> str:
+    if text not in (None, SINGLE, ALL):
+        raise ParseError(f"{text[:80]!r} is neither {SINGLE} nor {ALL}", field=DISRUPTION_KEY)
+    return text or ""
+
+
+def device_failure(annotations: Metadata) -> str:
+    """What becomes of the group when a device of its fails. Raises: ParseError."""
+    text = annotations.get(ON_DEVICE_FAILURE_KEY)
+    if text not in (None, "none", "evictMember", "evictGang"):
+        raise ParseError(
+            f"{text[:80]!r} is none of none, evictMember, evictGang", field=ON_DEVICE_FAILURE_KEY
+        )
+    return text or ""
+
+
+def parse_duration_s(text: str, field: str) -> float:
+    """Go's durations as people write them: "90s", "5m", "1h30m"; bare digits are seconds.
+
+    Raises: ParseError, also for zero.
+    """
+    match = _DURATION.fullmatch(text)
+    if not text or match is None:
+        raise ParseError(f"{text[:80]!r} is not a duration; examples: 90s, 5m, 1h30m", field=field)
+    hours, minutes, rest, bare = match.groups()
+    seconds = int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(rest or bare or 0)
+    if seconds <= 0:
+        raise ParseError(f"{text[:80]!r} is not a positive duration", field=field)
+    return seconds
