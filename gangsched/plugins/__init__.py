@@ -1,6 +1,6 @@
 """Floor 2: the in-tree plugins, one file each with its Args beside it.
 
-Here is the table of them, in kube-scheduler's default order, and the making of profiles from a resolved
+The table below lists them in kube-scheduler's default order; `build_profiles` makes profiles from a resolved
 configuration. To add a plugin: its file, and one line in the table.
 Source of order, weights and points: kubernetes `pkg/scheduler/apis/config/v1/default_plugins.go`, v1.37.
 """
@@ -166,14 +166,14 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
 )
 
 IN_TREE = {info.name: info for info, _ in _TABLE}
-"""What gangsched.config is given as `plugins`."""
+"""The `plugins` argument of gangsched.config."""
 
 _NONE: Mapping[str, Factory] = {}
 _FACTORIES = {info.name: factory for info, factory in _TABLE}
 
 
 def metrics_server_s(profiles: Mapping[str, Profile]) -> float:
-    """How often some plugin of theirs wants metrics-server asked, in seconds; 0: none does."""
+    """The shortest interval at which a plugin wants metrics-server polled, in seconds; 0: none does."""
     plugins = (one for profile in profiles.values() for one in profile.points.plugins().values())
     wanted = [getattr(plugin, "metrics_server_s", 0.0) for plugin in plugins]
     return min((period_s for period_s in wanted if period_s > 0), default=0.0)
@@ -188,9 +188,9 @@ def build_profiles(
 ) -> dict[str, Profile]:
     """Profiles by schedulerName; a plugin is made once per profile, with that profile's args.
 
-    `outside` makes plugins that are not ours. extenders: what they say is asked last, in every profile.
-    `with_hooks` False leaves out what runs outside of the core and may write. Raises: ConfigError (an outside
-    plugin that cannot be made).
+    `outside` makes out-of-tree plugins. `extenders` are asked after all other plugins, in every profile.
+    `with_hooks` False leaves out hooks that run outside the core and may write. Raises: ConfigError (an
+    out-of-tree plugin that cannot be made).
     """
     profiles = {profile.scheduler_name: _build(profile, outside, extenders) for profile in config.profiles}
     if not with_hooks:
@@ -213,7 +213,7 @@ def _build(
     made = {name: _make(make, config.args.get(name)) for name, make in factories.items() if name in names}
 
     def at(point: str, *methods: str) -> tuple[Any, ...]:
-        """Those of the point's plugins that have a method of it; the others have nothing to do there."""
+        """The point's plugins that define one of the methods; the others have nothing to do there."""
         listed = (made[name] for name in config.plugins[point])
         return tuple(plugin for plugin in listed if any(hasattr(plugin, method) for method in methods))
 
@@ -246,7 +246,7 @@ def _build(
 
 
 def _before_default(names: tuple[str, ...]) -> tuple[str, ...]:
-    """DefaultBinder never skips: who stands after it is never asked."""
+    """DefaultBinder never skips, so a plugin after it would never be called."""
     return names[: names.index(DefaultBinder.name)] if DefaultBinder.name in names else names
 
 

@@ -1,8 +1,8 @@
-"""BandwidthBook: what nodes' links can do, what was measured on them, and what is promised to pods, by row.
+"""BandwidthBook: capacity of the nodes' links, measured use, and bandwidth promised to pods, by row.
 
-The account (core.cache.usage_trackers) of RemainingBandwidth, which reads it. A promise is a pod's required
-bandwidth; it begins when the pod gets its place and ends with the pod. What is measured of it meanwhile
-counts once (Handover). Amounts in bytes a second, first egress, then ingress.
+The usage tracker (core.cache.usage_trackers) of RemainingBandwidth, which reads it. A promise is a pod's
+required bandwidth; it begins when the pod is placed and ends with the pod. Use that is measured in the
+meantime counts once (Handover). Amounts in bytes a second, first egress, then ingress.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_POOLS = 1000
 _UNUSABLE = -1
 _SIDES: dict[Direction, int] = {"egress": 0, "ingress": 1, "both": 2}
-# A pod that started so long before a measurement is taken to be in it: agents average over this by default.
+# A pod that started this long before a measurement counts as included: agents average over this by default.
 _SHOWS_AFTER = timedelta(seconds=10)
 
 
@@ -55,8 +55,9 @@ class _Held(NamedTuple):
 
 
 class BandwidthBook:
-    """stale_s: how long a measurement is believed (math.inf: for ever). promise: False counts measurements
-    only. pool: keep the pools of requests."""
+    """stale_s: how long a measurement is valid (math.inf: for ever). promise: False counts measurements only.
+    pool: keep the pools of requests.
+    """
 
     def __init__(self, *, stale_s: float, promise: bool, pool: bool) -> None:
         self.largest_total = 0
@@ -76,7 +77,7 @@ class BandwidthBook:
         self._next_stale_s = math.inf
         self._all_changed = False
 
-    # -- told ------------------------------------------------------------------------------------------
+    # -- updates ---------------------------------------------------------------------------------------
 
     def put_node(self, row: int, node: Node, now_s: float) -> Heard:
         self._fit(row + 1)
@@ -90,13 +91,13 @@ class BandwidthBook:
         try:
             heard = parse_remaining(text)
         except ParseError as error:
-            return Heard(problem=str(error))  # what was last understood stands until it is stale
+            return Heard(problem=str(error))  # the last readable annotation stays valid until it is stale
         before = self._left[:, row].copy()
         self._measure(row, heard, now_s)
         return Heard(is_news=bool((self._left[:, row] > before).any()))
 
     def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> Heard:
-        """metrics-server knows nothing of networks."""
+        """metrics-server reports no network use."""
         return NOTHING_NEW
 
     def remove_node(self, row: int) -> None:
@@ -118,7 +119,7 @@ class BandwidthBook:
         try:
             request = parse_request(annotations)
         except ParseError:
-            return  # another scheduler's, or from before: nothing can be kept for it
+            return  # another scheduler's pod, or older than the link: nothing is reserved for it
         if request is None:
             return
         self._fit(row + 1)
@@ -164,44 +165,44 @@ class BandwidthBook:
         return changed
 
     def forget_answers(self) -> None:
-        """Answers that were kept for rows are asked for anew from the next turn on."""
+        """Discard cached results; they are recomputed from the next turn on."""
         self._all_changed = True
 
-    # -- asked -----------------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------------
 
     def left(self, direction: Direction, n_rows: int) -> IntArray:
-        """int64[n_rows], not to be written to: total less what is used and promised, the less of `both`.
+        """int64[n_rows], read-only: total less used and promised; for `both`, the smaller direction.
 
-        Below 0 where nothing may be promised: others use more, or nothing was said (for too long).
+        Below 0 where nothing may be promised: others use too much, or there is no (recent) report.
         """
         self._fit(n_rows)
         return self._left[_SIDES[direction], :n_rows]
 
     def unused(self, direction: Direction, n_rows: int) -> IntArray:
-        """int64[n_rows]: total less what is used; what a pod was using stays used until measured."""
+        """int64[n_rows]: total less used; an ended pod's use counts until the next measurement."""
         self._fit(n_rows)
         unused: IntArray = self._total[:n_rows] - self._flow.used[_SIDES[direction], :n_rows]
         return unused
 
     def silent(self, n_rows: int) -> BoolArray:
-        """Rows that have never said anything that could be understood."""
+        """Rows without any readable report so far."""
         self._fit(n_rows)
         return ~np.isfinite(self._heard_s[:n_rows])
 
     def stale(self, n_rows: int) -> BoolArray:
-        """Rows that have not said anything for too long."""
+        """Rows whose last report is too old."""
         self._fit(n_rows)
         return self._stale[:n_rows]
 
     def entry(self, row: int, direction: Direction) -> Entry:
-        """For people; of `both` the direction with less left."""
+        """For messages; of `both`, the direction with less left."""
         sides = {"egress": (0,), "ingress": (1,), "both": (0, 1)}[direction]
         promised = self._flow.promised(row)
         side = max(sides, key=lambda i: int(self._flow.used[i, row]) + promised[i])
         return Entry(int(self._total[row]), int(self._flow.used[side, row]), promised[side])
 
     def listed(self) -> Iterator[tuple[int, str, str, int]]:
-        """(row, direction, what: total, used or promised; bytes a second) of all rows that said something."""
+        """(row, direction, what: total, used or promised; bytes a second) of all rows with a report."""
         for row in sorted(self._observed):
             promised = self._flow.promised(row)
             for side, direction in enumerate(("egress", "ingress")):
@@ -210,7 +211,7 @@ class BandwidthBook:
                 yield row, direction, "promised", promised[side]
 
     def pool_of(self, request: BandwidthRequest, n_rows: int) -> BoolArray | None:
-        """bool[n_rows]: the nodes that the next pod of this class is to try first; None: there is no pool."""
+        """bool[n_rows]: nodes that the next pod of this class should try first; None: there is no pool."""
         pool = self._pools.get(request)
         if pool is None:
             return None
@@ -232,7 +233,7 @@ class BandwidthBook:
         self._find_largest()
 
     def _share_anew(self, info: PodInfo) -> None:
-        """The gang's size may not have been known when its pod was found."""
+        """Recompute shares; the gang's size may have been unknown when its pod was found."""
         held = self._held[info.uid]
         own = _share(held.request, info)
         if (own.egress, own.ingress) != (held.egress, held.ingress):
@@ -241,7 +242,7 @@ class BandwidthBook:
             self._held[info.uid] = held._replace(egress=own.egress, ingress=own.ingress)
 
     def _keep_pool(self, request: BandwidthRequest, row: int) -> None:
-        """As things stood before the pod was placed. One that was passed by had nobody left to take it."""
+        """From the state before the pod was placed. A node skipped then has no pod left to take it."""
         pool = self._pools.get(request)
         if pool is not None and row < len(pool) and pool[row]:
             return
@@ -261,7 +262,7 @@ class BandwidthBook:
         self._find_largest()
 
     def _reckon(self, row: int) -> None:
-        """What is left on one row, kept so that asking about all of them is cheap."""
+        """Compute what is left on one row, cached so that queries over all rows are cheap."""
         if self._stale[row] or row not in self._observed:
             self._left[:, row] = _UNUSABLE
             return
@@ -274,7 +275,7 @@ class BandwidthBook:
         largest = int(self._total.max(initial=0))
         if largest != self.largest_total:
             self.largest_total = largest
-            self._all_changed = True  # scores are shares of it
+            self._all_changed = True  # scores are fractions of this
 
     def _fit(self, n_rows: int) -> None:
         missing = n_rows - len(self._total)

@@ -1,7 +1,4 @@
-"""Claims and volumes, looked up: what the four plugins share that see to volumes.
-
-Sources: k8s.io/component-helpers `storage/volume/helpers.go` and `pv_helpers.go`, `storage/ephemeral`.
-"""
+"""Looks up claims and volumes for the four volume plugins."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 def not_found(kind: str, name: str) -> str:
-    """kube-scheduler's words."""
+    """In kube-scheduler's words."""
     return f'{kind} "{name}" not found'
 
 
@@ -47,12 +44,12 @@ def class_of(view: ClusterView, name: str) -> StorageClass | None:
 
 
 def class_name(one: PersistentVolumeClaim | PersistentVolume) -> str:
-    """The storage class, as the older annotation or the spec says; "" is none."""
+    """The storage class from the older annotation or the spec; "" for none."""
     return (one.metadata.annotations or {}).get(_BETA_CLASS, one.spec.storage_class_name or "")
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Bound, and whoever binds volumes has finished."""
+    """Bound, and the controller that binds volumes has finished."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
 
 

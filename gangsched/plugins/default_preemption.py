@@ -1,7 +1,7 @@
-"""DefaultPreemption: a unit that fits nowhere takes the room of pods of lower priority (PostFilter).
+"""DefaultPreemption: a unit that fits nowhere preempts pods of lower priority (PostFilter).
 
-The search is core.preemption.search's, what becomes of its answer core.groups.nomination's. Here are the
-rules of who may preempt at all, and how disruption budgets are read. Source: kube-scheduler
+The search is in core.preemption.search, the use of its result in core.groups.nomination. This file decides
+which units may preempt at all, and reads disruption budgets. Source: kube-scheduler
 `plugins/defaultpreemption/default_preemption.go`, v1.37.
 """
 
@@ -24,10 +24,10 @@ BUDGETS = "poddisruptionbudgets.policy"
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """DefaultPreemptionArgs: of the nodes where taking pods away helps, how many are weighed up.
+    """DefaultPreemptionArgs: how many of the nodes where eviction helps are evaluated.
 
-    All nodes are ranked by what room alone would cost there; the larger of the two numbers of them are
-    weighed with all that Filters say, the cheapest first. kube-scheduler begins with any node.
+    All nodes are ranked by the victims needed for resources alone; the cheapest ones, as many as the larger
+    of the two limits, are evaluated with all Filters. kube-scheduler starts at a random node instead.
     """
 
     min_candidate_nodes_percentage: int = 10
@@ -45,7 +45,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
             )
 
     def n_candidates(self, n_nodes: int) -> int:
-        """How many of so many nodes are weighed."""
+        """How many of `n_nodes` are evaluated."""
         n = max(n_nodes * self.min_candidate_nodes_percentage // 100, self.min_candidate_nodes_absolute)
         return min(n, n_nodes)
 
@@ -68,7 +68,7 @@ class DefaultPreemption:
             if never or (definition is not None and not definition.preempts):
                 return Status.unschedulable("preemption: not eligible due to preemptionPolicy=Never.")
         if dry_run.lowest_priority >= min(demand.group.priority for demand in unit):
-            return Status.unschedulable("")  # nobody to take, and so nothing to say beside the reason itself
+            return Status.unschedulable("")  # no victims, so nothing to add to the reason itself
         search = PreemptionSearch(
             unit,
             trial,
@@ -83,10 +83,10 @@ class DefaultPreemption:
 
 
 def _budgets(view: ClusterView, infos: Iterable[PodInfo]) -> list[Budget]:
-    """What may still be disrupted of these pods. A pod that its budget has been told of counts no more.
+    """The budgets' remaining disruptions. A pod already recorded in its budget is not counted again.
 
-    Other than kube-scheduler, an empty selector means every pod of the namespace here, as it does to the API
-    server when it is asked for an eviction.
+    Unlike in kube-scheduler, an empty selector matches every pod of the namespace, as it does in the API
+    server's eviction.
     """
     by_namespace: dict[str, list[PodInfo]] = {}
     if view.objects(BUDGETS):

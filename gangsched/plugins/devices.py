@@ -1,11 +1,12 @@
-"""Devices: how many pods find enough healthy, free devices on each node that lists its devices.
+"""Devices: how many pods find enough healthy, free devices on each node with a device inventory.
 
-Also which: `gangsched.io/device-constraints` on a pod asks for sets of one NUMA node, of linked devices, of
-a model, with so much memory; how many disjoint sets there are limits how many pods a node takes. And where
-IDs are written as labels: on which nodes one label holds what a container gets, whichever devices those are.
+And which ones: `gangsched.io/device-constraints` on a pod asks for sets on one NUMA node, of linked devices,
+of a model, with a minimum of memory; the number of disjoint sets limits how many pods a node takes. Where IDs
+are written as labels, it also filters nodes whose label values are too short for a container's IDs, whichever
+devices those are.
 
-Ours; kube-scheduler counts extended resources only (NodeResourcesFit does that here too, so a resource
-without an inventory is limited by its count alone). Which IDs are taken is core.cycle.device_allocation's.
+Not in kube-scheduler, which only counts extended resources (NodeResourcesFit does that here too, so a
+resource without an inventory is limited by its count alone). core.cycle.device_allocation chooses the IDs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
 from gangsched.model.device_labels import bad_key
 from gangsched.model.device_sets import sets_of
 
-# What a node without an inventory takes, as far as this plugin knows.
+# The capacity of a node without an inventory, as far as this plugin is concerned.
 NO_LIMIT = 2**62
 
 
@@ -91,7 +92,7 @@ class Devices:
 
 
 def _asked(template: PodTemplate, view: ClusterView) -> Iterator[tuple[str, int, IntArray]]:
-    """(resource, amount, free devices by row) of what the template asks for and some node lists."""
+    """(resource, amount, free devices by row) of each requested resource with an inventory on some node."""
     listed = view.listed
     for resource, amount in template.requests.items():
         if resource in listed and (free := view.device_free(resource)) is not None:
@@ -99,9 +100,9 @@ def _asked(template: PodTemplate, view: ClusterView) -> Iterator[tuple[str, int,
 
 
 def _unlabelled(template: PodTemplate, view: ClusterView) -> Iterator[tuple[BoolArray, str]]:
-    """Nodes of which the pod's containers cannot be given IDs by label, by why; none where no label is asked.
+    """Nodes where the pod's containers cannot get IDs by label, by reason; none when no label is needed.
 
-    Whichever devices they were: a set that fits by luck today is none to rely on.
+    Independent of which devices are free: a set that happens to fit today cannot be relied on.
     """
     for resource in template.requests if view.in_labels else ():
         room = view.label_room(resource)
@@ -124,7 +125,7 @@ def _too_long(resource: str, most: int, room: int) -> str:
 
 
 def _sets(template: PodTemplate, resource: str, view: ClusterView, rows: Rows) -> IntArray:
-    """How many pods find a set that the constraint allows; none where no inventory says what there is."""
+    """How many pods find a set that satisfies the constraint; 0 on nodes without an inventory."""
     asked = np.arange(view.n_rows)[rows]
     found = np.zeros(len(asked), dtype=np.int64)
     if view.device_free(resource) is None:

@@ -1,7 +1,7 @@
-"""Sums over topology domains: the nodes that have one value of a label.
+"""Sums over topology domains: the nodes with the same value of a label.
 
-What InterPodAffinity, PodTopologySpread and SelectorSpread are made of. A domain is a code of the label's
-column, so that a sum over all domains is one pass over the nodes.
+Used by InterPodAffinity, PodTopologySpread and SelectorSpread. A domain is a code of the label's column, so a
+sum over all domains is one pass over the nodes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from gangsched.core.framework.interface import BoolArray, IntArray
 
 
 def domain_totals(codes: CodeArray, n_domains: int, counts: IntArray) -> IntArray:
-    """int64[n_domains]: what `counts` of all nodes of a domain come to; nodes without the label are left out.
-
-    Shapes: codes int32[n_rows], -1 where the label is missing; counts int64[n_rows].
-    """
+    """int64[n_domains]: sum of `counts` over each domain's nodes; nodes without the label are left out."""
     with_pods = np.flatnonzero(counts)
     at = codes[with_pods]
     there = at >= 0
@@ -29,13 +26,13 @@ def domain_totals(codes: CodeArray, n_domains: int, counts: IntArray) -> IntArra
 
 def at_nodes(codes: CodeArray, totals: IntArray) -> IntArray:
     """int64[n_rows]: each node's domain's total, 0 where the label is missing."""
-    # One place more than there are domains: code -1, a missing label, reads the last one.
+    # One entry more than there are domains: code -1, a missing label, indexes the last one.
     answer: IntArray = np.append(totals, 0)[codes]
     return answer
 
 
 def domains_present(codes: CodeArray, n_domains: int, nodes: BoolArray) -> BoolArray:
-    """bool[n_domains]: those with at least one of `nodes` in them."""
+    """bool[n_domains]: domains with at least one of `nodes`."""
     present = np.zeros(n_domains, dtype=np.bool_)
     at = codes[nodes]
     present[at[at >= 0]] = True
@@ -43,7 +40,7 @@ def domains_present(codes: CodeArray, n_domains: int, nodes: BoolArray) -> BoolA
 
 
 def spread_out(rows: Mapping[int, int], n_rows: int) -> IntArray:
-    """int64[n_rows] of counts that are there for a few rows only."""
+    """int64[n_rows] from counts given for a few rows only."""
     counts = np.zeros(n_rows, dtype=np.int64)
     at = np.fromiter(rows.keys(), dtype=np.int64, count=len(rows))
     counts[at] = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))

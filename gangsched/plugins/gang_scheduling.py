@@ -1,8 +1,9 @@
 """GangScheduling: when a gang whose members are all reserved may start (Permit).
 
-It waits for what its user has still to create: the groups it starts together with, members up to
-total-members, members that bring the group to minResources. It never waits for room (core.state.transitions
-says why). Named as kube-scheduler's own gang plugin. Called by core.framework.profile.
+It waits for things that the user has yet to create: groups that start together with it, members up to
+total-members, members that bring the group to minResources. It never waits for free resources
+(core.state.transitions says why). Named as kube-scheduler's own gang plugin. Called by
+core.framework.profile.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from gangsched.core.types.pod_template import PodTemplate
 
 
 class GangScheduling:
-    """Permit for gangs; a lone pod is let through."""
+    """Permit for gangs; a lone pod passes."""
 
     name = "GangScheduling"
     may_be_overruled = False
-    """What it waits for the gang's own definition asks for: without it the gang would be bound in part."""
+    """The waits are part of the gang's definition: starting without them would bind an incomplete gang."""
     cured_by = Change.GROUP_CHANGED | Change.SIBLING_CHANGED
 
     def permit(self, group: Group, siblings: Mapping[str, Group]) -> Status:

@@ -1,8 +1,7 @@
-"""ImageLocality: nodes that have the pod's images already score higher, the more so the larger the images.
+"""ImageLocality: prefers nodes that already have the pod's images; larger images count more.
 
-An image's size counts for the share of nodes that have it, so that a pod is not drawn to the only node with
-its image. The thresholds are kube-scheduler's: less than 23 MiB is nothing, 1,000 MiB a container are full.
-Source: kube-scheduler `plugins/imagelocality/image_locality.go`.
+An image's size is scaled by the share of nodes that have it, so that a pod is not drawn to the only node with
+its image. The thresholds are kube-scheduler's: below 23 MiB scores 0, 1,000 MiB a container scores 100.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from gangsched.core.types.pod_template import PodTemplate
 _MIB = 2**20
 MIN_BYTES = 23 * _MIB
 MAX_CONTAINER_BYTES = 1000 * _MIB
-# Remembered scores per template; dropped together, they are made anew in microseconds.
+# Cached scores per template; cleared all at once, since they are recomputed in microseconds.
 _MAX_REMEMBERED = 500
 
 _Mark = tuple[int, int, int]
 
 
 class ImageLocality:
-    """Score by the images that are there."""
+    """Score by the images already present."""
 
     name = "ImageLocality"
 
@@ -45,7 +44,7 @@ class ImageLocality:
 
 
 def _scores(template: PodTemplate, view: ClusterView) -> FloatArray | None:
-    """float64[n_rows]; an image that several containers run counts for each of them."""
+    """float64[n_rows]; an image used by several containers counts for each of them."""
     total: IntArray | None = None
     for name in template.images:
         image = view.image(name)

@@ -1,9 +1,7 @@
-"""InterPodAffinity: near the pods that a pod wants near, away from others, and what those say of the pod.
+"""InterPodAffinity: places a pod near or away from other pods, by its own terms and theirs.
 
-Counts come from the view's index of pods, which is kept up as pods come and go; a question costs a few passes
-over the nodes, whatever the number of pods. A pod that says nothing of others, and of which nobody says
-anything, is skipped.
-Source: kube-scheduler 1.37 `plugins/interpodaffinity/{plugin,filtering,scoring}.go`.
+Counts come from the view's index of pods, which is updated as pods come and go; a query costs a few passes
+over the nodes, whatever the number of pods. A pod without terms that no other pod's terms match is skipped.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 
 class InterPodAffinity:
-    """Filter on required terms, the pod's own and those against it; Score by preferred ones of both sides."""
+    """Filter on required terms of the pod and against it; Score by preferred terms of both sides."""
 
     name = "InterPodAffinity"
     sees_pods: ClassVar[bool] = True
@@ -72,7 +70,7 @@ class InterPodAffinity:
         self._args = args or Args()
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
-        """What siblings say counts although they are nowhere yet: they may be placed before this one."""
+        """Terms of siblings count although they are not placed yet: they may be placed before this one."""
         said = view.said_of(template)
         if said and any(wish is Wish.ANTI_REQUIRED for wish, _ in said):
             return SUCCESS
@@ -84,7 +82,7 @@ class InterPodAffinity:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
-        """A node is told the first of them only, as in kube-scheduler."""
+        """A node gets only the first reason that applies, as in kube-scheduler."""
         said: list[tuple[str, BoolArray]] = []
         left = np.ones(view.n_rows, dtype=np.bool_)
         for reason, mask in (
@@ -100,7 +98,7 @@ class InterPodAffinity:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """100 for the most wanted of `rows`, 0 for the least; None when nobody has a preference here."""
+        """100 for the best of `rows`, 0 for the worst; None when no term gives a preference."""
         if not template.wishes and not view.said_of(template):
             return None
         sums = self._wanted(template, view)
@@ -113,7 +111,7 @@ class InterPodAffinity:
         least, most = int(total.min()), int(total.max())
         if most == least:
             return None
-        # In this order of operations, so that what is cut off is the same as kube-scheduler's.
+        # In this order of operations, so that truncation gives kube-scheduler's result.
         scores: FloatArray = np.floor(MAX_SCORE * ((total - least) / float(most - least)))
         return scores
 
@@ -130,8 +128,8 @@ class InterPodAffinity:
         room: IntArray,
         others: Sequence[PodTemplate],
     ) -> int:
-        """One a domain where its pods keep away from each other; where they want to be near each other, and
-        `others` are not what they want: what the domains that they are in, or the roomiest, have room for."""
+        """One a domain where its pods repel each other; where they attract each other, and `others` do not
+        match: the capacity of the domains that they are in, or of the roomiest."""
         most = int(room.sum())
         for wish, term in template.wishes:
             if wish is Wish.ANTI_REQUIRED and view.means(term.term, template):
@@ -153,7 +151,7 @@ class InterPodAffinity:
         return most
 
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
-        """Whether its pods would rather be away from one of `members`."""
+        """Whether its pods prefer to be away from one of `members`."""
         away = [term for wish, term in template.wishes if wish is Wish.ANTI_PREFERRED]
         return any(_may_mean(one.term, member) for one in away for member in members)
 
@@ -163,16 +161,16 @@ class InterPodAffinity:
         if change.what is Change.OBJECT:
             return change.kind in self.watches
         if change.pod is None:
-            return True  # a node, or several changes heard as one
+            return True  # a node, or several changes reported as one
         if change.what is Change.POD_LABELS:
-            return True  # what they were before is not known
+            return True  # its previous labels are not known
         near = _all_of(template)
         if near is not None and view.means_pod(near, change.pod):
             return True
         return change.what is Change.ROOM_FREED and _frees(change.pod, template, view)
 
     def _wanted(self, template: PodTemplate, view: ClusterView) -> dict[str, IntArray]:
-        """topology key -> int64[n_rows]: what the pods on each node weigh, for the template or against."""
+        """topology key -> int64[n_rows]: each node's summed weights, for or against the template."""
         sums: dict[str, IntArray] = {}
 
         def add(term: AffinityTerm, counts: IntArray, weight: int) -> None:
@@ -206,7 +204,7 @@ def _required(template: PodTemplate) -> bool:
 
 
 def _all_of(template: PodTemplate) -> PodTerm | None:
-    """One pod has to match all required terms at once; None where there are none."""
+    """All required terms as one: a single pod must match all of them; None when there are none."""
     terms = [term.term for wish, term in template.wishes if wish is Wish.REQUIRED]
     if len(terms) < 2:
         return terms[0] if terms else None
@@ -216,8 +214,8 @@ def _all_of(template: PodTemplate) -> PodTerm | None:
 class _Near:
     """Nodes in whose domains, of every required term, there is a pod that matches all of those terms.
 
-    Where there is none anywhere, and the pod matches its own terms, all nodes that have the labels: it may be
-    the first of its kind. Kept up as pods come.
+    If no pod matches anywhere, and the pod matches its own terms, all nodes with the labels: it may be the
+    first of its kind. Updated as pods are added.
     """
 
     __slots__ = ("_any_there", "_has_all", "_has_one", "_may_be_first", "_meant")
@@ -242,7 +240,7 @@ class _Near:
         self._may_be_first = view.means(self._meant, template)
 
     def add(self, view: ClusterView, row: int, template: PodTemplate) -> None:
-        """A pod of `template` has come to `row`."""
+        """Count a pod of `template` on `row`."""
         if self._meant is None or not view.means(self._meant, template):
             return
         for key, has_one in self._has_one.items():
@@ -252,7 +250,7 @@ class _Near:
                 self._any_there = True
 
     def mask(self) -> BoolArray | None:
-        """bool[n_rows]; None where no term is required."""
+        """bool[n_rows]; None when there is no required term."""
         if self._meant is None:
             return None
         if not self._any_there and self._may_be_first:
@@ -262,7 +260,7 @@ class _Near:
 
 
 class _Welcome:
-    """Where the Filter lets pods of one template go; kept up as others are placed (ClusterView.kept)."""
+    """Where the Filter allows pods of one template; updated as others are placed (ClusterView.kept)."""
 
     __slots__ = ("_apart", "_is_apart", "_near", "_template")
 
@@ -271,9 +269,9 @@ class _Welcome:
         self._near = _Near(template, view)
         clear = [own for own in (_not_away(template, view), _not_against(template, view)) if own is not None]
         self._is_apart: BoolArray | None = ~np.logical_and.reduce(clear) if clear else None
-        """bool[n_rows]: in whose domains there is a pod that one of the two must be away from."""
+        """bool[n_rows]: domains with a pod that repels this one or is repelled by it."""
         self._apart: dict[int, list[CodeArray]] = {}
-        """By template serial: the domains of all nodes, for each label that matters around its pods."""
+        """By template serial: the domains of all nodes, for each label relevant to its pods."""
 
     def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
         self._near.add(view, row, template)
@@ -296,20 +294,20 @@ class _Welcome:
 
 
 def _apart_over(one: PodTemplate, other: PodTemplate, view: ClusterView) -> list[str]:
-    """The topology keys over which `one` must be away from `other`, or `other` from it."""
+    """The topology keys over which one of the two templates repels the other."""
     said = [(term, other) for wish, term in one.wishes if wish is Wish.ANTI_REQUIRED]
     said += [(term, one) for wish, term in other.wishes if wish is Wish.ANTI_REQUIRED]
     return sorted({term.topology_key for term, meant in said if view.means(term.term, meant)})
 
 
 def _not_away(template: PodTemplate, view: ClusterView) -> BoolArray | None:
-    """Nodes in whose domains there is no pod that the template must be away from."""
+    """Nodes whose domains have no pod that the template's terms repel."""
     terms = [term for wish, term in template.wishes if wish is Wish.ANTI_REQUIRED]
     return _clear(((term.topology_key, view.matching(term.term)) for term in terms), view)
 
 
 def _not_against(template: PodTemplate, view: ClusterView) -> BoolArray | None:
-    """Nodes in whose domains no pod must be away from the template."""
+    """Nodes whose domains have no pod whose terms repel the template."""
     against = [
         (term.topology_key, spread_out(rows, view.n_rows))
         for (wish, term), rows in view.carried_against(template)
@@ -328,7 +326,7 @@ def _clear(counted: Iterable[tuple[str, IntArray]], view: ClusterView) -> BoolAr
 
 
 def _frees(gone: Pod, template: PodTemplate, view: ClusterView) -> bool:
-    """Whether the pod that is gone was one to be away from, or one that wanted to be away."""
+    """Whether the removed pod was one that the template repels, or one that repelled it."""
     away = [term.term for wish, term in template.wishes if wish is Wish.ANTI_REQUIRED]
     if any(view.means_pod(term, gone) for term in away):
         return True
@@ -339,7 +337,7 @@ def _frees(gone: Pod, template: PodTemplate, view: ClusterView) -> bool:
 
 
 def _may_mean(term: PodTerm, template: PodTemplate) -> bool:
-    """Without looking at the labels of namespaces: whether the term may mean pods of the template."""
+    """Whether the term may match pods of the template, without looking at labels of namespaces."""
     if term.selector is None:
         return False
     is_chosen = template.namespace in term.namespaces or term.namespace_selector is not None

@@ -1,8 +1,7 @@
-"""LoadAware: prefers nodes that have more left of what they can do, by what is measured on them.
+"""LoadAware: prefers nodes with more spare capacity, by measurement.
 
-Lives here: the score. Not here: the sums (model.evenness), the books (plugins.load_book), who measures: the
-node agent, or metrics-server, which the app asks where args say so.
-Source: the published method of scheduling by real-time load and node performance, score = (1 - L/S) * 10.
+Lives here: the score. Not here: the sums (model.evenness), the books (plugins.load_book), the measuring: the
+node agent, or metrics-server, which the app polls where args say so.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ Term = Literal["cpu", "memory", "network", "disk"]
 
 _MAX_SECONDS = 86_400.0
 _MAX_MHZ = 1e6
-# Of a node that was never measured, where that is not held against it: neither good nor bad.
+# Of a node that was never measured, when the policy does not penalise it: neither good nor bad.
 _UNKNOWN = MAX_SCORE / 2
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """mode: `paper` adds the terms up in the units of model.evenness.PAPER_UNITS; `normalized` scales each to
-    the cluster's largest first. terms: those that count. stale_policy: a node not heard of for stale_seconds
-    is taken for fully loaded, or by what it said last (ignore). predict: what just-placed pods are going to
-    use counts until it shows, settle_seconds at the most. metrics_server_seconds: how often metrics-server is
-    asked for nodes without an agent, 0 never; assumed_mhz: the clock rate of their cores, which it does not
-    know.
+    """mode: `paper` adds the terms in the units of model.evenness.PAPER_UNITS; `normalized` first scales each
+    to the cluster's largest. terms: the terms included. stale_policy: a node without a report for
+    stale_seconds counts as fully loaded, or by its last report (ignore). predict: add the expected use of
+    just-placed pods until it shows in measurements, for settle_seconds at the most. metrics_server_seconds:
+    how often metrics-server is polled for nodes without an agent, 0 never; assumed_mhz: the clock rate of
+    their cores, which it does not report.
     """
 
     mode: Mode = "normalized"
@@ -81,7 +80,7 @@ class LoadAware:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """Ten times the published score, which goes to 10; None as long as no node says anything."""
+        """Ten times the published score, whose maximum is 10; None while no node reports anything."""
         book = self.account
         if not book.n_known:
             return None
@@ -91,7 +90,7 @@ class LoadAware:
         return self._scores[rows]
 
     def _score_anew(self, rows: IntArray) -> None:
-        """Scores say nothing of the pod, so they are kept until a node's load or the cluster changes."""
+        """Scores do not depend on the pod, so they are cached until a node's load or the cluster changes."""
         book = self.account
         if len(rows) and rows[-1] >= len(self._scores):
             self._scores = np.concatenate([self._scores, np.zeros(int(rows[-1]) + 1 - len(self._scores))])

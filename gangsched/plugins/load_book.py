@@ -1,9 +1,9 @@
-"""LoadBook: what nodes can do, how busy they were when last measured, and what just-placed pods will add.
+"""LoadBook: node performance, last measured load, and the expected load of just-placed pods.
 
-The account (core.cache.usage_trackers) of LoadAware, which reads it; metrics read its evenness. What a pod is
-going to use is taken from its requests, as shares of the node; it is handed over to the measurement as that
-rises, and dropped when a measurement comes in which the pod must show, whatever it uses. Shapes: [4, rows],
-the terms in the order of model.load.TERMS.
+The usage tracker (core.cache.usage_trackers) of LoadAware, which reads it; metrics read its evenness. A pod's
+expected use comes from its requests, as shares of the node. It is reduced as the measured load rises, and
+dropped with the first measurement that must include the pod, whatever it uses. Shapes: [4, rows], the terms
+in the order of model.load.TERMS.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gangsched.model.load import LOAD_KEY, Performance, ReportedUsage, Utilisati
 from gangsched.model.objects import Node
 from gangsched.model.resources import CPU, MEMORY, parse_quantities
 
-# Shares are kept as integers, so that what is added and taken away again leaves nothing behind.
+# Shares are kept as integers, so that adding and subtracting leaves no remainder.
 _WHOLE = 10**6
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -37,7 +37,7 @@ class _Predicted(msgspec.Struct, gc=False):
 
 
 class LoadBook:
-    """settle_s: so long after its start a pod shows in measurements for certain; None: nothing predicted."""
+    """settle_s: a pod shows in measurements this long after its start; None: no prediction."""
 
     def __init__(self, *, stale_s: float, settle_s: float | None, assumed_mhz: float) -> None:
         self.n_known = 0
@@ -59,11 +59,11 @@ class LoadBook:
         self._changed: dict[int, None] = {}
         self._all_news = True
 
-    # -- told ------------------------------------------------------------------------------------------
+    # -- updates ---------------------------------------------------------------------------------------
 
     def put_node(self, row: int, node: Node, now_s: float) -> Heard:
         self._fit(row + 1)
-        with suppress(ParseError):  # the cache has said so
+        with suppress(ParseError):  # the cache has logged it
             self._allocatable[row] = parse_quantities(node.status.allocatable)
         text = (node.metadata.annotations or {}).get(LOAD_KEY)
         if text == self._text.get(row):
@@ -77,18 +77,18 @@ class LoadBook:
         except ParseError as error:
             return Heard(problem=str(error))
         self._measured(row, load.utilisation, load.performance, load.observed_at, now_s)
-        return NOTHING_NEW  # scores turn nobody away, so no news can let anybody in
+        return NOTHING_NEW  # scores exclude no node, so a change cannot make a pod schedulable
 
     def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> Heard:
         self._fit(row + 1)
         if row in self._text and not self._stale[row]:
-            return NOTHING_NEW  # the node's agent knows more
+            return NOTHING_NEW  # the node's agent reports more
         room = self._allocatable.get(row, {})
         cpu_milli, memory = room.get(CPU, 0), room.get(MEMORY, 0)
         performance = Performance(cores=cpu_milli / 1000, mhz=self._assumed_mhz, memory_bytes=float(memory))
         utilisation = Utilisation(_share(usage.cpu_milli, cpu_milli), _share(usage.memory_bytes, memory))
         if usage.observed_at == self._observed.get(row):
-            return NOTHING_NEW  # metrics-server repeats itself until its next round
+            return NOTHING_NEW  # metrics-server repeats its values until its next round
         self._measured(row, utilisation, performance, usage.observed_at, now_s)
         return NOTHING_NEW
 
@@ -109,7 +109,7 @@ class LoadBook:
             self._predict(info, row, shows, now_s)
 
     def _predict(self, info: PodInfo, row: int, shows: datetime, now_s: float) -> None:
-        """`shows`: the use of pods that started before it is in the measurement."""
+        """Add a prediction; pods that started before `shows` are included in the measurement."""
         started = info.pod.status.start_time
         if started is not None and started <= shows:
             return
@@ -140,10 +140,10 @@ class LoadBook:
             return sorted(self._allocatable)
         return changed
 
-    # -- asked -----------------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------------
 
     def take_changed(self, n_rows: int) -> IntArray:
-        """The rows of the first n_rows that are not as they were when this was last asked."""
+        """The rows below n_rows that changed since the last call."""
         self._fit(n_rows)
         rows = range(len(self._heard_s)) if self._all_news else sorted(self._changed)
         self._changed = {}
@@ -151,12 +151,12 @@ class LoadBook:
         return np.array(rows, dtype=np.int64)
 
     def terms(self, rows: IntArray) -> FloatArray:
-        """The terms of S."""
+        """The performance terms (S of the published method)."""
         self._fit_to(rows)
         return self._terms[:, rows]
 
     def expected_utilisation(self, rows: IntArray) -> FloatArray:
-        """What was measured and what is predicted beside it."""
+        """Measured plus predicted use."""
         self._fit_to(rows)
         claimed = self._flow.others[:, rows] + self._flow.reserved[:, rows]
         shares: FloatArray = np.minimum(claimed / _WHOLE, 1.0)
@@ -173,7 +173,7 @@ class LoadBook:
         return self._stale[rows]
 
     def evenness(self) -> tuple[IntArray, Evenness]:
-        """(rows, H of each) of all nodes that are measured, as they were measured, terms normalized."""
+        """(rows, H of each) of all measured nodes, without predictions, terms normalized."""
         rows = np.flatnonzero(np.isfinite(self._heard_s) & ~self._stale)
         terms = scaled(self._terms[:, rows], self.largest)
         load, strength = load_and_strength(self._flow.used[:, rows] / _WHOLE, terms)
@@ -202,7 +202,7 @@ class LoadBook:
         self._changed[row] = None
 
     def _amounts(self, info: PodInfo, row: int) -> tuple[int, int, int, int]:
-        """What the pod is going to use, in millionths of the node: its requests and what scores add."""
+        """The pod's expected use, in millionths of the node, from the requests that count for scores."""
         template, room = info.template, self._allocatable.get(row, {})
         cpu, memory = template.requests.get(CPU, 0), template.requests.get(MEMORY, 0)
         if template.padding is not None:
@@ -241,7 +241,7 @@ class LoadBook:
         largest = self._terms.max(axis=1, initial=0.0)
         if (largest != self.largest).any():
             self.largest = largest
-            self._all_changed = self._all_news = True  # scores are made of shares of it
+            self._all_changed = self._all_news = True  # scores are fractions of it
 
     def _fit_to(self, rows: IntArray) -> None:
         if len(rows):

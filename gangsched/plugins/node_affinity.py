@@ -1,7 +1,4 @@
-"""NodeAffinity: the pod's nodeSelector and node affinity, and an affinity the profile adds to every pod.
-
-Source: kube-scheduler `plugins/nodeaffinity/node_affinity.go`.
-"""
+"""NodeAffinity: the pod's nodeSelector and node affinity, and one that the profile adds to every pod."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from gangsched.plugins.node_selector import EVERYWHERE, match_any_term, match_la
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
-# Remembered weights per template; dropped together, they are made anew in microseconds.
+# Cached weights per template; cleared all at once, since they are recomputed in microseconds.
 _MAX_REMEMBERED = 2000
 
 
@@ -44,7 +41,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
             for i, term in enumerate(required.node_selector_terms or ()):
                 _check_term(term, f"{at}[{i}]")
         for i, one in enumerate(_preferred(rules)):
-            # One that weighs nothing is not looked at, there as here.
+            # A term of weight 0 is not validated, as in kube-scheduler.
             if one.weight:
                 at = "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
                 _check_term(one.preference, f"{at}[{i}].preference")
@@ -87,7 +84,7 @@ class NodeAffinity:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
-        """A node that fails the added affinity is not asked about the pod's own, as in kube-scheduler."""
+        """A node that fails the added affinity is not checked for the pod's own, as in kube-scheduler."""
         added = _match_required(self._added, view, EVERYWHERE)
         own = match_pod(template, view, EVERYWHERE)
         said: list[tuple[str, BoolArray]] = [] if added is None else [(REASON_ADDED, ~added)]
@@ -150,7 +147,7 @@ def _match_required(rules: AffinityRules, view: ClusterView, at: slice) -> BoolA
 
 
 def match_pod(template: PodTemplate, view: ClusterView, at: slice = EVERYWHERE) -> BoolArray | None:
-    """The nodes that the pod's own nodeSelector and required affinity let it on; None: all of them."""
+    """The nodes that the pod's own nodeSelector and required affinity allow; None: all of them."""
     by_terms = _match_required(_rules(template), view, at)
     if not template.spec.node_selector:
         return by_terms

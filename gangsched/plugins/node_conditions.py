@@ -1,10 +1,11 @@
-"""NodeConditions: nodes that say themselves that they are unwell take no new pods.
+"""NodeConditions: keeps new pods off nodes whose conditions report trouble.
 
-For clusters where nobody turns conditions into taints (the node lifecycle controller does, and the admission
-plugin TaintNodesByCondition): elsewhere TaintToleration says the same, and lets pods tolerate it. So it is
-not a default. Under memory pressure only BestEffort pods are turned away, as eviction would begin with them.
-Source: kubernetes 1.11 `pkg/scheduler/algorithm/predicates/predicates.go` (CheckNodeCondition,
-CheckNodeMemoryPressure, CheckNodeDiskPressure, CheckNodePIDPressure), and its words in `error.go`.
+For clusters in which nothing turns conditions into taints (normally the node lifecycle controller and the
+admission plugin TaintNodesByCondition do): elsewhere TaintToleration has the same effect, and pods can
+tolerate it. So it is not a default. Under memory pressure only BestEffort pods are rejected, since eviction
+would begin with them. Source: kubernetes 1.11 `pkg/scheduler/algorithm/predicates/predicates.go`
+(CheckNodeCondition, CheckNodeMemoryPressure, CheckNodeDiskPressure, CheckNodePIDPressure), and its messages
+in `error.go`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from gangsched.model.objects import Node, PodSpec
 from gangsched.model.resources import CPU, MEMORY, parse_quantities
 
 _MEMORY = "MemoryPressure"
-# (condition, the status that is well, what is said of a node that is not), in the old order.
+# (condition, its healthy status, the reason for a node in another), in kube-scheduler's old order.
 _CONDITIONS = (
     ("Ready", "True", "node(s) were not ready"),
     ("NetworkUnavailable", "False", "node(s) had unavailable network"),
@@ -45,14 +46,14 @@ _MAX_REMEMBERED = 2000
 
 
 class ConditionBook:
-    """Which nodes are unwell, by row: bool[5, n]. A condition that a node does not have is well."""
+    """Which nodes are in trouble, by row: bool[5, n]. A missing condition counts as healthy."""
 
     def __init__(self) -> None:
         self._unwell: BoolArray = np.zeros((len(_CONDITIONS), 0), dtype=np.bool_)
         self.n_unwell = 0
 
     def unwell(self, n_rows: int) -> BoolArray:
-        """bool[5, n_rows], as in _CONDITIONS; not to be written to."""
+        """bool[5, n_rows], as in _CONDITIONS; read-only."""
         self._fit(n_rows)
         return self._unwell[:, :n_rows]
 
@@ -68,7 +69,7 @@ class ConditionBook:
         return Heard(is_news=bool((before & ~now).any()))
 
     def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> Heard:
-        """Use is no condition."""
+        """Usage changes no condition."""
         return NOTHING_NEW
 
     def remove_node(self, row: int) -> None:
@@ -79,10 +80,10 @@ class ConditionBook:
         """Pods change no condition."""
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:
-        """Nor when they go."""
+        """Neither does their removal."""
 
     def advance(self, now_s: float) -> Iterable[int]:
-        """Nor does time."""
+        """Neither does time."""
         return ()
 
     def _set(self, row: int, now: BoolArray) -> None:
@@ -107,7 +108,7 @@ class NodeConditions:
         self._best_effort: dict[int, tuple[PodTemplate, bool]] = {}
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
-        """In a cluster that is well nobody is asked any further."""
+        """Skip when every node is healthy."""
         return SUCCESS if self.account.n_unwell else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
@@ -144,17 +145,14 @@ class NodeConditions:
 
 
 def is_best_effort(spec: PodSpec) -> bool:
-    """Nobody in it asks for cpu or memory, nor is limited in it, nor the pod as a whole.
-
-    Source: kubernetes `pkg/apis/core/v1/helper/qos/qos.go`.
-    """
+    """No container, nor the pod as a whole, requests or limits cpu or memory."""
     everyone = [one.resources for one in (*spec.containers, *(spec.init_containers or ()))]
     for resources in (*everyone, spec.resources):
         for listed in (resources.requests, resources.limits) if resources is not None else ():
             try:
                 amounts = parse_quantities(listed)
             except ParseError:
-                return False  # such a pod is refused for it elsewhere
+                return False  # a pod with an invalid quantity is rejected elsewhere
             if amounts.get(CPU) or amounts.get(MEMORY):
                 return False
     return True

@@ -1,7 +1,6 @@
-"""NodeName: a template that names its node goes there and nowhere else.
+"""NodeName: a template that names its node can go only there.
 
-Pending pods name none (the field is what a binding sets), so this filter is almost always silent.
-Source: kube-scheduler `plugins/nodename/node_name.go`.
+Pending pods name none (a binding sets the field), so this filter almost never applies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """NodePorts: a host port on a node belongs to one pod.
 
-A capacity plugin, because a gang's own members take ports from each other: one per node at most.
-Source: kube-scheduler `plugins/nodeports/node_ports.go`.
+A capacity plugin, because a gang's own members compete for ports: one per node at most.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class NodePorts:
             free = (not _conflict(template.host_ports, ports.get(int(row), {})) for row in rows)
             return np.fromiter(free, dtype=np.int64, count=len(rows))
         room = np.ones(view.n_rows, dtype=np.int64)
-        # Only over rows that have host ports in use; nodes are visited by Python, pods with host ports
-        # are few and never the bulk of a gang.
+        # Visits only rows with host ports in use: a Python loop, but pods with host ports are few and never
+        # the bulk of a gang.
         for row, taken in ports.items():
             if _conflict(template.host_ports, taken):
                 room[row] = 0

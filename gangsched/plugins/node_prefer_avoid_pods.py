@@ -1,9 +1,8 @@
-"""NodePreferAvoidPods: nodes that ask not to be given the replicas of some controller.
+"""NodePreferAvoidPods: avoids nodes that ask to be spared the replicas of some controller.
 
-The node says so in its annotation scheduler.alpha.kubernetes.io/preferAvoidPods, by kind and UID of
+The node lists them in its annotation scheduler.alpha.kubernetes.io/preferAvoidPods, by kind and UID of
 ReplicationControllers and ReplicaSets. An older priority of kube-scheduler's, of weight 10,000: it outweighs
-everything else. What cannot be read is as if it were not there.
-Source: kubernetes 1.22 `plugins/nodepreferavoidpods/node_prefer_avoid_pods.go`.
+everything else. An unreadable annotation is ignored.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _decode = bounded.decoder(_Avoided)
 
 
 class NodePreferAvoidPods:
-    """Score 0 for a node that would rather not have the pod, else 100."""
+    """Score 0 for a node that asks to be spared the pod, else 100."""
 
     name = "NodePreferAvoidPods"
     score_by_row: ClassVar[bool] = True
@@ -57,7 +56,7 @@ class NodePreferAvoidPods:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """None for pods of which nodes cannot speak."""
+        """None for pods without such a controller."""
         controller = _controller(template.pod)
         if controller is None:
             return None

@@ -1,9 +1,9 @@
-"""NodeResourcesBalancedAllocation: prefers nodes that the pod leaves with evenly used resources.
+"""NodeResourcesBalancedAllocation: prefers nodes whose resources are evenly used with the pod on them.
 
-Scored is the change: how evenly cpu, memory and others are used with the pod, against without it. About 75
+It scores the change: how evenly cpu, memory and others are used with the pod, against without it. About 75
 where it changes little, towards 100 where the pod evens the node out, towards 50 where it makes it lopsided.
 Source: kube-scheduler `plugins/noderesources/balanced_allocation.go`, in the same floating point steps, so
-that what is rounded down there is rounded down here.
+that rounding agrees.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class NodeResourcesBalancedAllocation:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """50 to 100 in whole numbers; None for a pod that asks for none of the resources."""
+        """50 to 100 in whole numbers; None for a pod that requests none of the resources."""
         if not any(name in template.requests for name in self._names):
             return None
         columns, requests = self._columns_of(template)
@@ -63,7 +63,7 @@ class NodeResourcesBalancedAllocation:
         return scores
 
     def _columns_of(self, template: PodTemplate) -> tuple[IntArray, IntArray]:
-        """(columns [k], requests [k, 1]), int64; others than cpu, memory and disk only where asked for."""
+        """(columns [k], requests [k, 1]), int64; other than cpu, memory and disk only if requested."""
         known = self._scored.get(template.serial)
         if known is not None and known[0] is template and known[1] == len(template.names):
             return known[2]
@@ -81,14 +81,14 @@ class NodeResourcesBalancedAllocation:
 
 
 def _evenness(asked: IntArray, allocatable: IntArray, has: BoolArray) -> IntArray:
-    """int64[n] in 0..100: 100 where all resources that the node has are used to the same share."""
+    """int64[n] in 0..100: 100 where the same share of each of the node's resources is used."""
     shares = np.minimum(asked / np.where(has, allocatable, 1), 1.0) * has
     whole: IntArray = ((1 - _deviation(shares, has)) * MAX_SCORE).astype(np.int64)
     return whole
 
 
 def _deviation(shares: FloatArray, has: BoolArray) -> FloatArray:
-    """The standard deviation over a node's resources; of two it is half their distance, without squares."""
+    """The standard deviation over a node's resources; for two, half their distance, without squares."""
     if len(shares) == 2:
         of_two: FloatArray = np.abs((shares[0] - shares[1]) / 2) * has.all(axis=0)
         return of_two
@@ -106,7 +106,7 @@ def _deviation(shares: FloatArray, has: BoolArray) -> FloatArray:
 
 
 def _sum(terms: FloatArray) -> FloatArray:
-    """Row after row, as a loop adds them up: another order would round otherwise."""
+    """Adds row after row, as a loop does: another order would round differently."""
     total: FloatArray = terms[0].copy()
     for row in terms[1:]:
         total += row

@@ -1,11 +1,9 @@
-"""NodeResourcesFit: how many copies of a pod fit into what is free, and which nodes it suits best.
+"""NodeResourcesFit: how many copies of a pod fit into the free resources, and which nodes suit it best.
 
-Filter and capacity are whole-number arithmetic on the resource columns. The scores are kube-scheduler's,
-rounded down where it rounds down, so that ties fall alike: also for pods already on a node a container
-without requests counts as 100m and 200Mi, and what a pod asks for as a whole (spec.resources) counts once
-it is on a node and not before, which is how kube-scheduler's scores read it (its filter reads it always).
-Sources: kube-scheduler `plugins/noderesources/{fit,resource_allocation,least_allocated,most_allocated,
-requested_to_capacity_ratio}.go`, `util/pod_resources.go`.
+Filter and capacity are integer arithmetic on the resource columns. The scores are kube-scheduler's, rounded
+down at the same steps, so that ties are equal. As there, a container without requests counts as 100m and
+200Mi, also for pods already on a node; and a pod-level request (spec.resources) counts in scores once the pod
+is on a node, not before (the filter always counts it).
 """
 
 from __future__ import annotations
@@ -43,10 +41,10 @@ from gangsched.model.resources import (
 
 StrategyType = Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
 
-# These are columns of every table, in this order.
+# The first columns of every table, in this order.
 NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _PADDED = (CPU, MEMORY)
-# A hundred times this is an int64; beyond it percentages are worked out from less precise amounts.
+# A hundred times this fits an int64; above it percentages are computed from less precise amounts.
 _MAX_PRECISE = 2**56
 _MAX_REMEMBERED = 2000
 
@@ -55,7 +53,7 @@ _Scored = tuple[IntArray, IntArray, IntArray, IntArray]
 
 
 class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A resource and its weight, 1 to 100; 0 means 1, as kube-scheduler's defaulting has it."""
+    """A resource and its weight, 1 to 100; 0 means 1, by kube-scheduler's defaulting."""
 
     name: str
     weight: int = 1
@@ -97,9 +95,9 @@ DEFAULT_RESOURCES = (ResourceSpec(CPU), ResourceSpec(MEMORY))
 
 
 class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Which nodes are better: the emptier (LeastAllocated), the fuller (MostAllocated), or by a shape.
+    """Which nodes score higher: emptier (LeastAllocated), fuller (MostAllocated), or by a shape.
 
-    Once a strategy is given, its type has no default, as in kube-scheduler.
+    A given strategy must state its type, as in kube-scheduler.
     """
 
     type: StrategyType
@@ -116,7 +114,7 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """NodeResourcesFitArgs. The ignored ones are extended resources, and only the filter ignores them."""
+    """NodeResourcesFitArgs. Ignored resources must be extended resources; only the filter ignores them."""
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -157,7 +155,7 @@ class NodeResourcesFit:
         if template.missing and any(not self._ignores(name) for name in template.missing):
             return np.zeros_like(view.free(0)[rows])
         if not isinstance(rows, slice) and not self._ignored and not self._ignored_groups:
-            # A few rows: one small matrix is cheaper than a pass for each resource.
+            # For a few rows one small matrix is cheaper than a pass for each resource.
             room = view.free_at(template.column_array, rows)
             few: IntArray = np.maximum(np.minimum.reduce(room // template.amount_array, axis=0), 0)
             return few
@@ -166,7 +164,7 @@ class NodeResourcesFit:
             free = view.free(column)[rows]
             own = free if amount == 1 else free // amount
             total = own if total is None else np.minimum(total, own)
-        # Free room is below zero where others overcommit.
+        # Free resources are below zero where another scheduler overcommits.
         return None if total is None else np.maximum(total, 0)
 
     def capacity_on(
@@ -193,13 +191,13 @@ class NodeResourcesFit:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """Weighted mean over the strategy's resources, as far as the node has them at all."""
+        """Weighted mean over those of the strategy's resources that the node has."""
         columns, requests, weights, padded = self._scored(template)
         allocatable, free = view.room_at(columns, rows)
         asked = allocatable - free + requests
         padding = view.padding_at(rows) if len(padded) else None
         if padding is not None:
-            # cpu and memory are columns 0 and 1 here as they are there.
+            # cpu and memory are columns 0 and 1 in both.
             asked[padded] += padding[columns[padded]]
         own = self._of_resource(allocatable, asked)
         counts = (own > 0) if self._skips_zero else (allocatable > 0)
@@ -222,7 +220,7 @@ class NodeResourcesFit:
         return all(view.free(column)[change.row] >= amount for _, column, amount in asked)
 
     def _asked(self, template: PodTemplate) -> Iterator[tuple[str, int, int]]:
-        """(name, column, amount) of the requests that the filter looks at."""
+        """(name, column, amount) of the requests that the filter checks."""
         everything = zip(template.names, template.columns, template.amounts, strict=True)
         if not self._ignored and not self._ignored_groups:
             return everything
@@ -234,20 +232,20 @@ class NodeResourcesFit:
         return name in self._ignored or name.split("/", 1)[0] in self._ignored_groups
 
     def _of_resource(self, allocatable: IntArray, asked: IntArray) -> IntArray:
-        """0..100 for each resource, rounded down; a node without it reads some number that is not used."""
+        """0..100 for each resource, rounded down; on a node without it the number is arbitrary and unused."""
         size = np.maximum(allocatable, 1)
-        asked = np.clip(asked, 0, size)  # more than everything is everything
+        asked = np.clip(asked, 0, size)  # cap at the node's size
         if np.maximum.reduce(size, axis=None, initial=1) > _MAX_PRECISE:
             shift = np.where(size > _MAX_PRECISE, 7, 0)
             size, asked = size >> shift, asked >> shift
         if self._least:
-            # The free share is rounded, not the used one.
+            # Rounds the free share, not the used one.
             return (size - asked) * 100 // size
         used = asked * 100 // size
         return used if self._score_of is None else self._score_of[used] * (allocatable > 0)
 
     def _scored(self, template: PodTemplate) -> _Scored:
-        """Extended resources only where asked for."""
+        """The resources scored for the template; extended resources only if requested."""
         known = self._scoring.get(template.serial)
         if known is not None and known[0] is template and known[1] == len(template.names):
             return known[2]
@@ -275,11 +273,11 @@ def _scoring_requests(template: PodTemplate) -> Mapping[str, int]:
     try:
         return pod_requests(template.spec, unstated=SCORING_DEFAULTS, pod_level=False)
     except ParseError:
-        return template.requests  # such a template is refused before anything is scored
+        return template.requests  # such a template is rejected before scoring
 
 
 def _score_table(strategy: ScoringStrategy) -> IntArray | None:
-    """Score by whole percent of use, 101 of them; None where the percentage is the score."""
+    """Score by whole percent of use, 101 entries; None when the percentage is the score."""
     if strategy.requested_to_capacity_ratio is None:
         return None
     points = [(p.utilization, p.score * 10) for p in strategy.requested_to_capacity_ratio.shape]

@@ -1,9 +1,7 @@
-"""Node selector terms over all nodes at once: what NodeAffinity's filter, score and arguments are made of.
+"""Node selector terms over all nodes at once: used by NodeAffinity's filter, score and arguments.
 
 A label is an array of codes, so one requirement is one comparison or one look-up in a table as long as the
-label has values. `at` is the slice of rows asked about: all of them, or one when a single node changed.
-Sources: k8s.io/component-helpers `scheduling/corev1/nodeaffinity`, k8s.io/apimachinery
-`pkg/labels/selector.go`.
+label has values. `at` is the slice of rows to evaluate: all of them, or one when a single node changed.
 """
 
 from __future__ import annotations
@@ -21,22 +19,22 @@ from gangsched.model.objects import NodeSelectorTerm, SelectorRequirement
 EVERYWHERE = slice(None)
 FIELD_NAME = "metadata.name"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-# strconv.ParseInt(text, 10, 64), but for its range.
+# strconv.ParseInt(text, 10, 64), except for its range.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
 
 
 def match_labels(labels: Mapping[str, str], view: ClusterView, at: slice) -> BoolArray:
-    """A pod's nodeSelector: every label must have this value."""
+    """A pod's nodeSelector: every label must have the given value."""
     mask = _full(view, at, True)
     for key, wanted in labels.items():
         codes, values = view.label(key)
-        # A value that no node has ever had has no code; -2 is nobody's.
+        # A value that no node has ever had has no code; -2 matches none.
         mask &= codes[at] == values.get(wanted, MISSING - 1)
     return mask
 
 
 def match_any_term(terms: Iterable[NodeSelectorTerm], view: ClusterView, at: slice) -> BoolArray:
-    """Terms are alternatives; no terms match nothing."""
+    """Terms are alternatives; an empty list matches nothing."""
     mask = _full(view, at, False)
     for term in terms:
         mask |= match_term(term, view, at)
@@ -44,7 +42,7 @@ def match_any_term(terms: Iterable[NodeSelectorTerm], view: ClusterView, at: sli
 
 
 def match_term(term: NodeSelectorTerm, view: ClusterView, at: slice) -> BoolArray:
-    """All requirements of the term hold; an empty term, or one with a mistake in it, matches nothing."""
+    """All requirements of the term hold; an empty or invalid term matches nothing."""
     if not (term.match_expressions or term.match_fields) or problem(term):
         return _full(view, at, False)
     mask = _full(view, at, True)
@@ -60,7 +58,7 @@ def match_term(term: NodeSelectorTerm, view: ClusterView, at: slice) -> BoolArra
 
 
 def problem(term: NodeSelectorTerm) -> str:
-    """What makes the term unusable, "" if nothing. The API server refuses such pods; old ones may exist."""
+    """Why the term is unusable, "" if it is usable. The API server rejects such pods; old ones may exist."""
     for requirement in term.match_expressions or ():
         n_values = len(requirement.values or ())
         match requirement.operator:
@@ -102,7 +100,7 @@ def _match_label(requirement: SelectorRequirement, view: ClusterView, at: slice)
             return mask
         case "In" | "NotIn":
             found = [values[value] for value in wanted if value in values]
-            # One place more than there are values: code -1, a missing label, reads the last one.
+            # One entry more than there are values: code -1, a missing label, indexes the last one.
             table = np.zeros(len(values) + 1, dtype=np.bool_)
             table[found] = True
             return table[asked] if requirement.operator == "In" else ~table[asked]

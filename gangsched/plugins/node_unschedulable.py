@@ -1,7 +1,4 @@
-"""NodeUnschedulable: cordoned nodes take no new pods, but those that tolerate the taint of a cordon.
-
-Source: kube-scheduler `plugins/nodeunschedulable/node_unschedulable.go`.
-"""
+"""NodeUnschedulable: keeps new pods off cordoned nodes, unless they tolerate the taint of a cordon."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ class NodeUnschedulable:
     """Filter on spec.unschedulable."""
 
     name = "NodeUnschedulable"
-    # A change of spec.unschedulable is told as NODE_TAINTS.
+    # A change of spec.unschedulable is reported as NODE_TAINTS.
     cured_by = Change.NODE_ADDED | Change.NODE_TAINTS
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:

@@ -1,9 +1,8 @@
 """NodeVolumeLimits: how many volumes of a driver a node can have attached.
 
-The limits are what CSI drivers say on the node's CSINode; in-tree volumes count as those of the driver that
-they have been migrated to. A node without a CSINode knows nothing of CSI: there the old limits of the clouds
-hold, which kube-scheduler has dropped: 39 EBS volumes, 16 GCE disks.
-Sources: kube-scheduler 1.37 `plugins/nodevolumelimits/csi.go`; kubernetes 1.26 `nodevolumelimits/non_csi.go`.
+CSI drivers state the limits in the node's CSINode; in-tree volumes count for the driver that they were
+migrated to. A node without a CSINode has no CSI: there the old cloud limits apply, which kube-scheduler has
+dropped: 39 EBS volumes, 16 GCE disks.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class NodeVolumeLimits:
         return bool(template.volumes)
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
-        """Skipped also where no node limits any of the drivers: storage that is not attached, say."""
+        """Skipped also when no node limits any of the drivers, as for storage that is not attached."""
         if not any(_may_count(volume) for volume in template.volumes):
             return SKIP
         drivers = {driver for driver, _ in _used_by(template, view)}
@@ -111,7 +110,7 @@ class NodeVolumeLimits:
         return True
 
     def _limited(self, view: ClusterView) -> frozenset[str]:
-        """The drivers, and the plugins of old, that some node has a limit for."""
+        """The drivers, and the old in-tree plugins, that some node has a limit for."""
         revision = view.objects_revision(NODES)
         if self._drivers[0] != revision:
             found = {name for csi_node in view.objects(NODES).values() for name in _limits(csi_node)}
@@ -119,7 +118,7 @@ class NodeVolumeLimits:
         return self._drivers[1]
 
     def _attachments(self, view: ClusterView) -> Mapping[str, frozenset[_Unique]]:
-        """By node: what is attached although no pod there uses it (any more)."""
+        """By node: volumes attached although no pod there uses them (any more)."""
         revision = (view.objects_revision(ATTACHMENTS), view.objects_revision(VOLUMES))
         if self._attached[0] != revision:
             found: dict[str, set[_Unique]] = {}
@@ -138,7 +137,7 @@ def _may_count(volume: Volume) -> bool:
 
 
 def _in_tree(source: Volume | VolumeSpec) -> _Unique | None:
-    """(in-tree plugin, the disk's name); None: not one that has a limit of its own."""
+    """(in-tree plugin, the disk's name); None: no plugin with a limit of its own."""
     if source.aws_elastic_block_store is not None:
         return _EBS, source.aws_elastic_block_store.volume_id
     if source.gce_persistent_disk is not None:
@@ -151,7 +150,7 @@ def _in_tree(source: Volume | VolumeSpec) -> _Unique | None:
 
 
 def _used_by(template: PodTemplate, view: ClusterView) -> set[_Unique]:
-    """The volumes of its pods, each once; claims that are not there are nobody's."""
+    """The volumes of its pods, each once; missing claims count for nothing."""
     found = {unique for volume in template.volumes if (unique := _in_tree(volume)) is not None}
     for key in claims_of(template):
         claim = claim_of(view, key)
@@ -162,7 +161,7 @@ def _used_by(template: PodTemplate, view: ClusterView) -> set[_Unique]:
 
 
 def _behind(claim: PersistentVolumeClaim, view: ClusterView) -> _Unique | None:
-    """What the claim is bound to; what its class would make, where that is nothing yet."""
+    """The volume that the claim is bound to; if unbound, the one that its class would provision."""
     volume = volume_of(view, claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
         csi = volume.spec.csi
@@ -172,7 +171,7 @@ def _behind(claim: PersistentVolumeClaim, view: ClusterView) -> _Unique | None:
     storage_class = class_of(view, class_name(claim))
     if storage_class is None or not storage_class.provisioner:
         return None
-    # No volume has such a name: it is not made yet.
+    # A placeholder that no volume has as its name: the volume does not exist yet.
     return storage_class.provisioner, f"{claim.metadata.namespace}/{claim.metadata.name}"
 
 
@@ -187,7 +186,7 @@ def _limits(csi_node: CsiNode | None) -> Mapping[str, int]:
 
 
 def _counted(used: Iterable[_Unique], csi_node: CsiNode | None) -> set[_Unique]:
-    """As the node counts them: where it knows of CSI, in-tree volumes are a driver's."""
+    """As the node counts them: if it has CSI, in-tree volumes count for their driver."""
     if csi_node is None:
         return set(used)
     return {(_DRIVERS.get(plugin, plugin), name) for plugin, name in used}

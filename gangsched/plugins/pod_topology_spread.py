@@ -1,10 +1,9 @@
-"""PodTopologySpread: pods of a kind even over racks, zones or nodes, as far as their constraints say.
+"""PodTopologySpread: spreads pods of a kind evenly over racks, zones or nodes, by their constraints.
 
-Filter holds constraints that must be kept (DoNotSchedule), Score prefers what the others (ScheduleAnyway)
-prefer. Pods without constraints get those of the profile; by default (`System`) they are preferred to be
-spread over nodes and zones among what their services and controllers select. Gangs are packed for all that:
-only what a pod itself asks for places its gang's members one at a time by score.
-Source: kube-scheduler 1.37 `plugins/podtopologyspread/{filtering,scoring,common,plugin}.go`.
+Filter enforces required constraints (DoNotSchedule), Score the preferred ones (ScheduleAnyway). Pods without
+constraints get those of the profile; by default (`System`) these prefer to spread, over nodes and zones, the
+pods that the same services and controllers select. Gangs are packed regardless: only constraints in the pod
+itself place its gang's members one at a time by score.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ from gangsched.plugins.taint_toleration import tolerated
 
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_LABEL = f"{REASON} (missing required label)"
-# Remembered per template; dropped together, they are made anew in microseconds.
+# Cached per template; cleared all at once, since they are recomputed in microseconds.
 _MAX_REMEMBERED = 2000
 
 _Constraints = tuple[Constraint, ...]
 
 
 class PodTopologySpread:
-    """Filter on constraints that must hold, Score by the others."""
+    """Filter on required constraints, Score by preferred ones."""
 
     name = "PodTopologySpread"
     sees_pods: ClassVar[bool] = True
@@ -92,7 +91,7 @@ class PodTopologySpread:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
-        """A node is told of the first constraint that keeps the pod away."""
+        """A node gets the first constraint that excludes the pod."""
         said: list[tuple[str, BoolArray]] = []
         left = np.ones(view.n_rows, dtype=np.bool_)
         for tally in self._tallies(template, view):
@@ -104,7 +103,7 @@ class PodTopologySpread:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """100 for the rows with the fewest pods of the kind about them; 0 for those that lack a label."""
+        """100 for the rows whose domains have the fewest pods of the kind; 0 for those that lack a label."""
         constraints = self._of(template, view, MAY)
         if not constraints:
             return None
@@ -123,7 +122,7 @@ class PodTopologySpread:
             if one.topology_key == HOSTNAME:
                 n_domains, near = len(asked), counts[rows]
             else:
-                # Nodes without the label are one domain more, as in kube-scheduler.
+                # Nodes without the label count as one more domain, as in kube-scheduler.
                 n_domains = len(np.unique(codes[asked]))
                 near = at_nodes(codes, domain_totals(codes, len(values), counts * eligible[one]))[rows]
             raw += np.where(here >= 0, near * np.log(n_domains + 2) + (one.max_skew - 1), 0.0)
@@ -140,7 +139,7 @@ class PodTopologySpread:
         room: IntArray,
         others: Sequence[PodTemplate],
     ) -> int:
-        """The domain with the least, filled up, is what the others may not be too far above of."""
+        """The domain with the fewest pods, filled up, bounds the others through maxSkew."""
         most = int(room.sum())
         eligible = self._eligible_of(template, view, MUST, needs_all=True)
         for one in self._of(template, view, MUST):
@@ -181,17 +180,17 @@ class PodTopologySpread:
         if change.what is Change.OBJECT:
             return change.kind in self.watches
         if change.pod is None:
-            return True  # a node, or several changes heard as one
+            return True  # a node, or several changes reported as one
         if change.pod.metadata.namespace != template.namespace:
             return False
         if change.what is Change.POD_LABELS:
-            return True  # what they were before is not known
+            return True  # its previous labels are not known
         labels = change.pod.metadata.labels or {}
         terms = [one.term for one in self._of(template, view, MUST) if one.term is not None]
         return any(term.selector is not None and term.selector.matches(labels) for term in terms)
 
     def _of(self, template: PodTemplate, view: ClusterView, action: str) -> _Constraints:
-        """The template's constraints of one kind; the profile's where it has none of any kind."""
+        """The template's constraints of one kind; the profile's if the template has none of any kind."""
         own = template.spec.topology_spread_constraints
         if not own and action not in self._default_actions:
             return ()
@@ -216,7 +215,7 @@ class PodTopologySpread:
         }
 
     def _tallies(self, template: PodTemplate, view: ClusterView) -> list[_Tally]:
-        """One for each constraint that must hold."""
+        """One for each required constraint."""
         eligible = self._eligible_of(template, view, MUST, needs_all=True)
         tallies = []
         for one in self._of(template, view, MUST):
@@ -228,7 +227,7 @@ class PodTopologySpread:
         return tallies
 
     def _present_of(self, one: Constraint, nodes: BoolArray, codes: CodeArray, n_domains: int) -> IntArray:
-        """The domains that have one of the nodes; the same array of nodes has the same ones."""
+        """The domains with at least one of the nodes; cached by the identity of the array."""
         known = self._present.get(one)
         if known is None or known[0] is not nodes or known[1] != n_domains:
             if len(self._present) >= _MAX_REMEMBERED:
@@ -240,7 +239,7 @@ class PodTopologySpread:
     def _eligible_of(
         self, template: PodTemplate, view: ClusterView, action: str, *, needs_all: bool
     ) -> dict[Constraint, BoolArray]:
-        """bool[n_rows] by constraint: the nodes whose pods are counted. Kept until a node changes."""
+        """bool[n_rows] by constraint: the nodes whose pods count. Cached until a node changes."""
         constraints = self._of(template, view, action)
         key = (template.serial, action)
         known = self._eligible.get(key)
@@ -256,11 +255,7 @@ class PodTopologySpread:
 
 
 class _Tally:
-    """What one constraint counts, and where one pod more keeps it; kept up as pods come.
-
-    nodes: bool[n_rows], those whose pods count; codes: int32[n_rows], the domains; totals: int64[n_domains];
-    present: the domains that have one of the nodes; holds: bool[n_rows], False where the label is missing.
-    """
+    """The counts of one constraint, and where one more pod satisfies it; updated as pods are added."""
 
     __slots__ = ("_is_counted", "_least", "_n_least", "codes", "holds", "nodes", "one", "present", "totals")
 
@@ -276,22 +271,22 @@ class _Tally:
         self._judge()
 
     def _judge(self) -> None:
-        """The domain with the least sets the mark for all of them."""
+        """The domain with the fewest pods sets the limit for all of them."""
         of_present = self.totals[self.present]
         is_enough = len(of_present) > 0 and len(of_present) >= self.one.min_domains
         self._least = int(of_present.min()) if is_enough else 0
-        # How many have no more than the least; -1: with too few domains no pod raises it.
+        # How many domains have the fewest; -1: with too few domains no pod raises the minimum.
         self._n_least = int(np.count_nonzero(of_present == self._least)) if is_enough else -1
-        # One place more than there are domains: code -1, a missing label, reads the last one.
+        # One entry more than there are domains: code -1, a missing label, indexes the last one.
         self.holds: BoolArray = np.append(self.totals <= self._most, False)[self.codes]
 
     @property
     def _most(self) -> int:
-        """What a domain may have before one pod more comes to it."""
+        """The most pods a domain may have before one more is added."""
         return self._least + self.one.max_skew - int(self.one.counts_itself)
 
     def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
-        """As Following.add."""
+        """See Following.add."""
         is_counted = self._is_counted.get(template.serial)
         if is_counted is None:
             is_counted = self._is_counted[template.serial] = _is_counted(self.one, template, view)
@@ -300,7 +295,8 @@ class _Tally:
             return
         before = int(self.totals[code])
         self.totals[code] = before + count
-        # The domain of a node that counts is present. When the last with the least has more, all take more.
+        # A counting node's domain is present. When the last domain with the fewest gains a pod, the limit
+        # rises for all.
         self._n_least -= before == self._least
         if not self._n_least:
             self._judge()
@@ -309,7 +305,7 @@ class _Tally:
 
 
 class _Even:
-    """Where all constraints that must hold are kept (ClusterView.kept)."""
+    """Where all required constraints hold (ClusterView.kept)."""
 
     __slots__ = ("_tallies",)
 
@@ -348,7 +344,7 @@ def _counts(one: Constraint, view: ClusterView) -> IntArray:
 
 
 def _normalised(raw: IntArray, counts_here: BoolArray) -> FloatArray:
-    """Whole numbers; the fewest get the most. Rows that do not count get 0."""
+    """Whole numbers; the fewest pods score highest. Rows that do not count score 0."""
     asked = raw[counts_here]
     most = int(asked.max(initial=0))
     if not most:

@@ -1,7 +1,4 @@
-"""PrioritySort: who goes first. QueueSort only; called by core.state.queue when a group becomes active.
-
-Source: kube-scheduler `plugins/queuesort/priority_sort.go`.
-"""
+"""PrioritySort: the queue's order. QueueSort only; called by core.state.queue when a group becomes active."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ class PrioritySort:
     """Higher priority first, then the group that was complete first.
 
     kube-scheduler compares the time an entity entered the queue; ours is kept through failed attempts, so
-    that a gang does not lose its place by having been tried.
+    that an attempt does not cost a gang its place.
     """
 
     name = "PrioritySort"

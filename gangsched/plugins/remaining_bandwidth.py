@@ -1,10 +1,10 @@
-"""RemainingBandwidth: places pods that ask for bandwidth where enough of it is left, by what agents measure.
+"""RemainingBandwidth: places pods that request bandwidth where enough is left, by the agents' measurements.
 
-Lives here: what a pod's request means for nodes: room, scores, reasons. Not here: the books of what is
-measured and promised (plugins.bandwidth_book), the formats (model.bandwidth).
-Source: the published method of scheduling by remaining available bandwidth (RBW): nodes with less than is
-required are out; of the others the one whose remaining bandwidth is closest to what is expected, or has the
-largest surplus, is best. Promises between two measurements are ours.
+Lives here: what a pod's request means for nodes: capacity, scores, reasons. Not here: measurements and
+promises (plugins.bandwidth_book), the formats (model.bandwidth). Source: the published method of scheduling
+by remaining available bandwidth (RBW): nodes with less than the required bandwidth are excluded; of the
+others the one whose remaining bandwidth is closest to the expected one, or has the largest surplus, is best.
+Promises between two measurements are our addition.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from gangsched.plugins.bandwidth_book import BandwidthBook
 
 _MAX_STALE_S = 86_400.0
 _MAX_REMEMBERED = 2000
-# Nodes that a reason names; it has 1,024 bytes in all.
+# Nodes that a reason names; a reason has 1,024 bytes in all.
 _NEAR_MISSES = 3
 _DIRECTIONS: tuple[Direction, Direction] = ("egress", "ingress")
 _ASKED = {"egress": "egress", "ingress": "ingress", "both": "egress and ingress"}
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """strategy: which of the nodes with enough is best. pool: nodes between required and expected are tried
-    first by the next pod that asks for the same, until a heartbeat. stale_policy: a node not heard of for
-    stale_seconds is taken for full, or by what it said last (ignore). promise: what was promised since a
-    node's last heartbeat is not given away again; without it (the published method) a burst overcommits.
+    """strategy: which of the nodes with enough is best. pool: the next pod with the same request first tries
+    nodes between required and expected, until a heartbeat. stale_policy: a node without a report for
+    stale_seconds counts as full, or by its last report (ignore). promise: bandwidth promised since a node's
+    last heartbeat is not promised again; without it (the published method) a burst overcommits.
     """
 
     strategy: Literal["ClosestToExpected", "LargestSurplus"] = "ClosestToExpected"
@@ -81,7 +81,7 @@ class RemainingBandwidth:
         self._requests: dict[int, tuple[PodTemplate, BandwidthRequest | None]] = {}
 
     def sign(self, pod: Pod) -> Hashable:
-        """The request; of one that a group shares also whose it is."""
+        """The request; for one that a group shares, also the group."""
         try:
             request = parse_request(pod.metadata.annotations)
         except ParseError as error:
@@ -105,7 +105,7 @@ class RemainingBandwidth:
             request = request.share(n_members)
             known = self._requests.get(template.serial)
             if known is not None and known[0] is template and known[1] != request:
-                self.account.forget_answers()  # the gang has another size than before
+                self.account.forget_answers()  # the gang's size has changed
         self._remember(template, request)
         return SUCCESS
 
@@ -142,7 +142,7 @@ class RemainingBandwidth:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """0..100, one point for a hundredth of the largest link there is."""
+        """0..100, one point for a hundredth of the cluster's largest link."""
         request = self._request_of(template)
         if request is None:
             return None
@@ -164,13 +164,13 @@ class RemainingBandwidth:
             return True
         request = self._request_of(template)
         if request is None:
-            return False  # what was wrong with its annotations is wrong still
+            return False  # invalid annotations stay invalid
         return bool(self._left(request, view, np.array([change.row]))[0] >= request.required)
 
     def _left(self, request: BandwidthRequest, view: ClusterView, rows: Rows) -> IntArray:
-        """Bytes a second that may still be promised, in the tighter of the directions asked for.
+        """Bytes a second that may still be promised, in the tighter of the requested directions.
 
-        Shape: int64[rows]; below 0 where nothing is known, or by policy nothing is believed.
+        Shape: int64[rows]; below 0 where nothing is known, or the report is stale by policy.
         """
         book = self.account
         if not (self._args.promise and view.moved):
@@ -181,7 +181,7 @@ class RemainingBandwidth:
             for row, template, count in view.moved:
                 own = self._request_of(template)
                 if own is None or (own.scope == "group" and count < 0):
-                    continue  # of a gang that goes it is not known how many share its amount
+                    continue  # how many members share a departing gang's amount is not known
                 at = row if isinstance(rows, slice) else np.flatnonzero(rows == row)
                 left[at] -= (own.egress if direction == "egress" else own.ingress) * count
             sides.append(np.minimum(left, book.unused(direction, view.n_rows)[rows]))
@@ -195,7 +195,7 @@ class RemainingBandwidth:
         told = []
         for row in best:
             one = self.account.entry(int(row), request.direction)
-            # What members of the same gang would take here is promised, too.
+            # Amounts that members of the same gang would take here are promised too.
             promised = one.total - one.used - int(left[row]) if self._args.promise else 0
             told.append(
                 f"{view.name(int(row))} {mbps(max(int(left[row]), 0))} left of {mbps(one.total)} total,"
@@ -221,7 +221,7 @@ class RemainingBandwidth:
 
 
 def stated_group(pod: Pod) -> Hashable:
-    """What the pod says about which group it is in: its labels and annotations, and the core API's field."""
+    """The pod's statement of its group: its labels and annotations, and the core API's field."""
     meta, group = pod.metadata, pod.spec.scheduling_group
     stated = (*sorted((meta.labels or {}).items()), *sorted((meta.annotations or {}).items()))
     return (stated, group.pod_group_name if group is not None else "")

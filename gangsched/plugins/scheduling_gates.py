@@ -10,7 +10,7 @@ from gangsched.model.objects import Pod
 
 
 class SchedulingGates:
-    """Holds a pod until its last gate is removed; the update that removes it asks again."""
+    """Holds a pod until its last gate is removed; the update that removes it triggers another check."""
 
     name = "SchedulingGates"
 

@@ -1,7 +1,6 @@
-"""Which pods belong together by what selects or owns them: services, and the controllers that keep replicas.
+"""Which pods belong together by the services that select them and the controllers that own them.
 
-What PodTopologySpread's default constraints and SelectorSpread go by.
-Source: kube-scheduler 1.37 `plugins/helper/spread.go` (DefaultSelector).
+Used by PodTopologySpread's default constraints and SelectorSpread.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _CONTROLLERS = {
 
 
 def controller_of(pod: Pod) -> tuple[str, str] | None:
-    """(kind as in WATCHES, name) of the controller that keeps its replicas; None: nobody of these."""
+    """(kind as in WATCHES, name) of the controller of the pod's replicas; None: none of these kinds."""
     for owner in pod.metadata.owner_references or ():
         if owner.controller:
             kind = _CONTROLLERS.get((owner.api_version, owner.kind))
@@ -31,12 +30,12 @@ def controller_of(pod: Pod) -> tuple[str, str] | None:
 
 
 def sign(pod: Pod) -> Hashable:
-    """What of its metadata decides besides the labels that services select by."""
+    """The pod's metadata that matters besides the labels that services select by."""
     return controller_of(pod) or ()
 
 
 def revision(view: ClusterView) -> tuple[int, ...]:
-    """Moves when the answers of selector_for may."""
+    """Changes whenever the results of selector_for may."""
     return tuple(view.objects_revision(kind) for kind in WATCHES)
 
 
@@ -45,7 +44,7 @@ def _by_name(one: tuple[str, object]) -> str:
 
 
 def selector_for(template: PodTemplate, view: ClusterView) -> Selector:
-    """All that services and the controller of the template's pods select by; nothing where there are none."""
+    """The combined selectors of the services and the controller of the template's pods; empty if none."""
     merged: dict[str, str] = {}
     for _, service in sorted(view.objects_in("services", template.namespace).items(), key=_by_name):
         wanted = service.spec.selector

@@ -1,9 +1,8 @@
-"""SelectorSpread: replicas of a kind away from each other, two thirds by zone and one third by node.
+"""SelectorSpread: keeps replicas of a kind apart, two thirds by zone and one third by node.
 
-An older priority of kube-scheduler's; PodTopologySpread's default constraints have taken its place. Pods are
-of a kind by the services and controllers that select them. Gangs are packed for all that. A pod with topology
-spread constraints of its own is left to those.
-Source: kubernetes 1.22 `plugins/selectorspread/selector_spread.go`.
+An older priority of kube-scheduler's; PodTopologySpread's default constraints have replaced it. Pods are of a
+kind when the same services and controllers select them. Gangs are packed regardless. A pod with topology
+spread constraints of its own is left to PodTopologySpread.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from gangsched.plugins import selecting_objects
 _ZONE_WEIGHT = 2.0 / 3.0
 _ZONE = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _REGION = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
-# Remembered per template; dropped together, they are made anew in microseconds.
+# Cached per template; cleared all at once, since they are recomputed in microseconds.
 _MAX_REMEMBERED = 2000
 
 
 class SelectorSpread:
-    """Score by how many pods of the kind there are, on the node and in its zone."""
+    """Score by the number of pods of the kind, on the node and in its zone."""
 
     name = "SelectorSpread"
     watches: ClassVar[tuple[str, ...]] = selecting_objects.WATCHES
@@ -44,7 +43,7 @@ class SelectorSpread:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """100 for none of the kind, 0 for the most among `rows`; None where nothing selects the pods."""
+        """100 for none of the kind, 0 for the most among `rows`; None when nothing selects the pods."""
         if template.spec.topology_spread_constraints:
             return None
         selector = self._selector(template, view)
@@ -82,7 +81,7 @@ def _fewest_first(counts: IntArray) -> FloatArray:
 
 
 def _zones(view: ClusterView, rows: IntArray) -> IntArray:
-    """A number for each pair of region and zone among `rows`, MISSING where a node says neither."""
+    """A number for each pair of region and zone among `rows`, MISSING where a node has neither."""
     zone, region = _label(view, _ZONE)[rows], _label(view, _REGION)[rows]
     pairs = np.stack([zone, region])
     _, numbers = np.unique(pairs, axis=1, return_inverse=True)
@@ -92,11 +91,11 @@ def _zones(view: ClusterView, rows: IntArray) -> IntArray:
 
 
 def _label(view: ClusterView, names: tuple[str, str]) -> IntArray:
-    """Codes of the label's values, by the first of its names that a node has."""
+    """Codes of the label's values, by the first of the two names that a node has."""
     (first, values), (second, others) = view.label(names[0]), view.label(names[1])
     renamed = np.full(len(others) + 1, MISSING, dtype=np.int64)
     for value, code in others.items():
-        # A value that only the second name has gets a number of its own.
+        # A value that only the second name has gets a new number.
         renamed[code] = values.get(value, len(values) + code)
     answer: IntArray = np.where(first != MISSING, first, renamed[second]).astype(np.int64)
     return answer

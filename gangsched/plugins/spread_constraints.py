@@ -1,7 +1,7 @@
-"""Topology spread constraints, compiled: the pod's own, or those that the profile gives to pods without any.
+"""Topology spread constraints, compiled: the pod's own, or the profile's for pods without any.
 
-Read by PodTopologySpread alone; kept apart because what a constraint says does not depend on what it is
-counted for. Source: kube-scheduler 1.37 `plugins/podtopologyspread/common.go` and `plugin.go`.
+Read by PodTopologySpread alone; separate because a constraint's meaning does not depend on what it is counted
+for. Source: kube-scheduler 1.37 `plugins/podtopologyspread/common.go` and `plugin.go`.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ SYSTEM_DEFAULTS = (
 
 
 class Constraint(msgspec.Struct, frozen=True, gc=False):
-    """One constraint. term: whom it counts, None where that is nobody; counts_itself: the pod is one of them.
+    """One constraint. term: the pods it counts, None for none; counts_itself: the pod is one of them.
 
-    honors_affinity, honors_taints: only nodes that the pod may go to by its node affinity, or whose taints it
+    honors_affinity, honors_taints: only nodes that the pod's node affinity allows, or whose taints it
     tolerates, are part of their domain.
     """
 
@@ -99,13 +99,13 @@ def compiled(
     *,
     selector: Selector | None = None,
 ) -> tuple[Constraint, ...]:
-    """Those of the constraints with this whenUnsatisfiable; `selector`: whom they count, if not theirs."""
+    """The constraints with this whenUnsatisfiable; `selector`: the pods they count, if they have none."""
     found = []
     for one in wire:
         if one.when_unsatisfiable != action:
             continue
         chosen = selector if selector is not None else _own(one, template.labels)
-        # An empty selector counts nobody, although it matches the pod itself.
+        # An empty selector counts no pod, although it matches the pod itself.
         counted = chosen if chosen is not None and chosen.requirements else None
         found.append(
             Constraint(

@@ -1,7 +1,7 @@
 """TaintToleration: nodes repel pods that do not tolerate their taints.
 
-Taints are compared once per distinct list of taints in the cluster (a taint class), and the answers are
-spread over the nodes by their class codes. `tolerates` is also what NodeUnschedulable asks.
+Taints are compared once per distinct list of taints in the cluster (a taint class), and the results are
+mapped to the nodes by their class codes. NodeUnschedulable uses `tolerates` too.
 Sources: kube-scheduler `plugins/tainttoleration/taint_toleration.go`, k8s.io/api `core/v1/toleration.go`.
 """
 
@@ -39,7 +39,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Whether one toleration accepts one taint.
 
     An empty effect or key matches all of them. Lt and Gt compare the taint's value with the toleration's
-    (KEP-5471, behind a gate): an API server that has the gate off admits no pod that uses them.
+    (KEP-5471, behind a gate): an API server with the gate off admits no pod that uses them.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -112,7 +112,7 @@ class TaintToleration:
         return node is not None and _accepts(template, tuple(node.spec.taints or ()))
 
     def _has_soft(self, view: ClusterView) -> bool:
-        """Whether any taint class has a soft taint. Classes are only ever added: only new ones are read."""
+        """Whether any taint class has a soft taint. Classes are never removed, so only new ones are read."""
         classes = view.taint_classes
         known, n_seen = self._soft_known
         if known is not classes:
@@ -125,7 +125,7 @@ class TaintToleration:
 
 
 def tolerated(template: PodTemplate, view: ClusterView) -> BoolArray | None:
-    """The nodes all of whose NoSchedule and NoExecute taints the pod tolerates; None: all of them."""
+    """The nodes whose NoSchedule and NoExecute taints the pod all tolerates; None: all of them."""
     accepted = _per_class(view, lambda taints: _accepts(template, taints))
     if accepted.all():
         return None
@@ -134,7 +134,7 @@ def tolerated(template: PodTemplate, view: ClusterView) -> BoolArray | None:
 
 
 def _per_class(view: ClusterView, answer: Callable[[Taints], int]) -> IntArray:
-    """int64[number of classes], by code; codes are handed out in the order of the mapping."""
+    """int64[number of classes], by code; codes follow the order of the mapping."""
     return np.fromiter(map(answer, view.taint_classes), dtype=np.int64, count=len(view.taint_classes))
 
 

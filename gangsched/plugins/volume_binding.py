@@ -1,10 +1,9 @@
-"""VolumeBinding: a pod goes where its volumes are or can be, and its unbound claims are bound before it is.
+"""VolumeBinding: places a pod where its volumes are or can be, and binds its claims before the pod.
 
-Claims that are bound keep the pod to nodes that reach their volumes. Claims that wait for their first
-consumer get the smallest volume that will do, or one that is made where the pod goes; Reserve notes which, so
-that nobody else takes it, and PreBind writes it down (the volume's claimRef, or the claim's selected-node)
-and waits until whoever binds volumes has done so.
-Source: kube-scheduler 1.37 `plugins/volumebinding/{volume_binding,binder,scorer}.go`.
+Bound claims restrict the pod to nodes that reach their volumes. Claims that wait for their first consumer get
+the smallest sufficient volume, or one provisioned where the pod goes. Reserve records the choice, so that no
+other pod takes it; PreBind writes it (the volume's claimRef, or the claim's selected-node) and waits until
+the volume controller has bound the claim.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 
 class _Claims(msgspec.Struct, frozen=True):
-    """A template's claims by what is to be done about them, and the view that they were read from."""
+    """A template's claims by what they need, and the view that they were read from."""
 
     bound: tuple[PersistentVolumeClaim, ...]
     unbound: tuple[PersistentVolumeClaim, ...]
@@ -111,7 +110,7 @@ class VolumeBinding:
         self._waiting: set[int] = set()
         self.hook_timeout_s = float(self._args.bind_timeout_seconds)
 
-    # -- where ---------------------------------------------------------------------------------------------
+    # -- filter and score ----------------------------------------------------------------------------------
 
     def concerns(self, template: PodTemplate) -> bool:
         return bool(template.volumes)
@@ -157,14 +156,14 @@ class VolumeBinding:
         return said
 
     def _where_bound(self, claims: _Claims, view: ClusterView) -> list[tuple[str, BoolArray]]:
-        """What bound claims leave out; looked up once a cycle, as placing siblings changes nothing of it."""
+        """Reasons from bound claims; computed once a cycle, since placing siblings does not change them."""
         if claims.looked_up and len(claims.looked_up[0][1]) == view.n_rows:
             return claims.looked_up
         reached, is_lost = view.live.copy(), np.zeros(view.n_rows, dtype=np.bool_)
         for claim in claims.bound:
             volume = volume_of(view, claim.spec.volume_name)
             if volume is None:
-                is_lost = reached.copy()  # where an earlier one is out of reach, that is the reason
+                is_lost = reached.copy()  # of two reasons, the earlier volume's unreachability wins
                 break
             on = on_nodes(volume, view)
             reached = reached if on is None else reached & on
@@ -172,7 +171,7 @@ class VolumeBinding:
         return claims.looked_up
 
     def _forget_bound(self, view: ClusterView) -> None:
-        """Promises whose claims the API server says to be bound, or gone, have come to their end."""
+        """Drop reservations whose claims are bound, or gone, according to the API server."""
         for uid, choice in list(self._promised.items()):
             keys = [(one.metadata.namespace, one.metadata.name) for one, _ in choice.volumes]
             keys += [(one.metadata.namespace, one.metadata.name) for one in choice.made]
@@ -184,7 +183,7 @@ class VolumeBinding:
         return Matching(claims.unbound, view, self._taken(view))
 
     def _taken(self, view: ClusterView) -> set[str]:
-        """Volumes that reservations and the siblings placed on a Trial have got by now."""
+        """Volumes taken by reservations and by siblings placed on a Trial."""
         taken = taken_names(self._promised.values())
         for row, template, _ in view.placed:
             claims = [claim for key in claims_of(template) if (claim := claim_of(view, key)) is not None]
@@ -197,7 +196,7 @@ class VolumeBinding:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """How much of the storage there the claims would use, by `shape`; by classes, evenly."""
+        """How full the storage would be with the claims, by `shape`; the mean over classes."""
         claims: _Claims = state.data[self.name] if self.name in state.data else _Claims((), (), view)
         if not claims.unbound:
             return None
@@ -236,7 +235,7 @@ class VolumeBinding:
             )
         return True
 
-    # -- whose ---------------------------------------------------------------------------------------------
+    # -- reserve -------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status:
         claims: _Claims | None = state.data.get(self.name)
@@ -261,7 +260,7 @@ class VolumeBinding:
     # -- binding -------------------------------------------------------------------------------------------
 
     def pre_bind_pre_flight(self, template: PodTemplate) -> Status:
-        """Nothing to do where nothing was promised to pods of the template."""
+        """Skip when nothing was reserved for pods of the template."""
         return SUCCESS if template.serial in self._waiting else SKIP
 
     async def pre_bind(self, pod: Pod, node_name: str, handle: Handle) -> Status:
@@ -314,7 +313,7 @@ def _path(one: PersistentVolumeClaim | PersistentVolume) -> str:
 
 
 async def _give(volume: PersistentVolume, claim: PersistentVolumeClaim, handle: Handle) -> None:
-    """The volume is this claim's from now on. Raises: ApiError, also where it has changed meanwhile."""
+    """Reserve the volume for this claim. Raises: ApiError, also on a concurrent change."""
     meta = claim.metadata
     owner = volume.spec.claim_ref
     if owner is not None and owner.uid == meta.uid:
@@ -334,7 +333,7 @@ async def _give(volume: PersistentVolume, claim: PersistentVolumeClaim, handle: 
 
 
 async def _ask_for(claim: PersistentVolumeClaim, node_name: str, handle: Handle) -> None:
-    """A volume is made for the claim where the node reaches it. Raises: ApiError, as _give."""
+    """Have a volume provisioned where the node reaches it. Raises: ApiError, as _give."""
     meta = claim.metadata
     if (meta.annotations or {}).get(SELECTED_NODE) == node_name:
         return
@@ -343,14 +342,14 @@ async def _ask_for(claim: PersistentVolumeClaim, node_name: str, handle: Handle)
 
 
 async def _bound(claim: PersistentVolumeClaim, node_name: str, handle: Handle, *, is_made: bool) -> str:
-    """Waits until the claim is bound; answers what is wrong, "" if nothing. Raises: ApiError."""
+    """Wait until the claim is bound; returns the problem, "" if none. Raises: ApiError."""
     while True:
         now = await handle.get(_path(claim))
         annotations = now["metadata"].get("annotations") or {}
         if now["spec"].get("volumeName") and BIND_COMPLETED in annotations:
             return ""
         if is_made and annotations.get(SELECTED_NODE) != node_name:
-            # Whoever makes volumes takes it away to say that it could not.
+            # The provisioner removes it to report failure.
             return f"provisioning failed for PVC {claim.metadata.name!r}"
         await handle.sleep(_LOOK_S)
 

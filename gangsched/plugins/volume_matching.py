@@ -1,10 +1,8 @@
-"""Which volumes unbound claims would get on which node: those that exist, else those that can be made there.
+"""Which volumes unbound claims would get on which node: existing ones, else provisioned ones.
 
-Read by VolumeBinding alone. A node's answer is found as kube-scheduler finds it: claims by rising size, each
-takes the smallest volume that will do; what is left over has to be made. Volumes that reservations or the
-siblings of a gang have taken are given as `taken`. Ties: the volume's name.
-Sources: kube-scheduler 1.37 `plugins/volumebinding/binder.go`; k8s.io/component-helpers
-`storage/volume/pv_helpers.go` (FindMatchingVolume).
+Read by VolumeBinding alone. A node's result is computed as in kube-scheduler: claims by rising size, each
+takes the smallest sufficient volume; the remaining claims need provisioning. Volumes that reservations or the
+gang's siblings have taken are passed as `taken`. Ties: the volume's name.
 """
 
 from __future__ import annotations
@@ -35,14 +33,14 @@ STORAGE = "storage"
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
-    """What becomes of a pod's unbound claims on one node: volumes by claim, and claims that get new ones."""
+    """A pod's unbound claims on one node: volumes by claim, and claims to be provisioned."""
 
     volumes: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
     made: tuple[PersistentVolumeClaim, ...] = ()
 
 
 class Provision(msgspec.Struct, frozen=True):
-    """Where a new volume for a claim could be made: bool[n_rows]. capacity: bytes there, -1 not known."""
+    """Where a claim's volume could be provisioned: bool[n_rows]. capacity: bytes there, -1 not known."""
 
     allowed: BoolArray
     has_space: BoolArray
@@ -50,7 +48,7 @@ class Provision(msgspec.Struct, frozen=True):
 
 
 def size_of(amounts: Mapping[str, str | int | float] | None) -> int:
-    """Bytes of storage, 0 where none is stated."""
+    """Bytes of storage, 0 if not stated."""
     text = (amounts or {}).get(STORAGE)
     return 0 if text is None else to_int(str(text))
 
@@ -60,7 +58,7 @@ def request_of(claim: PersistentVolumeClaim) -> int:
 
 
 class Matching:
-    """The unbound claims of one template, against one view and what is taken by then."""
+    """The unbound claims of one template, against one view and the volumes taken by then."""
 
     def __init__(self, claims: Sequence[PersistentVolumeClaim], view: ClusterView, taken: Collection[str]):
         self._view = view
@@ -73,7 +71,7 @@ class Matching:
         self._provisions: dict[int, Provision] = {}
 
     def answer(self) -> tuple[BoolArray, BoolArray]:
-        """bool[n_rows] each: where all claims get something, and where it is space alone that is missing."""
+        """bool[n_rows] each: where all claims are satisfied, and where only space is missing."""
         ok = self._view.live.copy()
         if self._started:
             here = [self._view.row_of(_selected(claim)) for claim in self._started]
@@ -88,14 +86,14 @@ class Matching:
         for reach in self._reach.values():
             if reach is not None:
                 differ |= reach
-        # Nodes that reach some volume that not all of them reach: each is asked alone.
+        # Nodes reached by some volume that not all nodes reach: computed one by one.
         for row in np.flatnonzero(differ & self._view.live):
             choice, no_space[row] = self.choice(int(row))
             ok[row] = choice is not None
         return ok, no_space
 
     def choice(self, row: int) -> tuple[Choice | None, bool]:
-        """What they get on one node, and whether it is space that is missing where that is None."""
+        """The choice for one node; if None, also whether only space is missing."""
         name = self._view.name(row)
         if any(_selected(claim) != name for claim in self._started):
             return None, False
@@ -111,7 +109,7 @@ class Matching:
     def _take(
         self, row: int | None
     ) -> tuple[list[tuple[PersistentVolumeClaim, PersistentVolume]], list[PersistentVolumeClaim]]:
-        """(claims with their volumes, claims for which one has to be made); None: volumes for all nodes."""
+        """(claims with volumes, claims to be provisioned); row None: only volumes that all nodes reach."""
         found: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
         made = list(self._started)
         used: set[str] = set()
@@ -125,7 +123,7 @@ class Matching:
         return found, made
 
     def provision(self, claim: PersistentVolumeClaim) -> Provision:
-        """Where a new volume for it could be made, remembered."""
+        """Where a new volume for it could be provisioned, cached."""
         known = self._provisions.get(id(claim))
         if known is None:
             known = self._provisions[id(claim)] = _provision(claim, self._view)
@@ -134,7 +132,7 @@ class Matching:
     def _fit(
         self, claim: PersistentVolumeClaim, taken: Collection[str]
     ) -> list[tuple[int, PersistentVolume]]:
-        """(size, volume), the smallest first; one that is the claim's own already comes alone."""
+        """(size, volume), the smallest first; a volume already reserved for the claim comes alone."""
         wanted, chosen = request_of(claim), class_name(claim)
         selector = selector_of(claim.spec.selector)
         found = []
@@ -181,7 +179,7 @@ class Matching:
 
 
 def _selected(claim: PersistentVolumeClaim) -> str:
-    """The node that the claim's new volume is being made for already."""
+    """The node for which the claim's new volume is already being provisioned."""
     return (claim.metadata.annotations or {}).get(SELECTED_NODE, "")
 
 
@@ -213,7 +211,7 @@ def _provision(claim: PersistentVolumeClaim, view: ClusterView) -> Provision:
 
 
 def _allowed(storage_class: StorageClass, view: ClusterView) -> BoolArray:
-    """The nodes of the class's allowedTopologies: one of the terms, all of its labels."""
+    """The nodes of the class's allowedTopologies: one of the terms, with all of its labels."""
     terms = storage_class.allowed_topologies or ()
     mask = np.full(view.n_rows, not terms, dtype=np.bool_)
     for term in terms:

@@ -1,7 +1,7 @@
 """VolumeRestrictions: disks that only one node, or only one pod, may use at a time.
 
 A GCE disk, an RBD image and an iSCSI target may be mounted twice on a node if all mounts are read-only, an
-EBS volume not at all; a claim of access mode ReadWriteOncePod is one pod's in the whole cluster.
+EBS volume not at all; a claim of access mode ReadWriteOncePod belongs to one pod in the whole cluster.
 Source: kube-scheduler 1.37 `plugins/volumerestrictions/volume_restrictions.go`.
 """
 
@@ -110,7 +110,7 @@ def _free_of_conflicts(template: PodTemplate, view: ClusterView) -> BoolArray:
 
 
 def _conflict(one: Volume, other: Volume) -> bool:
-    """Whether both cannot be mounted on one node."""
+    """Whether the two cannot both be mounted on one node."""
     gce, other_gce = one.gce_persistent_disk, other.gce_persistent_disk
     if gce and other_gce and gce.pd_name == other_gce.pd_name and not (gce.read_only and other_gce.read_only):
         return True
@@ -128,7 +128,7 @@ def _conflict(one: Volume, other: Volume) -> bool:
 
 
 def _shares(template: PodTemplate, gone: Pod) -> bool:
-    """Whether the pod that is gone used a disk or a claim that pods of the template want."""
+    """Whether the removed pod used a disk or a claim that pods of the template want."""
     volumes = gone.spec.volumes or ()
     if any(_conflict(disk, other) for disk in _disks(template) for other in volumes):
         return True

@@ -1,7 +1,4 @@
-"""VolumeZone: a pod goes where its bound volumes are, by their zone and region labels.
-
-Source: kube-scheduler 1.37 `plugins/volumezone/volume_zone.go`.
-"""
+"""VolumeZone: places a pod where its bound volumes are, by their zone and region labels."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ from gangsched.plugins.claims import (
 )
 
 REASON = "node(s) had no available volume zone"
-# An older label, and what nodes have in its place by now.
+# An older label, and its replacement on current nodes.
 _LABELS = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
@@ -71,7 +68,7 @@ class VolumeZone:
         return SUCCESS
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
-        """A node without any of the labels will do: it is a cluster of one zone."""
+        """A node without any of the labels passes: it is a cluster of one zone."""
         wanted: list[_Wanted] = state.data.get(self.name, [])
         labelled = np.zeros(view.n_rows, dtype=np.bool_)
         for key in _LABELS:
@@ -114,7 +111,7 @@ def _zones_of(namespace: str, name: str, view: ClusterView) -> list[_Wanted] | S
 
 
 def _labels_of(volume: PersistentVolume) -> list[_Wanted]:
-    """Several zones are written with two underscores between them; one that is empty makes the label void."""
+    """The zones of the label; two underscores separate several, and an empty one voids the label."""
     found = []
     for key in _LABELS:
         text = (volume.metadata.labels or {}).get(key)
@@ -125,7 +122,7 @@ def _labels_of(volume: PersistentVolume) -> list[_Wanted]:
 
 
 def _has(key: str, values: frozenset[str], view: ClusterView) -> BoolArray:
-    """By the label itself; by what replaces it on nodes that have not got it."""
+    """By the label itself; on nodes without it, by its replacement."""
     codes, known = view.label(key)
     own = np.isin(codes, [known[value] for value in sorted(values) if value in known])
     if _LABELS[key] == key:
