@@ -1,9 +1,8 @@
 """GangScheduling: when a gang whose members are all reserved may start (Permit).
 
 It waits for things that the user has yet to create: groups that start together with it, members up to
-total-members, members that bring the group to minResources. It never waits for free resources
-(core.state.transitions says why). Named as kube-scheduler's own gang plugin. Called by
-core.framework.profile.
+total-members. It never waits for free resources (core.state.transitions says why). Named as
+kube-scheduler's own gang plugin. Called by core.framework.profile.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import SUCCESS, Change, ClusterChange, Status
-from gangsched.core.types.group import Group, MemberState
+from gangsched.core.types.group import Group
 from gangsched.core.types.pod_template import PodTemplate
 
 
@@ -36,9 +35,6 @@ class GangScheduling:
         n_here = group.n_assumed + group.n_bound
         if n_here < definition.total_count:
             return Status.wait(f"{n_here} of {definition.total_count} members are here", plugin=self.name)
-        short = _short_of_resources(group, definition.min_resources)
-        if short:
-            return Status.wait(short, plugin=self.name)
         return SUCCESS
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
@@ -51,17 +47,3 @@ def _missing(name: str, sibling: Group | None) -> str:
     if sibling.satisfied or sibling.n_assumed + sibling.n_bound >= sibling.min_count:
         return ""
     return f"group {name}: {sibling.n_existing} of {sibling.min_count} members exist"
-
-
-def _short_of_resources(group: Group, wanted: Mapping[str, int]) -> str:
-    if not wanted:
-        return ""
-    total = dict.fromkeys(wanted, 0)
-    for info in group.members.values():
-        if info.state in (MemberState.ASSUMED, MemberState.BOUND, MemberState.DONE):
-            for name in total:
-                total[name] += info.template.requests.get(name, 0)
-    for name, amount in wanted.items():
-        if total[name] < amount:
-            return f"members ask for {total[name]} {name} so far, minResources is {amount}"
-    return ""

@@ -100,15 +100,26 @@ def test_a_late_member_that_does_not_fit_gives_everything_back() -> None:
     assert c.scheduler.statistics()["reservations"] == 0
 
 
-def test_min_resources_are_waited_for() -> None:
+def test_min_resources_are_no_sum_to_wait_for() -> None:
+    """A controller writes there what the whole job may come to need; its pods may never add up to it."""
     c = cluster()
-    spec = {"minMember": 1, "minResources": {"nvidia.com/gpu": 16}}
+    spec = {"minMember": 1, "minResources": {"nvidia.com/gpu": 16, "cpu": "3"}}
     c.object("coscheduling", make_pod_group("a", spec=spec))
-    mark = {COSCHEDULING_LABEL: "a"}
-    c.submit(make_pod("a-0", gpus=8, labels=mark)).run()
-    assert c.state("a") == "waiting"
-    c.submit(make_pod("a-1", gpus=8, labels=mark)).run()
-    assert c.placed("a", on=2)
+    c.submit(make_pod("a-0", gpus=8, labels={COSCHEDULING_LABEL: "a"})).run()
+    assert c.placed("a", on=1)
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "example.com/none-has-it"])
+def test_min_resources_that_the_cluster_does_not_have_are_told_and_cured_by_a_node(name: str) -> None:
+    c = cluster(nodes=2)
+    c.object("coscheduling", make_pod_group("a", spec={"minMember": 1, "minResources": {name: 24}}))
+    c.submit(make_pod("a-0", gpus=8, labels={COSCHEDULING_LABEL: "a"})).run()
+    there = 16 if "gpu" in name else 0
+    assert c.said("a-0") == f"gang d/a: minResources is 24 {name} and all nodes together have {there}"
+    node = make_node("n9")
+    more = {**(node.status.allocatable or {}), name: 24}
+    c.node(replace(node, status=replace(node.status, allocatable=more))).wait(11.0)
+    assert c.placed("a")
 
 
 def test_extra_members_join_while_there_is_room() -> None:
@@ -169,9 +180,11 @@ def spoil(c: Cluster, name: str, what: str) -> None:
 
 def test_a_waiting_gang_whose_object_is_deleted_goes_back() -> None:
     c = cluster()
-    spec = {"minMember": 1, "minResources": {"nvidia.com/gpu": 16}}
-    c.object("coscheduling", make_pod_group("a", spec=spec))
+    item = make_pod_group("a", spec={"minMember": 1})
+    own = {"gangsched.io/total-members": "2"}
+    c.object("coscheduling", replace(item, metadata=replace(item.metadata, annotations=own)))
     c.submit(make_pod("a-0", gpus=8, labels={COSCHEDULING_LABEL: "a"})).run()
+    assert c.state("a") == "waiting"
     c.drop_object("coscheduling", "a")
     assert c.scheduler.statistics()["reservations"] == 0
     assert c.untouched("a")

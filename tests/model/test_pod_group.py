@@ -194,6 +194,12 @@ def test_the_coscheduling_object() -> None:
     assert from_object(pg.COSCHEDULING, {}).min_count == 1
 
 
+@pytest.mark.parametrize("unsaid", [{}, {"scheduleTimeoutSeconds": 0}, {"scheduleTimeoutSeconds": None}])
+def test_a_timeout_of_zero_seconds_is_a_timeout_not_given(unsaid: Any) -> None:
+    """The MPI operator writes 0 unless its user writes a number."""
+    assert from_object(pg.COSCHEDULING, {"minMember": 4, **unsaid}).schedule_timeout_s is None
+
+
 @pytest.mark.parametrize(
     ("dialect", "spec", "field"),
     [

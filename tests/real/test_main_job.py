@@ -181,13 +181,16 @@ def test_permit_timeout_is_told_on_the_group(cluster: Cluster, dialect: str) -> 
         cluster.eventually(lambda: status().get("phase") in ("Scheduled", "Running"), "the phase says so")
 
 
-def test_min_resources_are_waited_for(cluster: Cluster) -> None:
+def test_min_resources_are_what_the_cluster_must_have(
+    cluster: Cluster,
+) -> None:
+    """As the MPI operator writes it: a launcher that may come later is in minResources, the timeout is 0."""
     cluster.nodes(2, gpus=8)
     cluster.schedule()
-    spec = {"minResources": {GPU: 12}}
+    spec = {"minResources": {GPU: 20}, "scheduleTimeoutSeconds": 0}
     cluster.gang("a", pods=2, gpus=4, dialect="coscheduling", group_spec=spec)
-    cluster.held("a", says=f"members ask for 8 {GPU} so far, minResources is 12")
-    cluster.gang("a", pods=3, gpus=4, dialect="coscheduling", members=[2])
+    cluster.held("a", says=f"minResources is 20 {GPU} and all nodes together have 16")
+    cluster.nodes(1, gpus=8, first=2)
     cluster.whole("a")
 
 

@@ -24,7 +24,7 @@ from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.framework.interface import CycleState, Status
 from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
-from gangsched.core.types.group import PodInfo, templates_of
+from gangsched.core.types.group import Group, PodInfo, templates_of
 from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
@@ -182,6 +182,8 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
             return FitError(demand.group, refused, ((GANG, None),))
         if template.constraints and not demand.profile.names_devices:
             return FitError(demand.group, _NOT_NAMED, ((GANG, None),))
+    if too_small := _cluster_too_small(demand.group, trial):
+        return FitError(demand.group, too_small, (("", None),))
     states, at_fault, status = pre_filtered(demand, [template for template, _ in batches.values()], trial)
     if at_fault is not None:
         return FitError(demand.group, status.reason, ((status.plugin, at_fault),), status.code)
@@ -196,6 +198,21 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
         if isinstance(outcome, Placing):
             break
     return outcome
+
+
+def _cluster_too_small(group: Group, view: ClusterView) -> str:
+    """What the nodes have not all together, used or not, of the group's minResources; "" where they have it.
+
+    What its controller writes there is room that it reckons with, for members that may come later or never:
+    so it is no sum to wait for.
+    """
+    if group.definition is None or not group.definition.min_resources:
+        return ""
+    for name, wanted in group.definition.min_resources.items():
+        there = int(view.allocatable(view.table.column(name)).sum()) if name in view.table else 0
+        if there < wanted:
+            return f"gang {group.key}: minResources is {wanted} {name} and all nodes together have {there}"
+    return ""
 
 
 def _slack(demand: Demand, state: CycleState, batch: _Batch, view: ClusterView) -> int:

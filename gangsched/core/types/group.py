@@ -254,8 +254,8 @@ class Group:
     def n_needed(self) -> int:
         """How many more must be placed in one attempt; at least 1.
 
-        Where more members are waited for in Permit (total_count, min_resources), every existing one is
-        needed up to that number: the gang must not hold room while it waits for room.
+        Where more members are waited for in Permit (total_count), every existing one is needed
+        up to that number: the gang must not hold room while it waits for room.
         """
         return max(1, self.n_short)
 
@@ -267,8 +267,6 @@ class Group:
         short = self.min_count - self.n_bound - self.n_assumed
         if self.definition.total_count:
             short = max(short, min(self.n_pending, self.start_count - self.n_bound - self.n_assumed))
-        if self.definition.min_resources:
-            short = max(short, self.n_pending)
         return short
 
     @property

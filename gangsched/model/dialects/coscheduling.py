@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gangsched.errors import ParseError
 from gangsched.model.dialects.dialect import Dialect, Numbers, ObjectKind
-from gangsched.model.dialects.numbers import count
-from gangsched.model.resources import parse_quantities
+from gangsched.model.dialects.numbers import count, min_resources
 
 LABEL = "scheduling.x-k8s.io/pod-group"
 OLD_LABEL = "pod-group.scheduling.sigs.k8s.io"
@@ -16,17 +14,11 @@ OLD_LABEL = "pod-group.scheduling.sigs.k8s.io"
 
 def _from_object(spec: Mapping[str, Any], annotated: Numbers) -> Numbers:
     numbers: Numbers = {"min_count": count(spec.get("minMember", 1), "spec.minMember")}
-    if spec.get("scheduleTimeoutSeconds") is not None:
-        numbers["schedule_timeout_s"] = float(
-            count(spec["scheduleTimeoutSeconds"], "spec.scheduleTimeoutSeconds")
-        )
-    resources = spec.get("minResources")
-    if isinstance(resources, dict):
-        try:
-            numbers["min_resources"] = parse_quantities(resources)
-        except ParseError as error:
-            raise ParseError(error.message, field=f"spec.minResources.{error.field}") from None
-    return numbers
+    # 0 is what clients write that were told no number: the CRD has neither a default nor a minimum.
+    timeout_s = count(spec.get("scheduleTimeoutSeconds") or 0, "spec.scheduleTimeoutSeconds", at_least=0)
+    if timeout_s:
+        numbers["schedule_timeout_s"] = float(timeout_s)
+    return numbers | min_resources(spec)
 
 
 DIALECT = Dialect(

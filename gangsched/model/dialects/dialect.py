@@ -30,7 +30,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     """What a group asks for, whatever dialect said it.
 
     min_count members must start together; total_count (>= min_count), where given, are waited for in
-    Permit; min_resources are what the members must add up to before the group may start; start_together
+    Permit; min_resources are what all nodes together must have for the group to be tried; start_together
     are the "namespace/name" of groups that start only with this one, and its own. disruption_mode: whether
     preemption takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count
     would stay.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from gangsched.errors import ParseError
 from gangsched.model import bounded
 from gangsched.model.dialects.dialect import ALL, SINGLE, GroupKey, Metadata, Numbers
+from gangsched.model.resources import parse_quantities
 
 TOTAL_MEMBERS_KEY = "gangsched.io/total-members"
 TIMEOUT_KEY = "gangsched.io/schedule-timeout"
@@ -49,6 +52,17 @@ def count(value: object, field: str, *, at_least: int = 1) -> int:
     if not _NUMBER.fullmatch(text) or not at_least <= int(text) <= MAX_MEMBERS:
         raise ParseError(f"{text[:80]!r} is not a whole number from {at_least} to {MAX_MEMBERS}", field=field)
     return int(text)
+
+
+def min_resources(spec: Mapping[str, Any]) -> Numbers:
+    """`spec.minResources`, which several dialects have. Raises: ParseError, naming the field."""
+    resources = spec.get("minResources")
+    if not isinstance(resources, dict):
+        return {}
+    try:
+        return {"min_resources": parse_quantities(resources)}
+    except ParseError as error:
+        raise ParseError(error.message, field=f"spec.minResources.{error.field}") from None
 
 
 def _start_together(text: str | None, own: GroupKey) -> tuple[str, ...]:
