@@ -36,7 +36,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.defects import Defects
 from gangsched.errors import ApiError, ConfigError
 from gangsched.extension.edge import Edge
-from gangsched.inbox import Decider, GroupQueue, Inbox
+from gangsched.inbox import AHEAD, AHEAD_WITH_FENCE, Decider, GroupQueue, Inbox
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.dispatcher import Dispatcher
@@ -158,6 +158,7 @@ class SchedulerApp:
             hears=_nothing if tracing is None else tracing.hear,
             heard=self._heard,
             n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
+            ahead=AHEAD if self._fence is None else AHEAD_WITH_FENCE,
         )
         self._pace = reading_pace()
         self._reflectors = {kind.name: self._reflector(kind) for kind in all_kinds(self.scheduler.watches)}

@@ -24,7 +24,9 @@ _INBOX_LIMIT = 10_000
 # Decisions run ahead of the binds by this many pods and no further: a later decision knows more, and the
 # first bind leaves at once even when thousands of gangs are waiting. They go on when fewer than the first
 # are left: many gangs in one turn cost each much less than a turn for each.
-_FEW_BINDS, _MANY_BINDS = 128, 256
+AHEAD = (128, 256)
+# Twice as far with a fence: half of them are sent while the other half gathers for one write of the fence.
+AHEAD_WITH_FENCE = (256, 512)
 # Outcomes of binds are not urgent: handled this much later, many at a time; while thousands are bound still
 # more of them.
 _OUTCOMES_DELAY_S = 0.01
@@ -156,6 +158,7 @@ class GroupQueue:
         hears: Callable[[Sequence[Event]], None],
         heard: Callable[[Sequence[Event]], None],
         n_binds_waiting: Callable[[], int],
+        ahead: tuple[int, int] = AHEAD,
     ) -> None:
         """`submit` gets each turn's effects; `hears` its events before the core has them, `heard` after."""
         self._scheduler = scheduler
@@ -164,6 +167,7 @@ class GroupQueue:
         self._hears = hears
         self._heard = heard
         self._n_binds_waiting = n_binds_waiting
+        self._few_binds, self._many_binds = ahead
         self._yield_at_s = 0.0
         self._goes_on = False
 
@@ -181,7 +185,7 @@ class GroupQueue:
                 self._hears(events)
                 self._submit(self._scheduler.handle(events, now_s))
                 self._heard(events)
-            if self._n_binds_waiting() < (_MANY_BINDS if self._goes_on else _FEW_BINDS):
+            if self._n_binds_waiting() < (self._many_binds if self._goes_on else self._few_binds):
                 group = self._scheduler.pop()
                 if group is not None:
                     self._goes_on = True

@@ -9,7 +9,7 @@ from typing import cast
 import anyio
 
 from gangsched.core.types.group import Group
-from gangsched.inbox import _FEW_BINDS, _INBOX_LIMIT, _MANY_BINDS, _MANY_OUTCOMES, GroupQueue, Inbox
+from gangsched.inbox import _INBOX_LIMIT, _MANY_OUTCOMES, AHEAD, GroupQueue, Inbox
 from gangsched.model.effects import Effect
 from gangsched.model.events import BindSucceeded, Event, KindSynced
 
@@ -141,11 +141,12 @@ async def test_decisions_run_ahead_of_the_binds_in_long_turns() -> None:
                 n_popped += 1
         return n_popped
 
-    assert await decided() == _MANY_BINDS // 8
-    decider.n_waiting = _FEW_BINDS
+    few, many = AHEAD
+    assert await decided() == many // 8
+    decider.n_waiting = few
     assert await decided() == 0
-    decider.n_waiting = _FEW_BINDS - 1
-    assert await decided() == (_MANY_BINDS - _FEW_BINDS) // 8 + 1
+    decider.n_waiting = few - 1
+    assert await decided() == (many - few) // 8 + 1
 
 
 async def test_deadlines_are_seen_to_while_there_is_always_another_group() -> None:

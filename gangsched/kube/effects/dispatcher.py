@@ -26,6 +26,7 @@ one; that is why statuses and events have several, though they are not urgent.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -62,6 +63,8 @@ from gangsched.model.events import BindCancelled, Event
 MAX_WAITING = 200_000  # one status write for each pod of the largest cluster we support
 MAX_EVENTS = 1_000
 DRAIN_STEP_S = 0.01
+# The lanes take longer to send these than the fence takes for a write.
+ENOUGH_BINDS = 128
 # They act on behalf of a bind, or start something that only a bind ends.
 _FENCED_POINTS = ("PreBind", "Bind")
 
@@ -233,6 +236,9 @@ class Dispatcher:
             elif self._to_plugins is not None:
                 self._to_plugins(effect)
 
+    def _has_enough(self) -> bool:
+        return self.binds.n_unsent >= ENOUGH_BINDS
+
     def cancel_all(self) -> None:
         """Withdraw all unsent binds."""
         self._take_back(lambda one: True)
@@ -246,7 +252,8 @@ class Dispatcher:
                     group.start_soon(lane.run)
                 group.start_soon(self.bumps.run)
                 if self._fence is not None:
-                    group.start_soon(self._fence.run, self._release)
+                    run = partial(self._fence.run, has_enough=self._has_enough)
+                    group.start_soon(run, self._release)
                 await self.binds.run()
         finally:
             self._readers.close()

@@ -22,8 +22,9 @@ A PUT carries the version that it replaces, so of two writers one is refused. Of
 the same version at most one lands; a list that is read back counts only under a newer version than the one
 they replace.
 
-While a PUT is in flight the next batch gathers: under load many gangs share one PUT, and a single gang waits
-for one round trip. Binds beyond MAX_LIST_BYTES wait, in order, until others are settled.
+While a PUT is in flight the next batch gathers, and it goes on gathering while enough listed binds are still
+to be sent: under load many gangs share one PUT, and a single gang waits for one round trip. Binds beyond
+MAX_LIST_BYTES wait, in order, until others are settled.
 """
 
 from __future__ import annotations
@@ -126,6 +127,11 @@ class Fence:
     def n_waiting(self) -> int:
         """Binds and hooks that may not be sent yet."""
         return len(self._waiting) + len(self._batch)
+
+    @property
+    def is_writing(self) -> bool:
+        """A batch is in a list that was asked for and is not confirmed."""
+        return bool(self._batch)
 
     def submit(self, effect: Fenced) -> None:
         """Queue it until the fence lists it."""

@@ -43,8 +43,8 @@ _log = structlog.get_logger(__name__)
 LIST_KEY = "gangsched.io/binds-on-the-way"
 # An unanswered write blocks every gang, so it is read back soon; a read is safe at any time.
 TIMEOUT_S = 5.0
-# How often a full list is checked for settled pods.
-FULL_STEP_S = 0.02
+# How often a list that is full, or that lists enough, is looked at again.
+STEP_S = 0.02
 
 
 class _Spec(msgspec.Struct, gc=False, rename="camel"):
@@ -116,15 +116,25 @@ class FenceKeeper:
         self.fence.bumped()
         self._wake.set()
 
-    async def run(self, release: Callable[[Sequence[Fenced]], None]) -> None:
-        """Run until cancelled or deposed. `release` gets the effects that are listed and may be sent."""
+    async def run(
+        self,
+        release: Callable[[Sequence[Fenced]], None],
+        *,
+        has_enough: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Run until cancelled or deposed.
+
+        `release` gets the effects that are listed and may be sent. `has_enough`: those released earlier will
+        outlast a write, so the next batch may go on gathering.
+        """
         fence = self.fence
         async with self._client:
             while fence.state is not State.DEPOSED:
-                step = fence.next() if self._has_begun else None
+                gathers = self._is_owned and not fence.is_writing and has_enough()
+                step = fence.next() if self._has_begun and not gathers else None
                 if step is None:
                     self._wake = anyio.Event()
-                    with anyio.move_on_after(FULL_STEP_S if fence.n_waiting and self._is_owned else None):
+                    with anyio.move_on_after(STEP_S if fence.n_waiting and self._is_owned else None):
                         await self._wake.wait()
                     continue
                 await self._ask(step)
@@ -150,6 +160,8 @@ class FenceKeeper:
             lease = msgspec.convert(self._lease, _Lease)
             if lease.metadata.name != self._name:
                 raise ApiError(f"an answer about {lease.metadata.name!r}, asked was {self._name!r}")
+            if not isinstance(step, Get) and _record(lease) != step.record:
+                raise ApiError(f"the answer does not have what was written to {self._name!r}")
         except (ApiError, TimeoutError, msgspec.MsgspecError, RecursionError) as error:
             if isinstance(step, Get) and isinstance(error, ApiError) and is_gone(error, self._target):
                 fence.absent()

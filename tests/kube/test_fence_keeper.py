@@ -1,0 +1,135 @@
+"""The keeper of the fence: how many writes it takes under load, and which answers it believes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, Self, cast
+
+import anyio
+import msgspec
+
+from gangsched.config import LeaderElectionSettings
+from gangsched.kube.client import ApiClient
+from gangsched.kube.election.fence import Fenced, State
+from gangsched.kube.election.fence_keeper import LIST_KEY, FenceKeeper
+from gangsched.model.effects import BindPod
+from tests.kube.test_fence import bind
+
+
+class OneLease:
+    """An API server's answers about the one object, over any connection."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] = {
+            "metadata": {"name": "gangsched-fence", "namespace": "kube-system", "resourceVersion": "1"},
+            "spec": {},
+        }
+        self.n_writes = 0
+        self.drops: set[int] = set()
+        """Writes, by number, that are not done; their answer is the object as it was, and a 200."""
+
+    def another(self) -> Self:
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    async def get(self, path: str, *, timeout_s: float) -> bytes:
+        await anyio.lowlevel.checkpoint()
+        return msgspec.json.encode(self.lease)
+
+    async def put(self, path: str, body: bytes, *, timeout_s: float) -> bytes:
+        await anyio.lowlevel.checkpoint()
+        self.n_writes += 1
+        if self.n_writes not in self.drops:
+            self.lease = msgspec.json.decode(body)
+            self.lease["metadata"]["resourceVersion"] = str(1 + self.n_writes)
+        return msgspec.json.encode(self.lease)
+
+    @property
+    def listed(self) -> str:
+        return str(self.lease["metadata"].get("annotations", {}).get(LIST_KEY, ""))
+
+
+class Leader:
+    """A process that leads: its keeper, and what was released to it. `n_unsent` of that is not sent yet."""
+
+    def __init__(self, server: OneLease) -> None:
+        self.keeper = FenceKeeper(
+            cast(ApiClient, server),
+            LeaderElectionSettings(resource_name="gangsched", resource_namespace="kube-system"),
+            identity="me",
+            rng=Random(1),
+            is_on_its_way=lambda uid: True,
+            deposed=lambda why: None,
+        )
+        self.released: list[str] = []
+        self.n_unsent = 0
+
+    def release(self, effects: Sequence[Fenced]) -> None:
+        self.released += [one.name for one in effects if isinstance(one, BindPod)]
+        self.n_unsent += len(effects)
+
+    async def reaches(self, n_released: int) -> None:
+        with anyio.fail_after(5):
+            while len(self.released) < n_released:
+                await anyio.sleep(0.001)
+
+
+@asynccontextmanager
+async def leading(server: OneLease, *, enough: int = 10) -> AsyncIterator[Leader]:
+    leader = Leader(server)
+
+    async def run() -> None:
+        await leader.keeper.run(leader.release, has_enough=lambda: leader.n_unsent >= enough)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await leader.keeper.take()
+        leader.keeper.bumped()
+        yield leader
+        group.cancel_scope.cancel()
+
+
+async def test_while_enough_is_still_to_be_sent_the_next_binds_share_one_write() -> None:
+    server = OneLease()
+    async with leading(server, enough=10) as leader:
+        for i in range(10):
+            leader.keeper.submit(bind(f"a{i}"))
+        await leader.reaches(10)
+        n_writes = server.n_writes
+        for i in range(20):
+            leader.keeper.submit(bind(f"b{i}"))
+            await anyio.sleep(0.002)
+        assert (server.n_writes, len(leader.released)) == (n_writes, 10), "the lanes are busy with the first"
+        leader.n_unsent = 9
+        await leader.reaches(30)
+        assert server.n_writes == n_writes + 1
+
+
+async def test_a_gang_that_comes_alone_does_not_wait_for_others() -> None:
+    server = OneLease()
+    async with leading(server, enough=10) as leader:
+        leader.keeper.submit(bind("a"))
+        await leader.reaches(1)
+        leader.keeper.submit(bind("b"))
+        await leader.reaches(2)
+
+
+async def test_a_write_whose_answer_is_the_object_as_it_was_releases_nothing() -> None:
+    """A front end has dropped the write and answers 200 all the same."""
+    server = OneLease()
+    async with leading(server) as leader:
+        server.drops = {server.n_writes + 1}
+        leader.keeper.submit(bind("a"))
+        await leader.reaches(1)
+        assert '"ns/a"' in server.listed
+        assert leader.keeper.fence.state is State.OWNED
