@@ -42,7 +42,7 @@ from gangsched.model import events as ev
 from gangsched.model.effects import Effect
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
-from gangsched.model.pod_group import DIALECTS, GroupKey
+from gangsched.model.pod_group import CORE, DIALECTS, GroupKey
 from gangsched.model.workloads import PodDisruptionBudget, selector_keys
 
 # The kinds that are always followed; PodGroup kinds may be missing.
@@ -110,8 +110,8 @@ class Scheduler:
             ev.NodeUpdated: lambda e: self._put_node(e.node),
             ev.NodeDeleted: lambda e: self._remove_node(e.node),
             ev.LoadReported: lambda e: self._put_usage(e.usage),
-            ev.PodGroupAdded: self.group_specs.put_object,
-            ev.PodGroupUpdated: self.group_specs.put_object,
+            ev.PodGroupAdded: self._put_group,
+            ev.PodGroupUpdated: self._put_group,
             ev.PodGroupDeleted: self.group_specs.remove_object,
             ev.ObjectPut: self._put_object,
             ev.ObjectGone: self._remove_object,
@@ -336,6 +336,12 @@ class Scheduler:
         self.shared.changes.append(ClusterChange(Change.NODE_REMOVED))
         self.reservations.recheck(node)
 
+    def _put_group(self, event: ev.PodGroupAdded | ev.PodGroupUpdated) -> None:
+        self.group_specs.put_object(event)
+        if event.dialect == CORE:
+            meta = event.item.metadata
+            self.membership.sort_out(GroupKey(CORE, meta.namespace, meta.name))
+
     def _put_object(self, event: ev.ObjectPut) -> None:
         cache = self.shared.cache
         if cache.objects.put(event.kind, event.object):
@@ -364,7 +370,7 @@ class Scheduler:
     def _refused(self, event: ev.ObjectRefused) -> None:
         self.shared.count(f"objects_refused/{event.kind}")
         if event.kind == "PodGroup":
-            for dialect in ("core", "coscheduling"):
+            for dialect in (one.name for one in DIALECTS if one.kinds):
                 key = GroupKey(dialect, event.namespace, event.name)
                 self.group_specs.refuse_object(key, event.uid, f"PodGroup {key}: {event.message}")
         if event.kind != "Pod" or event.scheduler_name in self.shared.profiles:

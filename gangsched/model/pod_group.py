@@ -15,7 +15,7 @@ deploy/rbac.yaml, and its words in docs/migrating.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gangsched.errors import ParseError
 from gangsched.model.dialects import core, coscheduling, lightweight, ours
@@ -91,6 +91,7 @@ __all__ = [
     "GroupKey",
     "ObjectKind",
     "PodGroup",
+    "core_key_beside",
     "group_from_object",
     "group_from_pod",
     "group_key",
@@ -117,17 +118,26 @@ _TELLING_ANNOTATIONS = tuple(
 _LABELS_THAT_TELL, _ANNOTATIONS_THAT_TELL = frozenset(_TELLING_LABELS), frozenset(_TELLING_ANNOTATIONS)
 
 
-def group_key(pod: Pod) -> GroupKey:
-    """The group a pod names, or the group of one that it is. Raises: ParseError if it names two."""
+def _not_told(key: GroupKey) -> bool | None:
+    return None
+
+
+def group_key(pod: Pod, is_basic: Callable[[GroupKey], bool | None] = _not_told) -> GroupKey:
+    """The group a pod names, or the group of one that it is. Raises: ParseError if it names two.
+
+    is_basic: whether the core PodGroup of that key asks for nothing together, None while nobody knows. If so,
+    a name in the pod's metadata goes before it; as long as nobody knows the pod is the core group's, which
+    waits for its object.
+    """
     meta, reference = pod.metadata, pod.spec.scheduling_group
-    labels, annotations = meta.labels, meta.annotations
-    named: list[tuple[str, str, str]] = []
-    if (labels and not _NAMING_LABELS.isdisjoint(labels)) or (
-        annotations and not _NAMING_ANNOTATIONS.isdisjoint(annotations)
-    ):
-        named = _names(labels or _NOTHING, annotations or _NOTHING)
+    named = _named(pod)
     if reference is not None and reference.pod_group_name:
-        named.append((CORE, reference.pod_group_name, core.WHERE))
+        key = GroupKey(CORE, meta.namespace, reference.pod_group_name)
+        told = is_basic(key) if named else False
+        if told is None:
+            return key
+        if not told:
+            named.append((CORE, key.name, core.WHERE))
     if not named:
         return lone_key(pod)
     if len(named) == 1:
@@ -137,6 +147,23 @@ def group_key(pod: Pod) -> GroupKey:
         raise ParseError(f"the pod names different groups: {said}; keep one")
     dialect = min((dialect for dialect, _, _ in named), key=[*_BY_NAME].index)
     return GroupKey(dialect, meta.namespace, named[0][1])
+
+
+def core_key_beside(pod: Pod) -> GroupKey | None:
+    """The core PodGroup's key where the pod's metadata names a group as well."""
+    reference = pod.spec.scheduling_group
+    if reference is None or not reference.pod_group_name or not _named(pod):
+        return None
+    return GroupKey(CORE, pod.metadata.namespace, reference.pod_group_name)
+
+
+def _named(pod: Pod) -> list[tuple[str, str, str]]:
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    if (labels and not _NAMING_LABELS.isdisjoint(labels)) or (
+        annotations and not _NAMING_ANNOTATIONS.isdisjoint(annotations)
+    ):
+        return _names(labels or _NOTHING, annotations or _NOTHING)
+    return []
 
 
 def _names(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[tuple[str, str, str]]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
-from gangsched.model.objects import Pod, SchedulingGroup
+from gangsched.model.objects import CustomObject, Pod, SchedulingGroup
 from gangsched.model.pod_group import COSCHEDULING_LABEL, COSCHEDULING_OLD_LABEL, GROUP_LABEL
 from gangsched.sim.objects import STRANGER, make_node, make_pod, make_pod_group
 from tests.core.scenario import Cluster, cluster, gang, with_annotations
@@ -241,3 +241,78 @@ def test_a_waiting_gang_is_looked_at_again_beside_a_nominated_pod() -> None:
     c.leave("a-1").run()
     assert c.state("a") == "waiting"
     assert c.scheduler.statistics()["reservations"] == 1
+
+
+# -- two names on one pod ------------------------------------------------------------------------------
+
+
+def basic(name: str) -> CustomObject:
+    """As the Job controller of 1.37 makes it for a Job that says nothing of scheduling."""
+    return make_pod_group(name, spec={"schedulingPolicy": {"basic": {}}})
+
+
+def named_twice(name: str, core: str, *, pods: int, gpus: int = 8) -> list[Pod]:
+    made = gang(name, pods=pods, gpus=gpus)
+    return [replace(p, spec=replace(p.spec, scheduling_group=SchedulingGroup(core))) for p in made]
+
+
+@pytest.mark.parametrize("core", ["a", "a-x7f"], ids=["of one name", "of two names"])
+@pytest.mark.parametrize("order", ["object first", "pods first", "in between"])
+def test_the_users_own_name_goes_before_a_basic_pod_group(core: str, order: str) -> None:
+    c = cluster(nodes=2)
+    pods = named_twice("a", core, pods=2)
+    if order == "object first":
+        c.object("core", basic(core))
+    c.submit(pods[:1]).run()
+    if order == "in between":
+        c.object("core", basic(core)).run()
+    assert c.untouched("a")
+    c.submit(pods[1:]).run()
+    if order == "pods first":
+        assert c.untouched("a")
+        assert c.state(core) == "gathering"
+        c.object("core", basic(core)).run()
+    assert c.placed("a", on=2)
+    assert {bind.group for bind in c.all(ef.BindPod)} == {"d/a"}
+    c.five_more_turns_change_nothing()
+
+
+def test_a_gang_beside_a_basic_pod_group_that_does_not_fit_is_not_bound_in_part() -> None:
+    c = cluster(nodes=2).object("core", basic("a-x7f")).submit(named_twice("a", "a-x7f", pods=3)).run()
+    assert c.untouched("a")
+    assert c.node(make_node("n2")).wait(11.0).placed("a", on=3)
+
+
+def test_two_names_that_both_ask_for_a_gang_are_refused() -> None:
+    c = cluster().submit(named_twice("a", "b", pods=2)).run()
+    c.object("core", make_pod_group("b", spec=core_spec(2))).run()
+    assert c.untouched("a")
+    said = "gangsched.io/pod-group names 'a', spec.schedulingGroup.podGroupName names 'b'; keep one"
+    assert c.said("a-0") == f"the pod names different groups: {said}"
+    c.object("core", basic("b")).run()
+    assert c.placed("a")
+
+
+def test_one_name_for_a_gang_in_both_is_the_core_groups() -> None:
+    c = cluster().object("core", make_pod_group("a", spec=core_spec(3)))
+    c.submit(named_twice("a", "a", pods=2)).run()
+    assert c.untouched("a")
+    assert c.submit(replace(core_pod("a-2", "a"))).run().placed("a", on=3)
+
+
+@pytest.mark.parametrize("object_is_there", [True, False])
+def test_a_restart_finds_a_running_gang_with_two_names_as_it_is(*, object_is_there: bool) -> None:
+    c = cluster().object("core", basic("a-x7f")).submit(named_twice("a", "a-x7f", pods=2)).run()
+    assert c.placed("a")
+    if not object_is_there:
+        c.drop_object("core", "a-x7f")
+    c.clear().restart().run().wait(60.0)
+    assert not c.all(ef.EvictPod)
+    assert c.placed("a")
+    c.five_more_turns_change_nothing()
+
+
+def test_the_last_pod_with_two_names_leaves_nothing_behind() -> None:
+    c = cluster().object("core", basic("a-x7f")).submit(named_twice("a", "a-x7f", pods=2)).run()
+    c.delete("a-0", "a-1")
+    assert not c.scheduler.membership._named_twice._uids

@@ -80,6 +80,11 @@ class GroupSpecs:
         if key in self._shared.groups:
             self._shared.touch(self._shared.groups[key])
 
+    def is_basic(self, key: GroupKey) -> bool | None:
+        """Whether that PodGroup asks for nothing together; None as long as there is none."""
+        known = self._objects.get(key)
+        return known.is_basic if isinstance(known, PodGroup) else None if known is None else False
+
     def resolve(self, group: Group) -> None:
         """Works out the group's numbers, or what is wrong with them, from its members and its object."""
         listed = group.start_together
@@ -128,7 +133,7 @@ class GroupSpecs:
         if uid in self._stranger_of:
             return
         try:
-            key = group_key(pod)
+            key = group_key(pod, self.is_basic)
         except ParseError:
             return
         if key.dialect != POD and not pod.is_terminal:

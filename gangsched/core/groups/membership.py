@@ -14,6 +14,7 @@ from gangsched.core.device_audit.drift import Audit
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.status import SUCCESS
 from gangsched.core.groups.group_spec import GroupSpecs
+from gangsched.core.groups.named_twice import NamedTwice
 from gangsched.core.groups.pod_similarity import SimilarPod, are_alike
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -40,6 +41,7 @@ from gangsched.model.pod_group import (
     POD,
     RANK_KEY,
     GroupKey,
+    core_key_beside,
     group_key,
     identity_of,
     lone_key,
@@ -67,6 +69,7 @@ class Membership:
         """Of the pod that joined last, where it says something of the next one."""
         self._joined: Group | None = None
         """What that pod joined in this run of events: it is there, and touched."""
+        self._named_twice = NamedTwice()
 
     def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
         """Pods as they are now, one after the other. An older version than the one known is ignored."""
@@ -83,6 +86,23 @@ class Membership:
                 self._join(pod)
             else:
                 self._update(info, pod)
+
+    def sort_out(self, core_key: GroupKey) -> None:
+        """A core PodGroup is told: pods that name it and another group are that one's if it is basic.
+
+        Not pods whose bind is on the way: they were placed by what was known then.
+        """
+        self._joined = None
+        if self._latest is not None and self._latest.core_beside is not None:
+            self._latest = None
+        for uid in self._named_twice.beside(core_key):
+            info = self._shared.cache.pods.get(uid)
+            if info is None or info.group is None or info.bind not in _UNSENT:
+                continue
+            key, problem = self._key_of(info.pod)
+            if key != info.group.key or (problem and problem != info.group.own_problem):
+                self._remove(uid)
+                self._join(info.pod)
 
     def look_again(self, uid: str) -> None:
         """PreEnqueue is asked once more: it failed, or it is another one by now."""
@@ -124,6 +144,7 @@ class Membership:
         if group is not None:
             group.remove(info)
             shared.touch(group)
+        self._named_twice.remove(info.pod)
 
     def _put_stranger(self, pod: Pod, info: PodInfo | None) -> None:
         shared, uid = self._shared, pod.metadata.uid
@@ -170,6 +191,8 @@ class Membership:
         group.add(info)
         if key.dialect == POD:
             group.own_problem = like.problem
+        if like.core_beside is not None:
+            self._named_twice.add(like.core_beside, info.uid)
 
     def _group_of(self, key: GroupKey, pod: Pod) -> Group:
         """The group that the pod joins, made when it is the first."""
@@ -183,15 +206,19 @@ class Membership:
         """A pod that is not like the one before it."""
         templates = self._shared.cache.templates
         template = templates.of(pod)
-        try:
-            key, problem = group_key(pod), ""
-        except ParseError as error:
-            key, problem = lone_key(pod), str(error)
-        like = SimilarPod(
-            pod, template, key, problem, identity_of(pod), stated_by(key, pod), templates.edition
-        )
+        key, problem = self._key_of(pod)
+        identity, stated = identity_of(pod), stated_by(key, pod)
+        beside = core_key_beside(pod)
+        like = SimilarPod(pod, template, key, problem, identity, stated, templates.edition, beside)
         self._latest = like if templates.is_of_all_alike(pod) else None
         return like
+
+    def _key_of(self, pod: Pod) -> tuple[GroupKey, str]:
+        """The group that the pod belongs to; or the group of one, and what is wrong with how it names one."""
+        try:
+            return group_key(pod, self._group_specs.is_basic), ""
+        except ParseError as error:
+            return lone_key(pod), str(error)
 
     def _update(self, info: PodInfo, pod: Pod) -> None:
         group = info.group

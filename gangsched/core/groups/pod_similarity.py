@@ -18,7 +18,8 @@ class SimilarPod(NamedTuple):
     """pod: the one that was looked at; key: its group's, of dialect POD where it is a group of one.
 
     problem: what is wrong with how it names its group. identity and stated: as in core.types.group's PodInfo.
-    edition: of the templates, by which `template` is right.
+    edition: of the templates, by which `template` is right. core_beside: the core PodGroup that it names
+    beside a group that its metadata names.
     """
 
     pod: Pod
@@ -28,6 +29,7 @@ class SimilarPod(NamedTuple):
     identity: tuple[object, ...]
     stated: tuple[object, ...]
     edition: int
+    core_beside: GroupKey | None
 
 
 def are_alike(one: Pod, other: Pod) -> bool:

@@ -1,4 +1,8 @@
-"""The core API: `spec.schedulingGroup` and scheduling.k8s.io PodGroup. Sources: KEP-4671, KEP-5832."""
+"""The core API: `spec.schedulingGroup` and scheduling.k8s.io PodGroup. Sources: KEP-4671, KEP-5832.
+
+The Job controller of 1.37 (gate WorkloadWithJob) gives every Job such a PodGroup, and where the Job says
+nothing of scheduling its policy is `basic`: that asks for nothing together.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ WHERE = "spec.schedulingGroup.podGroupName"
 def _from_object(spec: Mapping[str, Any], annotated: Numbers) -> Numbers:
     policy = spec.get("schedulingPolicy")
     gang = policy.get("gang") if isinstance(policy, dict) else None
-    numbers: Numbers = {"min_count": 1}
+    numbers: Numbers = {"min_count": 1, "is_basic": not isinstance(gang, dict)}
     if isinstance(gang, dict):
         numbers["min_count"] = count(gang.get("minCount", 1), "spec.schedulingPolicy.gang.minCount")
     priority = spec.get("priority")

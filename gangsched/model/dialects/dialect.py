@@ -34,7 +34,8 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     are the "namespace/name" of groups that start only with this one, and its own. disruption_mode: whether
     preemption takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count
     would stay.
-    preempts: whether it may take others' room at all.
+    preempts: whether it may take others' room at all. is_basic: its object says that its pods start one by
+    one, so another name that a pod's user wrote goes before this group's.
     """
 
     key: GroupKey
@@ -46,6 +47,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     on_partial_bind: str = ""
     disruption_mode: str = ""
     preempts: bool = True
+    is_basic: bool = False
     on_device_failure: str = ""
     priority: int | None = None
     uid: str = ""
