@@ -1,4 +1,7 @@
-"""Looks up claims and volumes for the four volume plugins."""
+"""Looks up claims and volumes for the four volume plugins.
+
+Sources: k8s.io/component-helpers `storage/volume/helpers.go` and `pv_helpers.go`, `storage/ephemeral`.
+"""
 
 from __future__ import annotations
 

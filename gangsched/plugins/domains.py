@@ -15,7 +15,10 @@ from gangsched.core.framework.interface import BoolArray, IntArray
 
 
 def domain_totals(codes: CodeArray, n_domains: int, counts: IntArray) -> IntArray:
-    """int64[n_domains]: sum of `counts` over each domain's nodes; nodes without the label are left out."""
+    """int64[n_domains]: sum of `counts` over each domain's nodes; nodes without the label are left out.
+
+    Shapes: codes int32[n_rows], -1 where the label is missing; counts int64[n_rows].
+    """
     with_pods = np.flatnonzero(counts)
     at = codes[with_pods]
     there = at >= 0

@@ -2,6 +2,7 @@
 
 Counts come from the view's index of pods, which is updated as pods come and go; a query costs a few passes
 over the nodes, whatever the number of pods. A pod without terms that no other pod's terms match is skipped.
+Source: kube-scheduler 1.37 `plugins/interpodaffinity/{plugin,filtering,scoring}.go`.
 """
 
 from __future__ import annotations

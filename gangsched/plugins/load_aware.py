@@ -1,7 +1,8 @@
 """LoadAware: prefers nodes with more spare capacity, by measurement.
 
 Lives here: the score. Not here: the sums (model.evenness), the books (plugins.load_book), the measuring: the
-node agent, or metrics-server, which the app polls where args say so.
+node agent, or metrics-server, which the app polls where args say so. Source: the published method of
+scheduling by real-time load and node performance, score = (1 - L/S) * 10.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""NodeAffinity: the pod's nodeSelector and node affinity, and one that the profile adds to every pod."""
+"""NodeAffinity: the pod's nodeSelector and node affinity, and one that the profile adds to every pod.
+
+Source: kube-scheduler `plugins/nodeaffinity/node_affinity.go`.
+"""
 
 from __future__ import annotations
 

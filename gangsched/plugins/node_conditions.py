@@ -145,7 +145,10 @@ class NodeConditions:
 
 
 def is_best_effort(spec: PodSpec) -> bool:
-    """No container, nor the pod as a whole, requests or limits cpu or memory."""
+    """No container, nor the pod as a whole, requests or limits cpu or memory.
+
+    Source: kubernetes `pkg/apis/core/v1/helper/qos/qos.go`.
+    """
     everyone = [one.resources for one in (*spec.containers, *(spec.init_containers or ()))]
     for resources in (*everyone, spec.resources):
         for listed in (resources.requests, resources.limits) if resources is not None else ():

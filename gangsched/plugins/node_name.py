@@ -1,6 +1,7 @@
 """NodeName: a template that names its node can go only there.
 
 Pending pods name none (a binding sets the field), so this filter almost never applies.
+Source: kube-scheduler `plugins/nodename/node_name.go`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """NodePorts: a host port on a node belongs to one pod.
 
 A capacity plugin, because a gang's own members compete for ports: one per node at most.
+Source: kube-scheduler `plugins/nodeports/node_ports.go`.
 """
 
 from __future__ import annotations

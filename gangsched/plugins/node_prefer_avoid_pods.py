@@ -3,6 +3,7 @@
 The node lists them in its annotation scheduler.alpha.kubernetes.io/preferAvoidPods, by kind and UID of
 ReplicationControllers and ReplicaSets. An older priority of kube-scheduler's, of weight 10,000: it outweighs
 everything else. An unreadable annotation is ignored.
+Source: kubernetes 1.22 `plugins/nodepreferavoidpods/node_prefer_avoid_pods.go`.
 """
 
 from __future__ import annotations

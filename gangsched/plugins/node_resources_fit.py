@@ -3,7 +3,9 @@
 Filter and capacity are integer arithmetic on the resource columns. The scores are kube-scheduler's, rounded
 down at the same steps, so that ties are equal. As there, a container without requests counts as 100m and
 200Mi, also for pods already on a node; and a pod-level request (spec.resources) counts in scores once the pod
-is on a node, not before (the filter always counts it).
+is on a node, not before (the filter always counts it). Sources: kube-scheduler
+`plugins/noderesources/{fit,resource_allocation,least_allocated,most_allocated,
+requested_to_capacity_ratio}.go`, `util/pod_resources.go`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A label is an array of codes, so one requirement is one comparison or one look-up in a table as long as the
 label has values. `at` is the slice of rows to evaluate: all of them, or one when a single node changed.
+Sources: k8s.io/component-helpers `scheduling/corev1/nodeaffinity`, k8s.io/apimachinery
+`pkg/labels/selector.go`.
 """
 
 from __future__ import annotations

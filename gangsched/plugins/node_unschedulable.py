@@ -1,4 +1,7 @@
-"""NodeUnschedulable: keeps new pods off cordoned nodes, unless they tolerate the taint of a cordon."""
+"""NodeUnschedulable: keeps new pods off cordoned nodes, unless they tolerate the taint of a cordon.
+
+Source: kube-scheduler `plugins/nodeunschedulable/node_unschedulable.go`.
+"""
 
 from __future__ import annotations
 

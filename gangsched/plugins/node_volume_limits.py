@@ -2,7 +2,8 @@
 
 CSI drivers state the limits in the node's CSINode; in-tree volumes count for the driver that they were
 migrated to. A node without a CSINode has no CSI: there the old cloud limits apply, which kube-scheduler has
-dropped: 39 EBS volumes, 16 GCE disks.
+dropped: 39 EBS volumes, 16 GCE disks. Sources: kube-scheduler 1.37 `plugins/nodevolumelimits/csi.go`;
+kubernetes 1.26 `nodevolumelimits/non_csi.go`.
 """
 
 from __future__ import annotations

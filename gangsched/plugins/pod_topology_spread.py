@@ -3,7 +3,8 @@
 Filter enforces required constraints (DoNotSchedule), Score the preferred ones (ScheduleAnyway). Pods without
 constraints get those of the profile; by default (`System`) these prefer to spread, over nodes and zones, the
 pods that the same services and controllers select. Gangs are packed regardless: only constraints in the pod
-itself place its gang's members one at a time by score.
+itself place its gang's members one at a time by score. Source: kube-scheduler 1.37
+`plugins/podtopologyspread/{filtering,scoring,common,plugin}.go`.
 """
 
 from __future__ import annotations
@@ -255,7 +256,11 @@ class PodTopologySpread:
 
 
 class _Tally:
-    """The counts of one constraint, and where one more pod satisfies it; updated as pods are added."""
+    """The counts of one constraint, and where one more pod satisfies it; updated as pods are added.
+
+    nodes: bool[n_rows], those whose pods count; codes: int32[n_rows], the domains; totals: int64[n_domains];
+    present: the domains that have one of the nodes; holds: bool[n_rows], False where the label is missing.
+    """
 
     __slots__ = ("_is_counted", "_least", "_n_least", "codes", "holds", "nodes", "one", "present", "totals")
 

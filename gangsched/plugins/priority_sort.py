@@ -1,4 +1,7 @@
-"""PrioritySort: the queue's order. QueueSort only; called by core.state.queue when a group becomes active."""
+"""PrioritySort: the queue's order. QueueSort only; called by core.state.queue when a group becomes active.
+
+Source: kube-scheduler `plugins/queuesort/priority_sort.go`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Which pods belong together by the services that select them and the controllers that own them.
 
 Used by PodTopologySpread's default constraints and SelectorSpread.
+Source: kube-scheduler 1.37 `plugins/helper/spread.go` (DefaultSelector).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 An older priority of kube-scheduler's; PodTopologySpread's default constraints have replaced it. Pods are of a
 kind when the same services and controllers select them. Gangs are packed regardless. A pod with topology
-spread constraints of its own is left to PodTopologySpread.
+spread constraints of its own is left to PodTopologySpread. Source: kubernetes 1.22
+`plugins/selectorspread/selector_spread.go`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Bound claims restrict the pod to nodes that reach their volumes. Claims that wait for their first consumer get
 the smallest sufficient volume, or one provisioned where the pod goes. Reserve records the choice, so that no
 other pod takes it; PreBind writes it (the volume's claimRef, or the claim's selected-node) and waits until
-the volume controller has bound the claim.
+the volume controller has bound the claim. Source: kube-scheduler 1.37
+`plugins/volumebinding/{volume_binding,binder,scorer}.go`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 Read by VolumeBinding alone. A node's result is computed as in kube-scheduler: claims by rising size, each
 takes the smallest sufficient volume; the remaining claims need provisioning. Volumes that reservations or the
-gang's siblings have taken are passed as `taken`. Ties: the volume's name.
+gang's siblings have taken are passed as `taken`. Ties: the volume's name. Sources: kube-scheduler 1.37
+`plugins/volumebinding/binder.go`; k8s.io/component-helpers `storage/volume/pv_helpers.go`
+(FindMatchingVolume).
 """
 
 from __future__ import annotations

@@ -259,7 +259,10 @@ class Dispatcher:
             self._readers.close()
 
     async def drain(self, grace_s: float) -> bool:
-        """Stop cleanly: send no further binds, wait for those in flight, then finish the other writes."""
+        """Stop cleanly: send no further binds, wait for those in flight, then finish the other writes.
+
+        True if everything was done within `grace_s`. The caller cancels `run()` afterwards.
+        """
         self._draining = True
         self.cancel_all()
         self._status.hurry = self._events.hurry = True

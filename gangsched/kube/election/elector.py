@@ -151,7 +151,10 @@ class LeaderElector:
             self._said = ""
 
     def _check(self, step: Get | Create | Update, body: bytes, lease: _Lease) -> None:
-        """Check that this is our lease and, after a write, that it holds what we wrote; else nobody leads."""
+        """Check that this is our lease and, after a write, that it holds what we wrote; else nobody leads.
+
+        Raises: ApiError.
+        """
         if outline_of(body, self._target) is None:
             raise ApiError(f"not the API server's own answer: {body[:200].decode('utf-8', 'replace')}")
         if isinstance(step, Get):

@@ -1,4 +1,7 @@
-"""How long to let things gather before they are handled together."""
+"""How long to let things gather before they are handled together.
+
+Called by kube.watch.reflector, kube.transport.readers, inbox.
+"""
 
 from __future__ import annotations
 

@@ -89,7 +89,10 @@ class _Exchange(Connection):
 
 
 class RequestPool:
-    """Warm connections, one per concurrent request; the callers bound the number."""
+    """Warm connections, one per concurrent request; the callers bound the number.
+
+    Use as an async context manager, or call `close`.
+    """
 
     def __init__(self, credentials: Credentials, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         """`max_body_bytes`: a longer answer is an error."""

@@ -45,7 +45,10 @@ _decode_item = bounded.lenient_decoder(_Item)
 
 
 async def ask_pages(client: ApiClient, selector: str) -> AsyncIterator[_Page]:
-    """The pods that a field selector matches, page by page, by consistent reads."""
+    """The pods that a field selector matches, page by page, by consistent reads.
+
+    Raises: ApiError.
+    """
     token = ""
     while True:
         params = {"limit": str(PAGE_LIMIT), "fieldSelector": selector}

@@ -83,7 +83,10 @@ class WatchTiming(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reflector:
-    """Follows one kind, from the API server to `emit`; awaiting `emit` is the back-pressure."""
+    """Follows one kind, from the API server to `emit`; awaiting `emit` is the back-pressure.
+
+    Counters: n_lists, n_watches, n_dead (silent watches found dead). `watching`: a watch is open now.
+    """
 
     def __init__(
         self,
