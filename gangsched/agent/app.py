@@ -1,8 +1,8 @@
 """The assembly: sources in their threads, the watch of the node's pods, the one loop that asks the reporter.
 
-Lives here: all I/O of the agent. Nothing here decides anything: what happens is told to the reporter, what
-it answers is done, and what came of it is told again. Called by `command`. The other parts of the agent
-(`handing`, `probes`) have their own pure parts beside the reporter, and a task each here.
+Lives here: all I/O of the agent. Nothing here makes decisions: events go to the reporter, its answers are
+carried out, and the outcomes go back to it. Called by `command`. The other parts of the agent (`handing`,
+`probes`) have their own pure parts beside the reporter, and a task each here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from gangsched.model.events import Event, KindSynced
 
 _log = structlog.get_logger(__name__)
 
-# Names that a wrong one is compared with.
+# Names listed in the error for a wrong one.
 _MAX_NAMES = 500
 _REQUEST_S = 10.0
 # kubelet waits for the answer.
@@ -61,7 +61,7 @@ CONTROLLER = "gangsched-agent"
 
 
 def sources_of(settings: AgentSettings) -> list[Source]:
-    """Those that are asked, in the order in which their word counts."""
+    """The enabled sources, in order of precedence."""
     sources: list[Source] = []
     if settings.nvml.mode != "off":
         nvml = settings.nvml
@@ -131,8 +131,8 @@ class AgentApp:
         return 0
 
     async def look_once(self) -> tuple[str | None, list[Notice]]:
-        """What would be written now, as JSON (labels, where they carry it), None for nothing; and what there
-        is to say.
+        """What would be written now, as JSON (labels, if they carry the list), None for nothing; and the
+        notices.
 
         Raises: ConfigError, ApiError.
         """
@@ -188,19 +188,19 @@ class AgentApp:
             self.reporter.written(seen, time.monotonic())
 
     async def _annotate(self, annotations: Mapping[str, str]) -> None:
-        """Measurements: whatever else the Node says meanwhile, the last one counts. Raises: ApiError."""
+        """Write measurements; only the latest counts, so no version is checked. Raises: ApiError."""
         path = node_path(self._settings.node_name, manager=self._manager)
         await self._client.patch(path, measurements_patch(annotations), timeout_s=_REQUEST_S)
 
     async def _stop_on_signal(self, everything: anyio.CancelScope) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for number in signals:
-                # The annotation stays: pods run on whether or not somebody looks after their devices.
+                # The annotation stays: pods run on whether or not an agent watches their devices.
                 _log.info("stopping", signal=signal.Signals(number).name, node=self._settings.node_name)
                 everything.cancel()
                 return
 
-    # -- what is told ----------------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------------------
 
     def _told(self, report: Report) -> None:
         self.reporter.source_reported(report, time.monotonic())
@@ -272,7 +272,7 @@ class AgentApp:
         return tuple(planned_pod(pod) for pod in items if not pod.is_terminal)
 
     async def _record(self, event: RecordEvent) -> None:
-        """An Event that cannot be written is in the log."""
+        """Write an Event; a failure goes to the log."""
         self._n_events += 1
         serial = time.time_ns() + self._n_events
         body = event_body(
@@ -291,7 +291,7 @@ class AgentApp:
         return await self._client.get(node_path(self._settings.node_name), timeout_s=_REQUEST_S)
 
     async def _check_name(self, *, must_answer: bool = False) -> None:
-        """A wrong name is a mistake to be told at once; everything else may pass, and is waited for."""
+        """Fail at once for a wrong node name; other errors may pass and are retried."""
         name = self._settings.node_name
         try:
             await self._get()
@@ -309,7 +309,7 @@ class AgentApp:
         try:
             body = await self._client.get("/api/v1/nodes", {"limit": str(_MAX_NAMES)}, timeout_s=_REQUEST_S)
             metas = [read_meta(item) for item in decode_raw_page(body).items or ()]
-        except (ApiError, ValueError):  # an agent need not have the right to list nodes
+        except (ApiError, ValueError):  # an agent may lack the right to list nodes
             return ""
         return nearest(name, [meta.name for meta in metas if meta is not None])
 
@@ -320,14 +320,14 @@ class AgentApp:
 
 
 class _SourceThread:
-    """Asks one source again and again; a driver that never answers holds up this thread and nothing else."""
+    """Polls one source; a driver that never answers blocks this thread and nothing else."""
 
     def __init__(self, source: Source, told: Callable[[Report], None], loop: AbstractEventLoop) -> None:
         self._source = source
         self._told = told
         self._loop = loop
         self._stop = threading.Event()
-        # A daemon: a thread that hangs in a driver must not keep the process from ending.
+        # A daemon: a thread that hangs in a driver must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name=f"source {source.name}", daemon=True)
 
     def start(self) -> None:
@@ -340,7 +340,7 @@ class _SourceThread:
         while not self._stop.is_set():
             try:
                 report = self._source.read()
-            except Exception:  # a bug of ours: its silence will be noticed, and this says why
+            except Exception:  # a bug of ours: the source will count as silent, and this log line says why
                 _log.exception("a source of devices failed", source=self._source.name)
             else:
                 try:

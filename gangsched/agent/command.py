@@ -1,4 +1,4 @@
-"""`gangsched agent`: its flags, and what it prints. Called by cli.py."""
+"""`gangsched agent`: its flags and its output. Called by cli.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gangsched.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All of them; each replaces what the file says."""
+    """Adds the flags; each overrides the file."""
     parser.description = (
         "Finds this node's devices and writes them, with their health, on its Node object"
         " (annotation gangsched.io/devices), until SIGTERM."
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nvml",
         choices=("auto", "on", "off"),
-        help="NVIDIA GPUs: where there is a driver (auto), said if there is none (on), or not (off)",
+        help="NVIDIA GPUs: if there is a driver (auto), with a report if there is none (on), or not (off)",
     )
     parser.add_argument(
         "--from-hami", action="store_true", help="read HAMi's register on the Node as devices too"
@@ -55,10 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATTERN",
         action="append",
         default=[],
-        help="NICs that are counted, as eth*; may be given several times (default: the physical ones)",
+        help="NICs to count, such as eth*; may be given several times (default: the physical ones)",
     )
     parser.add_argument(
-        "--heartbeat", metavar="SECONDS", type=float, help="the Node is compared at least so often (60)"
+        "--heartbeat", metavar="SECONDS", type=float, help="compare the Node at least this often (60)"
     )
     parser.add_argument(
         "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
@@ -66,14 +66,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
     parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
     parser.add_argument(
-        "--dry-run", action="store_true", help="print what would be written now, write nothing, and end"
+        "--dry-run", action="store_true", help="print what would be written now and exit without writing"
     )
     parser.add_argument("--logging-format", choices=("text", "json"), default="text")
     parser.add_argument("-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug")
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit code. Raises: ConfigError, ApiError."""
+    """Runs the agent; returns the exit code. Raises: ConfigError, ApiError."""
     settings = _settings(args)
     from gangsched.agent.app import AgentApp
     from gangsched.kube.credentials import load_credentials

@@ -1,7 +1,7 @@
-"""One resource's device plugin: kubelet's questions, answered by the plan; and its socket.
+"""One resource's device plugin: answers kubelet's calls from the plan, on its own socket.
 
-Lives here: what is asked (messages in, messages out: `Plugin`), and the gRPC face of it with its registration
-(`PluginServer`). Not here: which set it is (`hand_off`), what a container gets with it (`outfit`), what is
+Lives here: the calls (messages in, messages out: `Plugin`), and their gRPC server with its registration
+(`PluginServer`). Not here: choosing the set (`hand_off`), what a container gets with it (`outfit`), what is
 known of the node (`handing`).
 """
 
@@ -31,35 +31,35 @@ from gangsched.model.devices import Device
 
 _log = structlog.get_logger(__name__)
 
-# kubelet admits no other pod meanwhile. The plan is there before kubelet asks, but the API server may tell us
-# of it after kubelet, and a swap of two pods' sets is seen by us and by kubelet at different times.
+# kubelet admits no other pod meanwhile. The plan exists before kubelet asks, but the API server may notify us
+# of it after kubelet, and we and kubelet see a swap of two pods' sets at different times.
 PATIENCE_S = 5.0
 _AGAIN_S = 0.1
-# How soon a kubelet that was started anew is seen: until then it refuses the pods that it is sent.
+# How soon a restarted kubelet is noticed: until then it rejects the pods it receives.
 SOCKET_S = 0.1
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
 
 class Mismatch(NamedTuple):
-    """A container that gets no devices, and why."""
+    """A container that gets no devices, and the reason."""
 
     resource: str
     why: str
 
 
 class NodeView(Protocol):
-    """What is known of the node, asked at the moment when it matters."""
+    """What is known of the node, queried on demand."""
 
     async def look(self, *, again: bool) -> Known:
-        """What is known, asked anew with `again` and else if it may be old. Raises: KubeletError."""
+        """The current knowledge, refreshed with `again` or if it may be old. Raises: KubeletError."""
         ...
 
     async def news(self, timeout_s: float) -> None:
-        """Until something has changed, or so long."""
+        """Wait until something has changed, or for `timeout_s`."""
         ...
 
     def granted(self) -> None:
-        """kubelet has been given devices: what was known of them is old."""
+        """Devices were given to kubelet: cached knowledge is outdated."""
         ...
 
     def refused(self, mismatch: Mismatch) -> None: ...
@@ -84,7 +84,7 @@ class Plugin:
         return pb.DevicePluginOptions(get_preferred_allocation_available=is_planned)
 
     def show(self, devices: Iterable[Device]) -> None:
-        """What ListAndWatch says from now on: the inventory's devices, with the inventory's health."""
+        """Set what ListAndWatch reports: the inventory's devices, with the inventory's health."""
         shown = [self._shown(device) for device in devices]
         if shown != self._devices:
             self._devices = shown
@@ -92,11 +92,11 @@ class Plugin:
             self._changed = anyio.Event()
 
     def listed(self) -> tuple[pb.ListAndWatchResponse, anyio.Event]:
-        """What is to be said now, and what is set when it is old."""
+        """The current report, and an event that is set when it is outdated."""
         return pb.ListAndWatchResponse(devices=self._devices), self._changed
 
     async def preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
-        """Nothing is preferred where no planned set is meant: Allocate then refuses what kubelet takes."""
+        """Prefers nothing when no planned set is due: Allocate then rejects what kubelet takes."""
         response = pb.PreferredAllocationResponse()
         for asked in request.container_requests:
             ids = await self._prefer(asked)
@@ -104,7 +104,7 @@ class Plugin:
         return response
 
     async def allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
-        """Raises: GRPCError, and the pod fails at its admission, where it is not a planned set."""
+        """Raises: GRPCError, when it is not a planned set; the pod then fails at admission."""
         response = pb.AllocateResponse()
         for asked in request.container_requests:
             ids = frozenset(asked.devices_ids)
@@ -131,7 +131,7 @@ class Plugin:
         return self._preferred
 
     async def _verify(self, ids: frozenset[str]) -> None:
-        # What was known when this set was preferred is known still: kubelet has been given nothing since.
+        # What was known when this set was preferred still holds: kubelet has been given nothing since.
         found = await self._settled(
             lambda known: verify(self.settings.resource, ids, known, preferred=self._preferred), again=False
         )
@@ -142,7 +142,7 @@ class Plugin:
     async def _settled(
         self, decide: Callable[[Known], Prefer | Granted | NotPlanned], *, again: bool
     ) -> Prefer | Granted | NotPlanned:
-        """The answer, asked again with newer knowledge until it is one or cannot become one."""
+        """The answer, decided again with newer knowledge until it is positive or final."""
         deadline_s = self._clock() + PATIENCE_S
         while True:
             try:
@@ -164,7 +164,7 @@ class Plugin:
 
 
 class _Face(DevicePluginBase):
-    """gRPC's calls, handed to the plugin."""
+    """gRPC's calls, passed to the plugin."""
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin
@@ -191,7 +191,7 @@ class _Face(DevicePluginBase):
     async def PreStartContainer(
         self, stream: Stream[pb.PreStartContainerRequest, pb.PreStartContainerResponse]
     ) -> None:
-        # Not asked for in our options.
+        # Our options do not request this call.
         await stream.recv_message()
         await stream.send_message(pb.PreStartContainerResponse())
 
@@ -203,7 +203,7 @@ async def _answer(stream: Stream, call: Callable[..., Awaitable[object]]) -> Non
 
 
 class PluginServer:
-    """The plugin's socket, and its registration whenever kubelet's own socket is another."""
+    """The plugin's socket, and its registration whenever kubelet's own socket changes."""
 
     def __init__(self, plugin: Plugin, kubelet: Kubelet, directory: str) -> None:
         self._plugin = plugin
@@ -215,7 +215,7 @@ class PluginServer:
         self._seen: tuple[int, int, int] | None = None
 
     async def run(self) -> None:
-        """Until cancelled: serve, be registered; all anew when kubelet has cleared its directory."""
+        """Until cancelled: serve and register; start over when kubelet has cleared its directory."""
         while True:
             server = Server([_Face(self._plugin)])
             try:
@@ -267,6 +267,6 @@ class PluginServer:
 
 
 def endpoint_of(resource: str) -> str:
-    """The name of the plugin's socket; a path of a socket has at most 107 bytes."""
+    """The name of the plugin's socket; a socket's path has at most 107 bytes."""
     plain = _UNSAFE.sub("-", resource.lower())[:40]
     return f"gangsched-{plain}-{sha256(resource.encode()).hexdigest()[:8]}.sock"

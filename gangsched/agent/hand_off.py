@@ -1,24 +1,24 @@
-"""Which planned set kubelet should take, and whether the one that it names is one: pure.
+"""Which planned set kubelet should take, and whether the set it names is a planned one: pure.
 
-kubelet's device plugin API names devices and never a pod, and kubelet admits one pod at a time. So the
-matching is by sets: the planned sets of this node that nobody has yet are *outstanding*; kubelet is steered
-to exactly one of them, and given nothing but one of them. Whose container has it is read afterwards
-(PodResources), and said on the Node.
+kubelet's device plugin API names devices and never a pod, and kubelet admits one pod at a time. So matching
+is by sets: the planned sets of this node that no container has yet are *outstanding*; kubelet is steered to
+exactly one of them, and given nothing else. Which container has it is read afterwards (PodResources), and
+reported on the Node.
 
 | a planned container | its set is |
 |---|---|
 | of a pod that kubelet has not admitted | outstanding, unless another pod has a device of it |
 | has its own set | given |
 | has another set | outstanding, unless another pod has a device of it: the two were swapped |
-| of a pod that has started, and kubelet lists none of its devices | doubtful: in use, as far as one knows |
+| of a pod that has started, and kubelet lists none of its devices | doubtful: presumably in use |
 | a plain init container (PodResources does not list it) | outstanding until a later container has its own |
 
-A doubtful set is taken where kubelet offers it and does not offer the due pod's own: then its accounting
-knows more than it lists (it has just started), and the two were swapped before.
+A doubtful set is taken if kubelet offers it and does not offer the due pod's own: then kubelet's accounting
+is ahead of its list (it has just started), and the two were swapped before.
 
-Where kubelet itself shows its pods (`by_kubelet`) the one that it is admitting is the only one there that
-lacks its devices, so its own set is chosen. By the API server's word several may be due, and a set of one
-of theirs is taken: the scheduler lets only interchangeable ones be due at a time. Called by `device_plugin`.
+If kubelet itself shows its pods (`by_kubelet`), the pod that it is admitting is the only one there without
+its devices, so its own set is chosen. By the API server's list several may be due, and any of their sets is
+taken: the scheduler lets only interchangeable ones be due at a time. Called by `device_plugin`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ import msgspec
 
 from gangsched.agent.plan import NOTHING, Given, PlannedPod, is_served
 
-# So many sets or pods are named in a message.
+# This many sets or pods are named in a message.
 _MAX_NAMED = 4
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
-    """What is known of the node when kubelet asks. by_kubelet: `pods` are kubelet's own word of now."""
+    """What is known of the node when kubelet asks. by_kubelet: kubelet itself lists `pods`, as of now."""
 
     pods: tuple[PlannedPod, ...]
     given: Given
@@ -43,20 +43,20 @@ class Known(msgspec.Struct, frozen=True, gc=False):
 
 
 class Prefer(NamedTuple):
-    """Exactly this planned set; `pod` is whose it is by the plan."""
+    """Exactly this planned set; `pod` is the pod that it was planned for."""
 
     ids: frozenset[str]
     pod: PlannedPod
 
 
 class Granted(NamedTuple):
-    """The devices are one planned set; `pod` is whose it is by the plan."""
+    """The devices are one planned set; `pod` is the pod that it was planned for."""
 
     pod: PlannedPod
 
 
 class NotPlanned(NamedTuple):
-    """No planned set is meant, as far as is known now. is_final: what is known cannot change any more."""
+    """No planned set is due, by what is known now. is_final: newer knowledge cannot change that."""
 
     why: str
     is_final: bool = False
@@ -70,7 +70,7 @@ class _Due(NamedTuple):
 
 
 class _Standing(NamedTuple):
-    """due: containers that have no devices yet; outstanding: the planned sets that nobody has, and whose."""
+    """due: containers without devices; outstanding: planned sets that no container has, and their pods."""
 
     due: list[_Due]
     outstanding: list[tuple[PlannedPod, frozenset[str]]]
@@ -80,7 +80,7 @@ class _Standing(NamedTuple):
 def prefer(
     resource: str, count: int, known: Known, *, available: frozenset[str], must_include: frozenset[str]
 ) -> Prefer | NotPlanned:
-    """The set that the container which kubelet is admitting now should get."""
+    """The set for the container that kubelet is admitting now."""
     standing = _standing(resource, known)
     due = [one for one in standing.due if len(one.ids) == count]
     if not due:
@@ -100,7 +100,8 @@ def prefer(
     partners = _partners(known)
     pod, ids = min(
         fitting,
-        # A pod that kubelet is in the middle of goes on as it began; else sets of pods that wait, as planned.
+        # A pod that kubelet is in the middle of admitting continues as it began; then waiting pods' sets, as
+        # planned.
         key=lambda one: (one[0].uid not in partners, one[0].uid not in waiting),
     )
     return Prefer(ids, pod)
@@ -109,9 +110,9 @@ def prefer(
 def verify(
     resource: str, ids: frozenset[str], known: Known, *, preferred: frozenset[str] = frozenset()
 ) -> Granted | NotPlanned:
-    """Are these the planned set of exactly one container that is due here?
+    """Checks that these devices are the planned set of exactly one container that is due here.
 
-    preferred: what `prefer` said last.
+    preferred: the last answer of `prefer`.
     """
     standing = _standing(resource, known)
     due = [one for one in standing.due if len(one.ids) == len(ids)]
@@ -132,7 +133,7 @@ def verify(
 def _shared_with_init(
     resource: str, ids: frozenset[str], due: list[_Due], standing: _Standing
 ) -> dict[str, PlannedPod]:
-    """kubelet hands an init container's devices on to the pod's others, and chooses among them itself."""
+    """kubelet passes an init container's devices on to the pod's others, and chooses among them itself."""
     owners = {}
     for pod in {one.pod.uid: one.pod for one in due}.values():
         if any(one.is_plain_init for one in standing.due if one.pod is pod):
@@ -181,10 +182,10 @@ def _has_any(pod: PlannedPod, resource: str, given: Given) -> bool:
 
 
 def _partners(known: Known) -> frozenset[str]:
-    """UIDs of the pods of whose planned sets those consist that kubelet is in the middle of admitting.
+    """UIDs of the pods for which the sets of the pod now being admitted were planned.
 
-    Mostly one: itself, or whoever it was exchanged with; the rest of its sets are to be that one's, too, so
-    that whole pods are exchanged and what they ask of their devices as a whole still holds.
+    Mostly one: the pod itself, or the one it was swapped with. The rest of its sets should come from the same
+    pod, so that whole pods are swapped and their constraints across all their devices still hold.
     """
     begun = {
         (resource, ids)

@@ -1,7 +1,7 @@
-"""The device plugins of a node at work: what is known of the node when kubelet asks, and what came of it.
+"""Runs a node's device plugins: gathers what is known when kubelet asks, and reports what kubelet gave.
 
-Lives here: the tasks and the requests. Not here: kubelet's questions (`device_plugin`), which set is meant
-(`hand_off`), what is said on the Node (`reporting`), and its writing (`reporter`). Run by `app`.
+Lives here: the tasks and the requests. Not here: kubelet's calls (`device_plugin`), choosing a set
+(`hand_off`), the content of the report (`reporting`), and writing it (`reporter`). Run by `app`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from gangsched.model.effects import RecordEvent
 
 _log = structlog.get_logger(__name__)
 
-# What kubelet has given is read so often, and so soon after it has been given something.
+# PodResources is read this often, and this soon after devices were given.
 READ_S = 5.0
 _AT_ONCE_S = 0.05
 _SOON_S = (0.2, 0.5, 1.5)
-# A pod that kubelet should know and does not is said after so long.
+# A pod missing from kubelet's list is reported after this long.
 _STRANGE_S = 60.0
 
 
 class Handing:
     """All plugins of one node.
 
-    said: takes the annotation's value when it is another; record: takes an Event for the API server; listed:
-    the node's live pods as the API server has them now, None where it cannot be asked.
+    said: called with the annotation's new value when it changes; record: takes an Event for the API server;
+    listed: the node's live pods as the API server has them now, None when it cannot be asked.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class Handing:
         self._strange_since_s: float | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         try:
             async with anyio.create_task_group() as everything:
                 if self._planned:
                     everything.start_soon(self._read_on)
                 everything.start_soon(self._tell)
-                # A plugin that lists nothing yet would make kubelet think that its devices are gone.
+                # A plugin that lists nothing yet would make kubelet believe that its devices are gone.
                 await self._shown.wait()
                 for server in self._servers:
                     everything.start_soon(server.run)
@@ -90,20 +90,21 @@ class Handing:
         self._shown.set()
 
     def pods_changed(self) -> None:
-        """`pods` has heard something."""
+        """The watch has changed `pods`."""
         self._known = None
         self._announce()
         self._soon.set()
 
-    # -- what the plugins ask --------------------------------------------------------------------------------
+    # -- queries of the plugins ----------------------------------------------------------------------------
 
     async def look(self, *, again: bool) -> Known:
-        """What is known now; the same again until kubelet was given something or there is news."""
+        """What is known now; cached until devices were given or something changed."""
         if again or self._known is None:
             seen = await self._kubelet.pods()
             given = await self._kubelet.given()
-            # What a watch has not told yet may have been given to others by the scheduler: so it is asked.
-            # While the API server does not answer nobody is bound, and what the watch told last is as good.
+            # The scheduler may have given these devices to pods that the watch has not shown yet, so the API
+            # server is asked. While it does not answer no pod can be bound, and the watch's last state will
+            # do.
             pods = seen or self._pods.in_order(await self._listed() or self._pods.all())
             self._known = Known(pods, self._memory.completed(given, pods), by_kubelet=bool(seen))
         return self._known
@@ -128,14 +129,14 @@ class Handing:
     # -- tasks -----------------------------------------------------------------------------------------------
 
     async def _read_on(self) -> None:
-        """Read what kubelet has given, soon after it was given something and every few seconds."""
+        """Read what kubelet has given, soon after devices were given and every few seconds."""
         pauses: list[float] = []
         while True:
             await self._read()
             with anyio.move_on_after(pauses.pop(0) if pauses else READ_S):
                 await self._soon.wait()
             if self._soon.is_set():
-                # kubelet notes what it was given after our answer, and a pod may end a second later.
+                # kubelet records the devices after our answer, and a pod may end a second later.
                 await anyio.sleep(_AT_ONCE_S)
                 self._soon = anyio.Event()
                 pauses = list(_SOON_S)
@@ -149,7 +150,7 @@ class Handing:
             self._say(f"what kubelet has given is not known: {error}")
             return
         pods = self._pods.all()
-        # A kubelet that has just started lists few of its pods; what the others had they have still.
+        # A kubelet that has just started lists few of its pods; the others still have their devices.
         given = self._memory.completed(given, pods)
         if not is_whole(given, pods):
             self._wonder(given)
@@ -159,7 +160,7 @@ class Handing:
         self._said(report(self._planned, given, pods, self._memory.had(self._pods.ended())))
 
     async def _tell(self) -> None:
-        """One Event for each container that got no devices."""
+        """Record one Event for each container that got no devices."""
         while True:
             news = self._news
             while self._mismatches:
@@ -181,7 +182,7 @@ class Handing:
                 )
             await news.wait()
 
-    # -- what is said ----------------------------------------------------------------------------------------
+    # -- notices ---------------------------------------------------------------------------------------------
 
     def _wonder(self, given: Given) -> None:
         now_s = time.monotonic()

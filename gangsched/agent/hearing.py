@@ -1,6 +1,6 @@
-"""Which sources have spoken, which are silent, and what their silence makes of what they last said: pure.
+"""Which sources have reported, which are silent, and what their silence means for their last report: pure.
 
-Asked and told by `reporter`; not here: what the reports make together (`inventory`).
+Used by `reporter`; not here: merging the reports (`inventory`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from gangsched.agent.inventory import unhealthy
 from gangsched.agent.notices import Notices
 from gangsched.agent.reports import Place, Report, Silence
 
-# A source that has not answered for this long is taken for silent.
+# A source that has not answered for this long counts as silent.
 SILENT_S = 10.0
 
 
 class Hearing:
-    """`sources`: their names in the order in which they count, and what their silence means."""
+    """`sources`: their names in order of precedence, and what their silence means."""
 
     def __init__(self, sources: Mapping[str, Silence], notices: Notices) -> None:
         self._sources = dict(sources)
@@ -28,14 +28,14 @@ class Hearing:
         self._silent: frozenset[str] = frozenset()
 
     def hear(self, report: Report, now_s: float) -> bool:
-        """Whether it says anything new."""
+        """Take in a report; returns whether it is news."""
         self._heard_s[report.source] = now_s
         is_new = self._reports.get(report.source) != report
         self._reports[report.source] = report
         return is_new
 
     def listen(self, now_s: float) -> bool:
-        """Say who has fallen silent and who answers again; whether there was such a one."""
+        """Record which sources fell silent and which answer again; returns whether there were any."""
         for name in self._waited_for:
             self._heard_s.setdefault(name, now_s)
         silent = frozenset(name for name in self._waited_for if now_s >= self._heard_s[name] + SILENT_S)
@@ -48,23 +48,23 @@ class Hearing:
         return has_changed
 
     def next_deadline_s(self) -> float:
-        """When the next one will have been silent for too long."""
+        """When the next source will have been silent for too long."""
         heard_s = [self._heard_s[name] for name in self._waited_for if name not in self._silent]
         return min(heard_s, default=math.inf) + SILENT_S
 
     @property
     def is_complete(self) -> bool:
-        """Each was heard, or waited for long enough."""
+        """Every source has reported, or was waited for long enough."""
         return all(name in self._reports or name in self._silent for name in self._sources)
 
     @property
     def is_blind(self) -> bool:
-        """One whose silence is sickness never spoke: its devices are unknown, and may be there."""
+        """A source whose silence means sick devices never reported: unknown devices may exist."""
         never = self._silent - set(self._reports)
         return any(self._sources[name] is Silence.SICKNESS for name in never)
 
     def reports(self) -> list[Report]:
-        """What counts as said now, one for each source, in their order."""
+        """The reports that count now, one for each source, in their order."""
         return [self._report_of(name, silence) for name, silence in self._sources.items()]
 
     def _report_of(self, name: str, silence: Silence) -> Report:

@@ -1,7 +1,7 @@
-"""Which devices of this node live pods hold, by what came with their binding (annotation or labels). Pure.
+"""Which devices of this node live pods hold, by the annotation or labels of their binding. Pure.
 
-Told the events of the node's own pods (kube.watch.reflector); asked by `reporter`. A pod of which that cannot
-be read holds what it was last known to hold.
+Fed with the events of the node's own pods (kube.watch.reflector); queried by `reporter`. A pod whose binding
+cannot be read keeps what it was last known to hold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Held = frozenset[tuple[str, str]]
 
 
 class Holders:
-    """is_known: all pods of the node have been heard of. changed: since this was last set to False."""
+    """is_known: all pods of the node have been listed. changed: since this was last set to False."""
 
     def __init__(self) -> None:
         self.is_known = False
@@ -37,11 +37,11 @@ class Holders:
                 self.is_known = self.changed = True
 
     def holds(self, resource: str, device_id: str) -> bool:
-        """Does a live pod hold this device?"""
+        """Whether a live pod holds this device."""
         return any((resource, device_id) in held for held in self._held.values())
 
     def problems(self) -> tuple[str, ...]:
-        """Pods of which cannot be read what they hold."""
+        """Pods whose devices cannot be read."""
         return tuple(self._unreadable.values())
 
     def _there(self, pod: Pod) -> None:

@@ -1,15 +1,16 @@
-"""One list of devices out of what the sources found and what is still held. Pure.
+"""Merges the sources' reports and the devices still held into one list. Pure.
 
 | a device | is listed | with the health |
 |---|---|---|
 | in one place | yes | that it has there |
-| in two places | once, as the first place in order describes it; said, naming both | the worse of the two |
-| in no place any more, a source was never read | yes | that it had; Unhealthy if silence is sickness there |
-| in no place any more, a live pod holds it, or nobody knows yet who does | yes | Unhealthy |
+| in two places | once, as the first place in order describes it; both are reported | the worse of the two |
+| in no place any more, a source was never read | yes | its last; Unhealthy if silence means sickness there |
+| in no place any more, a live pod holds it or its holder is not known yet | yes | Unhealthy |
 | in no place any more otherwise | no | |
 
-A resource that was listed stays listed, if need be without devices: a node that lists none of it is one with
-nothing to give, a node that does not mention it is scheduled by count. Called by `reporter` and `command`.
+A resource that was listed stays listed, if need be without devices: a node that lists none has nothing to
+give, while a node that does not mention the resource is scheduled by count. Called by `reporter` and
+`command`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Merged(NamedTuple):
 
 
 def merge(reports: Iterable[Report]) -> Merged:
-    """What the sources found, in their order."""
+    """Merge the sources' reports, in order."""
     listed: Listed = {}
     place_of: dict[tuple[str, str], str] = {}
     problems: list[str] = []
@@ -58,7 +59,7 @@ def merge(reports: Iterable[Report]) -> Merged:
                     continue
                 problems.append(
                     f"{resource} {device.id} is listed by {first} and by {place.name}: list it in one of"
-                    f" them; what {first} says of it counts, and it is unhealthy if either says so"
+                    f" them; the entry of {first} counts, and it is unhealthy if either says so"
                 )
                 if device.health != HEALTHY:
                     there[device.id] = unhealthy(there[device.id])
@@ -74,10 +75,10 @@ def with_the_vanished(
     whole: bool = True,
     sick: bool = False,
 ) -> Listed:
-    """`found` and, behind it, what must not be forgotten yet (see the table).
+    """`found` and, after it, vanished devices that must stay listed (see the table).
 
-    known: every device that was ever listed; last: those that are listed now. whole: every source was read;
-    sick: one that was not is known to fall silent when its devices fail.
+    known: every device that was ever listed; last: those listed now. whole: every source was read; sick: a
+    source that was not read is known to fall silent when its devices fail.
     """
     result = {resource: dict(devices) for resource, devices in found.items()}
     for resource, devices in known.items():
@@ -93,17 +94,18 @@ def with_the_vanished(
 
 
 class Carried(NamedTuple):
-    """listed: what labels say, None where nothing is to be changed; problems: what they cannot say."""
+    """listed: the list to write as labels, None to change nothing; problems: what labels cannot express."""
 
     listed: Listed | None
     problems: tuple[str, ...]
 
 
 def as_labels_can(found: Listed, on_node: Listed) -> Carried:
-    """What of `found` labels can say. A resource whose IDs do not fit stays as the node lists it now, with
-    the health of today; one that the node does not list is listed without devices: it has nothing to give.
+    """The part of `found` that labels can express. A resource whose IDs do not fit stays as the node lists it
+    now, with current health; if the node does not list it, it is listed without devices: the node has none to
+    give.
 
-    Where what the node lists does not fit either (it is in the annotation, from before) nothing is changed.
+    If the node's present list does not fit either (it is in the annotation, from before) nothing is changed.
     """
     listed: Listed = {}
     problems: list[str] = []
@@ -123,12 +125,12 @@ def as_labels_can(found: Listed, on_node: Listed) -> Carried:
 
 
 def unhealthy(device: Device) -> Device:
-    """The same device, not to be handed out."""
+    """The same device, not to be given out."""
     return device if device.health == UNHEALTHY else msgspec.structs.replace(device, health=UNHEALTHY)
 
 
 def changes(before: Listed, after: Listed) -> list[str]:
-    """What is different, for people: `nvidia.com/gpu GPU-1 Unhealthy`, in the order of the lists."""
+    """The differences, for people: `nvidia.com/gpu GPU-1 Unhealthy`, in the order of the lists."""
     said: list[str] = []
     for resource, devices in after.items():
         old = before.get(resource, {})
@@ -147,5 +149,5 @@ def changes(before: Listed, after: Listed) -> list[str]:
 
 
 def by_id(listed: Mapping[str, Iterable[Device]]) -> Listed:
-    """The model's lists, keyed."""
+    """The model's lists, keyed by device ID."""
     return {resource: {device.id: device for device in devices} for resource, devices in listed.items()}

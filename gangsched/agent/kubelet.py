@@ -1,12 +1,12 @@
 """kubelet as the agent calls it: PodResources, the Pods API, and the registration of device plugins.
 
-Lives here: the sockets on our side as a client, and what a failure means. Not here: what the answers mean
+Lives here: the sockets on our side as a client, and the meaning of failures. Not here: the meaning of answers
 (`plan`), our own sockets (`device_plugin`).
 
-Of the Pods API (KEP-4188) only ListPods is asked, at the moment when kubelet asks us: kubelet puts a pod into
-its list before it admits it, and tells a watch of it only once the pod has a status, which is after
+Of the Pods API (KEP-4188) only ListPods is used, at the moment when kubelet asks us: kubelet puts a pod into
+its list before it admits it, but sends it to a watch only once the pod has a status, which is after admission
 (kubernetes pkg/kubelet/kubelet.go HandlePodAdditions, pkg/kubelet/apis/pods/server.go, v1.37.1). Until all of
-its sources have spoken it refuses; then the API server's word has to do.
+its sources are ready it rejects the call; then the API server's list has to do.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from gangsched.errors import GangschedError, ParseError
 
 Answer = TypeVar("Answer")
 
-# All on this machine; kubelet answers in milliseconds or is not well.
+# All on this machine; kubelet answers in milliseconds or is in trouble.
 CALL_S = 3.0
 VERSION = "v1beta1"
 
 
 class KubeletError(GangschedError):
-    """kubelet did not answer, or not so that one could use it."""
+    """kubelet did not answer, or its answer is unusable."""
 
 
 class Kubelet:
-    """One node's. Channels are opened when they are needed, and anew after a failure."""
+    """One node's kubelet. Channels are opened on demand, and again after a failure."""
 
     def __init__(self, paths: KubeletDocument) -> None:
         self._paths = paths
@@ -52,7 +52,7 @@ class Kubelet:
         self._channels.clear()
 
     async def pods(self) -> tuple[PlannedPod, ...] | None:
-        """The pods that kubelet has, now; None where it does not show them (yet)."""
+        """The pods that kubelet has now; None if it does not show them (yet)."""
         path = self._paths.pods_api
         if not path:
             return None
@@ -63,7 +63,7 @@ class Kubelet:
             return None
 
     async def given(self) -> Given:
-        """What its pods have. Raises: KubeletError."""
+        """The devices its pods have. Raises: KubeletError."""
         request = podresources_pb2.ListPodResourcesRequest()
         return given_by_kubelet(
             await self._call(self._paths.pod_resources, lambda on: PodResourcesListerStub(on).List(request))
@@ -78,7 +78,7 @@ class Kubelet:
         )
 
     async def register(self, resource: str, endpoint: str, options: plugin_pb2.DevicePluginOptions) -> None:
-        """Says that the plugin of `resource` listens at `endpoint`. Raises: KubeletError."""
+        """Register the plugin of `resource`, which listens at `endpoint`. Raises: KubeletError."""
         request = plugin_pb2.RegisterRequest(
             version=VERSION, endpoint=endpoint, resource_name=resource, options=options
         )
@@ -92,10 +92,10 @@ class Kubelet:
             async with asyncio.timeout(CALL_S):
                 return await call(channel)
         except GRPCError as error:
-            # The connection is well, and kubelet has said no.
+            # The connection works, and kubelet has refused.
             raise KubeletError(f"{path}: {error.status.name}: {error.message}") from None
         except (DecodeError, RecursionError, AssertionError, NotImplementedError) as error:
-            # What grpclib raises of a message that is none, cut short, or compressed.
+            # What grpclib raises for a message that is invalid, cut short, or compressed.
             self._forget(path, channel)
             raise KubeletError(
                 f"{path}: the answer cannot be read: {str(error) or type(error).__name__}"

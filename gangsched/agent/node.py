@@ -1,8 +1,8 @@
-"""The bytes of our Node object: what is read of it, and the patch that writes our annotations. No I/O.
+"""The bytes of our Node object: what is read from it, and the patch that writes our annotations. No I/O.
 
-Called by `app`, which sends and receives them. The patch carries the Node's UID, so that a Node made anew
-under the same name is not given its predecessor's devices, and the resourceVersion of what was read, so that
-nobody's word is overwritten unseen: a real API server answers 422 to the one, 409 to the other.
+Called by `app`, which sends and receives them. The patch carries the Node's UID, so that a Node recreated
+under the same name does not get its predecessor's devices, and the resourceVersion that was read, so that no
+concurrent write is overwritten unseen: a real API server answers 422 to the one, 409 to the other.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _NONE: Mapping[str, str | None] = {}
 
 
 class SeenNode(msgspec.Struct, frozen=True):
-    """value: of `gangsched.io/devices`, or what labels say, in its words; None where the Node lists nothing.
+    """value: of `gangsched.io/devices`, or the labels in its format; None when the Node lists nothing.
 
     annotations, labels: all of them.
 
-    writer: who wrote the value, as the API server says: field manager and time.
+    writer: the writer of the value according to the API server: field manager and time.
     """
 
     uid: str
@@ -85,7 +85,7 @@ def read_node(body: bytes) -> SeenNode:
 
 
 def annotation_bytes(annotations: Mapping[str, str | None]) -> int:
-    """What they take of the room that an object has for all its annotations; None: taken away."""
+    """Their share of the size that an object may have in annotations; None: to be removed."""
     return sum(len(k.encode()) + len(text.encode()) for k, text in annotations.items() if text is not None)
 
 
@@ -97,13 +97,13 @@ def _writer(managers: list[_Manager], ours: bytes) -> str:
 
 
 def node_path(name: str, *, manager: str = "") -> str:
-    """Where the Node is; with `manager`, where it is written under that name."""
+    """Path of the Node; with `manager`, for writing under that field manager."""
     path = f"/api/v1/nodes/{segment(name)}"
     return f"{path}?{urlencode({'fieldManager': manager})}" if manager else path
 
 
 def manager_name(instance: str) -> str:
-    """Under which name this agent writes; agents of different instances can be told apart by it."""
+    """This agent's field manager; agents of different instances have different ones."""
     clean = "".join(char for char in instance if char.isprintable())
     return f"{MANAGER_PREFIX}_{clean}"[:_MAX_MANAGER_CHARS]
 
@@ -114,7 +114,7 @@ def node_patch(
     annotations: Mapping[str, str | None],
     labels: Mapping[str, str | None] = _NONE,
 ) -> bytes:
-    """A merge patch of these annotations and labels and nothing else; None: taken away."""
+    """A merge patch of exactly these annotations and labels; None: remove."""
     metadata: dict[str, object] = {"uid": uid, "resourceVersion": resource_version}
     metadata |= {"annotations": annotations} if annotations else {}
     metadata |= {"labels": labels} if labels else {}
@@ -122,5 +122,5 @@ def node_patch(
 
 
 def measurements_patch(annotations: Mapping[str, str]) -> bytes:
-    """A merge patch of annotations of which the last value counts, whatever was read before."""
+    """A merge patch of annotations whose latest value counts, without preconditions."""
     return _encode({"metadata": {"annotations": dict(annotations)}})

@@ -1,4 +1,4 @@
-"""What the reporter has to say, each thing once until it is well again: pure. Called by `reporter`."""
+"""The reporter's notices, each reported once until the condition clears: pure. Called by `reporter`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Level = Literal["info", "warning", "error"]
 
 
 class Notice(NamedTuple):
-    """For the log; with a reason also an Event about the Node."""
+    """A log line; with a reason, also an Event about the Node."""
 
     level: Level
     message: str
@@ -18,7 +18,7 @@ class Notice(NamedTuple):
 
 
 class Notices:
-    """One node's."""
+    """One node's notices."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -26,12 +26,12 @@ class Notices:
         self._said: dict[str, str] = {}
 
     def take(self) -> list[Notice]:
-        """All since the last time."""
+        """All notices since the last call."""
         notices, self._notices = self._notices, []
         return notices
 
     def problems(self, problems: Sequence[str]) -> None:
-        """These are there now, and no others."""
+        """Set the current problems; all others are cleared."""
         now = {f"problem {problem}" for problem in problems}
         for key in [key for key in self._said if key.startswith("problem ") and key not in now]:
             self.well(key, "in order again: " + self._said[key])
@@ -39,7 +39,7 @@ class Notices:
             self.say(f"problem {problem}", "warning", problem)
 
     def unsaid(self, problems: Sequence[str]) -> None:
-        """What labels cannot say. An Event too: pods get nothing of it here, and who asks reads no log."""
+        """Problems of the label format. An Event too: pods do not get these devices."""
         text = "; ".join(problems)
         if not text:
             self.well("unsaid", "labels say again what devices there are")
@@ -52,16 +52,16 @@ class Notices:
             self._notices.append(Notice("error", what, {"node": self._node}, reason="DevicesNotListed"))
 
     def say(self, key: str, level: Level, text: str, **more: object) -> None:
-        """Once, until it is well again or another text."""
+        """Report once, until it clears or the text changes."""
         if self._said.get(key) != text:
             self._said[key] = text
             self.tell(level, text, **more)
 
     def well(self, key: str, text: str) -> None:
-        """Said where the opposite was."""
+        """Report the recovery, if the problem was reported."""
         if self._said.pop(key, None) is not None:
             self.tell("info", text)
 
     def tell(self, level: Level, text: str, **more: object) -> None:
-        """Each time."""
+        """Report each time."""
         self._notices.append(Notice(level, text, {"node": self._node, **more}))

@@ -1,8 +1,8 @@
-"""What is planned for this node's pods and what kubelet says that they have: values, and how they are read.
+"""What is planned for this node's pods and what kubelet has given them: values, and how they are read.
 
-Lives here: the pods as kubelet's Pods API or the API server shows them, what kubelet's PodResources API
-lists, in one form for both. No I/O. Not here: what follows from the two (`hand_off`, `reporting`), the
-requests (`kubelet`).
+Lives here: the pods as kubelet's Pods API or the API server shows them, and the lists of kubelet's
+PodResources API, in one form for both. No I/O. Not here: conclusions from the two (`hand_off`, `reporting`),
+the requests (`kubelet`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodU
 from gangsched.model.objects import Pod
 
 Sets = Mapping[str, Mapping[str, frozenset[str]]]
-"""container -> resource -> device IDs; containers in the pod's order, by name where labels say it."""
+"""container -> resource -> device IDs; containers in the pod's order, by name if read from labels."""
 
 Given = Mapping[tuple[str, str], Sets]
-"""(namespace, name) -> what kubelet has given; a container without devices is there, a plain init container
-is not."""
+"""(namespace, name) -> what kubelet has given; includes containers without devices, excludes plain init
+containers."""
 
 NOTHING: Sets = {}
 _TERMINAL = ("Succeeded", "Failed")
-# Ended pods whose annotation is still to be made true leave the list by that; nobody waits for more of them.
+# Ended pods stay until their annotation has been corrected; this bounds their number.
 _MAX_ENDED = 256
 _MAX_LAST = 1024
 
@@ -37,8 +37,8 @@ _MAX_LAST = 1024
 class PlannedPod(msgspec.Struct, frozen=True, gc=False):
     """A live pod of this node.
 
-    planned: what its annotation or labels say, nothing where that cannot be read. has_started: kubelet has
-    admitted it and told the API server so. is_going: it is being deleted.
+    planned: from its annotation or labels, empty if unreadable. has_started: kubelet has admitted it and
+    reported so to the API server. is_going: it is being deleted.
     """
 
     uid: str
@@ -57,9 +57,9 @@ class PlannedPod(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodePods:
-    """The node's live pods by the API server's watch. is_known: all of them have been heard of.
+    """The node's live pods by the API server's watch. is_known: all of them have been listed.
 
-    ended: those that were live when they were heard of before, until they are deleted; the last ones.
+    ended: pods that were live earlier, until they are deleted; only the most recent ones.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class NodePods:
 
 
 def planned_pod(pod: Pod) -> PlannedPod:
-    """As the API server shows it."""
+    """A pod as the API server shows it."""
     meta = pod.metadata
     return PlannedPod(
         meta.uid,
@@ -114,7 +114,7 @@ def planned_pod(pod: Pod) -> PlannedPod:
 
 
 def pods_of_kubelet(raw: Iterable[bytes]) -> tuple[PlannedPod, ...]:
-    """The live ones of kubelet's ListPods. Raises: ParseError."""
+    """The live pods of kubelet's ListPods. Raises: ParseError."""
     pods = []
     for one in raw:
         try:
@@ -138,13 +138,13 @@ def pods_of_kubelet(raw: Iterable[bytes]) -> tuple[PlannedPod, ...]:
 
 
 def given_by_kubelet(listed: podresources_pb2.ListPodResourcesResponse) -> Given:
-    """The answer of PodResources List."""
+    """From the answer of PodResources List."""
     given: dict[tuple[str, str], Sets] = {}
     for pod in listed.pod_resources:
         containers: dict[str, dict[str, frozenset[str]]] = {}
         for container in pod.containers:
             sets: dict[str, frozenset[str]] = {}
-            # One entry for each NUMA node that the devices are of.
+            # One entry for each NUMA node of the devices.
             for part in container.devices:
                 name = part.resource_name
                 sets[name] = sets.get(name, frozenset()) | frozenset(part.device_ids)
@@ -154,7 +154,7 @@ def given_by_kubelet(listed: podresources_pb2.ListPodResourcesResponse) -> Given
 
 
 def is_served(pod: PlannedPod, given: Given) -> bool:
-    """Has kubelet given devices to each container that is to have some, as far as it lists them?"""
+    """Whether each container that needs devices has them, as far as kubelet lists it."""
     listed = given.get(pod.key)
     return listed is not None and all(
         listed[container].get(resource)
@@ -165,10 +165,12 @@ def is_served(pod: PlannedPod, given: Given) -> bool:
 
 
 class Memory:
-    """What pods were last known to have: a kubelet that starts lists none of them before it has admitted it,
-    and one whose containers have ended is no longer listed when the API server has not heard of it yet.
+    """The devices that pods were last known to have.
 
-    By UID: a pod made anew under its name has nothing.
+    A starting kubelet lists no pod before admitting it, and a pod whose containers have ended is no longer
+    listed even if the API server does not know yet.
+
+    By UID: a pod recreated under the same name has nothing.
     """
 
     def __init__(self) -> None:
@@ -176,7 +178,7 @@ class Memory:
         self._last: dict[str, Sets] = {}
 
     def completed(self, given: Given, pods: Iterable[PlannedPod]) -> Given:
-        """`given`, and of the live `pods` that are not in it what they had, if nobody else has it now."""
+        """`given`, plus last known devices of live `pods` missing in it, unless another pod has them."""
         has: dict[str, Sets] = {}
         whole = dict(given)
         taken = frozenset().union(*map(_devices, given.values()))
@@ -211,7 +213,7 @@ def _sets(text: str) -> Sets:
         return NOTHING
     try:
         allocation = parse_allocation(text)
-    except ParseError:  # `holders` says so
+    except ParseError:  # `holders` reports it
         return NOTHING
     return {
         container: {resource: frozenset(ids) for resource, ids in sets.items()}

@@ -1,7 +1,6 @@
-"""What the agent is told of kubelet and of the device plugins that it serves: sections and their mistakes.
+"""The configuration sections for kubelet and for the agent's device plugins, and their validation.
 
-Not here: the document that they are sections of (`settings`), what is done with them (`device_plugin`,
-`outfit`).
+Not here: the document with these sections (`settings`), their use (`device_plugin`, `outfit`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ HandOff = Literal["device-plugin", "env", "count"]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Container Device Interface, SPEC.md: vendor/class=name.
 _CDI = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w-]*=[\w.:{}-]+")
-# A socket's path has at most 107 bytes, and kubelet puts our name behind the directory.
+# A socket's path has at most 107 bytes, and kubelet appends our name to the directory.
 _MAX_DIRECTORY = 40
 
 
@@ -29,7 +28,7 @@ class _Document(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
 
 class DeviceFileDocument(_Document, frozen=True):
-    """host: `/dev/…`; container: the same where it is empty; permissions: of r, w and m (mknod)."""
+    """host: `/dev/…`; container: defaults to the same path; permissions: of r, w and m (mknod)."""
 
     host: str
     container: str = ""
@@ -37,7 +36,7 @@ class DeviceFileDocument(_Document, frozen=True):
 
 
 class MountDocument(_Document, frozen=True):
-    """container: the same path where it is empty."""
+    """container: defaults to the same path."""
 
     host: str
     container: str = ""
@@ -55,9 +54,9 @@ class OutfitDocument(_Document, frozen=True):
 class PluginDocument(_Document, frozen=True):
     """A resource that the agent offers to kubelet.
 
-    tell_numa: kubelet is told the devices' NUMA nodes, so that its TopologyManager aligns by them; it may
-    then take others than the plan's, which are refused. env: `{ids}` stands for the IDs. all, each: what a
-    container gets once, and for each device; by_device: instead of `each`, for the devices named.
+    tell_numa: report the devices' NUMA nodes to kubelet, so that its TopologyManager aligns by them; it may
+    then choose other devices than planned, which are rejected. env: `{ids}` stands for the IDs. all, each:
+    what a container gets once, and for each device; by_device: instead of `each`, for the named devices.
     """
 
     resource: str
@@ -70,7 +69,7 @@ class PluginDocument(_Document, frozen=True):
 
 
 class KubeletDocument(_Document, frozen=True):
-    """Where kubelet's sockets are; resources: those of other plugins that are listed by kubelet's word."""
+    """Where kubelet's sockets are; resources: those of other plugins to be listed as kubelet reports them."""
 
     device_plugins: str = "/var/lib/kubelet/device-plugins"
     pod_resources: str = "/var/lib/kubelet/pod-resources/kubelet.sock"

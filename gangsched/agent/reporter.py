@@ -1,4 +1,4 @@
-"""What the Node should say of its devices, and when to say it: pure, told what happened and the time.
+"""What the Node should state of its devices, and when to write it: pure, takes events and the time.
 
 | the Node is | on | then it is | effect |
 |---|---|---|---|
@@ -6,14 +6,14 @@
 | being read | the Node | known | |
 | being read | there is none, or a failure | unknown, backing off | |
 | known | the heartbeat is due | being read | ReadNode |
-| known | all sources were heard or waited for; the list is another | being written | WriteNode |
+| known | all sources have reported or timed out; the list differs | being written | WriteNode |
 | being written | the Node, as it is written | known | |
 | being written | 409, 422: it was changed or made anew since it was read | unknown | |
 | being written | another failure | unknown, backing off | |
 
-One request is under way at a time. A heartbeat reads, and writes only what differs: the annotation has no
-time in it. What it finds may be another's word: said, and written over. Not here: sources, requests, logs
-(`app`), who of the sources has spoken (`hearing`), which devices are listed (`inventory`).
+One request is in flight at a time. A heartbeat reads, and writes only differences: the annotation has no time
+in it. A foreign change that it finds is reported and overwritten. Not here: sources, requests, logs (`app`),
+which sources have reported (`hearing`), which devices are listed (`inventory`).
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from gangsched.model.device_labels import (
 from gangsched.model.devices import INVENTORY_KEY, MAX_DEVICES, inventory_annotation, parse_devices
 from gangsched.model.events import Event
 
-# A device that flickers costs no more writes than this apart.
+# A flickering device causes no more than one write in this time.
 WRITE_APART_S = 1.0
-# Somebody who writes the Node all the time (kubelet does so every few seconds) is met at most this often in
-# a row before there is a pause.
+# Frequent writers of the Node (kubelet writes every few seconds) may cause at most this many conflicts in a
+# row before a pause.
 MAX_CONFLICTS = 5
 MAX_BACKOFF_S = 30.0
-# Devices of one resource that come and go under ever new IDs must not pile up.
+# Devices of one resource that come and go under ever new IDs must not accumulate.
 _MAX_KNOWN = 4 * MAX_DEVICES
-# Beyond this many changes a line of the log says how many more there are.
+# At most this many changes are written out in a log line.
 _MAX_SAID = 8
 
 
@@ -67,7 +67,7 @@ class ReadNode(NamedTuple):
 
 
 class WriteNode(NamedTuple):
-    """PATCH the Node's annotations and labels, as `node.node_patch` writes them; None: taken away."""
+    """PATCH the Node's annotations and labels, as `node.node_patch` writes them; None: remove."""
 
     uid: str
     resource_version: str
@@ -76,7 +76,7 @@ class WriteNode(NamedTuple):
 
 
 class InventoryReporter:
-    """One node's. `sources`: their names in the order in which they count, and what their silence means."""
+    """One node's reporter. `sources`: names in order of precedence, and what their silence means."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class InventoryReporter:
         rng: Random,
         in_labels: bool = False,
     ) -> None:
-        """in_labels: the list is carried by labels, and the annotation taken away; else the other way."""
+        """in_labels: labels carry the list, and the annotation is removed; else the reverse."""
         self.node = node
         self._in_labels = in_labels
         self.holders = Holders()
@@ -119,19 +119,19 @@ class InventoryReporter:
         self._sent = ""
         self._written = WriteNode("", "", {})
 
-    # -- told ------------------------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------------------
 
     def source_reported(self, report: Report, now_s: float) -> None:
         self._stale = self._hearing.hear(report, now_s) or self._stale
 
     def pods_changed(self, events: Iterable[Event]) -> None:
-        """Of the pods that are bound to this node."""
+        """Events of the pods bound to this node."""
         self.holders.hear(events)
         self._stale = self._stale or self.holders.changed
         self.holders.changed = False
 
     def note(self, key: str, value: str) -> None:
-        """What another room of the agent has to say on the Node, as an annotation of its own."""
+        """Set an annotation that another room of the agent reports on the Node."""
         self._notes[key] = value
 
     def node_read(self, seen: SeenNode, now_s: float) -> None:
@@ -149,7 +149,7 @@ class InventoryReporter:
             )
 
     def written(self, seen: SeenNode, now_s: float) -> None:
-        """The Node as the API server has it after our write."""
+        """The Node as the API server stored it after our write."""
         self._busy = False
         self.n_writes += 1
         self._n_conflicts = 0
@@ -160,7 +160,7 @@ class InventoryReporter:
         altered = [key for key, text in sent.annotations.items() if seen.annotations.get(key) != text]
         altered += [key for key, text in sent.labels.items() if seen.labels.get(key) != text]
         if altered:
-            # An admission policy, most likely; at once again would be for ever.
+            # Most likely an admission policy; an immediate retry would repeat for ever.
             self._write_from_s = now_s + self._heartbeat_s
             self.notices.say(
                 "altered", "error", f"the API server stored another {altered[0]} than was written"
@@ -172,7 +172,7 @@ class InventoryReporter:
             self._tell_changes()
 
     def failed(self, doing: Literal["read", "write"], error: ApiError, now_s: float) -> None:
-        """The request that was decided on had no success; code 0: nobody knows whether it had."""
+        """The decided request failed; code 0: the outcome is unknown."""
         self._busy = False
         self._seen = None
         conflict = doing == "write" and error.code in (409, 422)
@@ -186,10 +186,10 @@ class InventoryReporter:
         if not is_told(error):
             self.notices.say("api", "warning", explained(error, doing, self.node))
 
-    # -- asked -----------------------------------------------------------------------------------------------
+    # -- decisions -------------------------------------------------------------------------------------------
 
     def decide(self, now_s: float) -> ReadNode | WriteNode | None:
-        """What to do now; to be asked again after each answer and at `next_deadline_s`."""
+        """The next request; call again after each answer and at `next_deadline_s`."""
         self._stale = self._hearing.listen(now_s) or self._stale
         self._again_s = math.inf
         if self._busy:
@@ -221,7 +221,7 @@ class InventoryReporter:
         return change
 
     def next_deadline_s(self) -> float:
-        """When to ask again though nothing has happened."""
+        """When to call `decide` again without an event."""
         return min(self._again_s, self._hearing.next_deadline_s())
 
     def take_notices(self) -> list[Notice]:
@@ -229,17 +229,17 @@ class InventoryReporter:
 
     @property
     def listed(self) -> Listed | None:
-        """The devices as the Node should list them; None before all sources were heard or waited for."""
+        """The devices that the Node should list; None before all sources have reported or timed out."""
         return None if self._stale else self._last
 
     def value(self) -> str | None:
-        """What the Node should say; None: nothing, as nothing was ever found."""
+        """The annotation that the Node should have; None: nothing was ever found."""
         self._compute()
         return self._value
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The labels that say it, where labels do."""
+        """The labels that carry the list, if labels do."""
         return self._labels
 
     # -- the Node --------------------------------------------------------------------------------------------
@@ -247,13 +247,13 @@ class InventoryReporter:
     def _found(self, seen: SeenNode, now_s: float) -> None:
         self._seen = seen
         self._read_due_s = now_s + self._heartbeat_s * self._rng.uniform(0.8, 1.2)
-        if not self._is_outrun:  # else only a write that succeeds says that all is well
+        if not self._is_outrun:  # after conflicts only a successful write means that all is well
             self._backoff.reset()
             self.notices.well("api", "the node is read again")
         self._stale = True
 
     def _seed(self, seen: SeenNode) -> None:
-        """What our predecessor wrote: a device that is not found any more may still be held."""
+        """Take over our predecessor's list: a device that is not found any more may still be held."""
         self._is_seeded = True
         if seen.value is None:
             return
@@ -268,13 +268,13 @@ class InventoryReporter:
         self._on_node = self._last
 
     def _is_anothers(self, seen: SeenNode) -> bool:
-        """Is it not what was there when all was well, and not what we sent without hearing of it again?"""
+        """Whether the value is neither the last known good one nor an unconfirmed write of ours."""
         if self._agreed is None or self._agreed[0] != seen.uid:
             return False
         return seen.value not in (self._agreed[1], self._sent)
 
     def _unwritten(self, seen: SeenNode) -> WriteNode:
-        """What the Node should say and does not, and what it says in the other of the two ways."""
+        """The missing changes, including removal from whichever of the two forms is unused."""
         annotations: dict[str, str | None] = {}
         labels: dict[str, str | None] = {}
         if self._value is not None:
@@ -333,7 +333,7 @@ class InventoryReporter:
         self.notices.unsaid(unsaid)
 
     def _carry(self) -> tuple[str, ...]:
-        """How it is said; answers with what labels cannot say."""
+        """Build the form that is written; returns what labels cannot express."""
         self._carried = self._last
         if not self._in_labels:
             self._value = inventory_annotation({of: there.values() for of, there in self._last.items()})
@@ -352,10 +352,10 @@ class InventoryReporter:
             return device_id in self._last.get(resource, {})
         return self.holders.holds(resource, device_id)
 
-    # -- what is said ----------------------------------------------------------------------------------------
+    # -- messages --------------------------------------------------------------------------------------------
 
     def changes(self) -> str:
-        """How the list that is to be written differs from the Node's, for people."""
+        """How the list to be written differs from the Node's, for people."""
         different = differences(self._on_node, self._carried)
         more = f" and {len(different) - _MAX_SAID} more" if len(different) > _MAX_SAID else ""
         return "; ".join(different[:_MAX_SAID]) + more or "none"
@@ -374,7 +374,7 @@ class InventoryReporter:
 
 
 def explained(error: ApiError, doing: Literal["read", "write"], node: str) -> str:
-    """A failure in one line, with what would cure it where that is known."""
+    """A failure in one line, with the cure if it is known."""
     verb = "get" if doing == "read" else "patch"
     if error.code == 403 and f"cannot {verb}" in error.message:  # and not an admission policy's refusal
         cure = f"the verb is {verb} on nodes, as deploy/agent/rbac.yaml grants it"

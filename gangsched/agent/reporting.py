@@ -1,7 +1,7 @@
-"""What the agent says on the Node of what kubelet gave to whom: pure. The form is model.device_report's.
+"""The report on the Node: which devices kubelet gave to which containers. Pure; format: model.device_report.
 
-A reading of PodResources right after kubelet's start lacks pods that kubelet has not heard of yet; such a one
-is no reading (`is_whole`). Called by `handing`.
+A PodResources reading right after kubelet's start lacks pods that kubelet does not know yet; `is_whole`
+rejects such a reading. Called by `handing`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gangsched.model.device_report import PodDevices, report_annotation
 
 
 def is_whole(given: Given, pods: Iterable[PlannedPod]) -> bool:
-    """Does it know every pod that kubelet has admitted by the API server's word?"""
+    """Whether it includes every pod that kubelet has admitted, by the API server's list."""
     return all(pod.key in given for pod in pods if pod.has_started and not pod.is_going)
 
 
@@ -23,10 +23,10 @@ def report(
     pods: Iterable[PlannedPod],
     ended: Iterable[tuple[PlannedPod, Sets]] = (),
 ) -> str:
-    """The annotation's value: of `resources`, what the live `pods` have, and what some that ended had.
+    """The annotation's value: for `resources`, what the live `pods` have, and what some ended pods had.
 
-    One that kubelet is in the middle of admitting is not in it: the scheduler takes who is for admitted, and
-    would plan the rest of its devices anew. Of those that `ended` it has who had others than it still says.
+    A pod that kubelet is still admitting is left out: the scheduler treats listed pods as admitted, and would
+    replan the rest of its devices. An ended pod is listed if its annotation still differs from what it had.
     """
     said = []
     for pod in pods:

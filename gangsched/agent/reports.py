@@ -1,4 +1,4 @@
-"""What a source of devices says each time it is asked: values, no I/O.
+"""What a source of devices returns each time it is read: values, no I/O.
 
 Made by `sources`, taken in by `reporter`, merged by `inventory`.
 """
@@ -22,19 +22,18 @@ class Silence(Enum):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where devices were found, by the name a person knows it by, and which, by resource."""
+    """Where devices were found, by a name that people know, and which, by resource."""
 
     name: str
     listed: Mapping[str, tuple[Device, ...]]
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All that a source has, every time anew.
+    """All devices of a source, complete each time.
 
-    problems: what a person should look at, one sentence each; the same ones again are not said again.
-    looked: where it looked and what it met there, for when nothing is found at all.
-    whole: false when a part could not be read and never was, so that a device which is not listed may be
-    there all the same.
+    problems: what a person should look at, one sentence each; repeated ones are not reported again. looked:
+    where it looked and with what result, for when nothing is found at all. whole: false when a part could not
+    be read and never was, so that an unlisted device may still exist.
     """
 
     source: str

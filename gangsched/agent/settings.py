@@ -1,8 +1,9 @@
-"""What the agent is told: one strict YAML document, in a file or several, flags over it, the environment for
-the node's name.
+"""The agent's configuration: a strict YAML document in one file or several, flags, and the node's name.
 
-Lives here: the document as it is written, what it comes to, every mistake with its place. Not here: reading
-the file and the flags themselves (`command`). Sections for what else an agent does come beside `nvml`.
+Flags override the document; the environment supplies the node's name.
+
+Lives here: the document as written, the settings it resolves to, every mistake with its place. Not here:
+reading the file and the flags themselves (`command`). Other tasks of the agent have sections beside `nvml`.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from gangsched.model.resources import is_extended
 API_VERSION = "gangsched.io/v1"
 KIND = "AgentConfiguration"
 NODE_NAME_VARIABLE = "NODE_NAME"
-# What says which kind of document it is stands in each file.
+# These fields identify the kind of document, so each file has them.
 _MARKS = ("apiVersion", "kind")
 
 _REGISTERS = {"hami": HAMI, "volcano": VOLCANO}
-# How soon what another program's agent wrote on the Node is seen, give or take a fifth.
+# How soon a change by another program's agent on the Node is noticed, give or take a fifth.
 REGISTER_S = 3.0
 _NODE_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _MAX_HEARTBEAT_S = 3600.0
@@ -45,7 +46,7 @@ class _Document(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
 
 class NvmlDocument(_Document, frozen=True):
-    """mode: auto (GPUs where there is a driver), on (said if there is none) or off."""
+    """mode: auto (GPUs if there is a driver), on (a missing driver is reported) or off."""
 
     mode: Mode = "auto"
     resource: str = "nvidia.com/gpu"
@@ -53,9 +54,9 @@ class NvmlDocument(_Document, frozen=True):
 
 
 class AgentDocument(_Document, frozen=True):
-    """devices: files or directories; registers: whose annotations on the Node are read as devices too.
+    """devices: files or directories; registers: other agents' annotations on the Node, read as devices too.
 
-    inventory_in: what carries the list on the Node (model.device_labels). plugins: what kubelet is offered.
+    inventory_in: annotation or labels (model.device_labels). plugins: the resources offered to kubelet.
     """
 
     api_version: str = API_VERSION
@@ -73,9 +74,9 @@ class AgentDocument(_Document, frozen=True):
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
-    """All that the agent needs to know. heartbeat_s: the Node is read at least so often.
+    """The agent's resolved settings. heartbeat_s: the Node is read at least this often.
 
-    in_labels: what is found is written as labels.
+    in_labels: write the list as labels.
     """
 
     node_name: str
@@ -90,7 +91,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
 
 
 class AgentFlags(msgspec.Struct, frozen=True):
-    """Those that were given; each replaces what the file says, but `registers` come in addition."""
+    """The given flags; each overrides the file, except that `registers` are added."""
 
     node_name: str = ""
     heartbeat_s: float | None = None
@@ -110,7 +111,7 @@ def parse_settings(text: str, *, source: str, flags: AgentFlags, environ: Mappin
 def parse_parts(
     parts: Sequence[tuple[str, str]], *, flags: AgentFlags, environ: Mapping[str, str]
 ) -> AgentSettings:
-    """Reads files that make one configuration, (name, text) each: a section stands in one of them alone.
+    """Reads files that make one configuration, (name, text) each: a section may be in one of them only.
 
     Raises: ConfigError, carrying the file's name.
     """
@@ -135,12 +136,12 @@ def parse_parts(
     except ConfigError as error:
         section = re.split(r"[.\[]", error.path, maxsplit=1)[0]
         if section not in home:
-            raise  # a flag's mistake, or the environment's
+            raise  # a mistake in a flag or the environment
         raise ConfigError(error.message, path=error.path, source=home[section]) from None
 
 
 def default_settings(flags: AgentFlags, environ: Mapping[str, str]) -> AgentSettings:
-    """Without a file. Raises: ConfigError."""
+    """Settings without a file. Raises: ConfigError."""
     return _resolved(AgentDocument(), flags, environ)
 
 

@@ -1,6 +1,6 @@
 """kubelet's three gRPC APIs, messages and stubs: device plugins v1beta1, PodResources v1, Pods v1alpha1.
 
-Lives here: the .proto files, with the names and field numbers of k8s.io/kubelet, and what is generated from
-them and committed (`make protocol`); `pod.proto` has the few fields of a Pod that the agent reads. Nothing is
-written by hand but the .proto files. Not here: who calls what and when (`kubelet`, `device_plugin`).
+Lives here: the .proto files, with the names and field numbers of k8s.io/kubelet, and the code generated from
+them and committed (`make protocol`); `pod.proto` has the few fields of a Pod that the agent reads. Only the
+.proto files are written by hand. Not here: the calls (`kubelet`, `device_plugin`).
 """

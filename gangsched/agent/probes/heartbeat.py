@@ -1,4 +1,4 @@
-"""When a measurement is written on the Node: when it has moved, and in any case every so often. Pure.
+"""When a measurement is written to the Node: after a large enough change, and at regular intervals. Pure.
 
 Called by `running`; one Heartbeat for each annotation.
 """
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 
 class Heartbeat:
-    """threshold: how far one of the values may move away from what was last written before that is told.
+    """threshold: how far a value may move from the last written one before it is written again.
 
-    apart_s: two writes are at least so far apart, so that traffic that jumps does not flood the API server.
+    apart_s: minimum time between two writes, so that jumping traffic does not flood the API server.
     """
 
     def __init__(self, *, period_s: float, threshold: float, apart_s: float) -> None:
@@ -23,7 +23,7 @@ class Heartbeat:
         self._at_s = -math.inf
 
     def is_due(self, values: Sequence[float], now_s: float) -> bool:
-        """Values in the unit of the threshold; other values than before (a NIC more) are always news."""
+        """Values in the threshold's unit; another number of values (a new NIC) always counts."""
         if now_s - self._at_s >= self._period_s or self._written is None:
             return True
         if now_s - self._at_s < self._apart_s:
@@ -34,6 +34,6 @@ class Heartbeat:
         return any(abs(now - then) > self._threshold for now, then in pairs)
 
     def written(self, values: Sequence[float], now_s: float) -> None:
-        """The Node says so now."""
+        """Record that the Node has these values now."""
         self._written = tuple(values)
         self._at_s = now_s

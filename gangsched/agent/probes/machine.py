@@ -1,7 +1,7 @@
-"""What this machine counts of itself: CPU time, memory, disks; and how fast its disk is. All of it I/O.
+"""This machine's own counters: CPU time, memory, disks; and how fast its disk is. All of it I/O.
 
-A container sees the host's CPU time, memory and disks in /proc; which of the disks are counted is decided
-here: whole physical ones, no partitions, loops, RAM disks or device-mapper devices above them.
+A container sees the host's CPU time, memory and disks in /proc. Counted are whole physical disks, not
+partitions, loops, RAM disks or device-mapper devices on top of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import psutil
 
 SYS_BLOCK = Path("/sys/block")
-# The measured probe: bounded in bytes and in time, whichever comes first.
+# The throughput probe is bounded in bytes and in time.
 PROBE_BYTES = 64 * 2**20
 PROBE_S = 1.0
 _BLOCK = 2**20
@@ -33,14 +33,14 @@ class MachineSample(NamedTuple):
 
 
 def read_machine() -> MachineSample:
-    """As it is now."""
+    """The current counters."""
     times = psutil.cpu_times()
-    # Linux counts a guest's time as the user's, too.
+    # Linux counts a guest's time as user time too.
     counted = [getattr(times, name) for name in times._fields if name not in ("guest", "guest_nice")]
     idle = times.idle + getattr(times, "iowait", 0.0)
     memory = psutil.virtual_memory()
     frequency = psutil.cpu_freq()
-    # Its stubs do not know that there is none in some virtual machines.
+    # psutil's stubs do not know that some virtual machines have none.
     mhz = getattr(frequency, "max", 0.0) or getattr(frequency, "current", 0.0)
     disks = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
     return MachineSample(
@@ -59,12 +59,12 @@ def _is_disk(name: str) -> bool:
 
 
 def measure_disk_mbps(directory: Path) -> float:
-    """MB/s (10^6 bytes) at which a file in `directory` is written to the disk itself; the file is removed.
+    """MB/s (10^6 bytes) of writing a file in `directory` through to the disk; the file is removed.
 
     At most PROBE_BYTES, at most about PROBE_S. Raises: OSError.
     """
     path = directory / f".gangsched-probe-{os.getpid()}"
-    block = os.urandom(_BLOCK)  # a disk that packs zeros would look faster than it is
+    block = os.urandom(_BLOCK)  # incompressible: a disk that compresses zeros would look faster than it is
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         written, began_s = 0, time.perf_counter()

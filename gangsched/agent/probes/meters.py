@@ -1,6 +1,6 @@
-"""Counters made into what the two annotations say: remaining bandwidth, utilisation. Pure.
+"""Turns counters into the values of the two annotations: remaining bandwidth, utilisation. Pure.
 
-Told by `running` what `nics` and `machine` read, and when, by a monotonic clock.
+`running` passes in the readings of `nics` and `machine`, with times of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gangsched.agent.probes.nics import Nic, counted
 from gangsched.model.bandwidth import MAX_BANDWIDTH, RemainingBandwidth
 from gangsched.model.load import NodeLoad, Performance, Utilisation
 
-# A counter that says more than this in a second was not counted by a link of the speed that it has.
+# A rate above this multiple of the link's speed cannot be real.
 _TOO_FAST = 2.0
 _MEGA = 1e6
 
@@ -28,7 +28,7 @@ class Rates(NamedTuple):
 
 
 class BandwidthMeter:
-    """windows_s: kept; total: bytes a second in one direction, 0: what the links' speeds add up to."""
+    """windows_s: kept; total: bytes a second in one direction, 0: the sum of the links' speeds."""
 
     def __init__(self, patterns: Sequence[str], *, total: int, windows_s: Sequence[float]) -> None:
         self._patterns = tuple(patterns)
@@ -41,7 +41,7 @@ class BandwidthMeter:
         self.names: tuple[str, ...] = ()
 
     def told(self, nics: Sequence[Nic], at_s: float) -> None:
-        """All the NICs there are, at one moment."""
+        """Take in all NICs' counters at one moment."""
         mine = counted(nics, self._patterns)
         usable = [nic for nic in mine if nic.is_up and not nic.is_standby]
         self.names = tuple(nic.name for nic in mine)
@@ -51,7 +51,7 @@ class BandwidthMeter:
         for nic in mine:
             before = self._before.get(nic.name)
             if before is None:
-                continue  # what it counted before we came to know it was not counted now
+                continue  # its counts from before the first reading are not recent
             most = (nic.speed or MAX_BANDWIDTH) * elapsed_s * _TOO_FAST
             sent += growth(before.sent, nic.sent, most)
             received += growth(before.received, nic.received, most)
@@ -60,16 +60,16 @@ class BandwidthMeter:
         self._window.add(at_s, (sent, received))
 
     def used(self, window_s: float) -> Rates | None:
-        """Over a window; None before there are two samples."""
+        """Rates over a window; None before there are two samples."""
         rates = self._window.rates(window_s)
         return None if rates is None else Rates(*rates)
 
     def used_over_all(self, window_s: float) -> Rates | None:
-        """As used, but None until the window is full."""
+        """Like `used`, but None until the window is full."""
         return self.used(window_s) if self._window.spans_s >= window_s else None
 
     def remaining(self, observed_at: datetime) -> RemainingBandwidth | None:
-        """Over the first of the windows; None: not known (yet), or not how fast the links are."""
+        """Over the first window; None if it, or the links' speed, is not known (yet)."""
         used = self.used(self.windows_s[0])
         if used is None or not self.total:
             return None
@@ -78,7 +78,7 @@ class BandwidthMeter:
 
 
 class LoadMeter:
-    """Utilisation over a window. disk_mbps: the disks' throughput together, 0: not known."""
+    """Utilisation over a window. disk_mbps: the disks' total throughput, 0: not known."""
 
     def __init__(self, *, window_s: float, mhz: float, disk_mbps: float) -> None:
         self._window_s = window_s
@@ -89,7 +89,7 @@ class LoadMeter:
         self._before: MachineSample | None = None
 
     def told(self, sample: MachineSample, at_s: float) -> None:
-        """What the machine counted, at one moment."""
+        """Take in the machine's counters at one moment."""
         before, self._before = self._before, sample
         if before is None:
             self._window.add(at_s, (0.0, 0.0))
@@ -124,7 +124,7 @@ class LoadMeter:
 
 
 class _Disks:
-    """The share of time in which the busiest disk had something to do."""
+    """The share of time in which the busiest disk was busy."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s

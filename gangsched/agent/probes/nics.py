@@ -1,7 +1,7 @@
 """The NICs of this node: their counters and link speeds, from /sys and the kernel's ethtool interface.
 
-Lives here: reading, and which of them are counted. Not here: rates (`meters`). A byte that leaves through a
-VLAN or a bond leaves through a NIC below it, too; counted are the lowest of those that were chosen.
+Lives here: reading, and which NICs count. Not here: rates (`meters`). A byte that leaves through a VLAN or a
+bond also leaves through a NIC below it, so only the lowest of the chosen NICs count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MEGABIT_BYTES = 125_000
 class Nic(NamedTuple):
     """speed: bytes a second in one direction; 0: not known, or the link is down.
 
-    lower: the NICs that it is stacked upon. is_standby: in a bond that sends through another one.
+    lower: the NICs below it. is_standby: in a bond that sends through another NIC.
     """
 
     name: str
@@ -39,7 +39,7 @@ def read_nics(root: Path = SYS_NET) -> list[Nic]:
 
 
 def counted(nics: Iterable[Nic], patterns: Sequence[str]) -> list[Nic]:
-    """Those that are counted: whose name matches a pattern (none given: physical ones), and no byte twice."""
+    """The NICs to count: names that match a pattern (none given: physical ones), no byte counted twice."""
     by_name = {nic.name: nic for nic in nics}
     if patterns:
         chosen = [nic for nic in by_name.values() if any(fnmatchcase(nic.name, one) for one in patterns)]
@@ -50,7 +50,7 @@ def counted(nics: Iterable[Nic], patterns: Sequence[str]) -> list[Nic]:
 
 
 def _below(nic: Nic, by_name: Mapping[str, Nic]) -> set[str]:
-    """Everything that it is stacked upon, however deep."""
+    """All NICs below it, at any depth."""
     found: set[str] = set()
     todo = list(nic.lower)
     while todo:
@@ -66,9 +66,9 @@ def _read(entry: Path) -> Nic | None:
     try:
         sent, received = (int((counters / f"{way}_bytes").read_text()) for way in ("tx", "rx"))
     except (OSError, ValueError):
-        return None  # no NIC (bonding_masters is a file), or gone while we looked
+        return None  # no NIC (bonding_masters is a file), or removed meanwhile
     state = _text(entry / "operstate")
-    # Those that have no carrier to lose (loopback, some virtual ones) say "unknown" all their life.
+    # NICs without a carrier (loopback, some virtual ones) always report "unknown".
     is_up = state in ("up", "unknown")
     return Nic(
         name=entry.name,
@@ -83,12 +83,12 @@ def _read(entry: Path) -> Nic | None:
 
 
 def _speed(entry: Path) -> int:
-    text = _text(entry / "speed")  # "-1", or nothing at all, where the driver does not know
+    text = _text(entry / "speed")  # "-1" or empty if the driver does not know
     megabits = int(text) if text.isdecimal() else 0
     if not megabits and entry.parent == SYS_NET:
         stats = psutil.net_if_stats().get(entry.name)  # by ethtool's ioctl
         megabits = stats.speed if stats is not None else 0
-    # The kernel's SPEED_UNKNOWN comes through some drivers as 2^32 - 1 or 2^16 - 1.
+    # Some drivers pass the kernel's SPEED_UNKNOWN through as 2^32 - 1 or 2^16 - 1.
     return megabits * _MEGABIT_BYTES if 0 < megabits < 2**32 - 1 and megabits != 2**16 - 1 else 0
 
 

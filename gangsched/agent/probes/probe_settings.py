@@ -1,7 +1,7 @@
-"""The agent's sections `bandwidth` and `load`: the documents as they are written, mistakes with their place.
+"""The agent's sections `bandwidth` and `load`: the documents as written, and their validation.
 
 Called by agent.settings. Both are off by default: a node that measures itself writes its Node object every
-few seconds, which a cluster must want.
+few seconds, which a cluster must opt into.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _MAX_WINDOWS = 8
 
 
 class BandwidthDocument(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """nics: patterns of names as a shell's; none: the physical ones. total_mbps: of one direction; 0: what
-    the links say. windows_seconds: over which is averaged; the first one's is what counts.
+    """nics: shell patterns of names; none: the physical ones. total_mbps: of one direction; 0: the links'
+    speed. windows_seconds: averaging windows; the first one's value counts.
     """
 
     enabled: bool = False
@@ -32,8 +32,8 @@ class BandwidthDocument(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
 
 
 class LoadDocument(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """cpu_mhz, disk_mbps: 0: what the system says of its CPU; unknown. disk_probe: a directory in whose file
-    system the throughput is measured once at the start, "" for not at all.
+    """cpu_mhz: 0: as the system reports it; disk_mbps: 0: unknown. disk_probe: a directory on the disk whose
+    throughput is measured once at the start, "" for none.
     """
 
     enabled: bool = False
@@ -76,7 +76,7 @@ def check_probes(bandwidth: BandwidthDocument, load: LoadDocument) -> ProbeSetti
     if load.disk_probe and not PurePath(load.disk_probe).is_absolute():
         raise ConfigError(f"{load.disk_probe!r} is not an absolute path", path="load.diskProbe")
     if load.disk_probe and load.disk_mbps:
-        raise ConfigError("is given beside diskMBps: measured, or known? Keep one", path="load.diskProbe")
+        raise ConfigError("conflicts with diskMBps; keep one of them", path="load.diskProbe")
     return ProbeSettings(bandwidth, load)
 
 

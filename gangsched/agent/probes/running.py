@@ -1,8 +1,8 @@
-"""The task that measures: reads counters in a thread, asks the pure part what they mean, has it written.
+"""The measuring task: reads counters in a thread, lets the pure part evaluate them, writes the result.
 
-Lives here: the loop and the clocks. Not here: the request itself (agent.app gives it). What cannot be read or
-written is said once and tried again; a node that cannot be measured stays silent, which schedulers notice by
-the age of its last word.
+Lives here: the loop and the clocks. Not here: the request itself (agent.app passes it in). A failure to read
+or write is logged once and retried; a node that cannot be measured stays silent, which schedulers notice by
+the age of its last report.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Write = Callable[[Mapping[str, str]], Awaitable[None]]
 
 
 class Probes:
-    """One node's. `write` patches annotations of the Node, by key; it raises ApiError."""
+    """One node's probes. `write` patches annotations of the Node, by key; it raises ApiError."""
 
     def __init__(self, settings: ProbeSettings, write: Write, *, node: str, rng: Random) -> None:
         self._settings = settings
@@ -67,7 +67,7 @@ class Probes:
         self._sample_s = min(max(shortest_s / _SAMPLES_A_WINDOW, _MIN_SAMPLE_S), _MAX_SAMPLE_S)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         load = self._settings.load
         if load.enabled and load.disk_probe:
             await self._measure_disk(Path(load.disk_probe))
@@ -118,7 +118,7 @@ class Probes:
             self._beats[key].written(values, now_s)
 
     def _values(self) -> dict[str, tuple[str, tuple[float, ...]]]:
-        """By key: the annotation, and the numbers whose moves are told."""
+        """By key: the annotation, and the numbers whose changes trigger a write."""
         found: dict[str, tuple[str, tuple[float, ...]]] = {}
         now = datetime.now(UTC)
         if self._settings.bandwidth.enabled:
@@ -140,7 +140,7 @@ class Probes:
         return found
 
     def _longer_windows(self) -> dict[str, Rates]:
-        """What was used over the other windows, as far as they are full."""
+        """Use over the other windows, as far as they are full."""
         windows_s = self._settings.bandwidth.windows_seconds[1:]
         used = {window_s: self._bandwidth.used_over_all(window_s) for window_s in windows_s}
         return {f"{window_s:g}s": rates for window_s, rates in used.items() if rates is not None}

@@ -1,8 +1,8 @@
-"""Where devices are found. A source is asked again and again, in a thread of its own, and answers all it has.
+"""Where devices are found. A source is read repeatedly, in its own thread, and returns all its devices.
 
 One file a source: `files` (JSON), `nvml` (NVIDIA's library), `registers` (what HAMi's and Volcano's own
 agents write on the Node; read with the Node, so it needs no thread), `pod_resources` (what other device
-plugins have told kubelet).
+plugins have registered with kubelet).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gangsched.agent.reports import Report, Silence
 
 
 class Source(Protocol):
-    """name: for people, and unlike that of any other source. period_s: pause between two readings.
+    """name: for people, unique among sources. period_s: pause between two readings.
 
     silence: what it means if it does not answer for long.
     """

@@ -1,4 +1,4 @@
-"""One JSON file of devices into the model's type: every mistake names its place and what would be right.
+"""Parses a JSON file of devices into the model's type: a mistake names its place and what would be right.
 
 The format is the annotation's own: {"resource": [{"id": …, "health": …, "numa": …, "model": …,
 "memoryMiB": …, "links": {"id": "kind"}}]}. Pure: text in. Called by `files`.
@@ -17,7 +17,7 @@ from gangsched.model import bounded
 from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH, Device
 from gangsched.model.resources import is_extended
 
-# A node's annotations have 256 KiB in all; a larger file is another file.
+# A node's annotations have 256 KiB in all; a larger file is not a device list.
 MAX_FILE_BYTES = 2**20
 _EXAMPLE = '{"example.com/fpga": [{"id": "fpga-0", "health": "Healthy"}]}'
 
@@ -37,14 +37,14 @@ def parse_device_file(text: str) -> dict[str, tuple[Device, ...]]:
             raise ConfigError(f"is {_kind(devices)}, not a list of devices", path=resource)
     listed: dict[str, tuple[Device, ...]] = {}
     for resource, devices in document.items():
-        # One by one: for a key of a mapping the decoder's own words are no place.
+        # One by one: for a key of a mapping the decoder's error has no place.
         listed[resource] = tuple(decode(Device, one, f"{resource}[{i}]") for i, one in enumerate(devices))
         _check(resource, listed[resource])
     return listed
 
 
 def check_id(device_id: str) -> str:
-    """What is wrong with an ID, or ""."""
+    """The problem with an ID, or ""."""
     if not device_id or len(device_id) > MAX_ID_LENGTH:
         return (
             f"{device_id[:80]!r} has {len(device_id)} characters: kubelet's limit for a device ID is"

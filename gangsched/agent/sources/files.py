@@ -1,8 +1,8 @@
-"""A JSON file of devices, or a directory of such files: any kind of device, by whoever knows of it.
+"""A JSON file of devices, or a directory of such files: any kind of device, from any tool that writes it.
 
-Lives here: looking, reading, what stays when something does not parse. Not here: the format (device_file).
-The content is read each time, a few kilobytes from the page cache: a time stamp does not tell two writes
-within its granularity apart, and a ConfigMap's file changes by a symbolic link.
+Lives here: finding and reading files, and what stays when one does not parse. Not here: the format
+(device_file). The content is read each time, a few kilobytes from the page cache: a time stamp does not
+distinguish two writes within its granularity, and a ConfigMap's file changes by a symbolic link.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MAX_FILES = 256
 
 
 class FileSource:
-    """A file that is gone lists nothing; one that cannot be understood keeps what it last listed.
+    """A removed file lists nothing; an unparsable one keeps what it last listed.
 
-    A path at which there has never been anything may be misspelt: it is a problem, and takes nothing away.
+    A path that has never existed may be misspelt: it is reported as a problem and removes nothing.
     """
 
     period_s = 1.0
@@ -61,7 +61,7 @@ class FileSource:
         return Report(self.name, self._places(), tuple(problems), looked, whole=whole)
 
     def _files(self) -> tuple[list[Path], str]:
-        """What there is to read, and what to say of it. Raises: OSError."""
+        """The files to read, and a description of the search. Raises: OSError."""
         self._n_left_out = 0
         if self._path.is_dir():
             found = sorted(

@@ -1,18 +1,18 @@
-"""NVIDIA GPUs by NVML: which there are, what they are, whether they are well.
+"""NVIDIA GPUs by NVML: which exist, their properties, their health.
 
-Lives here: one reading, from opening the library to a Report; what makes a GPU sick and when it is well
-again. Not here: paths between GPUs (nvml_links). nvidia-ml-py calls the driver's library and blocks: each
-source has its own thread. It is imported at the first reading, and not where it is switched off.
+Lives here: one reading, from opening the library to a Report; what makes a GPU sick and when it recovers. Not
+here: paths between GPUs (nvml_links). nvidia-ml-py calls the driver's library and blocks, so this source has
+its own thread. It is imported at the first reading, and not if it is switched off.
 
 | sick because | until |
 |---|---|
 | lost, or it does not answer | it has answered for RECOVERY_S |
-| an XID that is no application's, a double-bit error | the agent starts anew: a person has looked |
-| uncorrected ECC errors, a failed row remapping | the counters have said otherwise for RECOVERY_S |
-| the driver does not answer any more | it has answered for RECOVERY_S |
+| an XID not caused by an application, a double-bit error | the agent starts anew: a person has looked |
+| uncorrected ECC errors, a failed row remapping | the counters have been clean for RECOVERY_S |
+| the driver stopped answering | it has answered for RECOVERY_S |
 
-Sources: NVML's API reference; the XIDs that are applications' are those of NVIDIA's k8s-device-plugin
-(`internal/rm/health.go`). A GPU that was seen once stays listed: one that is not there any more has failed.
+Sources: NVML's API reference; the XIDs caused by applications are those of NVIDIA's k8s-device-plugin
+(`internal/rm/health.go`). A GPU that was seen once stays listed: one that disappears has failed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gangsched.model.devices import Device
 
 RECOVERY_S = 30.0
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
-# More events than this in one reading are left for the next.
+# Further events are left for the next reading.
 _MAX_EVENTS = 256
 _NO_XID = frozenset({0})
 
@@ -41,7 +41,7 @@ Mode = Literal["auto", "on", "off"]
 
 
 class _Gpu:
-    """handle: NVML's. sick: why it is not well now. stuck: why it will not be well again by itself."""
+    """handle: NVML's. sick: why it is unhealthy now. stuck: why it will not recover by itself."""
 
     def __init__(self, device: Device, address: str) -> None:
         self.device = device
@@ -57,7 +57,7 @@ class _Gpu:
 
 
 class NvmlSource:
-    """All GPUs of the node. Without the library there are none; mode `on` says that it is missing."""
+    """All GPUs of the node. Without the library there are none; mode `on` reports that it is missing."""
 
     name = "NVML"
     period_s = 2.0
@@ -94,7 +94,7 @@ class NvmlSource:
         except ImportError as error:
             return self._nothing(f"{self.name}: nvidia-ml-py is not installed: {error}")
         except Exception as error:
-            # ctypes and the driver raise what they please; a GPU must not become well by it.
+            # ctypes and the driver may raise anything; that must not make a GPU healthy.
             return self._unanswered(error)
         return self._report(f"{self.name}: {len(self._gpus)} GPUs")
 
@@ -106,13 +106,13 @@ class NvmlSource:
         try:
             self._events = nvml.nvmlEventSetCreate()
         except nvml.NVMLError:
-            self._events = None  # not on every system; what can be asked for is asked for all the same
+            self._events = None  # not on every system; what is supported is still used
         return nvml
 
     def _unanswered(self, error: Exception) -> Report:
-        """The library or the driver is not there, or not any more."""
+        """The library or the driver is missing, or stopped answering."""
         if self._nvml is not None:
-            with suppress(Exception):  # the same failure again
+            with suppress(Exception):  # shutting down may fail in the same way
                 self._nvml.nvmlShutdown()
             self._nvml = self._events = None
         why = f"{self.name}: {str(error) or type(error).__name__}"
@@ -138,7 +138,7 @@ class NvmlSource:
                 handle = nvml.nvmlDeviceGetHandleByIndex(i)
                 name = nvml.nvmlDeviceGetUUID(handle)
             except nvml.NVMLError:
-                continue  # lost; it is one of those that are not seen
+                continue  # lost; handled with the unseen GPUs
             if self._is_in_mig_mode(handle):
                 self._in_mig[name] = f"{self.name}: {name} is in MIG mode; list its slices in a file"
                 continue
@@ -179,7 +179,7 @@ class NvmlSource:
             return -1
 
     def _asked(self, question: Callable[[Any], Any], handle: Any, default: Any) -> Any:
-        """What a GPU answers; `default` where it does not know such a thing. Raises: NVMLError."""
+        """A GPU's answer; `default` if it does not support the query. Raises: NVMLError."""
         nvml = self._nvml
         try:
             return question(handle)
@@ -242,7 +242,7 @@ class NvmlSource:
             supported = nvml.nvmlDeviceGetSupportedEventTypes(gpu.handle)
             nvml.nvmlDeviceRegisterEvents(gpu.handle, wanted & supported, self._events)
         except nvml.NVMLError:
-            pass  # an older GPU; what can be asked for is asked for
+            pass  # an older GPU; what is supported is still used
 
     def _hear_events(self) -> None:
         nvml = self._nvml
@@ -268,12 +268,12 @@ class NvmlSource:
         try:
             gpus = [self._gpus[nvml.nvmlDeviceGetUUID(event.device)]]
         except (nvml.NVMLError, KeyError):
-            gpus = list(self._gpus.values())  # one of them: not to be handed out until it is known which
+            gpus = list(self._gpus.values())  # one of them, unknown which: give out none
             why += " of a GPU that cannot be told"
         for gpu in gpus:
             gpu.stuck = gpu.stuck or why
 
-    # -- what is said ------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------------
 
     def _report(self, looked: str, *problems: str) -> Report:
         devices = tuple(

@@ -1,7 +1,7 @@
-"""Paths between GPUs in the words of `nvidia-smi topo -m`: NV18, PIX, PXB, PHB, NODE. Called by `nvml`.
+"""Paths between GPUs in the notation of `nvidia-smi topo -m`: NV18, PIX, PXB, PHB, NODE. Called by `nvml`.
 
-Links are a board's: they are asked for when a GPU is new, not with every reading. A path through the whole
-system (SYS) is what any two devices have and is not listed.
+Links belong to the board, so they are queried only when a GPU is new. A path through the whole system (SYS)
+exists between any two devices and is not listed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Links = dict[str, dict[str, str]]
 
 
 def pci_address(bus_id: str | bytes) -> str:
-    """`00000000:3B:00.0` as the kernel writes it: `0000:3b:00.0`."""
+    """`00000000:3B:00.0` in the kernel's form: `0000:3b:00.0`."""
     text = bus_id.decode() if isinstance(bus_id, bytes) else bus_id
     domain, _, rest = text.strip("\0 ").lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 
 
 def links_between(nvml: Any, handles: Mapping[str, Any], by_address: Mapping[str, str]) -> Links:
-    """GPU -> other GPU -> kind of path. NVLinks are counted; those to a switch reach all that have some."""
+    """GPU -> other GPU -> kind of path. Counts NVLinks; those to a switch reach all GPUs that have some."""
     direct: Counter[tuple[str, str]] = Counter()
     switched: Counter[str] = Counter()
     for name, handle in handles.items():
@@ -60,7 +60,7 @@ def _is_switch(nvml: Any, handle: Any, link: int) -> bool:
     try:
         kind = nvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link)
     except nvml.NVMLError:
-        return False  # an older driver: it is no GPU that we know by its address, so it counts for nothing
+        return False  # unsupported by an older driver: treat it as no known GPU
     return bool(kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH)
 
 

@@ -1,7 +1,7 @@
-"""Devices that other plugins own, by kubelet's word: PodResources GetAllocatableResources.
+"""Devices of other plugins, as kubelet reports them: PodResources GetAllocatableResources.
 
-It lists the healthy ones with their NUMA nodes and knows nothing of models or links. One that turns unhealthy
-is no longer listed; while a pod holds it the Node lists it as unhealthy (`inventory`).
+It lists the healthy ones with their NUMA nodes but no models or links. One that turns unhealthy is no longer
+listed; while a pod holds it the Node lists it as unhealthy (`inventory`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gangsched.model.devices import Device
 
 
 class PodResourcesSource:
-    """Keeps what kubelet last said while kubelet is away: its restart makes no device unhealthy."""
+    """Keeps kubelet's last report while kubelet is away: its restart makes no device unhealthy."""
 
     period_s = 2.0
     silence = Silence.NOTHING
@@ -56,5 +56,5 @@ class PodResourcesSource:
 
 
 def _in_order(there: dict[str, Device]) -> tuple[Device, ...]:
-    # kubelet lists them in another order each time.
+    # kubelet's order differs each time.
     return tuple(there[name] for name in sorted(there))

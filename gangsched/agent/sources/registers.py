@@ -6,7 +6,7 @@ HAMi writes `hami.io/node-nvidia-register`: a JSON list of {"id", "count", "devm
 `volcano.sh/node-vgpu-register`: `id,count,devmem,type,health[,mode]:` for each device, or HAMi's JSON.
 
 Sources: HAMi `pkg/device/devices.go` (MarshalNodeDevices, DecodeNodeDevices) and its protocol page; Volcano
-`pkg/scheduler/api/devices/nvidia/vgpu/utils.go` (decodeNodeDevices). `count` says into how many shares they
+`pkg/scheduler/api/devices/nvidia/vgpu/utils.go` (decodeNodeDevices). `count` is the number of shares they
 cut a device; we hand out whole devices, so one entry is one device here, however many shares it has. Called
 by `app` with each Node that is read.
 """
@@ -51,11 +51,11 @@ class Register(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """Its name among the sources."""
+        """Its name as a source."""
         return f"annotation {self.key}"
 
     def report(self, annotations: Mapping[str, str]) -> Report:
-        """What it says on this node. Raises: nothing."""
+        """Its report for this node. Raises: nothing."""
         text = annotations.get(self.key)
         if text is None:
             return Report(self.source, looked=f"{self.source}: not on the node")
@@ -145,7 +145,7 @@ def _truth(text: str, fields: list[str]) -> bool:
 
 
 def _checked(entries: Iterable[_Entry]) -> tuple[Device, ...]:
-    """A GPU in MIG mode is none that can be handed out whole: it is listed as unhealthy."""
+    """Devices in MIG mode cannot be given out whole, so they are listed as unhealthy."""
     devices: dict[str, Device] = {}
     for entry in entries:
         problem = check_id(entry.id)
