@@ -442,7 +442,7 @@ class Containment:
 
     def _give_back(self, group: Group, said: str) -> None:
         shared, scheduler = self._shared, self._scheduler
-        for stop in (scheduler.binder.preparing.stop, scheduler.binder.waves.stop):
+        for stop in (scheduler.binder.pre_bind.stop, scheduler.binder.staggered.stop):
             self._step(partial(stop, group, said))
         calls = [call for call in shared.hooks.calls.values() if call.group is group]
         shared.hooks.cancel([call for call in calls if call.point != POST_BIND])

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from gangsched.config import Settings
-from gangsched.core.binding.admission_conflicts import Spacing
+from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.binder import Binder
 from gangsched.core.containment import Containment, Defect, Plainly, Steps
 from gangsched.core.device_audit.device_health import DeviceHealth
@@ -82,7 +82,9 @@ class Scheduler:
         self.group_specs = GroupSpecs(self.shared)
         self.audit = Audit(self.shared, self.reporter)
         self.membership = Membership(self.shared, self.reporter, self.group_specs, self.audit)
-        self.binder = Binder(self.shared, self.reporter, Spacing(self.shared, self.audit.is_reported))
+        self.binder = Binder(
+            self.shared, self.reporter, AdmissionConflicts(self.shared, self.audit.is_reported)
+        )
         self.health = DeviceHealth(self.shared, self.reporter, self.binder)
         self.permits = Permits(self.shared)
         self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, pick)
@@ -202,8 +204,8 @@ class Scheduler:
         for do in (
             self.audit.advance,
             self.health.advance,
-            self.binder.preparing.expire,
-            self.binder.waves.expire,
+            self.binder.pre_bind.expire,
+            self.binder.staggered.expire,
         ):
             steps.by_deadline(do)
         return self._end_turn()
@@ -214,9 +216,9 @@ class Scheduler:
             if group.preemption is not None and self.shared.settings.allow_eviction:
                 self.attempts.give_back(group, "the victims of the rest of it did not go in time")
             self.binder.unwind(group)
-        elif self.binder.preparing.stop(
+        elif self.binder.pre_bind.stop(
             group, "the rest of it was not prepared in time"
-        ) or self.binder.waves.stop(group, "the rest of it was not sent in time"):
+        ) or self.binder.staggered.stop(group, "the rest of it was not sent in time"):
             pass  # looked at again before this turn ends, and then by its policy
         else:
             # Binds on the way must be answered first.
@@ -275,8 +277,8 @@ class Scheduler:
         others = (
             self.audit.next_deadline_s(),
             self.health.next_deadline_s(),
-            self.binder.preparing.next_deadline_s(),
-            self.binder.waves.next_deadline_s(),
+            self.binder.pre_bind.next_deadline_s(),
+            self.binder.staggered.next_deadline_s(),
         )
         steps = self._steps
         soonest = min(self.shared.next_deadline_s() or NEVER_S, steps.look_again_s, *others)
@@ -388,7 +390,7 @@ class Scheduler:
         if call.point == PERMIT:
             self.permits.answered(call, event)
         elif call.point == PRE_BIND:
-            self.binder.preparing.answered(call, event)
+            self.binder.pre_bind.answered(call, event)
         elif call.point == BIND:
             self.binder.hook_answered(call, event)
 
@@ -432,8 +434,8 @@ class Scheduler:
             steps.each(self.audit.look)
             steps.each(self.health.look)
             steps.each(self.reservations.give_back_broken)
-            steps.each(self.binder.preparing.look_again)
-            steps.each(self.binder.waves.look_again)
+            steps.each(self.binder.pre_bind.look_again)
+            steps.each(self.binder.staggered.look_again)
             steps.each(lambda: shared.cache.settle(shared.now_s))
             while shared.touched:
                 touched, shared.touched = shared.touched, {}

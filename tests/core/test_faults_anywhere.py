@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from gangsched.config import default_config
 from gangsched.core import containment
 from gangsched.core.binding.binder import Binder
-from gangsched.core.binding.pre_bind import Preparing
-from gangsched.core.binding.staggered_bind import Waves
+from gangsched.core.binding.pre_bind import PreBind
+from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.device_ledger import DeviceLedger
 from gangsched.core.cache.images import ImageTable
@@ -74,10 +74,10 @@ ROOMS: tuple[type, ...] = (
         Permits,
         PodIndex,
         PodTemplate,
-        Preparing,
+        PreBind,
         Reservations,
     ),
-    *(Reporter, SchedulingQueue, Templates, Waves, SharedState),
+    *(Reporter, SchedulingQueue, Templates, StaggeredBind, SharedState),
 )
 # What clearing up after a fault is made of, or what the loop asks between turns: not a step of any object's.
 NOT_STEPS = {

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
-from gangsched.core.binding.admission_conflicts import Spacing
+from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.objects import Pod
@@ -98,5 +98,5 @@ def test_who_could_be_mixed_up_is_not_due_together(seed: int) -> None:
 def test_there_is_enough_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members that may be exchanged are due together; without the spacing others would be, too."""
     assert sum(Watched(seed).run().n_together for seed in range(4)) > 10
-    monkeypatch.setattr(Spacing, "holds", lambda self, info: "")
+    monkeypatch.setattr(AdmissionConflicts, "holds", lambda self, info: "")
     assert any(Watched(seed).run().mixed for seed in range(6))

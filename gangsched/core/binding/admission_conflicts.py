@@ -1,4 +1,4 @@
-"""Spacing: kubelet's device plugin API names no pod, so pods that it could mix up are not due together.
+"""AdmissionConflicts: kubelet's device plugin API names no pod; pods it could mix up are not due together.
 
 A pod is due from the moment its Binding may have left until kubelet has admitted it (status.startTime, or
 the node's report lists it). Two pods on one node that ask for the same number of one resource handed out
@@ -22,7 +22,7 @@ from gangsched.core.types.group import ON_ITS_WAY, BindState, Group, MemberState
 from gangsched.core.types.pod_template import PodTemplate
 
 
-class Spacing:
+class AdmissionConflicts:
     """Who has to wait for whom. Without a resource handed off that way, nobody, at no cost."""
 
     def __init__(self, shared: SharedState, is_reported: Callable[[PodInfo], bool]) -> None:

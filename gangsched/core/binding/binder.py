@@ -20,10 +20,10 @@ from itertools import count
 
 from msgspec.structs import replace
 
-from gangsched.core.binding.admission_conflicts import Spacing
-from gangsched.core.binding.pre_bind import Preparing
+from gangsched.core.binding.admission_conflicts import AdmissionConflicts
+from gangsched.core.binding.pre_bind import PreBind
 from gangsched.core.binding.reservation_checks import reservation_broken, reservation_taken
-from gangsched.core.binding.staggered_bind import Waves
+from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.state.pending_hooks import BIND, HookCall
@@ -78,13 +78,13 @@ _GATHER_TOLD_S = 5.0
 class Binder:
     """Binds planned groups and answers for what becomes of each bind."""
 
-    def __init__(self, shared: SharedState, reporter: Reporter, spacing: Spacing) -> None:
+    def __init__(self, shared: SharedState, reporter: Reporter, conflicts: AdmissionConflicts) -> None:
         self._shared = shared
         self._reporter = reporter
         self._in_labels = shared.settings.devices.in_labels
         self._is_fenced = shared.settings.fence
-        self.preparing = Preparing(shared, spacing, prepared=self._prepared, stopped=self._give_back)
-        self.waves = Waves(shared, spacing, send=self._send, broke=self.take_back)
+        self.pre_bind = PreBind(shared, conflicts, prepared=self._prepared, stopped=self._give_back)
+        self.staggered = StaggeredBind(shared, conflicts, send=self._send, broke=self.take_back)
 
     # -- out -------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class Binder:
                 info.in_doubt = False
             ready.append((group, members))
         try:
-            if self.preparing.begin(ready):
+            if self.pre_bind.begin(ready):
                 return
         except PluginError as error:
             self._shared.hooks.blame(error, unit[0])
@@ -111,10 +111,10 @@ class Binder:
                 self._give_back(group, str(error))
             return
         for group, members in ready:
-            self.waves.begin(group, members)
+            self.staggered.begin(group, members)
 
     def _prepared(self, group: Group) -> None:
-        self.waves.begin(group, group.in_state(MemberState.ASSUMED))
+        self.staggered.begin(group, group.in_state(MemberState.ASSUMED))
 
     def _send(self, group: Group, members: Sequence[PodInfo]) -> None:
         key = str(group.key)
@@ -361,16 +361,16 @@ class Binder:
 
     def take_back(self, group: Group, why: str) -> None:
         """A promise of a group that is binding broke: what has not been sent is not sent."""
-        if not self.preparing.stop(group, why) and not group.failed_binds:
+        if not self.pre_bind.stop(group, why) and not group.failed_binds:
             group.failed_binds[""] = why
             self._shared.emit(CancelBinds(group.cause_id))
             self._shared.touch(group)
 
     def settle(self, group: Group) -> None:
         """Decides once no bind of the group is on the way any more."""
-        self.preparing.look(group)
+        self.pre_bind.look(group)
         if group.failed_binds:
-            self.waves.give_back(group)
+            self.staggered.give_back(group)
         if group.n_assumed:
             return
         shared = self._shared

@@ -1,4 +1,4 @@
-"""Preparing: PreBind, between the reservation of a whole gang and its first Bind.
+"""PreBind: what is done between the reservation of a whole gang and its first Bind.
 
 Every member's PreBind plugins are asked in their order, the members side by side. Only when all of them have
 said yes, for all groups that start together, does the first Bind leave; one that does not say yes gives
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from gangsched.core.binding.admission_conflicts import Spacing
+from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
@@ -45,20 +45,20 @@ class _Unit:
         self.until_s = math.inf
 
 
-class Preparing:
+class PreBind:
     """Units whose PreBind hooks are running."""
 
     def __init__(
         self,
         shared: SharedState,
-        spacing: Spacing,
+        conflicts: AdmissionConflicts,
         *,
         prepared: Callable[[Group], None],
         stopped: Callable[[Group, str], None],
     ) -> None:
         """`prepared` and `stopped` are told group by group, of all groups of the unit in one turn."""
         self._shared = shared
-        self._spacing = spacing
+        self._conflicts = conflicts
         self._prepared = prepared
         self._stopped = stopped
         self._units: dict[GroupKey, _Unit] = {}
@@ -70,7 +70,7 @@ class Preparing:
         """
         asked = [one for group, members in unit for one in self._wanted(group, members)]
         groups = [group for group, _ in unit]
-        blocked = "" if asked else self._spacing.blocks(groups)
+        blocked = "" if asked else self._conflicts.blocks(groups)
         if not asked and not blocked:
             return False
         preparing = _Unit(groups)
@@ -145,7 +145,7 @@ class Preparing:
                 if lost := reservation_lost(cache, info):
                     self._stop(unit, lost)
                     return
-        if self._spacing.blocks(unit.groups):
+        if self._conflicts.blocks(unit.groups):
             if unit.until_s == math.inf:
                 unit.until_s = self._shared.now_s + self._shared.settings.settle_s
             return
@@ -155,14 +155,14 @@ class Preparing:
 
     def look_again(self) -> None:
         """Something has happened: those that wait for nothing but their turn may have it, oldest first."""
-        if self._spacing.resources:
+        if self._conflicts.resources:
             for unit in self._waiting():
                 self._look(unit)
 
     def expire(self) -> None:
         """Gives up those whose turn has not come in time."""
         for unit in [unit for unit in self._waiting() if unit.until_s <= self._shared.now_s]:
-            self._stop(unit, self._spacing.blocks(unit.groups) or "its turn did not come in time")
+            self._stop(unit, self._conflicts.blocks(unit.groups) or "its turn did not come in time")
 
     def next_deadline_s(self) -> float:
         """When `expire` has something to do next; inf: never."""

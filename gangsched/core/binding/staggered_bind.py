@@ -1,4 +1,4 @@
-"""Waves: a gang that is binding, and of whose members kubelet could mix some up, leaves wave by wave.
+"""StaggeredBind: of a gang whose members kubelet could mix up, some are sent only when others are admitted.
 
 Lives here: the members that are held, reserved and unsent, while others of their gang (or of one that starts
 with it) are due on the same node, and what ends that. Who may not be due with whom is
@@ -16,34 +16,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from gangsched.core.binding.admission_conflicts import Spacing
+from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import BindState, Group, MemberState, PodInfo
 from gangsched.model.pod_group import GroupKey
 
 
-class Waves:
+class StaggeredBind:
     """Groups of which members are held."""
 
     def __init__(
         self,
         shared: SharedState,
-        spacing: Spacing,
+        conflicts: AdmissionConflicts,
         *,
         send: Callable[[Group, Sequence[PodInfo]], None],
         broke: Callable[[Group, str], None],
     ) -> None:
         """send: binds that may leave, one wave; broke: a promise of the group did, nothing more is sent."""
         self._shared = shared
-        self._spacing = spacing
+        self._conflicts = conflicts
         self._send = send
         self._broke = broke
         self._until_s: dict[GroupKey, float] = {}
 
     def begin(self, group: Group, members: Sequence[PodInfo]) -> None:
         """Sends those that may leave now and holds the others."""
-        if self._spacing.resources:
+        if self._conflicts.resources:
             members = self._let_go(group, members)
         self._send(group, members)
 
@@ -82,7 +82,7 @@ class Waves:
         for key in [key for key, until_s in self._until_s.items() if until_s <= self._shared.now_s]:
             group = self._shared.groups.get(key)
             held = _held(group) if group is not None else []
-            why = next((why for info in held if (why := self._spacing.holds(info))), "")
+            why = next((why for info in held if (why := self._conflicts.holds(info))), "")
             if group is None or not self.stop(group, why or "the rest of it was not sent in time"):
                 del self._until_s[key]
 
@@ -94,7 +94,7 @@ class Waves:
         """Those of `members` that may be due together, marked as sent; the others are held."""
         going = []
         for info in members:
-            if self._spacing.holds(info):
+            if self._conflicts.holds(info):
                 info.bind = BindState.HELD
             else:
                 info.bind = BindState.SENT
