@@ -30,7 +30,7 @@ from gangsched.core.binding.binder import Binder
 from gangsched.core.cache.plain_pod import plain_pods
 from gangsched.core.cache.recount import recount_group, recount_rows, take_out
 from gangsched.core.device_audit.device_health import DeviceHealth
-from gangsched.core.device_audit.drift import Audit
+from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
@@ -152,7 +152,7 @@ class Rooms(Protocol):
     shared: SharedState
     reporter: Reporter
     group_specs: GroupSpecs
-    audit: Audit
+    audit: DriftAudit
     membership: Membership
     binder: Binder
     health: DeviceHealth

@@ -18,7 +18,7 @@ from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.binder import Binder
 from gangsched.core.containment import Containment, Defect, Plainly, Steps
 from gangsched.core.device_audit.device_health import DeviceHealth
-from gangsched.core.device_audit.drift import Audit
+from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.framework.observer import ObservedProfile, Observer
 from gangsched.core.framework.plan import first_of
 from gangsched.core.framework.profile import Profile
@@ -80,7 +80,7 @@ class Scheduler:
         self.shared = SharedState(profiles, settings, node_capacity=node_capacity, observer=observer)
         self.reporter = Reporter(self.shared)
         self.group_specs = GroupSpecs(self.shared)
-        self.audit = Audit(self.shared, self.reporter)
+        self.audit = DriftAudit(self.shared, self.reporter)
         self.membership = Membership(self.shared, self.reporter, self.group_specs, self.audit)
         self.binder = Binder(
             self.shared, self.reporter, AdmissionConflicts(self.shared, self.audit.is_reported)

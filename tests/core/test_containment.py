@@ -20,7 +20,7 @@ from gangsched.core.cache.images import ImageTable
 from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.template_table import Templates
 from gangsched.core.containment import Defect
-from gangsched.core.device_audit.drift import Audit
+from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
@@ -109,7 +109,7 @@ POD_FAULTS: list[tuple[Any, str, Callable[..., bool], tuple[str, ...], bool]] = 
     (Cache, "_count", lambda self, info, row: is_bad(info) and bool(info.pod.metadata.labels), ANYBODY, True),
     (NodeTable, "use_ports", lambda self, *a: True, ANYBODY, True),
     (GroupSpecs, "note_stranger", lambda self, pod: is_bad(pod), (STRANGER,), False),
-    (Audit, "pod_bound", lambda self, info: is_bad(info), ANYBODY, True),
+    (DriftAudit, "pod_bound", lambda self, info: is_bad(info), ANYBODY, True),
 ]
 CASES = [
     pytest.param(owner, method, when, who, node, id=f"{owner.__name__}.{method}-{who}-{node}")
@@ -296,8 +296,8 @@ def test_what_fails_by_its_deadline_is_not_tried_without_a_pause(
     def fails(*_: Any) -> Any:
         raise Fault("always")
 
-    monkeypatch.setattr(Audit, "advance", fails)
-    monkeypatch.setattr(Audit, "next_deadline_s", lambda self: 0.0)
+    monkeypatch.setattr(DriftAudit, "advance", fails)
+    monkeypatch.setattr(DriftAudit, "next_deadline_s", lambda self: 0.0)
     guarded.cluster.wait(10)
     assert 0 < guarded.count("defects") <= 60
     guarded.a_good_gang_starts()

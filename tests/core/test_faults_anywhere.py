@@ -30,7 +30,7 @@ from gangsched.core.cache.template_table import Templates
 from gangsched.core.cache.usage_trackers import Accounts
 from gangsched.core.containment import Containment, Defect
 from gangsched.core.device_audit.device_health import DeviceHealth
-from gangsched.core.device_audit.drift import Audit
+from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
@@ -57,7 +57,7 @@ ROOMS: tuple[type, ...] = (
     *(
         Accounts,
         Attempts,
-        Audit,
+        DriftAudit,
         Binder,
         Cache,
         DeviceHealth,

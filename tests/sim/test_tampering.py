@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
-from gangsched.core.device_audit.drift import Audit
+from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.types.group import PodInfo
 from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.faults import STORM
@@ -69,13 +69,13 @@ def found(seeds: range) -> list[str]:
 def test_without_the_repair_the_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what is found nowhere above is there to be found."""
 
-    def nothing(self: Audit, info: PodInfo) -> None:
+    def nothing(self: DriftAudit, info: PodInfo) -> None:
         self.drifts[info.uid].due_s = math.inf
 
-    monkeypatch.setattr(Audit, "_repair", nothing)
+    monkeypatch.setattr(DriftAudit, "_repair", nothing)
     assert len(found(range(6))) >= 5
 
 
 def test_without_kubelets_word_in_the_books_the_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Audit, "_compare", lambda self, name, report: None)
+    monkeypatch.setattr(DriftAudit, "_compare", lambda self, name, report: None)
     assert any("kubelet gave another set" in problem for problem in found(range(6)))

@@ -1,4 +1,4 @@
-"""Health: devices that fail under running pods. Told at once, acted on by policy, and never in a storm.
+"""DeviceHealth: devices that fail under running pods. Told at once, acted on by policy, and never in a storm.
 
     a device of a bound pod is unhealthy, or not listed any more    event, condition on the group's object
     it is well again before the grace is over                       event; nothing else has happened
@@ -37,7 +37,7 @@ _LOOK_AGAIN_S = 1.0
 _A_DAY_S = 86_400.0
 
 
-class _Ail(msgspec.Struct):
+class _Failure(msgspec.Struct):
     """A pod with devices that have failed. due_s: when something is done about it; `inf`: nothing is."""
 
     info: PodInfo
@@ -57,7 +57,7 @@ class DeviceHealth:
         self._listed: dict[str, str | None] = {}
         self._looks: dict[str, None] = {}
         self._acted_s: dict[str, float] = {}
-        self.ailing: dict[str, _Ail] = {}
+        self.failing: dict[str, _Failure] = {}
 
     # -- told ------------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class DeviceHealth:
 
     def look(self) -> None:
         """Looks at the pods of nodes whose devices have changed."""
-        if not self._looks and not self.ailing:
+        if not self._looks and not self.failing:
             return
         again: dict[str, None] = {}
         while self._looks:
@@ -93,17 +93,19 @@ class DeviceHealth:
                 elif reservation_broken(self._shared.cache, info):
                     again[name] = None  # its bind may be on the way
         self._looks = again
-        for uid in [uid for uid, ail in self.ailing.items() if ail.info.state is not MemberState.BOUND]:
+        for uid in [
+            uid for uid, failure in self.failing.items() if failure.info.state is not MemberState.BOUND
+        ]:
             self._gone(uid)
 
     def advance(self) -> None:
         """Acts where the grace is over."""
-        for uid in [uid for uid, ail in self.ailing.items() if ail.due_s <= self._shared.now_s]:
-            self._act(self.ailing[uid])
+        for uid in [uid for uid, failure in self.failing.items() if failure.due_s <= self._shared.now_s]:
+            self._act(self.failing[uid])
 
     def next_deadline_s(self) -> float:
         """When `advance` has something to do next; inf: never."""
-        return min((ail.due_s for ail in self.ailing.values()), default=math.inf)
+        return min((failure.due_s for failure in self.failing.values()), default=math.inf)
 
     # -- one pod ---------------------------------------------------------------------------------------
 
@@ -114,7 +116,7 @@ class DeviceHealth:
             for device_id in ids
             if self._shared.cache.ledger.promised_unusable(info.row, resource, (device_id,))
         ]
-        known = self.ailing.get(info.uid)
+        known = self.failing.get(info.uid)
         if not failed:
             if known is not None and not known.is_acted_on:
                 self._recovered(known)
@@ -129,7 +131,7 @@ class DeviceHealth:
         due_s = math.inf
         if policy != "none":
             due_s = self._shared.now_s + self._settings.failure_grace_s
-        self.ailing[info.uid] = _Ail(info, devices, due_s)
+        self.failing[info.uid] = _Failure(info, devices, due_s)
         self._shared.count("device_failures")
         said = f"device {devices} on node {info.node_name} has failed under pod {info.pod.key}{problem}"
         self._tell(info, "Warning", "DeviceFailed", said)
@@ -151,51 +153,52 @@ class DeviceHealth:
             )
         return asked, ""
 
-    def _recovered(self, ail: _Ail) -> None:
-        del self.ailing[ail.info.uid]
-        said = f"device {ail.devices} on node {ail.info.node_name} is well again under pod {ail.info.pod.key}"
-        self._tell(ail.info, "Normal", "DeviceRecovered", said)
-        self._close(ail.info.group, "DeviceRecovered", said)
+    def _recovered(self, failure: _Failure) -> None:
+        del self.failing[failure.info.uid]
+        info = failure.info
+        said = f"device {failure.devices} on node {info.node_name} is well again under pod {info.pod.key}"
+        self._tell(info, "Normal", "DeviceRecovered", said)
+        self._close(info.group, "DeviceRecovered", said)
 
     def _gone(self, uid: str) -> None:
-        ail = self.ailing.pop(uid)
-        said = f"pod {ail.info.pod.key}, which had failed devices, is gone"
-        self._close(ail.info.group, "PodGone", said)
+        failure = self.failing.pop(uid)
+        said = f"pod {failure.info.pod.key}, which had failed devices, is gone"
+        self._close(failure.info.group, "PodGone", said)
 
     def _close(self, group: Group | None, reason: str, message: str) -> None:
-        if group is not None and not any(ail.info.group is group for ail in self.ailing.values()):
+        if group is not None and not any(failure.info.group is group for failure in self.failing.values()):
             self._reporter.devices(group, healthy=True, reason=reason, message=message)
 
     # -- what is done ----------------------------------------------------------------------------------
 
-    def _act(self, ail: _Ail) -> None:
-        shared, info, group = self._shared, ail.info, ail.info.group
-        ail.due_s = math.inf
+    def _act(self, failure: _Failure) -> None:
+        shared, info, group = self._shared, failure.info, failure.info.group
+        failure.due_s = math.inf
         if group is None:
             return
         if not shared.settings.allow_eviction:
             self._tell(info, "Warning", "DeviceFailed", f"pod {info.pod.key} stays: allowEviction is off")
             return
         if group.state is GroupState.BINDING:
-            ail.due_s = shared.now_s + _LOOK_AGAIN_S
+            failure.due_s = shared.now_s + _LOOK_AGAIN_S
             return
-        if not ail.is_acted_on:
+        if not failure.is_acted_on:
             again_s = self._acted_s.get(name_of(group), -NEVER_S) + self._settings.failure_again_s
             if shared.now_s < again_s:
-                ail.due_s = again_s
+                failure.due_s = again_s
                 return
-            ail.is_acted_on = True
+            failure.is_acted_on = True
             self._acted_s = {key: at for key, at in self._acted_s.items() if at > shared.now_s - _A_DAY_S}
             self._acted_s[name_of(group)] = shared.now_s
             shared.count("device_evictions")
-        failed = f"device {ail.devices} on node {info.node_name} has failed under {info.pod.key}"
+        failed = f"device {failure.devices} on node {info.node_name} has failed under {info.pod.key}"
         if self._policy(info)[0] == "evictGang" and group.is_gang:
             shared.requeue_order.keep(group, (), shared.now_s)
             self._tell(info, "Warning", "DeviceEviction", f"gang {group.key} is evicted: {failed}")
             self._binder.evict_gang(group)
             return
         shared.requeue_order.keep(group, (info,), shared.now_s)
-        ail.due_s = shared.now_s + _EVICT_AGAIN_S
+        failure.due_s = shared.now_s + _EVICT_AGAIN_S
         meta = info.pod.metadata
         if meta.deletion_timestamp is None:
             self._tell(info, "Warning", "DeviceEviction", f"pod {info.pod.key} is evicted: {failed}")

@@ -1,4 +1,4 @@
-"""Audit: what pods hold by our books, by their annotations, and by what kubelet says; a difference is drift.
+"""DriftAudit: what pods hold by our books, by their annotations, and by kubelet; a difference is drift.
 
 Three witnesses. The books (the pod's allocation, counted in core.cache.device_ledger) are what we sent with
 its Binding. The pod's annotations should say the same; whoever edits them later is contradicted, and what was
@@ -20,7 +20,7 @@ import msgspec
 
 from gangsched.core.cache.cache import allocation_of
 from gangsched.core.cycle.device_allocation import annotations_of
-from gangsched.core.device_audit.ended_pods import Hindsight
+from gangsched.core.device_audit.ended_pods import EndedPods
 from gangsched.core.device_audit.ledger_repair import correct
 from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
 from gangsched.core.state.reporter import Reporter
@@ -60,7 +60,7 @@ class Drift(msgspec.Struct):
     is_sent: bool = False
 
 
-class Audit:
+class DriftAudit:
     """Compares, tells, repairs."""
 
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
@@ -70,7 +70,7 @@ class Audit:
         self._unread: dict[str, str] = {}
         self._nodes: dict[str, None] = {}
         self.drifts: dict[str, Drift] = {}
-        self._hindsight = Hindsight(shared)
+        self._ended_pods = EndedPods(shared)
 
     # -- told ------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Audit:
     def patched(self, event: PodPatched) -> None:
         """The watch says the same; until it has, nothing more is sent."""
         drift = self.drifts.get(event.uid)
-        if self._hindsight.answered(event.uid, again_s=_FIRST_RETRY_S):
+        if self._ended_pods.answered(event.uid, again_s=_FIRST_RETRY_S):
             self._shared.count("device_repairs")
         elif drift is not None and drift.is_sent:
             drift.is_sent = False
@@ -145,7 +145,7 @@ class Audit:
 
     def patch_failed(self, event: PodPatchFailed) -> None:
         again_s = _FORBIDDEN_RETRY_S if event.code == 403 else _FIRST_RETRY_S
-        if self._hindsight.answered(event.uid, again_s=again_s):
+        if self._ended_pods.answered(event.uid, again_s=again_s):
             self._shared.count("device_repairs_forbidden", event.code == 403)
             return
         drift, info = self.drifts.get(event.uid), self._shared.cache.pods.get(event.uid)
@@ -188,13 +188,13 @@ class Audit:
                 self._evict(info)
             else:
                 self._repair(info)
-        for ended in self._hindsight.advance():
+        for ended in self._ended_pods.advance():
             self._confirm(ended, allocation_of(ended.pod)[0])
 
     def next_deadline_s(self) -> float:
         """When `advance` has something to do next; inf: never."""
         soonest = min((drift.due_s for drift in self.drifts.values()), default=math.inf)
-        return min(soonest, self._hindsight.next_deadline_s())
+        return min(soonest, self._ended_pods.next_deadline_s())
 
     def statistics(self) -> dict[str, int]:
         """Pods that drift now, by kind."""
@@ -206,7 +206,7 @@ class Audit:
     # -- the comparison --------------------------------------------------------------------------------
 
     def _compare(self, name: str, report: DeviceReport) -> None:
-        for ended, said in self._hindsight.compare(name, report):
+        for ended, said in self._ended_pods.compare(name, report):
             self._shared.count(f"device_drift_{SWAPPED}")
             self._tell(ended, said)
         cache = self._shared.cache

@@ -1,4 +1,4 @@
-"""Hindsight: pods that kubelet gave others' devices, and that ended before their annotations could say so.
+"""EndedPods: pods that kubelet gave others' devices, and that ended before their annotations could say so.
 
 They hold nothing any more, so no book is touched: only what they say is made true, from what the node's agent
 remembers of them (model.device_report, `ended`), which it does until that is so. Asked by
@@ -21,7 +21,7 @@ _RETRY_S = 1.0
 _LONGEST_RETRY_S = 30.0
 
 
-class Late(msgspec.Struct):
+class EndedPod(msgspec.Struct):
     """One pod's. due_s: when to look at it next; `inf`: not before something happens."""
 
     node_name: str
@@ -32,17 +32,19 @@ class Late(msgspec.Struct):
     is_sent: bool = False
 
 
-class Hindsight:
+class EndedPods:
     """By UID: pods that are to say something else than they do."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
-        self.pods: dict[str, Late] = {}
+        self.pods: dict[str, EndedPod] = {}
 
     def compare(self, name: str, report: DeviceReport) -> list[tuple[PodInfo, str]]:
         """What is new in a node's report: pods, and what is to be told of them."""
         there = {one.uid: one for one in report.ended}
-        for uid in [uid for uid, late in self.pods.items() if late.node_name == name and uid not in there]:
+        for uid in [
+            uid for uid, ended_pod in self.pods.items() if ended_pod.node_name == name and uid not in there
+        ]:
             del self.pods[uid]
         found = []
         for uid, one in there.items():
@@ -51,7 +53,7 @@ class Hindsight:
                 continue
             planned, had = self._said_and_had(info, one.containers, report.resources)
             if in_order(planned) != in_order(had):
-                self.pods[uid] = Late(name, one.containers, report.resources, self._shared.now_s)
+                self.pods[uid] = EndedPod(name, one.containers, report.resources, self._shared.now_s)
                 found.append(
                     (info, f"kubelet gave it {told(had)}, planned were {told(planned)}, and it has ended")
                 )
@@ -61,36 +63,36 @@ class Hindsight:
         """Writes what is due; answers with pods that say what they had."""
         now_s, right = self._shared.now_s, []
         devices = self._shared.settings.devices
-        for uid in [uid for uid, late in self.pods.items() if late.due_s <= now_s]:
-            late, info = self.pods[uid], self._shared.cache.pods.get(uid)
+        for uid in [uid for uid, ended_pod in self.pods.items() if ended_pod.due_s <= now_s]:
+            ended_pod, info = self.pods[uid], self._shared.cache.pods.get(uid)
             if info is None:
                 del self.pods[uid]
                 continue
-            planned, had = self._said_and_had(info, late.had, late.resources)
+            planned, had = self._said_and_had(info, ended_pod.had, ended_pod.resources)
             if in_order(planned) == in_order(had):
                 del self.pods[uid]
                 right.append(info)
             elif info.state is not MemberState.DONE:
-                late.due_s = now_s + _RETRY_S  # its node's word came before the API server's
-            elif not devices.repair or late.is_sent:
-                late.due_s = math.inf
+                ended_pod.due_s = now_s + _RETRY_S  # its node's word came before the API server's
+            elif not devices.repair or ended_pod.is_sent:
+                ended_pod.due_s = math.inf
             else:
-                late.is_sent, late.due_s = True, math.inf
-                late.n_tries += 1
+                ended_pod.is_sent, ended_pod.due_s = True, math.inf
+                ended_pod.n_tries += 1
                 self._shared.emit(written_anew(info, had, in_labels=devices.in_labels))
         return right
 
     def next_deadline_s(self) -> float:
-        return min((late.due_s for late in self.pods.values()), default=math.inf)
+        return min((ended_pod.due_s for ended_pod in self.pods.values()), default=math.inf)
 
     def answered(self, uid: str, *, again_s: float) -> bool:
         """A patch was answered: looked at again after so long. False: it was none of ours."""
-        late = self.pods.get(uid)
-        if late is None or not late.is_sent:
+        ended_pod = self.pods.get(uid)
+        if ended_pod is None or not ended_pod.is_sent:
             return False
-        late.is_sent = False
-        late.due_s = self._shared.now_s + max(
-            again_s, min(_RETRY_S * 2.0 ** min(late.n_tries, 10), _LONGEST_RETRY_S)
+        ended_pod.is_sent = False
+        ended_pod.due_s = self._shared.now_s + max(
+            again_s, min(_RETRY_S * 2.0 ** min(ended_pod.n_tries, 10), _LONGEST_RETRY_S)
         )
         return True
 

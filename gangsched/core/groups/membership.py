@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gangsched.core.cache.cache import allocation_of
-from gangsched.core.device_audit.drift import Audit
+from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.status import SUCCESS
 from gangsched.core.groups.group_spec import GroupSpecs
@@ -59,7 +59,7 @@ class Membership:
     """Applies pods to the scheduler's groups and its cache."""
 
     def __init__(
-        self, shared: SharedState, reporter: Reporter, group_specs: GroupSpecs, audit: Audit
+        self, shared: SharedState, reporter: Reporter, group_specs: GroupSpecs, audit: DriftAudit
     ) -> None:
         self._shared = shared
         self._reporter = reporter
