@@ -51,7 +51,7 @@ def measure() -> LoadSpeed:
     """In this process."""
     bandwidth, load = remaining_bandwidth.RemainingBandwidth(), load_aware.LoadAware()
     cache = Cache(node_capacity=N_NODES)
-    cache.keep_accounts([bandwidth.account, load.account])
+    cache.keep_usage_trackers([bandwidth.usage_tracker, load.usage_tracker])
     for i in range(N_NODES):
         cache.put_node(_node(i))
     state, view = CycleState(), cache.view

@@ -410,12 +410,12 @@ class Containment:
         shared, scheduler = self._shared, self._scheduler
         cache, name = shared.cache, node.metadata.name
         for info in cache.by_node.get(name, {}).values():
-            info.row, info.kin = NO_ROW, None
+            info.row, info.pod_class = NO_ROW, None
         row = cache.nodes.row_of.get(name)
         if row is not None:
             cache.nodes.drop(name)
             cache.ledger.forget_node(row)
-            self._step(lambda: cache.accounts.remove_node(row))
+            self._step(lambda: cache.usage_trackers.remove_node(row))
             cache.index.forget_counts(cache.pods)
         scheduler.audit.node_gone(name)
         scheduler.health.node_gone(name)

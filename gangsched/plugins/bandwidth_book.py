@@ -2,7 +2,7 @@
 
 The usage tracker (core.cache.usage_trackers) of RemainingBandwidth, which reads it. A promise is a pod's
 required bandwidth; it begins when the pod is placed and ends with the pod. Use that is measured in the
-meantime counts once (Handover). Amounts in bytes a second, first egress, then ingress.
+meantime counts once (MeasuredUsage). Amounts in bytes a second, first egress, then ingress.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangsched.core.cache.usage_trackers import NOTHING_NEW, Handover, Heard
+from gangsched.core.cache.usage_trackers import NOTHING_NEW, MeasuredUsage, UsageNews
 from gangsched.core.framework.interface import BoolArray, FloatArray, IntArray
 from gangsched.core.types.group import PodInfo
 from gangsched.errors import ParseError
@@ -64,7 +64,7 @@ class BandwidthBook:
         self._stale_s = stale_s
         self._promise = promise
         self._keeps_pools = pool
-        self._flow = Handover(2)
+        self._flow = MeasuredUsage(2)
         self._total: IntArray = np.zeros(0, dtype=np.int64)
         self._left: IntArray = np.zeros((3, 0), dtype=np.int64)
         self._heard_s: FloatArray = np.zeros(0)
@@ -79,7 +79,7 @@ class BandwidthBook:
 
     # -- updates ---------------------------------------------------------------------------------------
 
-    def put_node(self, row: int, node: Node, now_s: float) -> Heard:
+    def put_node(self, row: int, node: Node, now_s: float) -> UsageNews:
         self._fit(row + 1)
         text = (node.metadata.annotations or {}).get(REMAINING_KEY)
         if text == self._text.get(row):
@@ -91,12 +91,12 @@ class BandwidthBook:
         try:
             heard = parse_remaining(text)
         except ParseError as error:
-            return Heard(problem=str(error))  # the last readable annotation stays valid until it is stale
+            return UsageNews(problem=str(error))  # the last readable annotation stays valid until it is stale
         before = self._left[:, row].copy()
         self._measure(row, heard, now_s)
-        return Heard(is_news=bool((self._left[:, row] > before).any()))
+        return UsageNews(is_news=bool((self._left[:, row] > before).any()))
 
-    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> Heard:
+    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> UsageNews:
         """metrics-server reports no network use."""
         return NOTHING_NEW
 

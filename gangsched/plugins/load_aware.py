@@ -72,7 +72,7 @@ class LoadAware:
         self._counted = np.array([[name in self._args.terms] for name in TERMS])
         self._scores: FloatArray = np.zeros(0)
         self.metrics_server_s = self._args.metrics_server_seconds
-        self.account = LoadBook(
+        self.usage_tracker = LoadBook(
             stale_s=self._args.stale_seconds if self._args.stale_policy == "full" else math.inf,
             settle_s=self._args.settle_seconds if self._args.predict else None,
             assumed_mhz=self._args.assumed_mhz,
@@ -82,7 +82,7 @@ class LoadAware:
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
         """Ten times the published score, whose maximum is 10; None while no node reports anything."""
-        book = self.account
+        book = self.usage_tracker
         if not book.n_known:
             return None
         changed = book.take_changed(view.n_rows)
@@ -92,7 +92,7 @@ class LoadAware:
 
     def _score_anew(self, rows: IntArray) -> None:
         """Scores do not depend on the pod, so they are cached until a node's load or the cluster changes."""
-        book = self.account
+        book = self.usage_tracker
         if len(rows) and rows[-1] >= len(self._scores):
             self._scores = np.concatenate([self._scores, np.zeros(int(rows[-1]) + 1 - len(self._scores))])
         terms, utilisation = book.terms(rows) * self._counted, book.expected_utilisation(rows)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import numpy as np
 
-from gangsched.core.cache.usage_trackers import NOTHING_NEW, Handover, Heard
+from gangsched.core.cache.usage_trackers import NOTHING_NEW, MeasuredUsage, UsageNews
 from gangsched.core.framework.interface import BoolArray, FloatArray, IntArray
 from gangsched.core.types.group import PodInfo
 from gangsched.errors import ParseError
@@ -45,7 +45,7 @@ class LoadBook:
         self._stale_s = stale_s
         self._settle_s = settle_s
         self._assumed_mhz = assumed_mhz
-        self._flow = Handover(4)
+        self._flow = MeasuredUsage(4)
         self._terms: FloatArray = np.zeros((4, 0))
         self._heard_s: FloatArray = np.zeros(0)
         self._stale: BoolArray = np.zeros(0, dtype=np.bool_)
@@ -61,7 +61,7 @@ class LoadBook:
 
     # -- updates ---------------------------------------------------------------------------------------
 
-    def put_node(self, row: int, node: Node, now_s: float) -> Heard:
+    def put_node(self, row: int, node: Node, now_s: float) -> UsageNews:
         self._fit(row + 1)
         with suppress(ParseError):  # the cache has logged it
             self._allocatable[row] = parse_quantities(node.status.allocatable)
@@ -75,11 +75,11 @@ class LoadBook:
         try:
             load = parse_load(text)
         except ParseError as error:
-            return Heard(problem=str(error))
+            return UsageNews(problem=str(error))
         self._measured(row, load.utilisation, load.performance, load.observed_at, now_s)
         return NOTHING_NEW  # scores exclude no node, so a change cannot make a pod schedulable
 
-    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> Heard:
+    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> UsageNews:
         self._fit(row + 1)
         if row in self._text and not self._stale[row]:
             return NOTHING_NEW  # the node's agent reports more

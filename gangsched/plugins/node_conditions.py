@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.cache.usage_trackers import NOTHING_NEW, Heard
+from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
 from gangsched.core.framework.interface import (
     SKIP,
     SUCCESS,
@@ -57,7 +57,7 @@ class ConditionBook:
         self._fit(n_rows)
         return self._unwell[:, :n_rows]
 
-    def put_node(self, row: int, node: Node, now_s: float) -> Heard:
+    def put_node(self, row: int, node: Node, now_s: float) -> UsageNews:
         self._fit(row + 1)
         now = np.zeros(len(_CONDITIONS), dtype=np.bool_)
         for condition in node.status.conditions or ():
@@ -66,9 +66,9 @@ class ConditionBook:
                 now[known[0]] = condition.status != known[1]
         before = self._unwell[:, row].copy()
         self._set(row, now)
-        return Heard(is_news=bool((before & ~now).any()))
+        return UsageNews(is_news=bool((before & ~now).any()))
 
-    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> Heard:
+    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> UsageNews:
         """Usage changes no condition."""
         return NOTHING_NEW
 
@@ -104,12 +104,12 @@ class NodeConditions:
     cured_by = Change.NODE_ADDED | Change.NODE_REPORT
 
     def __init__(self) -> None:
-        self.account = ConditionBook()
+        self.usage_tracker = ConditionBook()
         self._best_effort: dict[int, tuple[PodTemplate, bool]] = {}
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         """Skip when every node is healthy."""
-        return SUCCESS if self.account.n_unwell else SKIP
+        return SUCCESS if self.usage_tracker.n_unwell else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         out = np.zeros(view.n_rows, dtype=np.bool_)
@@ -120,7 +120,7 @@ class NodeConditions:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
-        unwell = self.account.unwell(view.n_rows)
+        unwell = self.usage_tracker.unwell(view.n_rows)
         return [
             (said, unwell[k])
             for k, (name, _, said) in enumerate(_CONDITIONS)

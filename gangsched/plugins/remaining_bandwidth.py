@@ -73,7 +73,7 @@ class RemainingBandwidth:
     def __init__(self, args: Args | None = None) -> None:
         self._args = args or Args()
         self.score_by_row = not self._args.pool
-        self.account = BandwidthBook(
+        self.usage_tracker = BandwidthBook(
             stale_s=self._args.stale_seconds if self._args.stale_policy == "full" else math.inf,
             promise=self._args.promise,
             pool=self._args.pool,
@@ -105,7 +105,7 @@ class RemainingBandwidth:
             request = request.share(n_members)
             known = self._requests.get(template.serial)
             if known is not None and known[0] is template and known[1] != request:
-                self.account.forget_answers()  # the gang's size has changed
+                self.usage_tracker.forget_answers()  # the gang's size has changed
         self._remember(template, request)
         return SUCCESS
 
@@ -125,7 +125,7 @@ class RemainingBandwidth:
         request = self._request_of(template)
         if request is None or not request.required:
             return ()
-        book = self.account
+        book = self.usage_tracker
         silent, stale = book.silent(view.n_rows), book.stale(view.n_rows)
         left = self._left(request, view, EVERYWHERE)
         short = (left < request.required) & ~silent & ~stale & view.live
@@ -148,13 +148,13 @@ class RemainingBandwidth:
             return None
         left = self._left(request, view, rows)
         off = left - request.expected
-        point = MAX_SCORE / max(self.account.largest_total, 1)
+        point = MAX_SCORE / max(self.usage_tracker.largest_total, 1)
         if self._args.strategy == "ClosestToExpected":
             scores: FloatArray = MAX_SCORE - np.abs(off) * point
         else:
             scores = (MAX_SCORE + off * point) / 2
         np.clip(scores, 0.0, MAX_SCORE, out=scores)
-        pool = self.account.pool_of(request, view.n_rows)
+        pool = self.usage_tracker.pool_of(request, view.n_rows)
         if pool is not None and (first := pool[rows]).any():
             scores = np.where(first, 0.5 * (MAX_SCORE + scores), 0.5 * scores)
         return scores
@@ -172,7 +172,7 @@ class RemainingBandwidth:
 
         Shape: int64[rows]; below 0 where nothing is known, or the report is stale by policy.
         """
-        book = self.account
+        book = self.usage_tracker
         if not (self._args.promise and view.moved):
             return book.left(request.direction, view.n_rows)[rows]
         sides: list[IntArray] = []
@@ -194,7 +194,7 @@ class RemainingBandwidth:
         best = rows[np.lexsort((rows, -left[rows]))][:_NEAR_MISSES]
         told = []
         for row in best:
-            one = self.account.entry(int(row), request.direction)
+            one = self.usage_tracker.entry(int(row), request.direction)
             # Amounts that members of the same gang would take here are promised too.
             promised = one.total - one.used - int(left[row]) if self._args.promise else 0
             told.append(

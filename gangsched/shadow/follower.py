@@ -42,7 +42,7 @@ class Shadow:
         self.records = Records()
         shared = scheduler.shared
         everybody = (*shared.profiles.values(), *judges.values())
-        shared.cache.keep_accounts(one for profile in everybody for one in profile.accounts)
+        shared.cache.keep_usage_trackers(one for profile in everybody for one in profile.usage_trackers)
         self._unplaced: set[str] = set()
         """Pods that the other scheduler has not placed, as far as the core has been told."""
         self._held: dict[str, ev.PodAdded | ev.PodUpdated] = {}

@@ -28,9 +28,9 @@ class Loads(msgspec.Struct, frozen=True):
 def read_loads(scheduler: Scheduler) -> Loads:
     """Of the first profile that keeps each book; all of them are told the same."""
     names = scheduler.shared.cache.nodes.names
-    accounts = [one for profile in scheduler.shared.profiles.values() for one in profile.accounts]
-    load = next((one for one in accounts if isinstance(one, LoadBook)), None)
-    links = next((one for one in accounts if isinstance(one, BandwidthBook)), None)
+    usage_trackers = [one for profile in scheduler.shared.profiles.values() for one in profile.usage_trackers]
+    load = next((one for one in usage_trackers if isinstance(one, LoadBook)), None)
+    links = next((one for one in usage_trackers if isinstance(one, BandwidthBook)), None)
     h: list[tuple[str, float]] = []
     spread: float | None = None
     if load is not None and load.n_known:

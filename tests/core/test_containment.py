@@ -18,7 +18,7 @@ from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.device_ledger import DeviceLedger
 from gangsched.core.cache.images import ImageTable
 from gangsched.core.cache.node_table import NodeTable
-from gangsched.core.cache.template_table import Templates
+from gangsched.core.cache.template_table import TemplateTable
 from gangsched.core.containment import Defect
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.attempts import Attempts
@@ -100,8 +100,8 @@ def bound(pod: Pod, node: str) -> Pod:
 OURS, ANYBODY = ("gangsched",), ("gangsched", STRANGER)
 # Where the fault is, for whom, whose pods get there, and whether only with a node.
 POD_FAULTS: list[tuple[Any, str, Callable[..., bool], tuple[str, ...], bool]] = [
-    (Templates, "of", lambda self, pod: is_bad(pod) and bool(pod.metadata.labels), ANYBODY, False),
-    (Templates, "is_of_all_alike", lambda self, pod: is_bad(pod), OURS, False),
+    (TemplateTable, "of", lambda self, pod: is_bad(pod) and bool(pod.metadata.labels), ANYBODY, False),
+    (TemplateTable, "is_of_all_alike", lambda self, pod: is_bad(pod), OURS, False),
     (Membership, "_state_of", lambda self, info, pod: is_bad(pod), OURS, False),
     (Membership, "_group_of", lambda self, key, pod: is_bad(pod), OURS, False),
     (Membership, "_place", lambda self, info, pod: is_bad(pod), ANYBODY, True),

@@ -26,8 +26,8 @@ from gangsched.core.cache.device_ledger import DeviceLedger
 from gangsched.core.cache.images import ImageTable
 from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.pod_index import PodIndex
-from gangsched.core.cache.template_table import Templates
-from gangsched.core.cache.usage_trackers import Accounts
+from gangsched.core.cache.template_table import TemplateTable
+from gangsched.core.cache.usage_trackers import UsageTrackers
 from gangsched.core.containment import Containment, Defect
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
@@ -55,7 +55,7 @@ from tests.core.scenario import gang
 
 ROOMS: tuple[type, ...] = (
     *(
-        Accounts,
+        UsageTrackers,
         Attempts,
         DriftAudit,
         Binder,
@@ -77,7 +77,7 @@ ROOMS: tuple[type, ...] = (
         PreBind,
         Reservations,
     ),
-    *(Reporter, SchedulingQueue, Templates, StaggeredBind, SharedState),
+    *(Reporter, SchedulingQueue, TemplateTable, StaggeredBind, SharedState),
 )
 # What clearing up after a fault is made of, or what the loop asks between turns: not a step of any object's.
 NOT_STEPS = {

@@ -17,5 +17,5 @@ def test_large_pods_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(50):
         pod = make_pod(f"big{i}", annotations={"x": "y" * 9_000})
         cache.template_of(replace(pod, spec=replace(pod.spec, node_selector={"n": str(i)})))
-        assert len(cache.templates.all) <= 12
+        assert len(cache.template_table.all) <= 12
     assert cache.template_of(make_pod("small")) is not small, "it was forgotten with the others"

@@ -64,7 +64,7 @@ def scores(*nodes: tuple[str, str | None], **args: Any) -> list[float]:
     """What the plugin answers for nodes of (name, annotation)."""
     rows = Rows()
     plugin = LoadAware(Args(**args))
-    rows.cache.keep_accounts([plugin.account])
+    rows.cache.keep_usage_trackers([plugin.usage_tracker])
     for name, text in nodes:
         made = plain_node(name)
         notes = {} if text is None else {LOAD_KEY: text}
@@ -285,7 +285,7 @@ def test_an_answer_that_metrics_server_repeats_is_no_new_measurement() -> None:
 def test_h_of_the_cluster_is_what_its_book_says() -> None:
     where = aware(busy("a", 0.2, 0.2, 0.2, 0.2), busy("b", 0.6, 0.6, 0.6, 0.6))
     (profile,) = where.scheduler.shared.profiles.values()
-    book = next(one for one in profile.accounts if hasattr(one, "evenness"))
+    book = next(one for one in profile.usage_trackers if hasattr(one, "evenness"))
     rows, found = book.evenness()
     assert list(rows) == [0, 1]
     assert found.h == pytest.approx((0.5, 1.5))

@@ -29,7 +29,7 @@ def sick(name: str, **conditions: str) -> Node:
 
 def cluster(*nodes: Node) -> tuple[Cluster, NodeConditions]:
     plugin, made = NodeConditions(), Cluster()
-    made.cache.keep_accounts([plugin.account])
+    made.cache.keep_usage_trackers([plugin.usage_tracker])
     for one in nodes:
         made.put(one)
     return made, plugin

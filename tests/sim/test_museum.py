@@ -15,7 +15,7 @@ are not the core's to make, or whose cure is a rule with tests of its own:
     M9 state keyed by name                               here
     M10 the first list comes from a lagging cache        test_museum_faults; tests/kube/test_watch_state.py
     M11 wall clock in leases and timeouts                test_museum_faults; leases: tests/kube/test_lease.py
-    M12 Allocate goes to the first pending pod           test_spacing; the node's side: tests/agent
+    M12 Allocate goes to the first pending pod           test_admission_conflicts; of the node: tests/agent
     overflowing sums, depth, a believed 404, leaving     test_museum_faults
       for ever, an edit not read, a wrong parser
     chains of groups that cost their square              work counted: tests/core/test_start_together.py

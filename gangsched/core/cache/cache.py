@@ -15,9 +15,9 @@ from gangsched.core.cache.device_ledger import DeviceLedger
 from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.object_store import ObjectStore
 from gangsched.core.cache.pod_index import PodIndex
-from gangsched.core.cache.template_table import Templates
+from gangsched.core.cache.template_table import TemplateTable
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.cache.usage_trackers import Account, Accounts
+from gangsched.core.cache.usage_trackers import UsageTracker, UsageTrackers
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import NO_ROW, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
@@ -57,7 +57,7 @@ class Cache:
         self.table = ResourceTable()
         self.nodes = NodeTable(self.table, capacity=node_capacity)
         self.ledger = DeviceLedger(node_capacity, self.nodes.note, in_labels=in_labels)
-        self.accounts = Accounts(self.nodes.note)
+        self.usage_trackers = UsageTrackers(self.nodes.note)
         self.pods: dict[str, PodInfo] = {}
         self.by_node: dict[str, dict[str, PodInfo]] = {}
         self.objects = ObjectStore()
@@ -70,9 +70,9 @@ class Cache:
         self.clashes: list[tuple[str, str, str]] = []
         """(UID, node, device ID) of annotations that claim what another live pod holds, to be told."""
         self.bad_reports: list[tuple[Node, str]] = []
-        """(node, what an account could not read of what it reports), to be told."""
-        self.templates = Templates(self.table, self.index, sign)
-        self.template_of = self.templates.of
+        """(node, what a tracker could not read of what it reports), to be told."""
+        self.template_table = TemplateTable(self.table, self.index, sign)
+        self.template_of = self.template_table.of
         self._n_selected = 0
 
     # -- nodes ---------------------------------------------------------------------------------------
@@ -101,8 +101,8 @@ class Cache:
         if len(self.table) > n_names:
             self._learn_names()
         problem = self._put_inventory(row, node, known, changes)
-        if self.accounts:
-            is_news, wrong = self.accounts.put_node(row, node)
+        if self.usage_trackers:
+            is_news, wrong = self.usage_trackers.put_node(row, node)
             if is_news:
                 changes.append(ClusterChange(Change.NODE_REPORT, row))
             if wrong:
@@ -111,28 +111,28 @@ class Cache:
             there = self.by_node.get(name, {}).values()
             for info in there:
                 self._count(info, row)
-            if self.accounts:
-                self.accounts.enter(there, row)
+            if self.usage_trackers:
+                self.usage_trackers.enter(there, row)
         return changes, problem
 
-    def keep_accounts(self, accounts: Iterable[Account]) -> None:
+    def keep_usage_trackers(self, usage_trackers: Iterable[UsageTracker]) -> None:
         """These books are kept from now on; they are told what there is."""
-        self.accounts.keep(accounts)
-        if not self.accounts:
+        self.usage_trackers.keep(usage_trackers)
+        if not self.usage_trackers:
             return
         for name, row in self.nodes.row_of.items():
             node = self.nodes.nodes[row]
             if node is None:
                 continue
-            self.accounts.put_node(row, node)
-            self.accounts.enter(self.by_node.get(name, {}).values(), row)
+            self.usage_trackers.put_node(row, node)
+            self.usage_trackers.enter(self.by_node.get(name, {}).values(), row)
 
     def put_usage(self, usage: ReportedUsage) -> list[ClusterChange]:
-        """What metrics-server says of a node, for the accounts that want it."""
+        """What metrics-server says of a node, for the trackers that want it."""
         row = self.nodes.row_of.get(usage.node)
-        if row is None or not self.accounts:
+        if row is None or not self.usage_trackers:
             return []
-        is_news, _ = self.accounts.put_usage(row, usage)
+        is_news, _ = self.usage_trackers.put_usage(row, usage)
         return [ClusterChange(Change.NODE_REPORT, row)] if is_news else []
 
     def _put_inventory(self, row: int, node: Node, known: Node | None, changes: list[ClusterChange]) -> str:
@@ -161,7 +161,7 @@ class Cache:
 
     def _learn_names(self) -> None:
         """A node offers a resource that nobody had: pods that ask for it are counted by it from now on."""
-        for template in self.templates.all:
+        for template in self.template_table.all:
             self._resolve(template)
         for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
             self._resolve(info.template)
@@ -192,7 +192,7 @@ class Cache:
         row = self.nodes.remove(name)
         if row is not None:
             self.ledger.forget_node(row)
-            self.accounts.remove_node(row)
+            self.usage_trackers.remove_node(row)
         return pods
 
     # -- pods ----------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Cache:
 
     def sign_by(self, sign: Callable[[Pod], Hashable] | None) -> None:
         """Pods that go nowhere yet get the templates that they have by this signature."""
-        if not self.templates.sign_by(sign):
+        if not self.template_table.sign_by(sign):
             return
         for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
             if not info.node_name:
@@ -260,11 +260,13 @@ class Cache:
         info.allocation = allocation
         info.ids = ids_of(allocation)
         self._enter(info, node_name)
-        if self.accounts and info.row != before:  # what is confirmed where it was promised has not moved
+        if (
+            self.usage_trackers and info.row != before
+        ):  # what is confirmed where it was promised has not moved
             if before != NO_ROW:
-                self.accounts.leave(info, before)
+                self.usage_trackers.leave(info, before)
             if info.row != NO_ROW:
-                self.accounts.enter((info,), info.row)
+                self.usage_trackers.enter((info,), info.row)
 
     def assume(self, placements: Iterable[Placement]) -> None:
         """Promises many at once: equal pods on one node are counted in one addition.
@@ -292,8 +294,8 @@ class Cache:
             found = [info.pod.spec.priority or 0 for info in infos]
             for priority in dict.fromkeys(found):  # of a gang nearly always one
                 self.priorities[priority] = self.priorities.get(priority, 0) + found.count(priority)
-            if self.accounts:
-                self.accounts.enter(infos, row)
+            if self.usage_trackers:
+                self.usage_trackers.enter(infos, row)
             for resource in infos[0].ids:
                 self.ledger.promise(row, resource, [(info.uid, info.ids[resource]) for info in infos])
             self.nodes.use(row, template.columns, template.amounts, len(infos))
@@ -311,8 +313,8 @@ class Cache:
     def forget(self, info: PodInfo) -> ClusterChange | None:
         """Gives back what the pod holds, promised or bound; answers with the room that this freed."""
         change = self._freed(info)
-        if self.accounts and info.row != NO_ROW:
-            self.accounts.leave(info, info.row)
+        if self.usage_trackers and info.row != NO_ROW:
+            self.usage_trackers.leave(info, info.row)
         self._leave(info)
         info.allocation = {}
         info.ids = {}

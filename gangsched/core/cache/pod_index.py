@@ -1,10 +1,10 @@
 """PodIndex: how many pods match a selector on each node, and what the pods there say of others.
 
 Asleep until somebody asks: a cluster whose pods say nothing of each other pays one attribute look-up a pod.
-Then pods are counted by kin: those that no live selector can tell apart (namespace, the labels that some
-selector looks at, being deleted or not). A term's count is the sum over the kin that match it, kept up with
-every pod that comes and goes. Where a selector looks at a label that nobody looked at before, the pods that
-have one are counted among other kin from then on (core.cache.selected_keys).
+Then pods are counted by class: those that no live selector can tell apart (namespace, the labels that some
+selector looks at, being deleted or not). A term's count is the sum over the classes that match it, kept up
+with every pod that comes and goes. Where a selector looks at a label that nobody looked at before, the pods
+that have one are counted in another class from then on (core.cache.selected_keys).
 
 Written by core.cache.cache, which is its only writer; read through core.cache.trial's view.
 """
@@ -35,15 +35,15 @@ _MAX_SAID = 10_000
 NAMESPACES = "namespaces"
 
 
-_KinKey = tuple[str, frozenset[tuple[str, str]], bool]
+_ClassKey = tuple[str, frozenset[tuple[str, str]], bool]
 
 
-class Kin:
+class PodClass:
     """Pods that are alike to every selector: how many on each row, and which counted terms match them."""
 
     __slots__ = ("counted", "key", "labels", "leaving", "namespace", "rows")
 
-    def __init__(self, key: _KinKey, labels: Mapping[str, str]) -> None:
+    def __init__(self, key: _ClassKey, labels: Mapping[str, str]) -> None:
         self.key = key
         self.namespace, _, self.leaving = key
         self.labels = labels
@@ -85,7 +85,7 @@ class PodIndex:
         self.changes: list[ClusterChange] = []
         self._is_built = False
         self._namespaces_at = 0
-        self._kin: dict[_KinKey, Kin] = {}
+        self._classes: dict[_ClassKey, PodClass] = {}
         self._terms: dict[PodTerm, _Counted] = {}
         self._carried: dict[Carried, dict[int, int]] = {}
         self._said: dict[Carried, None] = {}
@@ -124,8 +124,8 @@ class PodIndex:
     def leave(self, info: PodInfo) -> None:
         """The pod is no longer counted on its row."""
         if self._is_built:
-            self._count(info.kin, info.row, -1)
-            info.kin = None
+            self._count(info.pod_class, info.row, -1)
+            info.pod_class = None
             for wish in info.template.wishes:
                 self._carry(wish, info.row, -1)
 
@@ -136,26 +136,26 @@ class PodIndex:
 
     def _regroup(self, info: PodInfo) -> bool:
         if self._is_built:
-            self._count(info.kin, info.row, -1)
-            info.kin = self._kin_of(info.pod)
-            self._count(info.kin, info.row, 1)
+            self._count(info.pod_class, info.row, -1)
+            info.pod_class = self._class_of(info.pod)
+            self._count(info.pod_class, info.row, 1)
         return self._is_built
 
     def _enter(self, info: PodInfo) -> None:
-        info.kin = self._kin_of(info.pod)
-        self._count(info.kin, info.row, 1)
+        info.pod_class = self._class_of(info.pod)
+        self._count(info.pod_class, info.row, 1)
         for wish in info.template.wishes:
             self._carry(wish, info.row, 1)
 
-    def _count(self, kin: Kin, row: int, n: int) -> None:
-        left = kin.rows.get(row, 0) + n
+    def _count(self, pod_class: PodClass, row: int, n: int) -> None:
+        left = pod_class.rows.get(row, 0) + n
         if left:
-            kin.rows[row] = left
+            pod_class.rows[row] = left
         else:
-            del kin.rows[row]
-            if not kin.rows:
-                del self._kin[kin.key]
-        for counted in kin.counted:
+            del pod_class.rows[row]
+            if not pod_class.rows:
+                del self._classes[pod_class.key]
+        for counted in pod_class.counted:
             counted.add(row, n)
 
     def _carry(self, wish: Carried, row: int, n: int) -> None:
@@ -170,15 +170,15 @@ class PodIndex:
             if not rows:
                 del self._carried[wish]
 
-    def _kin_of(self, pod: Pod) -> Kin:
+    def _class_of(self, pod: Pod) -> PodClass:
         labels = self.project(pod.metadata.labels)
         leaving = pod.metadata.deletion_timestamp is not None
         key = (pod.metadata.namespace, frozenset(labels.items()), leaving)
-        kin = self._kin.get(key)
-        if kin is None:
-            kin = self._kin[key] = Kin(key, labels)
-            kin.counted = [c for c in self._terms.values() if self.is_meant(c.term, kin)]
-        return kin
+        pod_class = self._classes.get(key)
+        if pod_class is None:
+            pod_class = self._classes[key] = PodClass(key, labels)
+            pod_class.counted = [c for c in self._terms.values() if self.is_meant(c.term, pod_class)]
+        return pod_class
 
     # -- questions ---------------------------------------------------------------------------------------
 
@@ -190,10 +190,10 @@ class PodIndex:
             self.selected.name(term, term.keys)
             self.selected.add_now(term.keys)
             counted = _Counted(term, n_rows)
-            for kin in self._kin.values():
-                if self.is_meant(term, kin):
-                    kin.counted.append(counted)
-                    for row, n in kin.rows.items():
+            for pod_class in self._classes.values():
+                if self.is_meant(term, pod_class):
+                    pod_class.counted.append(counted)
+                    for row, n in pod_class.rows.items():
                         counted.add(row, n)
             if len(self._terms) >= _MAX_KEPT_TERMS or len(self._terms) * 8 * n_rows > _MAX_KEPT_BYTES:
                 self._drop(next(iter(self._terms)))
@@ -232,9 +232,9 @@ class PodIndex:
             term, meta.namespace, meta.labels or {}, leaving=meta.deletion_timestamp is not None
         )
 
-    def is_meant(self, term: PodTerm, kin: Kin) -> bool:
-        """Whether the kin match the term."""
-        return self._means(term, kin.namespace, kin.labels, leaving=kin.leaving)
+    def is_meant(self, term: PodTerm, pod_class: PodClass) -> bool:
+        """Whether the pods of the class match the term."""
+        return self._means(term, pod_class.namespace, pod_class.labels, leaving=pod_class.leaving)
 
     def _means(self, term: PodTerm, namespace: str, labels: Mapping[str, str], *, leaving: bool) -> bool:
         if term.selector is None or (leaving and term.skip_leaving):
@@ -261,9 +261,9 @@ class PodIndex:
         self.is_awake = self._is_built = True
         for term in self._terms:
             self.selected.unname(term)
-        self._kin, self._terms, self._carried = {}, {}, {}
+        self._classes, self._terms, self._carried = {}, {}, {}
         for info in self._pods.values():
-            info.kin = None
+            info.pod_class = None
             if info.row != NO_ROW:
                 self._enter(info)
 
@@ -287,9 +287,9 @@ class PodIndex:
     def _drop(self, term: PodTerm) -> None:
         counted = self._terms.pop(term)
         self.selected.unname(term)
-        for kin in self._kin.values():
-            if counted in kin.counted:
-                kin.counted.remove(counted)
+        for pod_class in self._classes.values():
+            if counted in pod_class.counted:
+                pod_class.counted.remove(counted)
 
     # -- for core.invariants -------------------------------------------------------------------------------
 
@@ -305,8 +305,8 @@ class PodIndex:
             counted.grow(max(n_rows, len(counted.counts)))  # rows of which it has not been asked yet
         counts = {term: np.zeros_like(counted.counts) for term, counted in self._terms.items()}
         for info in self._pods.values():
-            if (info.kin is None) != (info.row == NO_ROW):
-                yield f"{info!r} is on row {info.row} and counted as {info.kin}"
+            if (info.pod_class is None) != (info.row == NO_ROW):
+                yield f"{info!r} is on row {info.row} and counted as {info.pod_class}"
             if info.row == NO_ROW:
                 continue
             for term, rows in counts.items():

@@ -25,7 +25,7 @@ def take_out(cache: Cache, info: PodInfo, *nodes: str) -> None:
             cache.by_node.pop(name, None)
     info.node_name, info.row = "", NO_ROW
     info.allocation, info.ids = NOTHING, NOTHING
-    info.kin = None
+    info.pod_class = None
     recount_rows(cache, rows)
 
 
@@ -35,7 +35,7 @@ def recount_rows(cache: Cache, rows: Iterable[int]) -> None:
         there = cache.by_node.get(cache.nodes.names[row], {}) if cache.nodes.live[row] else {}
         _recount_room(cache, row, there.values())
         cache.ledger.recount(row, there.values())
-        _recount_accounts(cache, row, there.values())
+        _recount_usage(cache, row, there.values())
     cache.index.forget_counts(cache.pods)
     if sum(cache.priorities.values()) != sum(map(len, cache.by_node.values())):
         cache.priorities.clear()
@@ -55,12 +55,12 @@ def _recount_room(cache: Cache, row: int, there: Iterable[PodInfo]) -> None:
             nodes.use_ports(row, template.host_ports, 1)
 
 
-def _recount_accounts(cache: Cache, row: int, there: Iterable[PodInfo]) -> None:
+def _recount_usage(cache: Cache, row: int, there: Iterable[PodInfo]) -> None:
     node = cache.nodes.nodes[row]
-    if cache.accounts and node is not None:
-        cache.accounts.remove_node(row)
-        cache.accounts.put_node(row, node)
-        cache.accounts.enter(there, row)
+    if cache.usage_trackers and node is not None:
+        cache.usage_trackers.remove_node(row)
+        cache.usage_trackers.put_node(row, node)
+        cache.usage_trackers.enter(there, row)
 
 
 def recount_group(group: Group) -> None:

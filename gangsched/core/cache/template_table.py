@@ -1,4 +1,4 @@
-"""Templates: which pods are one problem to the scheduler, found when each is first seen.
+"""TemplateTable: which pods are one problem to the scheduler, found when each is first seen.
 
 Pods that no plugin can tell apart share one PodTemplate, and with it all that is worked out for it. What
 makes them equal is core.types.pod_template's signature, the labels that some selector looks at, and what
@@ -25,7 +25,7 @@ _MAX_TEMPLATES = 50_000
 _MAX_BYTES = 16 * 2**20
 
 
-class Templates:
+class TemplateTable:
     """One template for each kind of pod; sign: what plugins read of a pod's metadata, None: nothing."""
 
     def __init__(self, table: ResourceTable, index: PodIndex, sign: Callable[[Pod], Hashable] | None) -> None:

@@ -1,4 +1,4 @@
-"""Trial: the copy of a ClusterView where Reserve acts; and both names for who needs them together.
+"""Trial: the copy of a ClusterView where Reserve acts; both names are here for those who need both.
 
 A Trial copies a resource's column the first time it writes to it and never touches the cache; dropping it
 is the undo. Sizes: one column of 5,000 nodes is 40 kB, a few microseconds to copy.
@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from gangsched.core.cache.snapshot import ClusterView, Following, FollowingT, Wishes, shown
+from gangsched.core.cache.cluster_view import ClusterView, Following, FollowingT, Wishes, shown
 from gangsched.core.cache.volume_users import claims_of
 from gangsched.core.types.affinity_terms import Carried
 from gangsched.core.types.arrays import BoolArray, IntArray

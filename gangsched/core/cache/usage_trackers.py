@@ -1,9 +1,9 @@
-"""Accounts: amounts that plugins keep by node row, told of nodes and of pods that come and go.
+"""UsageTrackers: amounts that plugins keep by node row, told of nodes and of pods that come and go.
 
-A plugin that has an attribute `account` keeps books of something that nodes report and pods use up, beyond
-resources and devices: bandwidth, load. Here are what such a book must understand, the cache's list of them,
-and Handover, the arithmetic of a promise that a measurement comes to show. Told by core.cache.cache alone;
-nobody here decides anything.
+A plugin that has an attribute `usage_tracker` keeps count of something that nodes report and pods use up,
+beyond resources and devices: bandwidth, load. Here are what such a tracker must understand, the cache's list
+of them, and MeasuredUsage, the arithmetic of a promise that a measurement comes to show. Told by
+core.cache.cache alone; nobody here decides anything.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
 
 
-class Heard(NamedTuple):
-    """What a node's new state was to an account. is_news: it may let a pod in that was turned away."""
+class UsageNews(NamedTuple):
+    """What a node's new state was to a tracker. is_news: it may let a pod in that was turned away."""
 
     is_news: bool = False
     problem: str = ""
 
 
-NOTHING_NEW = Heard()
+NOTHING_NEW = UsageNews()
 
 
-class Account(Protocol):
+class UsageTracker(Protocol):
     """Rows as in core.cache.node_table; a row may come back as another node's after remove_node."""
 
-    def put_node(self, row: int, node: Node, now_s: float) -> Heard:
+    def put_node(self, row: int, node: Node, now_s: float) -> UsageNews:
         """The node as it is now, whatever has changed of it."""
         ...
 
-    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> Heard:
+    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> UsageNews:
         """What metrics-server says of the node."""
         ...
 
@@ -57,58 +57,58 @@ class Account(Protocol):
         ...
 
 
-class Accounts:
-    """All accounts of all profiles. Without any it is false, and nobody tells it of pods and nodes."""
+class UsageTrackers:
+    """All trackers of all profiles. Without any it is false, and nobody tells it of pods and nodes."""
 
-    __slots__ = ("_accounts", "_note", "now_s")
+    __slots__ = ("_note", "_trackers", "now_s")
 
     def __init__(self, note: Callable[[int], None]) -> None:
         """note: told each row about which an answer may have changed."""
-        self._accounts: tuple[Account, ...] = ()
+        self._trackers: tuple[UsageTracker, ...] = ()
         self._note = note
         self.now_s = 0.0
 
     def __bool__(self) -> bool:
-        return bool(self._accounts)
+        return bool(self._trackers)
 
-    def keep(self, accounts: Iterable[Account]) -> None:
-        """These from now on; they know nothing yet (Cache.keep_accounts tells them)."""
-        self._accounts = tuple(accounts)
+    def keep(self, usage_trackers: Iterable[UsageTracker]) -> None:
+        """These from now on; they know nothing yet (Cache.keep_usage_trackers tells them)."""
+        self._trackers = tuple(usage_trackers)
 
     def put_node(self, row: int, node: Node) -> tuple[bool, str]:
         """(whether it may let in who was turned away, what is wrong with what the node says)."""
-        return self._merged(row, [one.put_node(row, node, self.now_s) for one in self._accounts])
+        return self._merged(row, [one.put_node(row, node, self.now_s) for one in self._trackers])
 
     def put_usage(self, row: int, usage: ReportedUsage) -> tuple[bool, str]:
         """As put_node."""
-        return self._merged(row, [one.put_usage(row, usage, self.now_s) for one in self._accounts])
+        return self._merged(row, [one.put_usage(row, usage, self.now_s) for one in self._trackers])
 
-    def _merged(self, row: int, heard: Sequence[Heard]) -> tuple[bool, str]:
+    def _merged(self, row: int, heard: Sequence[UsageNews]) -> tuple[bool, str]:
         self._note(row)
         problems = dict.fromkeys(one.problem for one in heard if one.problem)
         return any(one.is_news for one in heard), "; ".join(problems)
 
     def remove_node(self, row: int) -> None:
-        for one in self._accounts:
+        for one in self._trackers:
             one.remove_node(row)
 
     def enter(self, infos: Iterable[PodInfo], row: int) -> None:
-        for one in self._accounts:
+        for one in self._trackers:
             one.enter(infos, row, self.now_s)
 
     def leave(self, info: PodInfo, row: int) -> None:
-        for one in self._accounts:
+        for one in self._trackers:
             one.leave(info, row, self.now_s)
 
     def advance(self, now_s: float) -> None:
         """To be told before each turn."""
         self.now_s = now_s
-        for one in self._accounts:
+        for one in self._trackers:
             for row in one.advance(now_s):
                 self._note(row)
 
 
-class Handover:
+class MeasuredUsage:
     """What is measured and what is promised, by row, in k quantities: nothing is counted twice or not at all.
 
     | | |

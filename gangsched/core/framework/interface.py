@@ -287,8 +287,8 @@ class ScorePlugin(Protocol):
     """Optional beside it: `normalize(state, template, scores) -> scores`, which gets what score answered, of
     any range, and answers within 0..100; `score_by_row = True`: a row's score depends on that row alone, so
     that scores are kept and only rows that changed are asked again (not with normalize or pre_score), also
-    from one gang to the next of its kind (core.framework.batching); what it reads beside the view must be an
-    account (core.cache.usage_trackers), which says which rows changed; and
+    from one gang to the next of its kind (core.framework.batching); what it reads beside the view must be a
+    usage tracker (core.cache.usage_trackers), which says which rows changed; and
     `spreads(template, members) -> bool`: the template wishes to be away from the gang's other members (their
     templates, itself included), so that they are placed one at a time by score and not packed.
     """

@@ -14,7 +14,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 import msgspec
 
 from gangsched.core.cache.trial import ClusterView, Trial
-from gangsched.core.cache.usage_trackers import Account
+from gangsched.core.cache.usage_trackers import UsageTracker
 from gangsched.core.framework.batching import Batching
 from gangsched.core.framework.filtering import Filtering
 from gangsched.core.framework.interface import (
@@ -189,9 +189,11 @@ class Profile:
         return self.scoring.scores
 
     @property
-    def accounts(self) -> tuple[Account, ...]:
+    def usage_trackers(self) -> tuple[UsageTracker, ...]:
         """The books that its plugins keep (core.cache.usage_trackers)."""
-        return tuple(plugin.account for plugin in self._by_name.values() if hasattr(plugin, "account"))
+        return tuple(
+            plugin.usage_tracker for plugin in self._by_name.values() if hasattr(plugin, "usage_tracker")
+        )
 
     @property
     def signs(self) -> bool:

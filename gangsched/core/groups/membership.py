@@ -171,7 +171,11 @@ class Membership:
 
     def _join(self, pod: Pod) -> None:
         shared, like = self._shared, self._latest
-        if like is None or like.edition != shared.cache.templates.edition or not are_alike(pod, like.pod):
+        if (
+            like is None
+            or like.edition != shared.cache.template_table.edition
+            or not are_alike(pod, like.pod)
+        ):
             like = self._meet(pod)
         key = like.key if like.key.dialect != POD else lone_key(pod)
         info = PodInfo(pod, like.template, pod.metadata.uid, None, like.identity, like.stated)
@@ -204,7 +208,7 @@ class Membership:
 
     def _meet(self, pod: Pod) -> SimilarPod:
         """A pod that is not like the one before it."""
-        templates = self._shared.cache.templates
+        templates = self._shared.cache.template_table
         template = templates.of(pod)
         key, problem = self._key_of(pod)
         identity, stated = identity_of(pod), stated_by(key, pod)

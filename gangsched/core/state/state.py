@@ -56,7 +56,7 @@ class SharedState:
             in_labels=settings.devices.in_labels,
             sign=self._sign if any(profile.signs for profile in profiles.values()) else None,
         )
-        self.cache.keep_accounts(one for profile in profiles.values() for one in profile.accounts)
+        self.cache.keep_usage_trackers(one for profile in profiles.values() for one in profile.usage_trackers)
         self.groups: dict[GroupKey, Group] = {}
         self.start_together = StartTogether(self.groups)
         self.now_s = 0.0
@@ -107,7 +107,7 @@ class SharedState:
         )
         signs = any(profile.signs for profile in profiles.values())
         self.cache.sign_by(self._sign if signs else None)
-        self.cache.keep_accounts(one for profile in profiles.values() for one in profile.accounts)
+        self.cache.keep_usage_trackers(one for profile in profiles.values() for one in profile.usage_trackers)
 
     def _sign(self, pod: Pod) -> Hashable:
         profile = self.profiles.get(pod.spec.scheduler_name)
@@ -116,7 +116,7 @@ class SharedState:
     def set_time(self, now_s: float) -> None:
         """A turn begins."""
         self.now_s = now_s
-        self.cache.accounts.advance(now_s)
+        self.cache.usage_trackers.advance(now_s)
 
     def emit(self, effect: Effect) -> None:
         """Adds to what this turn wants done."""

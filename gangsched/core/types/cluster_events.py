@@ -31,7 +31,7 @@ class Change(enum.Flag):
     ROOM_FREED = enum.auto()
     """A pod that held room on a node is gone, ended, or its reservation was given back."""
     NODE_REPORT = enum.auto()
-    """A node says that it has more left than before: of bandwidth, or of what else an account keeps."""
+    """A node says that it has more left than before: of bandwidth, or of what else a usage tracker counts."""
     GROUP_CHANGED = enum.auto()
     """A member appeared, or the group's own numbers or object changed."""
     SIBLING_CHANGED = enum.auto()

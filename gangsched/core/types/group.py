@@ -91,7 +91,7 @@ class PodInfo(msgspec.Struct, eq=False):
     row: the node row it is counted on, NO_ROW if none; node_name: where the API or our promise says it is;
     allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger; allocated: the
     annotation that says so, as sent or seen. identity: what put it into its group, to notice when that is
-    edited; stated: what it says of the group's numbers; kin: those it is counted among
+    edited; stated: what it says of the group's numbers; pod_class: those it is counted among
     (core.cache.pod_index). nominated: the nominatedNodeName that we wrote last, None: none so far. unclear:
     what came last instead of a clear answer to its bind; n_refused: how often that was a refusal which named
     no pod. sent_version: the pod's version in the bind that was sent last. in_doubt: a bind was sent of which
@@ -110,7 +110,7 @@ class PodInfo(msgspec.Struct, eq=False):
     bind_tries: int = 0
     node_name: str = ""
     row: int = NO_ROW
-    kin: Any = None
+    pod_class: Any = None
     allocation: Mapping[str, Mapping[str, tuple[str, ...]]] = NOTHING
     allocated: str | None = None
     ids: Mapping[str, tuple[str, ...]] = NOTHING

@@ -1,11 +1,11 @@
-"""Handover: what is promised and what is measured of it, whatever order things happen in."""
+"""MeasuredUsage: what is promised and what is measured of it, whatever order things happen in."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.core.cache.usage_trackers import Handover
+from gangsched.core.cache.usage_trackers import MeasuredUsage
 
 Step = tuple[str, int]
 STEPS = st.lists(
@@ -21,7 +21,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_what_is_claimed_is_never_less_than_measured_or_than_promised(steps: list[Step]) -> None:
-    flow = Handover(1)
+    flow = MeasuredUsage(1)
     flow.fit(1)
     held: list[int] = []
     for what, amount in steps:
@@ -47,7 +47,7 @@ def test_what_is_claimed_is_never_less_than_measured_or_than_promised(steps: lis
 
 @given(STEPS)
 def test_when_all_have_gone_the_next_measurement_is_all_there_is(steps: list[Step]) -> None:
-    flow = Handover(1)
+    flow = MeasuredUsage(1)
     flow.fit(1)
     held: list[int] = []
     for what, amount in steps:
@@ -64,7 +64,7 @@ def test_when_all_have_gone_the_next_measurement_is_all_there_is(steps: list[Ste
 
 
 def test_rows_are_apart_and_a_cleared_one_is_empty() -> None:
-    flow = Handover(2)
+    flow = MeasuredUsage(2)
     flow.fit(3)
     flow.measure(1, (10, 20))
     flow.reserve(1, (5, 0))
