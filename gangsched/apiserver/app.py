@@ -22,7 +22,7 @@ from gangsched.apiserver import simulated
 from gangsched.apiserver.discovery import Discovery
 from gangsched.apiserver.documents import Documents
 from gangsched.apiserver.handlers import Handlers, Watching
-from gangsched.apiserver.kinds import bootstrap, builtin_strategies
+from gangsched.apiserver.kinds import bootstrap, builtin_strategies, serve_metrics
 from gangsched.apiserver.openapi import OpenApi
 from gangsched.apiserver.registry import Registry, utc_now
 from gangsched.apiserver.requests import Request
@@ -108,6 +108,8 @@ class EmbeddedCluster:
         if self._simulation is not None:
             for node in self._simulation.nodes:
                 self.registry.create(self.registry.resource("nodes"), node)
+            if self._simulation.kubelets:
+                serve_metrics(self.registry)
         http = HttpServer(self._respond, watch_s=lambda: self._rng.uniform(*WATCH_S))
         await http.listen(self._host, self._asked_port, self._tls)
         self._http = http

@@ -8,13 +8,13 @@ pkg/endpoints/handlers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from weakref import WeakSet
 
-from gangsched.apiserver import bodies, responses
+from gangsched.apiserver import bodies, codec, responses
 from gangsched.apiserver.bodies import Expected
-from gangsched.apiserver.lists import ListOptions, page
+from gangsched.apiserver.lists import ListOptions, Page, page
 from gangsched.apiserver.negotiation import Shape, negotiate
 from gangsched.apiserver.patches import patch, schema_of, shown, tracked
 from gangsched.apiserver.registry import Registry
@@ -32,7 +32,7 @@ from gangsched.apiserver.responses import Answer
 from gangsched.apiserver.schema.catalog import builtin
 from gangsched.apiserver.schema.fields import taken_in
 from gangsched.apiserver.shapes import Shapes
-from gangsched.apiserver.status import method_not_allowed, success
+from gangsched.apiserver.status import method_not_allowed, not_found, success
 from gangsched.apiserver.store import Item
 from gangsched.apiserver.strategy import Context, Object, Strategy
 from gangsched.apiserver.watches import Watch
@@ -85,6 +85,9 @@ class Handlers:
     def _subresource(self, request: Request, target: Target, method: str) -> Answer:
         found = target.resource.subresource(target.subresource)
         verbs = found.verbs if found is not None else ()
+        if found is not None and found.connects and method in ("GET", "POST"):
+            strategy = self._registry.strategy(target.resource)
+            return responses.document(strategy.connect(self._context(request, target)))
         match method:
             case "GET" if "get" in verbs:
                 if target.subresource == "status":
@@ -116,17 +119,37 @@ class Handlers:
 
     def _get(self, request: Request, target: Target) -> Answer:
         wanted = negotiate(request.accept).shape
-        item = self._registry.get(target.resource, target.namespace, target.name)
+        if target.resource.stored:
+            item = self._registry.get(target.resource, target.namespace, target.name)
+        else:
+            item = self._computed_one(request, target)
         return self._one(item, target, wanted, request)
 
     def _list_or_watch(self, request: Request, target: Target) -> Answer | Watching:
         strategy = self._registry.strategy(target.resource)
         options = list_options(request, target, strategy)
         wanted = negotiate(request.accept).shape
+        if options.watch and "watch" not in target.resource.verbs:
+            raise method_not_allowed()
         if options.watch:
             return self._watch(request, target, options, wanted)
-        found = page(self._registry.store, target.resource.storage_key, target.namespace, options)
+        if target.resource.stored:
+            found = page(self._registry.store, target.resource.storage_key, target.namespace, options)
+        else:
+            computed = [item for item in self._computed(request, target) if options.selects(item)]
+            found = Page(computed, self._registry.store.revision)
         return Answer(200, self._shapes.many(found, target, wanted, request))
+
+    def _computed(self, request: Request, target: Target) -> Iterator[Item]:
+        strategy = self._registry.strategy(target.resource)
+        for obj in strategy.computed(self._context(request, target)):
+            yield codec.as_item(target.resource, obj, 0, {})
+
+    def _computed_one(self, request: Request, target: Target) -> Item:
+        for item in self._computed(request, target):
+            if item.name == target.name:
+                return item
+        raise not_found(target.resource.plural, target.name, group=target.resource.group)
 
     def _watch(
         self, request: Request, target: Target, options: ListOptions, wanted: Shape | None

@@ -243,6 +243,8 @@ def _paths(resource: Resource, version: str, name: str) -> Spec:
     if resource.stored:
         found[item] = _operations(resource.verbs, kind, name, _ITEM, resource)
     for sub in resource.subresources:
+        if sub.connects:
+            continue  # clients open a stream there without looking it up
         below = {
             "group": resource.group if sub.group is None else sub.group,
             "version": sub.version or version,

@@ -19,20 +19,25 @@ STATUS_VERBS = ("get", "patch", "update")
 
 
 class Subresource(msgspec.Struct, frozen=True):
-    """One path below an object; `kind` is its body's, of the parent's group unless said."""
+    """One path below an object; `kind` is its body's, of the parent's group unless said.
+
+    One that `connects` leads to what runs in a container: the body is a stream, and both verbs are one.
+    """
 
     name: str
     kind: str
     verbs: tuple[str, ...]
     group: str | None = None
     version: str | None = None
+    connects: bool = False
 
 
 class Resource(msgspec.Struct, frozen=True):
     """One resource in one group; `versions` with the preferred one, which is also stored, first.
 
     `storage` names the collection that holds its objects: `group/plural`, except where two groups show
-    the same objects (Events). Nothing is ever stored for those that are not `stored` (reviews, bindings).
+    the same objects (Events). Nothing is ever stored for those that are not `stored`: reviews and bindings,
+    and metrics, which are computed for each request.
     """
 
     group: str
@@ -187,6 +192,14 @@ def _empty(plural: str, kind: str, **rest: Any) -> Resource:
 _BINDING = Subresource("binding", "Binding", CREATE_ONLY)
 _EVICTION = Subresource("eviction", "Eviction", CREATE_ONLY, group="policy", version="v1")
 _LOG = Subresource("log", "Pod", ("get",))
+_CONNECTIONS = tuple(
+    Subresource(name, kind, ("create", "get"), connects=True)
+    for name, kind in (
+        ("attach", "PodAttachOptions"),
+        ("exec", "PodExecOptions"),
+        ("portforward", "PodPortForwardOptions"),
+    )
+)
 _FINALIZE = Subresource("finalize", "Namespace", ("update",))
 _NO_COLLECTION_DELETE = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
@@ -212,7 +225,7 @@ _CORE = (
         status=True,
         short_names="po",
         categories=("all",),
-        subresources=[_BINDING, _EVICTION, _LOG],
+        subresources=[_BINDING, _EVICTION, _LOG, *_CONNECTIONS],
     ),
     _resource("secrets", "Secret"),
     _resource("serviceaccounts", "ServiceAccount", short_names="sa"),
@@ -313,6 +326,30 @@ _EMPTY = (
     _empty("resourceclaims", "ResourceClaim", group="resource.k8s.io"),
     _empty("resourceslices", "ResourceSlice", group="resource.k8s.io", namespaced=False),
 )
+
+_METRICS = "metrics.k8s.io"
+METRICS = (
+    _resource(
+        "nodes",
+        "NodeMetrics",
+        group=_METRICS,
+        versions=("v1beta1",),
+        singular="",
+        namespaced=False,
+        verbs=("get", "list"),
+        stored=False,
+    ),
+    _resource(
+        "pods",
+        "PodMetrics",
+        group=_METRICS,
+        versions=("v1beta1",),
+        singular="",
+        verbs=("get", "list"),
+        stored=False,
+    ),
+)
+"""What a metrics-server adds to a cluster; there is one where there are simulated kubelets to ask."""
 
 
 def builtin_resources() -> Resources:

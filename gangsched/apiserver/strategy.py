@@ -209,6 +209,14 @@ class Strategy:
         """GET of a subresource other than status. Raises: StatusError."""
         raise method_not_supported(context.resource.plural, "get", group=context.resource.group)
 
+    def connect(self, context: Context) -> Object:
+        """A stream to what runs in a container is asked for (exec and the like). Raises: StatusError."""
+        raise method_not_supported(context.resource.plural, "create", group=context.resource.group)
+
+    def computed(self, context: Context) -> Iterable[Object]:
+        """The objects of a resource that can be read though nothing is stored, in `context.namespace`."""
+        raise method_not_supported(context.resource.plural, "list", group=context.resource.group)
+
     def review(self, body: Object, context: Context) -> Object:
         """POST to a resource that stores nothing (access reviews, bindings); the answer's object."""
         raise method_not_supported(context.resource.plural, "create", group=context.resource.group)

@@ -290,7 +290,7 @@ def test_paths_at_which_there_is_no_resource(api: Api) -> None:
 
     for path in ("/api/v1/things", "/apis/batch/v2/jobs", "/api/v1/pods/a", "/api/v1/pods/a/b/c", "/api/v1"):
         assert find_target(api.registry.resources, path) is None
-    for path in ("/api/v1/namespaces/x/nodes", f"{PODS}/a/attach", f"{NODES}/a/b"):
+    for path in ("/api/v1/namespaces/x/nodes", f"{PODS}/a/proxy", f"{NODES}/a/b"):
         assert find_target(api.registry.resources, path) is None
 
 

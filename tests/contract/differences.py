@@ -62,9 +62,15 @@ def _log_of_a_pod_without_a_node(api: Api) -> int:
     return api.get(api.at("pods", "a", "log")).code
 
 
-def _exec(api: Api) -> int:
+def _exec_in_a_bound_pod(api: Api) -> int:
     api.post(api.at("pods"), pod("a")).ok(201)
+    api.post(api.at("pods", "a", "binding"), binding("a")).ok(201)
     return api.post(api.at("pods", "a", "exec"), None, command="ls").code
+
+
+def _proxy(api: Api) -> int:
+    api.post(api.at("pods"), pod("a")).ok(201)
+    return api.get(api.at("pods", "a", "proxy")).code
 
 
 def _scale(api: Api) -> int:
@@ -242,9 +248,17 @@ DIFFERENCES = (
         embedded=400,
     ),
     Difference(
-        "exec, attach, port-forward, proxy, resize, ephemeral containers",
+        "exec, attach and port-forward to a pod on a node",
+        "No container runs, so there is nothing to reach into: 501 says so. The real server fails to find the "
+        "node.",
+        _exec_in_a_bound_pod,
+        real=404,
+        embedded=501,
+    ),
+    Difference(
+        "proxy, resize, ephemeral containers",
         "There is nothing to reach into; the subresources are absent from discovery as well.",
-        _exec,
+        _proxy,
         real=400,
         embedded=404,
     ),

@@ -56,6 +56,13 @@ EVICTION: Json = {
     "kind": "Eviction",
     "verbs": ["create"],
 }
+EXEC: Json = {
+    "name": "pods/exec",
+    "singularName": "",
+    "namespaced": True,
+    "kind": "PodExecOptions",
+    "verbs": ["create", "get"],
+}
 
 
 @pytest.mark.parametrize("group", USED)
@@ -68,6 +75,9 @@ def test_the_resources_of_a_group(api: Api, group: str) -> None:
     if not group:
         assert by_name["pods"] == PODS
         assert by_name["pods/eviction"] == EVICTION
+        assert by_name["pods/exec"] == EXEC
+        assert by_name["pods/attach"]["kind"] == "PodAttachOptions"
+        assert by_name["pods/portforward"]["kind"] == "PodPortForwardOptions"
         assert by_name["nodes/status"]["verbs"] == ["get", "patch", "update"]
 
 

@@ -231,3 +231,10 @@ def test_nodes_are_registered(api: Api) -> None:
     answer = api.patch(f"{CORE}/nodes/{name}", {"spec": {"taints": [taint]}})
     assert (answer.code, answer.body["reason"]) == (422, "Invalid")
     api.delete(f"{CORE}/nodes/{name}").ok()
+
+
+@pytest.mark.parametrize("subresource", ["exec", "attach", "portforward"])
+def test_a_pod_without_a_node_cannot_be_reached_into(api: Api, subresource: str) -> None:
+    api.post(api.at("pods"), pod("a")).ok(201)
+    answer = api.post(api.at("pods", "a", subresource), None, command="ls", stdin="true")
+    answer.no(400, "BadRequest", "pod a does not have a host assigned")

@@ -151,13 +151,47 @@ def test_waiting_for_a_state_and_for_the_end(web: Kubectl) -> None:
     assert web.run(["get", "pod", "web"]).err == 'Error from server (NotFound): pods "web" not found\n'
 
 
-def test_there_are_no_logs_and_that_is_said(web: Kubectl) -> None:
-    said = web.run(["logs", "web"])
+@pytest.mark.parametrize(
+    ("command", "refused"),
+    [
+        ("logs web", "cannot read logs of"),
+        ("exec web -- ls", "cannot run a command in"),
+        ("attach web", "cannot attach to"),
+        ("port-forward pod/web :80", "cannot forward a port to"),
+        ("cp web:/etc/passwd HERE/passwd", "cannot run a command in"),
+    ],
+)
+def test_nothing_runs_in_a_pod_and_that_is_said(
+    web: Kubectl, command: str, refused: str, tmp_path: Path
+) -> None:
+    said = web.run(command.replace("HERE", str(tmp_path)).split())
     assert said.code == 1
-    assert said.err == (
-        f"Error from server (NotImplemented): no logs of pod {web.namespace}/web: simulated nodes run no containers\n"
-    )
-    assert web.run(["exec", "web", "--", "ls"]).code == 1
+    why = "the nodes of this cluster are simulated, nothing runs in its pods"
+    assert said.err.splitlines()[-1].endswith(f"{refused} pod {web.namespace}/web: {why}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_usage_of_pods_and_nodes_is_what_running_containers_request(web: Kubectl) -> None:
+    assert table(web("top", "pods")) == [["NAME", "CPU(cores)", "MEMORY(bytes)"], ["web", "1000m", "0Mi"]]
+    assert table(web("top", "pod", "web", "--containers")) == [
+        ["POD", "NAME", "CPU(cores)", "MEMORY(bytes)"],
+        ["web", "main", "1000m", "0Mi"],
+    ]
+    assert web.run(["top", "pods", "-l", "app=other"]).err.startswith("No resources found")
+    assert web.run(["top", "pod", "nobody"]).code == 1
+    nodes = {row[0]: row[1:] for row in table(web("top", "nodes"))}
+    assert nodes["NAME"] == ["CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"]
+    assert nodes["node-1"] == ["1000m", "1%", "0Mi", "0%"]
+    assert nodes["node-0"][0] == "0m"
+
+
+def test_metrics_can_be_read_and_not_written(web: Kubectl) -> None:
+    [columns, row] = table(web("get", "pods.metrics.k8s.io"))
+    assert (columns[0], row[0]) == ("NAME", "web")
+    groups = table(web("api-resources", "--api-group=metrics.k8s.io", "-o", "wide", "--no-headers"))
+    assert [[row[0], row[-1]] for row in groups] == [["nodes", "get,list"], ["pods", "get,list"]]
+    assert "MethodNotAllowed" in web.run(["delete", "pods.metrics.k8s.io", "web"]).err
+    assert "MethodNotAllowed" in web.run(["get", "pods.metrics.k8s.io", "--watch"]).err
 
 
 def test_a_node_is_drained_and_comes_back(living: Kubectl) -> None:

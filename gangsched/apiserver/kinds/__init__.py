@@ -13,6 +13,7 @@ from gangsched.apiserver.kinds.deployments import DeploymentStrategy
 from gangsched.apiserver.kinds.events import EventStrategy, NewEventStrategy
 from gangsched.apiserver.kinds.jobs import JobStrategy
 from gangsched.apiserver.kinds.leases import LeaseStrategy
+from gangsched.apiserver.kinds.metrics import NodeMetricsStrategy, PodMetricsStrategy
 from gangsched.apiserver.kinds.namespaces import NamespaceStrategy
 from gangsched.apiserver.kinds.nodes import NodeStrategy
 from gangsched.apiserver.kinds.pod_groups import PodGroupStrategy
@@ -34,6 +35,7 @@ from gangsched.apiserver.kinds.stored import (
     StorageClassStrategy,
 )
 from gangsched.apiserver.kinds.volumes import ClaimStrategy, VolumeStrategy
+from gangsched.apiserver.resources import METRICS
 from gangsched.apiserver.strategy import Cluster, Object, Strategy
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -65,6 +67,12 @@ def builtin_strategies(
         **_stored(),
         **_reviews(),
     }
+
+
+def serve_metrics(cluster: Cluster) -> None:
+    """What a metrics-server adds to a cluster."""
+    for resource, strategy in zip(METRICS, (NodeMetricsStrategy(), PodMetricsStrategy()), strict=True):
+        cluster.serve(resource, strategy)
 
 
 def _stored() -> dict[str, Strategy]:

@@ -28,6 +28,12 @@ _FIELDS = (
     "status.podIPs",
     "status.nominatedNodeName",
 )
+_REACHING_IN = {
+    "attach": "attach to",
+    "exec": "run a command in",
+    "log": "read logs of",
+    "portforward": "forward a port to",
+}
 _TIMES = ("lastProbeTime", "lastTransitionTime")
 
 
@@ -129,13 +135,18 @@ class PodStrategy(Strategy):
     def get_subresource(self, context: Context) -> Object:
         if context.subresource != "log":
             return super().get_subresource(context)
+        return self.connect(context)
+
+    def connect(self, context: Context) -> Object:
+        """Never works: there are no containers to reach."""
         pod = context.cluster.get(context.resource, context.namespace, context.name).decode()
         if not pod["spec"].get("nodeName"):
             raise bad_request(f"pod {context.name} does not have a host assigned")
         raise StatusError(
             501,
             "NotImplemented",
-            f"no logs of pod {context.namespace}/{context.name}: simulated nodes run no containers",
+            f"cannot {_REACHING_IN[context.subresource]} pod {context.namespace}/{context.name}: "
+            "the nodes of this cluster are simulated, nothing runs in its pods",
             name=context.name,
             kind="pods",
         )

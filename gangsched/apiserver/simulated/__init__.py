@@ -1,7 +1,9 @@
 """What is simulated around the embedded API server: nodes with kubelets, and the controllers of a cluster.
 
-No container ever runs. A pod that is bound goes through ContainerCreating to Running and ends as its command
-or its annotations say; everything that a person sees of it is written as a real kubelet writes it.
+No container ever runs, so `kubectl logs`, `exec`, `attach`, `port-forward` and `cp` are refused with that
+reason, and `kubectl top` shows each running container as using what it requests. A pod that is bound goes
+through ContainerCreating to Running and ends as its command or its annotations say; everything that a person
+sees of it is written as a real kubelet writes it.
 
 Annotations on a Pod:
 

@@ -137,13 +137,25 @@ def test_the_difference_that_a_refused_pod_update_prints_names_the_field() -> No
     assert '+ "schedulerName": "x"' in refused["message"]
 
 
-def test_logs_are_a_clear_no() -> None:
+@pytest.mark.parametrize(
+    ("method", "subresource", "refused"),
+    [
+        ("GET", "log", "cannot read logs of"),
+        ("GET", "exec", "cannot run a command in"),
+        ("POST", "exec", "cannot run a command in"),
+        ("POST", "attach", "cannot attach to"),
+        ("POST", "portforward", "cannot forward a port to"),
+    ],
+)
+def test_what_would_reach_into_a_pod_is_a_clear_no(method: str, subresource: str, refused: str) -> None:
     embedded = Embedded()
     pods = "/api/v1/namespaces/default/pods"
     embedded.send("POST", pods, pod(nodeName="n1"))
-    code, said = embedded.send("GET", f"{pods}/p/log", None)
+    code, said = embedded.send(method, f"{pods}/p/{subresource}", None)
     assert (code, said["reason"]) == (501, "NotImplemented")
-    assert "simulated nodes run no containers" in said["message"]
+    why = "the nodes of this cluster are simulated, nothing runs in its pods"
+    assert said["message"] == f"{refused} pod default/p: {why}"
+    assert embedded.send(method, f"{pods}/nobody/{subresource}", None)[0] == 404
 
 
 def test_a_dry_run_of_a_binding_still_refuses() -> None:
