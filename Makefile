@@ -4,10 +4,11 @@
 #                  busybox-static, real kubelets too
 # make lint        ruff, types and the import contracts only
 # make storm       simulated storms for STORM_MINUTES (default 2), other seeds for each commit
-# make controlplane  build etcd, kube-apiserver, kubectl, kube-scheduler, kubelet, Jaeger into the user's cache
+# make controlplane  build etcd, kube-apiserver, kubectl, kube-scheduler, kubelet, Jaeger, Helm into the user's cache
 # make protocol    generate the messages and stubs of kubelet's APIs anew (fetches grpcio-tools)
 # make docs        build the documentation's site into build/site, strictly: a dead link fails
-# make docs-reference  write anew what follows from the code in docs/: references, tables, pictures
+# make docs-reference  write anew what follows from the code in docs/ (references, tables, pictures), and the chart
+# make chart       write anew what the Helm chart has from deploy/ and from the configuration's fields
 # make lock        write the requirements locks anew (needs uv)
 # PYTEST_ARGS="-k name -x" narrows the tests, PYTEST_JOBS=0 runs them one after the other; DEMO_ARGS=--keep
 # lets the demo go on.
@@ -29,7 +30,7 @@ STORM_MINUTES ?= 2
 STORM_JOBS ?= 2
 DEMO_ARGS ?=
 
-.PHONY: test demo lint storm controlplane venv lock protocol docs docs-reference clean
+.PHONY: test demo lint storm controlplane venv lock protocol docs docs-reference chart clean
 
 # pytest comes last, so that its summary is the last line of the run. Two files at a time, each worker with a
 # control plane of its own: most tests wait for servers and for clocks more than they compute.
@@ -92,8 +93,11 @@ lock:
 	$(COMPILE) --constraint requirements.lock pyproject.toml -o requirements.runtime.lock
 	$(COMPILE) --upgrade docs/site/requirements.in -o requirements.docs.lock
 
-docs-reference: $(STAMP)
+docs-reference: chart
 	@$(BIN)/python -m tests.docs.generate
+
+chart: $(STAMP)
+	@$(BIN)/python -m tests.deploy.generate_chart
 
 # In an environment of its own: nothing of it is needed to run, to test or to read the pages.
 DOCS := build/docs-venv

@@ -15,6 +15,7 @@ from gangsched.errors import ConfigError
 
 KUBERNETES_VERSION = "v1.37.1"
 JAEGER_VERSION = "v1.62.0"
+HELM_VERSION = "v4.3.1"
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 BUILD_COMMAND = "make controlplane"
 REQUIRED = ("etcd", "kube-apiserver", "kubectl")
@@ -41,6 +42,8 @@ CONTROL_PLANE = Module(
     name="controlplane", version=KUBERNETES_VERSION, directory=_TESTS / "controlplane", required=REQUIRED
 )
 JAEGER = Module(name="jaeger", version=JAEGER_VERSION, directory=_TESTS / "jaeger", required=("jaeger",))
+"""With KUBEBUILDER_ASSETS its binary is looked for there too."""
+HELM = Module(name="helm", version=HELM_VERSION, directory=_TESTS / "helm", required=("helm",))
 """With KUBEBUILDER_ASSETS its binary is looked for there too."""
 NODE = Module(name="node", version=KUBERNETES_VERSION, directory=_TESTS / "node", required=("kubelet",))
 """With KUBEBUILDER_ASSETS its binary is looked for there too."""

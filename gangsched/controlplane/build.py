@@ -1,7 +1,7 @@
 """Builds the servers' binaries once into the user's cache: `python -m gangsched.controlplane.build`.
 
-What does not live here: which versions (go.mod in tests/controlplane, tests/node, tests/jaeger), finding the
-result (assets.py).
+What does not live here: which versions (go.mod in tests/controlplane, tests/node, tests/jaeger, tests/helm),
+finding the result (assets.py).
 Called by `make controlplane`, and with --optional by `make test`.
 """
 
@@ -97,7 +97,13 @@ NODE = Recipe(
     cold_after="kubelet",
     cold_bytes=WARM_DISK_BYTES,
 )
-RECIPES = (CONTROL_PLANE, NODE, JAEGER)
+HELM = Recipe(
+    module=assets.HELM,
+    tools=(Tool(name="helm", package="helm.sh/helm/v4/cmd/helm", expected_s=60),),
+    cold_after="helm",
+    cold_bytes=WARM_DISK_BYTES,
+)
+RECIPES = (CONTROL_PLANE, NODE, JAEGER, HELM)
 
 
 class CannotBuild(ConfigError):

@@ -11,6 +11,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import yaml
@@ -18,6 +19,7 @@ import yaml
 from gangsched.cli import _parser, main
 from gangsched.controlplane.assets import Assets
 from gangsched.sim import command as simulation
+from tests.deploy.helm import RELEASE, found_helm
 from tests.docs.pages import ROOT, Block, blocks_everywhere, commands
 
 _OURS = ("gangsched", ".venv/bin/gangsched")
@@ -51,6 +53,9 @@ def _check(words: list[str]) -> None:
         assert set(targets) <= _TARGETS, f"make has no such target: {targets}"
     elif words[0] == "kubectl":
         _check_kubectl(words[1:])
+    elif words[0] == "helm":
+        assert words[1] in {"install", "upgrade", "uninstall", "rollback"}
+        assert words[2] == RELEASE
     else:
         assert words[0] in _OTHERS, f"{words[0]}: a program that the pages do not use elsewhere"
 
@@ -132,9 +137,26 @@ def test_what_is_applied_can_be_built(folder: str, assets: Assets) -> None:
     assert all(one["kind"] for one in yaml.safe_load_all(done.stdout))
 
 
+def _releases() -> list[list[str]]:
+    """What releases of the chart are told, by the commands that make them or change them."""
+    found = [shlex.split(line) for _, line in COMMANDS]
+    return [words for words in found if words[0] == "helm" and words[1] in ("install", "upgrade")]
+
+
+@pytest.mark.parametrize("words", _releases(), ids=" ".join)
+def test_a_release_can_be_rendered(words: list[str], tmp_path: Path) -> None:
+    """Its life on a real server is in tests/deploy."""
+    name, chart, *told = words[2:]
+    of_releases = {"--create-namespace", "--reset-then-reuse-values"}
+    helm = found_helm(tmp_path)
+    assert "kind: Deployment" in helm(
+        "template", name, str(ROOT / chart), *(one for one in told if one not in of_releases)
+    )
+
+
 def test_there_are_commands_of_each_sort() -> None:
     first = {shlex.split(line)[0] for _, line in COMMANDS}
-    assert {"gangsched", "make", "kubectl"} <= first
+    assert {"gangsched", "make", "kubectl", "helm"} <= first
     assert len(_CHECKS) >= 3
 
 

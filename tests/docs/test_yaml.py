@@ -19,6 +19,8 @@ from gangsched.config.documents import KUBE_KIND, OUR_KIND
 from gangsched.extension.loading import KnownPlugins
 from gangsched.plugins import build_profiles
 from tests.apiserver.simulated.test_samples import Live, live
+from tests.deploy.generate_chart import CHART
+from tests.deploy.helm import RELEASE, found_helm
 from tests.docs.pages import ROOT, Block, blocks, blocks_everywhere
 
 _HEAD = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: {KUBE_KIND}\n---\n"
@@ -67,7 +69,13 @@ def _objects(block: Block) -> list[Object]:
     documents = _documents(block)
     if len(documents) == 1 and documents[0].keys() <= {"metadata", "spec"}:
         return [_merged(yaml.safe_load(_POD), documents[0])]
-    return [one for one in documents if one.get("kind") not in _CONFIGURES]
+    return [one for one in documents if one.get("kind") not in _CONFIGURES and not _is_values(one)]
+
+
+def _is_values(document: dict[str, Any]) -> bool:
+    """Whether these are values of the Helm chart, by their first names."""
+    known = yaml.safe_load((CHART / "values.yaml").read_text())
+    return "kind" not in document and document.keys() <= known.keys()
 
 
 def _of_kind(*kinds: str) -> list[Block]:
@@ -189,6 +197,18 @@ def test_a_kustomization_names_what_is_there(block: Block) -> None:
         for folder in document.get(folders, ()):
             found = yaml.safe_load((ROOT / folder / "kustomization.yaml").read_text())
             assert found["kind"] == kind
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in BLOCKS if any(map(_is_values, _documents(block)))], ids=str
+)
+def test_values_of_the_chart_make_a_configuration_that_is_right(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text(block.text)
+    text = found_helm(tmp_path)("template", RELEASE, str(CHART), f"--values={path}")
+    [made] = [one["data"] for one in yaml.safe_load_all(text) if one and one["kind"] == "ConfigMap"]
+    config = parse_config(made["scheduler.yaml"], source=str(block), plugins=KnownPlugins([]))
+    assert build_profiles(config, KnownPlugins([]).factories)
 
 
 @pytest.mark.parametrize("block", _of_kind(*_AGENT), ids=str)
