@@ -25,7 +25,7 @@ from gangsched.model import events as ev
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim import checkers
 from gangsched.sim.actors import Controllers, Kubelets
-from gangsched.sim.api import SimApi
+from gangsched.sim.api import SimApi, encoded
 from gangsched.sim.driver import Broken
 from gangsched.sim.faults import Rates, Weather
 from gangsched.sim.fence import SimFence
@@ -166,6 +166,7 @@ class Replica:
                 self.scheduler.validate()
             except InvariantError as error:
                 self._duel.judge([error.message])
+        self._duel.history.append(encoded(effects))
         process = self.n_processes
         for effect in effects:
             if self.dies_after == 0:
@@ -203,6 +204,8 @@ class Duel:
         self.half_bound = HalfBound()
         self.calm_since_s = 0.0
         self.n_takeovers = 0
+        self.history: list[bytes] = []
+        """What each replica asked for, turn by turn."""
         self._rng = Random(f"{seed}-duel")
         self._story: list[tuple[float, str, str, Any]] = []
         first = Replica("one", self, None)

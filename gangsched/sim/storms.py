@@ -18,6 +18,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.sim import mischief, spite
 from gangsched.sim.crowds import crowded_workload, webbed_workload
 from gangsched.sim.driver import Broken, Simulation, make_scheduler
+from gangsched.sim.duel import Duel, make_follower
 from gangsched.sim.faults import CALM, STORM, Rates
 from gangsched.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload
 
@@ -35,7 +36,10 @@ Make = Callable[[Settings], Scheduler]
 
 
 class Storm(msgspec.Struct, frozen=True):
-    """A way to run seeds. `title`: for people. `is_slow`: seconds a seed; among others one of four is run."""
+    """A way to run seeds.
+
+    `title`: for people. `is_slow`: seconds a seed; among others one of four is run. `is_duel`: by two.
+    """
 
     title: str
     workload: Callable[[int], Workload] = random_workload
@@ -44,6 +48,7 @@ class Storm(msgspec.Struct, frozen=True):
     storm_s: float = _STORM_S
     make: Make = make_scheduler
     is_slow: bool = False
+    is_duel: bool = False
 
 
 STORMS: dict[str, Storm] = {
@@ -73,6 +78,11 @@ STORMS: dict[str, Storm] = {
         settings=replace(FENCED, permit_wait_s=15.0),
         storm_s=60.0,
     ),
+    "duel": Storm(
+        "as storm, by two schedulers, each of which may believe that it leads",
+        make=make_follower,
+        is_duel=True,
+    ),
     "unfenced": Storm("as storm, without a fence, and without late binds", rates=ROUGH, settings=Settings()),
 }
 
@@ -85,10 +95,11 @@ class Case(msgspec.Struct, frozen=True):
     workload: Workload
     rates: Rates
 
-    def run(self) -> Simulation:
+    def run(self) -> Simulation | Duel:
         """The storm, then calm until all is at rest. Raises: Broken."""
         storm = self.storm
-        sim = Simulation(self.seed, self.workload, rates=self.rates, settings=storm.settings, make=storm.make)
+        start = Duel if storm.is_duel else Simulation
+        sim = start(self.seed, self.workload, rates=self.rates, settings=storm.settings, make=storm.make)
         sim.run_for(storm.storm_s)
         sim.settle()
         return sim

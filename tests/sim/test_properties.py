@@ -31,7 +31,9 @@ def run_or_shrink(storm: Storm, seed: int) -> Simulation:
         pytest.fail(
             f"seed {seed}: {broken.problem}; with {names}, {shrunk.faults}: {shrunk.broken}", pytrace=False
         )
-    return whole.run()
+    done = whole.run()
+    assert isinstance(done, Simulation)
+    return done
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS))
@@ -57,8 +59,9 @@ def test_nobody_needs_a_restart_to_be_placed(seed: int) -> None:
     assert sim.n_crashes == 0
 
 
-def test_one_seed_is_one_history() -> None:
-    late_too = replace(STORMS["hostile"], rates=replace(STORMS["hostile"].rates, late=STORM.late))
+@pytest.mark.parametrize("name", ["hostile", "duel"])
+def test_one_seed_is_one_history(name: str) -> None:
+    late_too = replace(STORMS[name], rates=replace(STORMS[name].rates, late=STORM.late))
     one, two = case(late_too, 7).run(), case(late_too, 7).run()
     assert one.history
     assert one.history == two.history
