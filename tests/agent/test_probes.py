@@ -341,7 +341,7 @@ def test_flags_turn_them_on_and_choose_nics() -> None:
         ("bandwidth: {nic: eth0}", "bandwidth.nic"),
         ("load: {periodSeconds: 0}", "load.periodSeconds: 0 is not within 1 to 3600 seconds"),
         ("load: {diskProbe: here}", "load.diskProbe: 'here' is not an absolute path"),
-        ("load: {diskProbe: /var, diskMBps: 5}", "load.diskProbe: is given beside diskMBps"),
+        ("load: {diskProbe: /var, diskMBps: 5}", "load.diskProbe: conflicts with diskMBps"),
     ],
 )
 def test_mistakes_have_their_place(section: str, message: str) -> None:
