@@ -16,7 +16,7 @@ from gangsched.core.framework.interface import DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.search import PreemptionSearch
-from gangsched.core.preemption.victims import Budget
+from gangsched.core.preemption.victims import DisruptionBudget
 from gangsched.core.types.group import PodInfo
 from gangsched.model.selectors import selector_of
 
@@ -82,7 +82,7 @@ class DefaultPreemption:
         return answer
 
 
-def _budgets(view: ClusterView, infos: Iterable[PodInfo]) -> list[Budget]:
+def _budgets(view: ClusterView, infos: Iterable[PodInfo]) -> list[DisruptionBudget]:
     """The budgets' remaining disruptions. A pod already recorded in its budget is not counted again.
 
     Unlike in kube-scheduler, an empty selector matches every pod of the namespace, as it does in the API
@@ -104,5 +104,5 @@ def _budgets(view: ClusterView, infos: Iterable[PodInfo]) -> list[Budget]:
                     if info.pod.metadata.name not in told and selector.matches(info.pod.metadata.labels or {})
                 ]
                 if uids:
-                    budgets.append(Budget(item.status.disruptions_allowed, frozenset(uids)))
+                    budgets.append(DisruptionBudget(item.status.disruptions_allowed, frozenset(uids)))
     return budgets

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.preemption.dry_run import WhatIf
+from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity
@@ -115,14 +115,14 @@ def test_a_rack_is_emptied_and_not_the_cluster_where_a_gang_must_be_away_from_ot
 def test_no_more_is_asked_than_the_budget_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     """What holds up everybody else, the renewal of the lease too, has an end."""
     n_asked = 0
-    ask = WhatIf.capacity_on
+    ask = VictimTrials.capacity_on
 
-    def counted(self: WhatIf, *arguments: Any) -> int:
+    def counted(self: VictimTrials, *arguments: Any) -> int:
         nonlocal n_asked
         n_asked += 1
         return ask(self, *arguments)
 
-    monkeypatch.setattr(WhatIf, "capacity_on", counted)
+    monkeypatch.setattr(VictimTrials, "capacity_on", counted)
     case = large(3, n_nodes=150, asks=[4], is_lone=True, guarded=True)
     for budget in (50, 200, 1000):
         n_asked = 0

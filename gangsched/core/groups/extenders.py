@@ -95,9 +95,9 @@ class ExtenderVerdicts:
         answer = self.current.get(template.serial)
         if answer is None:
             return None
-        what_if = isinstance(view, Trial) and view.lacks_pods
-        mask = np.full(view.n_rows, what_if, dtype=np.bool_)
-        if what_if:
+        trials = isinstance(view, Trial) and view.lacks_pods
+        mask = np.full(view.n_rows, trials, dtype=np.bool_)
+        if trials:
             mask[_rows(answer.failed, view)] = False
         else:
             mask[_rows(answer.nodes, view)] = True

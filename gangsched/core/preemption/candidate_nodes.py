@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from gangsched.core.framework.profile import Demand
-from gangsched.core.preemption.dry_run import WhatIf
+from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.types.arrays import IntArray
 
 # How many times more nodes are looked at next.
@@ -46,13 +46,13 @@ def _in_one_domain(rows: list[int], domains: Iterable[IntArray]) -> Iterator[lis
                 yield some
 
 
-def domains(unit: Sequence[Demand], what_if: WhatIf) -> Iterator[IntArray]:
+def domains(unit: Sequence[Demand], trials: VictimTrials) -> Iterator[IntArray]:
     """int64[n_rows] for each label that matters to constraints: which domain a node is in, -1: none."""
     keys: dict[str, None] = {}
-    room = what_if.room
+    room = trials.room
     for demand in unit:
         for template, _ in demand.by_template().values():
-            state = what_if.state(demand, template, room)
+            state = trials.state(demand, template, room)
             if state is not None:
                 found = demand.profile.filtering.topology_keys(state, template, room)
                 keys |= dict.fromkeys(found or ())

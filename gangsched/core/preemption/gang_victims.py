@@ -1,4 +1,4 @@
-"""Node by node: victims for a gang as kube-scheduler chooses a node's, a node at a time, the cheapest first.
+"""GangVictims: victims for a gang as kube-scheduler chooses a node's, a node at a time, the cheapest first.
 
 Step 3 of core.preemption.search, which calls it and judges what comes of it: here a member is only counted
 against what a node takes without this pod and that, so constraints among members may find the answer wanting.
@@ -15,7 +15,7 @@ import numpy as np
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices
 from gangsched.core.framework.profile import Demand
-from gangsched.core.preemption.dry_run import WhatIf
+from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Chosen, Cost, Victims
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
@@ -29,31 +29,31 @@ class _Block(msgspec.Struct, gc=False):
     victims: dict[str, PodInfo]
 
 
-class NodeByNode:
+class GangVictims:
     """n_candidates: how many of n nodes that would do are weighed against each other."""
 
     def __init__(
         self,
         unit: Sequence[Demand],
         victims: Victims,
-        what_if: WhatIf,
+        trials: VictimTrials,
         n_candidates: Callable[[int], int],
     ) -> None:
         self._unit = unit
         self._victims = victims
-        self._what_if = what_if
+        self._trials = trials
         self._n_candidates = n_candidates
         self._stops_at = 0
 
     @property
     def _is_spent(self) -> bool:
-        return self._what_if.n_left <= self._stops_at
+        return self._trials.n_left <= self._stops_at
 
     def choose(self, level: Chosen, free: Chosen) -> dict[str, PodInfo] | None:
         """Of `level`, what the cheapest node gives up for a member, again and again; None: it did not come
         out that way, or the budget ran out. free: those who cost nothing, and are taken in any case."""
-        self._stops_at = self._what_if.n_left // 2  # others have something to ask too
-        trial = self._what_if.without(free)
+        self._stops_at = self._trials.n_left // 2  # others have something to ask too
+        trial = self._trials.without(free)
         chosen = dict(free)
         for demand in self._unit:
             n_left = demand.n_needed
@@ -78,9 +78,7 @@ class NodeByNode:
         level: Chosen,
     ) -> tuple[Trial, dict[str, PodInfo]] | None:
         n_left -= self._fill(demand, template, n_left, trial)
-        room = self._what_if.capacity(
-            demand, template, self._what_if.without(self._rest(level, chosen), trial)
-        )
+        room = self._trials.capacity(demand, template, self._trials.without(self._rest(level, chosen), trial))
         rows = [row for row in self._victims.on_row if room[row] > 0]
         rows.sort(key=lambda row: (len(self._victims.on_row[row]), row))
         heap: list[tuple[tuple[float, ...], int, int, _Block]] = []
@@ -109,7 +107,7 @@ class NodeByNode:
                 cost = self._victims.cost(again.victims)
                 heapq.heappush(heap, (_a_member(cost, again.n), again.row, again.n, again))
                 continue
-            trial = self._what_if.without(again.victims, trial)
+            trial = self._trials.without(again.victims, trial)
             chosen = {**chosen, **again.victims}
             _take(trial, template, again.row, again.n)
             n_left -= again.n
@@ -125,7 +123,7 @@ class NodeByNode:
         """Members go where there is room without anybody leaving; answers how many."""
         placed = 0
         while placed < n:
-            room = self._what_if.capacity(demand, template, trial)
+            room = self._trials.capacity(demand, template, trial)
             row = int(np.argmax(room))
             here = min(int(room[row]), n - placed)
             if here <= 0:
@@ -147,14 +145,14 @@ class NodeByNode:
         """What the node must give up for n members, as SelectVictimsOnNode: all go, then some are let off."""
         here = {info.uid: info for info in self._victims.on_row[row] if info.uid in level}
         victims = self._rest(self._victims.close({**chosen, **here}), chosen)
-        if self._what_if.capacity_on(demand, template, self._what_if.without(victims, trial), row) < n:
+        if self._trials.capacity_on(demand, template, self._trials.without(victims, trial), row) < n:
             return None
         for part in self._victims.parts(victims):
             fewer = {uid: info for uid, info in victims.items() if uid not in part}
             fewer = self._rest(self._victims.close({**chosen, **fewer}), chosen)
             if len(fewer) == len(victims):
                 continue
-            if self._what_if.capacity_on(demand, template, self._what_if.without(fewer, trial), row) >= n:
+            if self._trials.capacity_on(demand, template, self._trials.without(fewer, trial), row) >= n:
                 victims = fewer
         return _Block(row, n, victims)
 

@@ -1,4 +1,4 @@
-"""Reprieve: what every node would have to give up for one more pod by room alone, for all nodes at once.
+"""NodeCosts: what every node would have to give up for one more pod by room alone, for all nodes at once.
 
 Here kube-scheduler's rule for one node (all who may go are gone; then the most important are let off as long
 as the pod still fits) is done on arrays, one step for the k-th most important pod of all nodes together. Only
@@ -25,7 +25,7 @@ _NO_LIMIT = 2**62
 _ASSUMED = MemberState.ASSUMED
 
 
-class Ranking(msgspec.Struct, frozen=True, gc=False):
+class NodeCosts(msgspec.Struct, frozen=True, gc=False):
     """Nodes that could take the pod if everybody left who may, the cheapest first; ties: row.
 
     rows int64[n]; room int64[n]: how many such pods they take then; keys: what one costs, in the order of
@@ -42,7 +42,7 @@ def rank(
     template: PodTemplate,
     on_row: Mapping[int, Sequence[PodInfo]],
     guarded: Collection[str],
-) -> Ranking:
+) -> NodeCosts:
     """on_row: who may go, by node; guarded: UIDs of those who go against a disruption budget."""
     rows = np.fromiter(on_row, dtype=np.int64, count=len(on_row))
     needs, has, columns = _asked(template, view, rows)
@@ -71,7 +71,7 @@ def rank(
     takes = np.flatnonzero(room > 0)
     ranked = takes[np.lexsort((rows[takes], *(column[takes] for column in reversed(keys))))]
     listed = np.stack([column[ranked] for column in keys], axis=1)
-    return Ranking(rows[ranked], room[ranked], [tuple(key) for key in listed.tolist()])
+    return NodeCosts(rows[ranked], room[ranked], [tuple(key) for key in listed.tolist()])
 
 
 def _asked(

@@ -1,4 +1,4 @@
-"""Lone victims: whom one pod takes, by kube-scheduler's rule: the pods of the node where they cost least.
+"""PodVictims: whom one pod takes, by kube-scheduler's rule: the pods of the node where they cost least.
 
 On a node all go who may; then they are let off one by one, the most important first, those before others who
 go against a disruption budget as things stand on that node. The nodes are asked in the order that room alone
@@ -17,8 +17,8 @@ from operator import itemgetter
 
 from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
-from gangsched.core.preemption.dry_run import WhatIf
-from gangsched.core.preemption.node_costs import Ranking, rank
+from gangsched.core.preemption.node_costs import NodeCosts, rank
+from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Cost, Victims
 from gangsched.core.types.group import PodInfo
 
@@ -27,36 +27,36 @@ _BY_ROOM = {"NodeResourcesFit", "Devices", "NodePorts"}
 _Found = tuple[Cost, int, dict[str, PodInfo]]
 
 
-class LoneVictims:
+class PodVictims:
     """One pod's search among those who may go. ran_out: it ended before enough nodes were weighed."""
 
     def __init__(
-        self, demand: Demand, victims: Victims, what_if: WhatIf, n_candidates: Callable[[int], int]
+        self, demand: Demand, victims: Victims, trials: VictimTrials, n_candidates: Callable[[int], int]
     ) -> None:
         self.ran_out = False
         self._demand = demand
         self._template = demand.members[0].template
         self._victims = victims
-        self._what_if = what_if
+        self._trials = trials
         self._n_candidates = n_candidates
 
     def choose(self) -> tuple[Plan, dict[str, PodInfo]] | None:
         """Where the pod goes, and whom it takes; None: no node's pods make room for it."""
-        ranking = rank(self._what_if.room, self._template, self._victims.on_row, self._victims.guarded)
+        ranking = rank(self._trials.room, self._template, self._victims.on_row, self._victims.guarded)
         for _, _, chosen in sorted(self._weighed(ranking), key=itemgetter(0, 1)):
-            plan = self._what_if.place(chosen)
+            plan = self._trials.place(chosen)
             if isinstance(plan, Plan):
                 return plan, chosen
         return None
 
-    def _weighed(self, ranking: Ranking) -> list[_Found]:
+    def _weighed(self, ranking: NodeCosts) -> list[_Found]:
         is_sure = self._room_decides()
         n_enough = self._n_candidates(len(ranking.rows))
         found: list[_Found] = []
         for at, row in enumerate(ranking.rows.tolist()):
             if len(found) >= n_enough:
                 break
-            if self._what_if.is_spent:
+            if self._trials.is_spent:
                 self.ran_out = True
                 break
             weighed = self._on_node(row)
@@ -73,7 +73,7 @@ class LoneVictims:
         """Whether what core.preemption.node_costs says of a node is all there is to say, if it holds for the
         first."""
         template, profile = self._template, self._demand.profile
-        state = self._what_if.state(self._demand, template, self._what_if.room)
+        state = self._trials.state(self._demand, template, self._trials.room)
         if state is None or template.host_ports or template.volumes or template.constraints:
             return False
         concerned = {one.name for one in profile.filtering.capacities if one.name not in state.unconcerned}
@@ -93,5 +93,5 @@ class LoneVictims:
         return self._victims.cost(victims, n_violations=len(against & victims.keys())), victims
 
     def _takes(self, row: int, gone: dict[str, PodInfo]) -> bool:
-        trial = self._what_if.without(gone)
-        return self._what_if.capacity_on(self._demand, self._template, trial, row) > 0
+        trial = self._trials.without(gone)
+        return self._trials.capacity_on(self._demand, self._template, trial, row) > 0

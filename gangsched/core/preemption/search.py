@@ -1,9 +1,9 @@
-"""Preemption: the cheapest pods to take away so that a whole unit of groups fits, or none.
+"""PreemptionSearch: the cheapest pods to take away so that a whole unit of groups fits, or none.
 
 A pure search on Trials, called by plugins.default_preemption. Every candidate set is judged by the very cycle
 that will place the unit (DryRun.place), so whatever a Filter says holds for it too. Who may go, what goes
 together and what it costs is core.preemption.victims'; what is asked of Trials, and what that may cost,
-core.preemption.dry_run's. A lone pod's victims are core.preemption.pod_victims'. For gangs:
+core.preemption.victim_trials's. A lone pod's victims are core.preemption.pod_victims'. For gangs:
 
 1. Without all who may go: if the unit does not fit then, nobody goes. Of large clusters first those nodes
    only that give room away the cheapest (core.preemption.node_costs), then ever more.
@@ -32,11 +32,11 @@ from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, S
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.candidate_nodes import domains, ever_more
-from gangsched.core.preemption.dry_run import WhatIf
-from gangsched.core.preemption.gang_victims import NodeByNode
+from gangsched.core.preemption.gang_victims import GangVictims
 from gangsched.core.preemption.node_costs import rank
-from gangsched.core.preemption.pod_victims import LoneVictims
-from gangsched.core.preemption.victims import Budget, Chosen, Cost, Victims, is_free
+from gangsched.core.preemption.pod_victims import PodVictims
+from gangsched.core.preemption.victim_trials import VictimTrials
+from gangsched.core.preemption.victims import Chosen, Cost, DisruptionBudget, Victims, is_free
 from gangsched.core.types.group import PodInfo
 
 # Whole cycles that one search may try: to let somebody off (fewer with more pods taken out, as each costs
@@ -59,7 +59,7 @@ _AFFINITY = "InterPodAffinity"
 _NO_NODE = "there is no node with room for it"
 
 
-BudgetsOf = Callable[[Iterable[PodInfo]], Sequence[Budget]]
+BudgetsOf = Callable[[Iterable[PodInfo]], Sequence[DisruptionBudget]]
 
 
 class PreemptionSearch:
@@ -79,7 +79,7 @@ class PreemptionSearch:
         self._n_nodes = trial.n_nodes
         self._n_candidates = n_candidates
         self._n_looks = dry_run.n_looks
-        self._what_if = WhatIf(trial, dry_run)
+        self._trials = VictimTrials(trial, dry_run)
         priority = min(demand.group.priority for demand in unit)
         rows = self._helpful(trial)
         self._n_helpful = len(rows)
@@ -106,14 +106,14 @@ class PreemptionSearch:
             return found
         self._everybody = dict(found)
         level = self._level()
-        by_nodes = NodeByNode(self._unit, self.victims, self._what_if, self._n_candidates)
+        by_nodes = GangVictims(self._unit, self.victims, self._trials, self._n_candidates)
         chosen = by_nodes.choose(level, self._free)
-        if chosen is None or not self._what_if.fits(chosen):
+        if chosen is None or not self._trials.fits(chosen):
             chosen = self._near(level)
-        if len(chosen) == len(level) and self._what_if.is_spent:
+        if len(chosen) == len(level) and self._trials.is_spent:
             return self._ran_out()  # nobody is taken whom nobody has looked at
         chosen = self._without_idle(self._improve(self._let_off(chosen)))
-        plan = self._what_if.place(chosen)
+        plan = self._trials.place(chosen)
         if isinstance(plan, FitError):
             # A plugin that answers one way with more pods gone and another with less.
             return Status.unschedulable("no set of victims was found that makes room")
@@ -121,7 +121,7 @@ class PreemptionSearch:
 
     def _for_one(self) -> PostFilterResult | Status:
         [demand] = self._unit
-        lone = LoneVictims(demand, self.victims, self._what_if, self._n_candidates)
+        lone = PodVictims(demand, self.victims, self._trials, self._n_candidates)
         found = lone.choose()
         if found is not None:
             return self._result(*found)
@@ -130,7 +130,7 @@ class PreemptionSearch:
         everybody = {info.uid: info for info in self.victims.everybody()}
         if self.victims.n_binding or len(everybody) > _MAX_SEARCHED:
             return self._helpless(_NO_NODE)
-        answer = self._what_if.place(self.victims.close(everybody))
+        answer = self._trials.place(self.victims.close(everybody))
         return self._helpless(answer.message if isinstance(answer, FitError) else _NO_NODE)
 
     def _result(self, plan: Plan, chosen: Chosen) -> PostFilterResult:
@@ -142,7 +142,7 @@ class PreemptionSearch:
         mask = np.zeros(trial.n_rows, dtype=np.bool_)
         for demand in self._unit:
             for template, _ in demand.by_template().values():
-                state = self._what_if.state(demand, template, trial)
+                state = self._trials.state(demand, template, trial)
                 if state is not None:
                     mask |= demand.profile.filtering.feasible(state, template, trial)
         rows: list[int] = np.flatnonzero(mask).tolist()
@@ -161,17 +161,17 @@ class PreemptionSearch:
             if isinstance(ranked, Status):
                 return ranked
             nodes = ranked
-        for rows in ever_more(nodes, n_first, domains(self._unit, self._what_if)):
+        for rows in ever_more(nodes, n_first, domains(self._unit, self._trials)):
             self.victims.on_row = {row: on_row[row] for row in rows}
             everybody = self.victims.close({info.uid: info for info in self.victims.everybody()})
             self._everybody = everybody
             self._free = {uid: info for uid, info in everybody.items() if is_free(info)}
             search = self._order_matters() and len(everybody) <= _MAX_SEARCHED
-            placed = self._what_if.search(everybody) if search else self._what_if.place(everybody)
+            placed = self._trials.search(everybody) if search else self._trials.place(everybody)
             if isinstance(placed, Plan):
                 return everybody
             answer = placed
-            if self._what_if.is_spent:
+            if self._trials.is_spent:
                 return self._ran_out()
         fewer = self._where_some_stay() if self._may_need_somebody() else None
         return fewer if fewer is not None else self._helpless(answer.message if answer is not None else "")
@@ -179,15 +179,15 @@ class PreemptionSearch:
     def _ranked(self) -> list[int] | Status:
         """Nodes where some template gets room if all leave who may, those that give it away the cheapest
         first; or why it is not enough, where adding up says so."""
-        on_row, room = self.victims.on_row, self._what_if.room
+        on_row, room = self.victims.on_row, self._trials.room
         ranked: list[list[int]] = []
         for demand in self._unit:
             templates = demand.by_template()
             for template, _ in templates.values():
                 ranking = rank(room, template, on_row, self.victims.guarded)
                 ranked.append(ranking.rows.tolist())
-                if len(templates) == 1 and self._what_if.is_local(demand, template):
-                    takes = self._what_if.capacity(demand, template, room).copy()
+                if len(templates) == 1 and self._trials.is_local(demand, template):
+                    takes = self._trials.capacity(demand, template, room).copy()
                     takes[ranking.rows] = np.maximum(takes[ranking.rows], ranking.room)
                     n = int(np.minimum(takes, demand.n_needed).sum())
                     if n < demand.n_needed and not self.victims.n_binding:
@@ -211,7 +211,7 @@ class PreemptionSearch:
         """Plugins whose Filter sees pods, and whether the template wants some near it."""
         for demand in self._unit:
             for template, _ in demand.by_template().values():
-                state = self._what_if.state(demand, template, self._what_if.room)
+                state = self._trials.state(demand, template, self._trials.room)
                 affinity = template.spec.affinity
                 near = affinity is not None and affinity.pod_affinity is not None
                 if state is not None:
@@ -221,11 +221,11 @@ class PreemptionSearch:
         """Sets smaller than everybody, the cheapest first."""
         sets = self._sets(None)
         for _, taken in sets[:_MAX_STAYING]:
-            if self._what_if.is_spent:
+            if self._trials.is_spent:
                 break
-            if self._what_if.fits(taken):
+            if self._trials.fits(taken):
                 return taken
-        self._what_if.gave_up |= not sets or len(sets) > _MAX_STAYING or self._what_if.is_spent
+        self._trials.gave_up |= not sets or len(sets) > _MAX_STAYING or self._trials.is_spent
         return None
 
     # -- step 2 ------------------------------------------------------------------------------------------
@@ -245,9 +245,9 @@ class PreemptionSearch:
             return self.victims.close(taken)
 
         low, high = 0, len(ordered)
-        while low < high and not self._what_if.is_spent:
+        while low < high and not self._trials.is_spent:
             middle = (low + high) // 2
-            if self._what_if.fits(up_to(middle)):
+            if self._trials.fits(up_to(middle)):
                 high = middle
             else:
                 low = middle + 1
@@ -255,19 +255,19 @@ class PreemptionSearch:
 
     def _near(self, level: dict[str, PodInfo]) -> dict[str, PodInfo]:
         """Those of them on nodes that the unit would go to, or in the same domains."""
-        plan = self._what_if.place(level)
+        plan = self._trials.place(level)
         if isinstance(plan, FitError):
             return level
         used = np.unique([placement.row for placement in plan.placements])
-        here = np.zeros(self._what_if.room.n_rows, dtype=np.bool_)
+        here = np.zeros(self._trials.room.n_rows, dtype=np.bool_)
         here[used] = True
         areas = [here]
-        for codes in domains(self._unit, self._what_if):
+        for codes in domains(self._unit, self._trials):
             areas.append(np.isin(codes, codes[used]) & (codes >= 0) | here)
         for area in areas:
             near = {uid: info for uid, info in level.items() if uid in self._free or area[info.row]}
             near = self.victims.close(near)
-            if len(near) < len(level) and self._what_if.fits(near):
+            if len(near) < len(level) and self._trials.fits(near):
                 return near
         return level
 
@@ -278,14 +278,14 @@ class PreemptionSearch:
         todo = [[part for part in self.victims.parts(chosen) if any(uid not in self._free for uid in part)]]
         n_tries = max(_MIN_LET_OFF, min(_MAX_LET_OFF, _LET_OFF_PODS // max(len(chosen), 1)))
         for _ in range(n_tries if len(chosen) < len(self._everybody) else 4 * _MAX_LET_OFF):
-            if not todo or self._what_if.is_spent:
+            if not todo or self._trials.is_spent:
                 break
             parts = todo.pop()
             if not parts:
                 continue
             off = {uid for part in parts for uid in part}
             fewer = self.victims.close({uid: info for uid, info in chosen.items() if uid not in off})
-            if len(fewer) < len(chosen) and self._what_if.fits(fewer):
+            if len(fewer) < len(chosen) and self._trials.fits(fewer):
                 chosen = fewer
             elif len(parts) > 1:
                 half = len(parts) // 2
@@ -295,9 +295,9 @@ class PreemptionSearch:
     def _improve(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
         """The cheapest set there is, where there are few enough to try."""
         for _, taken in self._sets(self.victims.cost(chosen))[:_MAX_IMPROVE]:
-            if self._what_if.is_spent:
+            if self._trials.is_spent:
                 break
-            if self._what_if.fits(taken):
+            if self._trials.fits(taken):
                 return taken
         return chosen
 
@@ -328,18 +328,18 @@ class PreemptionSearch:
 
     def _without_idle(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
         """Nobody is waited for, and no reservation is taken, on a node that the unit does not use."""
-        plan = self._what_if.place(chosen)
+        plan = self._trials.place(chosen)
         if isinstance(plan, FitError):
             return chosen
         used = {placement.row for placement in plan.placements}
         idle = {uid for uid, info in chosen.items() if uid in self._free and info.row not in used}
         fewer = self.victims.close({uid: info for uid, info in chosen.items() if uid not in idle})
-        chosen = fewer if len(fewer) < len(chosen) and self._what_if.fits(fewer) else chosen
+        chosen = fewer if len(fewer) < len(chosen) and self._trials.fits(fewer) else chosen
         for part in [part for part in self.victims.parts(chosen) if all(uid in self._free for uid in part)][
             :_MAX_LET_OFF
         ]:
             fewer = {uid: info for uid, info in chosen.items() if uid not in part}
-            if self._what_if.fits(fewer):
+            if self._trials.fits(fewer):
                 chosen = fewer
         return chosen
 
@@ -350,7 +350,7 @@ class PreemptionSearch:
         if self.victims.n_binding:
             return Status(Code.PENDING, "pods of lower priority are being bound, who may go once they are")
         if message:
-            is_told = not self._what_if.gave_up or "A placement may exist" in message
+            is_told = not self._trials.gave_up or "A placement may exist" in message
             more = "" if is_told else " One may exist beside some of them: the search ended first."
             return Status.unschedulable(f"without all pods of lower priority too, {message}{more}")
         counts = [

@@ -32,7 +32,7 @@ Chosen = Mapping[str, PodInfo]
 """A set of pods by UID."""
 
 
-class Budget(msgspec.Struct, frozen=True, gc=False):
+class DisruptionBudget(msgspec.Struct, frozen=True, gc=False):
     """A PodDisruptionBudget as it stands: how many more of these pods may be disrupted."""
 
     allowed: int
@@ -93,7 +93,7 @@ class Victims:
         self._spared = spared
         self._bonds: dict[int, _Bond | None] = {}
         self._bond_of: dict[str, _Bond] = {}
-        self._budgets: Sequence[Budget] = ()
+        self._budgets: Sequence[DisruptionBudget] = ()
         self.guarded: Collection[str] = ()
         """UIDs of those who go against a budget whoever else goes."""
         self.n_binding = 0
@@ -103,7 +103,7 @@ class Victims:
             if here:
                 self.on_row[row] = here
 
-    def respect(self, budgets: Sequence[Budget]) -> None:
+    def respect(self, budgets: Sequence[DisruptionBudget]) -> None:
         """The disruption budgets that costs are measured by from now on."""
         self._budgets = budgets
         self.guarded = {uid for budget in budgets if budget.allowed < 1 for uid in budget.uids}

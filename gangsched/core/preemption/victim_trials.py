@@ -1,4 +1,4 @@
-"""What if some pods were gone: Trials without them, how much room they have, and what asking costs.
+"""VictimTrials: Trials without some pods, how much room they have, and what asking costs.
 
 A search for victims asks this many thousand times, so every question is counted against its budget, in looks:
 one look is asking one node how many of a pod it takes. There is no clock here: the same input ends at the
@@ -31,7 +31,7 @@ _LOOKS_A_PLACEMENT = 5
 _SHARE = 4
 
 
-class WhatIf:
+class VictimTrials:
     """Questions about one unit on one Trial. n_left: looks; gave_up: a search for an order ended before all
     were tried."""
 
