@@ -48,7 +48,7 @@ from gangsched.kube.loaders import (
 from gangsched.kube.network import KERNEL, Network
 from gangsched.kube.proxies import network_to
 from gangsched.kube.reach import Reach, plain
-from gangsched.kube.tally import Answers
+from gangsched.kube.tally import AnswerTally
 
 _log = structlog.get_logger(__name__)
 
@@ -109,7 +109,7 @@ class Credentials:
         self.ssl_context: ssl.SSLContext | None = None
         self.authorization = ""
         self.version = 0
-        self.answers = Answers()
+        self.answers = AnswerTally()
         self.reach = Reach(self.server, self.answers, clock=clock)
         self.last_error = ""
         self._due_s: float | None = None

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import structlog
 
 from gangsched.errors import ApiError, Unreachable
-from gangsched.kube.tally import SILENCE, Answers
+from gangsched.kube.tally import SILENCE, AnswerTally
 
 _log = structlog.get_logger(__name__)
 
@@ -53,7 +53,9 @@ def plain(error: OSError) -> str:
 class Reach:
     """The current outage of one server, if any."""
 
-    def __init__(self, server: str, answers: Answers, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, server: str, answers: AnswerTally, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._server = server
         self._answers = answers
         self._clock = clock

@@ -26,7 +26,7 @@ class StatusDetails(msgspec.Struct, gc=False, rename="camel"):
     causes: list[StatusCause] | None = None
 
 
-class Status(msgspec.Struct, gc=False, rename="camel"):
+class ApiStatus(msgspec.Struct, gc=False, rename="camel"):
     """The API server's own words about a failure."""
 
     kind: str = ""
@@ -39,7 +39,7 @@ class Status(msgspec.Struct, gc=False, rename="camel"):
 
 
 _NO_DETAILS = StatusDetails()
-_decode_status = bounded.lenient_decoder(Status)
+_decode_status = bounded.lenient_decoder(ApiStatus)
 
 
 def api_error(code: int, retry_after: str | None, body: bytes) -> ApiError:
@@ -48,14 +48,14 @@ def api_error(code: int, retry_after: str | None, body: bytes) -> ApiError:
     try:
         status = _decode_status(body)
     except ValueError:  # not JSON of that form, or not text
-        status = Status()
+        status = ApiStatus()
     if status.kind != "Status" or code < 300:
         text = body[:300].decode("utf-8", "replace").strip()
         return ApiError(text or "no message", code=code, retry_after_s=seconds)
     return status_error(status, code=code, retry_after_s=seconds)
 
 
-def status_error(status: Status, *, code: int = 0, retry_after_s: float | None = None) -> ApiError:
+def status_error(status: ApiStatus, *, code: int = 0, retry_after_s: float | None = None) -> ApiError:
     """The error for a Status object; `code`: of the answer that carried it."""
     reason, details = status.reason, status.details or _NO_DETAILS
     if retry_after_s is None and details.retry_after_seconds > 0:

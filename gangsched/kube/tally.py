@@ -7,7 +7,7 @@ from collections.abc import Callable
 SILENCE = 0
 
 
-class Answers:
+class AnswerTally:
     """Counts by method and status; SILENCE when a request was sent, or tried to be, and no answer came."""
 
     __slots__ = ("_counts", "doubtful", "hear")

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from gangsched.core.state.pending_hooks import BIND, PRE_BIND
-from gangsched.kube.election.fence import Create, Fence, Fenced, Get, Record, State, Step, Update
+from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState, Step
+from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.model.effects import BindPod, BumpPod, CancelBinds, CancelHooks, Effect, RunHook
 from gangsched.model.events import BindCancelled, Event
 from gangsched.sim.faults import BindFate, Weather
@@ -27,10 +28,10 @@ class FenceObject:
     """The one object, as the server has it."""
 
     def __init__(self) -> None:
-        self.record: Record | None = None
+        self.record: FenceRecord | None = None
         self.version = 0
 
-    def write(self, step: Create | Update) -> bool:
+    def write(self, step: Create[FenceRecord] | Update[FenceRecord]) -> bool:
         """Compare-and-swap; whether it was done."""
         if self.version != (int(step.version) if isinstance(step, Update) else 0):
             return False
@@ -109,7 +110,7 @@ class SimFence:
         if step is not None:
             self._is_asking = True
             self._ask(step)
-        elif self.fence.state is State.OWNED and self.fence.n_waiting:
+        elif self.fence.state is FenceState.OWNED and self.fence.n_waiting:
             self._timeline.after(_AGAIN_S, self._go_on)  # it is full
 
     def _ask(self, step: Step) -> None:
@@ -144,11 +145,11 @@ class SimFence:
             return
         self._is_asking = False
         answer()
-        if self.fence.state is State.DEPOSED:
+        if self.fence.state is FenceState.DEPOSED:
             self.end()
             self._deposed()
             return
-        if self.fence.state is State.TAKEN and self._n_to_bump < 0:
+        if self.fence.state is FenceState.TAKEN and self._n_to_bump < 0:
             self._bump_inherited()
         released = self.fence.take_released()
         if released:

@@ -37,7 +37,7 @@ class _Said(logging.Handler):
         self.last = record.getMessage()[:512]
 
 
-class Lane(SpanExporter):
+class SpanLane(SpanExporter):
     """One exporter behind its queue and thread. `target` is how the log speaks of it."""
 
     def __init__(self, exporter: SpanExporter, target: str, *, max_waiting: int = MAX_WAITING) -> None:
@@ -133,7 +133,7 @@ class Lane(SpanExporter):
 class Output:
     """All lanes: each span goes to every one."""
 
-    def __init__(self, lanes: Sequence[Lane]) -> None:
+    def __init__(self, lanes: Sequence[SpanLane]) -> None:
         self.lanes = tuple(lanes)
 
     def emit(self, span: ReadableSpan) -> None:

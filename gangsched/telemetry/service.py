@@ -17,7 +17,7 @@ from gangsched.config import TracingSettings
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 from gangsched.telemetry import names
-from gangsched.telemetry.export import Lane, Output
+from gangsched.telemetry.export import Output, SpanLane
 from gangsched.telemetry.otlp_json import FileExporter
 from gangsched.telemetry.settings import shown
 from gangsched.telemetry.tracer import GangTracer
@@ -31,11 +31,11 @@ class Tracing:
     def __init__(self, settings: TracingSettings) -> None:
         lanes = []
         if settings.file:
-            lanes.append(Lane(FileExporter(Path(settings.file)), settings.file))
+            lanes.append(SpanLane(FileExporter(Path(settings.file)), settings.file))
         if settings.endpoint:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-            lanes.append(Lane(OTLPSpanExporter(endpoint=settings.endpoint), shown(settings.endpoint)))
+            lanes.append(SpanLane(OTLPSpanExporter(endpoint=settings.endpoint), shown(settings.endpoint)))
         self.output = Output(lanes)
         self.tracer = GangTracer(self.output.emit, resource=_resource(), ratio=settings.sampling_ratio)
 

@@ -12,7 +12,7 @@ import pytest
 from gangsched.config import LeaderElectionSettings
 from gangsched.kube.client import ApiClient
 from gangsched.kube.election.elector import LeaderElector
-from gangsched.kube.election.lease import State
+from gangsched.kube.election.lease import ElectionState
 from tests.kube.scripted import (
     CUT,
     SILENCE,
@@ -190,7 +190,7 @@ async def test_a_leader_to_whom_nonsense_is_said_does_not_ask_at_once_for_ever()
         with within():
             await driven.leads.wait()
         lies, before = True, len(server.requests)
-        await until(lambda: driven.elector.election.state is State.LOST)
+        await until(lambda: driven.elector.election.state is ElectionState.LOST)
         # renewDeadline / retryPeriod rounds of a GET and a PUT, and the first one twice.
         assert len(server.requests) - before < 2 * 2.0 / 0.05 + 4
 
@@ -203,6 +203,6 @@ async def test_driver_gives_up_when_nobody_answers() -> None:
         with within():
             await driven.leads.wait()
         server.default = SILENCE
-        await until(lambda: driven.elector.election.state is State.LOST)
+        await until(lambda: driven.elector.election.state is ElectionState.LOST)
         assert driven.elector.has_lost
         assert not driven.elector.holds

@@ -7,17 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from gangsched.kube.election.fence import (
-    Create,
     Fence,
     Fenced,
-    Get,
+    FenceRecord,
+    FenceState,
     ListedPod,
-    Record,
-    State,
-    Update,
     list_text,
     read_list,
 )
+from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.model.effects import BindPod
 
 
@@ -33,7 +31,7 @@ class Server:
     """The one object, and its version."""
 
     def __init__(self) -> None:
-        self.record: Record | None = None
+        self.record: FenceRecord | None = None
         self.version = 0
 
     def ask(self, fence: Fence, *, answered: bool = True) -> object:
@@ -68,7 +66,7 @@ def made(
 ) -> Fence:
     fence = Fence(identity, is_on_its_way=on_its_way, **more)
     server.settle(fence)
-    assert fence.state is State.TAKEN
+    assert fence.state is FenceState.TAKEN
     fence.bumped()
     return fence
 
@@ -128,11 +126,11 @@ def test_a_new_leader_finds_the_list_as_it_was_and_the_old_one_is_deposed() -> N
     server.settle(old)
     new = Fence("new", is_on_its_way=lambda uid: True)
     server.settle(new)
-    assert (new.state, new.epoch, new.inherited) == (State.TAKEN, 2, listed("a"))
+    assert (new.state, new.epoch, new.inherited) == (FenceState.TAKEN, 2, listed("a"))
     assert server.names() == ["a"], "should this one die now, the next must find them, too"
     old.submit(bind("b"))
     server.settle(old)
-    assert old.state is State.DEPOSED
+    assert old.state is FenceState.DEPOSED
     assert released(old) == ["a"], "sent before"
     assert old.next() is None
 
@@ -165,7 +163,7 @@ def test_a_swap_that_was_not_answered_is_read_back() -> None:
     server.ask(fence)
     server.ask(fence, answered=False)
     server.settle(fence)
-    assert (fence.state, fence.epoch, server.version) == (State.TAKEN, 1, 1)
+    assert (fence.state, fence.epoch, server.version) == (FenceState.TAKEN, 1, 1)
 
 
 def test_a_write_that_is_late_does_not_count_before_it_has_landed() -> None:
@@ -198,7 +196,7 @@ def test_somebody_who_annotates_the_object_deposes_nobody() -> None:
     server.version += 1
     fence.submit(bind("a"))
     server.settle(fence)
-    assert fence.state is State.OWNED
+    assert fence.state is FenceState.OWNED
     assert released(fence) == ["a"]
 
 
@@ -208,7 +206,7 @@ def test_who_finds_the_object_deleted_is_deposed() -> None:
     server.record, server.version = None, 0
     fence.submit(bind("a"))
     server.settle(fence)
-    assert fence.state is State.DEPOSED
+    assert fence.state is FenceState.DEPOSED
     assert not released(fence)
 
 
@@ -254,7 +252,7 @@ def test_a_pod_larger_than_the_list_is_not_kept_out_for_ever() -> None:
 
 def test_a_list_that_cannot_be_read_may_hold_anybody_and_is_written_anew() -> None:
     server = Server()
-    server.record, server.version = Record(4, "old", None), 9
+    server.record, server.version = FenceRecord(4, "old", None), 9
     fence = Fence("me", is_on_its_way=lambda uid: True)
     server.settle(fence)
     assert (fence.epoch, fence.inherited) == (5, None)

@@ -12,7 +12,7 @@ import msgspec
 
 from gangsched.config import LeaderElectionSettings
 from gangsched.kube.client import ApiClient
-from gangsched.kube.election.fence import Fenced, State
+from gangsched.kube.election.fence import Fenced, FenceState
 from gangsched.kube.election.fence_keeper import LIST_KEY, FenceKeeper
 from gangsched.model.effects import BindPod
 from tests.kube.test_fence import bind
@@ -132,4 +132,4 @@ async def test_a_write_whose_answer_is_the_object_as_it_was_releases_nothing() -
         leader.keeper.submit(bind("a"))
         await leader.reaches(1)
         assert '"ns/a"' in server.listed
-        assert leader.keeper.fence.state is State.OWNED
+        assert leader.keeper.fence.state is FenceState.OWNED

@@ -8,17 +8,8 @@ from typing import Any
 import pytest
 
 from gangsched.config import LeaderElectionSettings
-from gangsched.kube.election.lease import (
-    Create,
-    Done,
-    Election,
-    Get,
-    Record,
-    State,
-    Step,
-    Update,
-    Wait,
-)
+from gangsched.kube.election.lease import Done, Election, ElectionState, LeaseRecord, Step, Wait
+from gangsched.kube.election.steps import Create, Get, Update
 
 SETTINGS = LeaderElectionSettings(True, 15.0, 10.0, 2.0)
 
@@ -27,11 +18,11 @@ class Store:
     """The API server's one Lease: writes are compare-and-swap."""
 
     def __init__(self) -> None:
-        self.record: Record | None = None
+        self.record: LeaseRecord | None = None
         self.version = 0
         self.n_conflicts = 0
 
-    def write(self, step: Create | Update) -> bool:
+    def write(self, step: Create[LeaseRecord] | Update[LeaseRecord]) -> bool:
         held = "" if isinstance(step, Create) else step.version
         if held != ("" if self.record is None else str(self.version)):
             self.n_conflicts += 1
@@ -88,7 +79,7 @@ class Contender:
                 return
             self._ask(step)
 
-    def _ask(self, step: Get | Create | Update) -> None:
+    def _ask(self, step: Get | Create[LeaseRecord] | Update[LeaseRecord]) -> None:
         store = self._world.store
         self._asked, self._answer = step, None
         if not self.loses_requests:
@@ -141,7 +132,7 @@ class World:
             self.led.append((self.now_s, holders[0]))
 
     @property
-    def record(self) -> Record:
+    def record(self) -> LeaseRecord:
         assert self.store.record is not None
         return self.store.record
 
@@ -167,7 +158,7 @@ def test_first_one_leads_and_the_second_follows() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_of_two_at_once_one_gets_a_conflict(seed: int) -> None:
     world = World()
-    world.store.record = Record("gone", 15, "t", "t", 6)
+    world.store.record = LeaseRecord("gone", 15, "t", "t", 6)
     world.store.version = 7
     for name in (f"a{seed}", f"b{seed}"):
         world.join(name).delay_s = 0.05
@@ -202,7 +193,7 @@ def test_leader_that_was_paused_has_lost_before_anybody_tells_it() -> None:
     assert not a.holds
     a.paused = False
     world.run(60.0)
-    assert a.election.state is State.LOST
+    assert a.election.state is ElectionState.LOST
     assert leading(world) == ["b"]
 
 
@@ -241,7 +232,7 @@ def test_leader_without_answers_stops_before_the_next_one_starts() -> None:
     world.run(20.0)
     a.loses_requests = True
     world.run(40.0)
-    assert a.election.state is State.LOST
+    assert a.election.state is ElectionState.LOST
     assert leading(world) == ["b"]
 
 
@@ -252,7 +243,7 @@ def test_leader_whose_renewals_arrive_and_are_never_answered_stops_too() -> None
     world.run(20.0)
     a.loses_answers = True
     world.run(60.0)
-    assert a.election.state is State.LOST
+    assert a.election.state is ElectionState.LOST
     assert leading(world) == ["b"]
 
 
@@ -262,7 +253,7 @@ def test_acquisition_whose_answer_was_lost_is_noticed_and_kept() -> None:
     world.run(0.0)  # it has asked, and will hear that there is no lease
     a.loses_answers = True
     world.run(4.0)
-    assert a.election.state is State.FOLLOWING
+    assert a.election.state is ElectionState.FOLLOWING
     assert world.record.holder == "a"
     a.loses_answers = False
     world.run(20.0)
@@ -280,7 +271,7 @@ def test_slow_put_counts_from_when_it_was_sent() -> None:
     assert [name for _, name in world.led] == ["a"], "slow, and in time"
     a.delay_s = 11.0
     world.run(60.0)
-    assert a.election.state is State.LOST
+    assert a.election.state is ElectionState.LOST
     assert leading(world) == ["b"]
 
 
@@ -292,8 +283,8 @@ def test_acquisition_answered_too_late_is_no_leadership() -> None:
     election.written("5", 10.2)
     assert not election.holds(10.2)
     assert election.next(10.2, "w") == Get()
-    election.found(Record("a", 15, "w", "w"), "5", 10.3)
-    assert election.next(10.3, "w2") == Update(Record("a", 15, "w", "w2"), "5")
+    election.found(LeaseRecord("a", 15, "w", "w"), "5", 10.3)
+    assert election.next(10.3, "w2") == Update(LeaseRecord("a", 15, "w", "w2"), "5")
 
 
 def test_release_hands_over_within_a_retry_period() -> None:
@@ -304,7 +295,7 @@ def test_release_hands_over_within_a_retry_period() -> None:
     a.election.release()
     a.wakes_s = world.now_s
     world.run(0.01)
-    assert a.election.state is State.RELEASED
+    assert a.election.state is ElectionState.RELEASED
     assert (world.record.holder, world.record.duration_s) == ("", 1)
     world.run(2.5)
     assert leading(world) == ["b"]
@@ -320,7 +311,7 @@ def test_release_after_a_lost_answer_still_releases() -> None:
     a.loses_answers = False
     a.election.release()
     world.run(8.0)
-    assert a.election.state is State.RELEASED
+    assert a.election.state is ElectionState.RELEASED
     assert world.record.holder == ""
 
 
@@ -332,7 +323,7 @@ def test_follower_releases_nothing() -> None:
     b.election.release()
     b.wakes_s = world.now_s
     world.run(10.0)
-    assert b.election.state is State.RELEASED
+    assert b.election.state is ElectionState.RELEASED
     assert leading(world) == ["a"]
 
 
@@ -350,15 +341,15 @@ def test_lease_given_to_another_by_hand_is_lost() -> None:
     world = World()
     a = world.join("a")
     world.run(20.0)
-    world.store.record = Record("c", 15, "t", "t", 1)
+    world.store.record = LeaseRecord("c", 15, "t", "t", 1)
     world.store.version += 1
     world.run(3.0)
-    assert a.election.state is State.LOST
+    assert a.election.state is ElectionState.LOST
 
 
 def test_a_longer_lease_than_ours_is_respected() -> None:
     world = World()
-    world.store.record = Record("other", 60, "t", "t", 0)
+    world.store.record = LeaseRecord("other", 60, "t", "t", 0)
     world.store.version = 1
     world.join("a")
     world.run(59.0)
@@ -379,7 +370,7 @@ def test_whatever_happens_at_most_one_leads_and_in_the_end_one_does(seed: int) -
         one.paused = rng.random() < 0.2
         one.delay_s = rng.choice([0.0, 0.1, 3.0, 12.0])
         one.wall_s += rng.choice([0.0, 3600.0, -3600.0])
-        if one.election.state is State.LOST:  # exited, and started again
+        if one.election.state is ElectionState.LOST:  # exited, and started again
             world.contenders.remove(one)
             world.join(f"{seed}-again-{n}", ahead_s=rng.uniform(-1e6, 1e6))
         world.run(rng.uniform(0.0, 20.0))

@@ -20,7 +20,7 @@ from gangsched.errors import ApiError, Unreachable
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.reach import AGAIN_S, MAX_AGAIN_S, Reach
-from gangsched.kube.tally import SILENCE, Answers
+from gangsched.kube.tally import SILENCE, AnswerTally
 from tests.real.process import Scheduler, write_config
 
 SERVER = "https://10.0.0.1:6443"
@@ -31,7 +31,7 @@ class Server:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.answers = Answers()
+        self.answers = AnswerTally()
         self.reach = Reach(SERVER, self.answers, clock=lambda: self.now_s)
 
     def is_down(self, *, for_s: float = 0.0, why: str = "connection refused") -> None:

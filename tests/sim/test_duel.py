@@ -11,7 +11,8 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from gangsched.kube.election.fence import Create, Fenced, Update
+from gangsched.kube.election.fence import Fenced, FenceRecord
+from gangsched.kube.election.steps import Create, Update
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import Event
 from gangsched.sim.driver import Broken
@@ -44,7 +45,7 @@ def test_two_who_believe_to_lead_give_nothing_twice(seed: int) -> None:
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     """Nobody is deposed: each writes as if it owned the object."""
 
-    def written(there: FenceObject, step: Create | Update) -> bool:
+    def written(there: FenceObject, step: Create[FenceRecord] | Update[FenceRecord]) -> bool:
         there.record, there.version = step.record, there.version + 1
         return True
 
@@ -101,7 +102,7 @@ def forgets(patch: pytest.MonkeyPatch) -> None:
     """The fence is written without its list."""
     write = FenceObject.write
 
-    def written(there: FenceObject, step: Create | Update) -> bool:
+    def written(there: FenceObject, step: Create[FenceRecord] | Update[FenceRecord]) -> bool:
         done = write(there, step)
         if done and there.record is not None:
             there.record = replace(there.record, listed={})

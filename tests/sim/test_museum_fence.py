@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.core.binding import binder as binding
 from gangsched.core.types.group import MemberState, PodInfo
-from gangsched.kube.election.fence import Create, Update
+from gangsched.kube.election.fence import FenceRecord
+from gangsched.kube.election.steps import Create, Update
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.sim import checkers
@@ -70,7 +71,7 @@ def forgets(patch: pytest.MonkeyPatch) -> None:
     """The fence is written without its list."""
     write = FenceObject.write
 
-    def written(there: FenceObject, step: Create | Update) -> bool:
+    def written(there: FenceObject, step: Create[FenceRecord] | Update[FenceRecord]) -> bool:
         done = write(there, step)
         if done and there.record is not None:
             there.record = replace(there.record, listed={})

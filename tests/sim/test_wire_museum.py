@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from gangsched.kube.effects import binding_lane, slow_lane, write_lanes
-from gangsched.kube.transport import http1, lane, line
+from gangsched.kube.transport import http1, lane, lane_connection
 from gangsched.kube.watch import reflector, watch_state
 from gangsched.kube.watch.decode import ApiObject
 from gangsched.model.effects import BindPod
@@ -31,7 +31,11 @@ def w1_a_lost_answer_counts_as_a_no(patch: Patch) -> None:
     """A bind whose answer was lost has failed: what it took is given to the next."""
 
     def silent(
-        self: binding_lane.BindingLane, call: line.Call[BindPod], why: str, *, refused: bool = False
+        self: binding_lane.BindingLane,
+        call: lane_connection.Call[BindPod],
+        why: str,
+        *,
+        refused: bool = False,
     ) -> None:
         self._emit(BindFailed(call.item.uid, call.item.attempt, 0, "", why))
 
@@ -44,13 +48,13 @@ def w2_answers_in_any_order(patch: Patch) -> None:
     class LastFirst(deque[Any]):
         popleft = deque.pop
 
-    begin = line.Line.__init__
+    begin = lane_connection.LaneConnection.__init__
 
-    def begin_so(self: line.Line[Any], *args: Any) -> None:
+    def begin_so(self: lane_connection.LaneConnection[Any], *args: Any) -> None:
         begin(self, *args)
         self.calls = LastFirst()
 
-    patch.setattr(line.Line, "__init__", begin_so)
+    patch.setattr(lane_connection.LaneConnection, "__init__", begin_so)
 
 
 def w3_a_chunk_split_within_its_line_end(patch: Patch) -> None:
@@ -139,7 +143,7 @@ def w11_calls_behind_a_closing_answer_are_forgotten(patch: Patch) -> None:
     """A server that closes after an answer leaves a second request on the connection without one."""
     give_up = lane.Lane._give_up
 
-    def forgetful(self: lane.Lane[Any], one: line.Line[Any], why: str) -> None:
+    def forgetful(self: lane.Lane[Any], one: lane_connection.LaneConnection[Any], why: str) -> None:
         if "earlier answer" in why:
             self.n_in_flight -= len(one.calls)
             self._readers.n_awaited -= len(one.calls)

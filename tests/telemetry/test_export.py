@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from gangsched.controlplane.daemon import free_ports
 from gangsched.errors import ConfigError
-from gangsched.telemetry.export import Lane
+from gangsched.telemetry.export import SpanLane
 from gangsched.telemetry.otlp_json import FileExporter, encode_line
 from gangsched.telemetry.reading import from_file
 from tests.core.scenario import gang
@@ -80,7 +80,7 @@ def collector(
 
 def test_nobody_waits_for_an_exporter_that_hangs() -> None:
     gate = Gate()
-    lane = Lane(gate, "a collector", max_waiting=200)
+    lane = SpanLane(gate, "a collector", max_waiting=200)
     with structlog.testing.capture_logs() as logs:
         for span in spans(1000):
             lane.offer(span)  # would hang here for ever
@@ -95,7 +95,7 @@ def test_nobody_waits_for_an_exporter_that_hangs() -> None:
 def test_closing_gives_up_on_an_exporter_that_hangs() -> None:
     gate = Gate()
     gate.shutdown = lambda: None  # type: ignore[method-assign]
-    lane = Lane(gate, "a collector")
+    lane = SpanLane(gate, "a collector")
     for span in spans(10):
         lane.offer(span)
     with structlog.testing.capture_logs() as logs:
@@ -106,7 +106,7 @@ def test_closing_gives_up_on_an_exporter_that_hangs() -> None:
 
 def test_closing_delivers_everything_to_a_collector_that_is_up() -> None:
     with collector() as (url, taken):
-        lane = Lane(OTLPSpanExporter(endpoint=url), url)
+        lane = SpanLane(OTLPSpanExporter(endpoint=url), url)
         for span in spans(1000):
             lane.offer(span)
         lane.close(30.0)
@@ -117,7 +117,7 @@ def test_closing_delivers_everything_to_a_collector_that_is_up() -> None:
 def test_a_collector_that_is_down_is_said_once_with_the_reason() -> None:
     [port] = free_ports(1)
     with structlog.testing.capture_logs() as logs:
-        lane = Lane(OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}/v1/traces", timeout=0.1), "it")
+        lane = SpanLane(OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}/v1/traces", timeout=0.1), "it")
         for span in spans(300):
             lane.offer(span)
         lane.close(30.0)
@@ -131,7 +131,7 @@ def test_a_collector_that_is_down_is_said_once_with_the_reason() -> None:
 def test_a_collector_that_hangs_costs_its_timeout_and_nothing_else() -> None:
     hangs = threading.Event()
     with collector(hangs=hangs) as (url, _):
-        lane = Lane(OTLPSpanExporter(endpoint=url, timeout=0.2), url)
+        lane = SpanLane(OTLPSpanExporter(endpoint=url, timeout=0.2), url)
         for span in spans(10):
             lane.offer(span)
         lane.close(30.0)
@@ -145,7 +145,7 @@ def test_a_collector_that_refuses_and_then_takes(tmp_path: Path) -> None:
         def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
             return next(self.results)
 
-    lane = Lane(Moody(), "it")
+    lane = SpanLane(Moody(), "it")
     with structlog.testing.capture_logs() as logs:
         assert lane.export(spans(5)) is SpanExportResult.FAILURE
         assert lane.export(spans(5)) is SpanExportResult.SUCCESS
@@ -156,7 +156,7 @@ def test_a_collector_that_refuses_and_then_takes(tmp_path: Path) -> None:
 def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "traces.jsonl"
     c = Traced(nodes=1).submit(gang("a", pods=2)).run()
-    lane = Lane(FileExporter(path), str(path))
+    lane = SpanLane(FileExporter(path), str(path))
     for span in c.spans:
         lane.offer(span)
     lane.close(30.0)
@@ -196,7 +196,7 @@ def test_a_full_disk_costs_spans_and_leaves_no_half_line(
     before = path.read_bytes()
     full = exporter._file.write
     monkeypatch.setattr(exporter, "_file", HalfFull(exporter._file, full))
-    lane = Lane(exporter, str(path))
+    lane = SpanLane(exporter, str(path))
     with structlog.testing.capture_logs() as logs:
         assert lane.export(spans(1)) is SpanExportResult.FAILURE
     assert "the disk is full" in logs[0]["err"]

@@ -25,7 +25,7 @@ from gangsched.sim.mischief import Mischief
 from gangsched.sim.objects import at
 from gangsched.sim.workloads import random_workload
 from gangsched.telemetry import names
-from gangsched.telemetry.export import Lane
+from gangsched.telemetry.export import SpanLane
 from gangsched.telemetry.otlp_json import FileExporter
 from gangsched.telemetry.tracer import GangTracer
 from tests.telemetry.traced import RESOURCE, said
@@ -111,7 +111,7 @@ class FullDisk(FileExporter):
 
 def test_a_full_disk_for_the_trace_file_changes_no_decision(tmp_path: Path) -> None:
     path = tmp_path / "traces.jsonl"
-    lane = Lane(FullDisk(path), str(path))
+    lane = SpanLane(FullDisk(path), str(path))
     histories = []
     for make in (TracedScheduler, partial(TracedScheduler, sink=lane.offer)):
         sim = Simulation(3, random_workload(3), rates=STORM, make=make)

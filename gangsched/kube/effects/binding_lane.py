@@ -35,7 +35,7 @@ from gangsched.kube.evidence import is_doubtful, is_refusal, names_nothing, pod
 from gangsched.kube.status import is_success
 from gangsched.kube.transport.http1 import JSON, Verb
 from gangsched.kube.transport.lane import Lane, always
-from gangsched.kube.transport.line import Call
+from gangsched.kube.transport.lane_connection import Call
 from gangsched.kube.transport.readers import Readers
 from gangsched.model.effects import BindPod
 from gangsched.model.events import BindCancelled, BindFailed, BindSucceeded, BindUnknown, Event
@@ -113,8 +113,8 @@ class BindingLane(Lane[BindPod]):
         self._take_back(lambda bind: True)
 
     def _take_back(self, is_meant: Callable[[BindPod], bool]) -> None:
-        for line in self._lines:
-            for call in line.calls:
+        for connection in self._connections:
+            for call in connection.calls:
                 if is_meant(call.item):
                     call.is_cancelled = True
         calls, self._waiting = self._waiting, deque()

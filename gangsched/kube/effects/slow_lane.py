@@ -16,7 +16,7 @@ from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.evidence import Target, is_doubtful, outline_of
 from gangsched.kube.transport.lane import Lane, always
-from gangsched.kube.transport.line import Call, ItemT
+from gangsched.kube.transport.lane_connection import Call, ItemT
 from gangsched.kube.transport.readers import Readers
 from gangsched.model.events import Event
 

@@ -36,7 +36,7 @@ from gangsched.kube.evidence import Target, is_gone, pod
 from gangsched.kube.status import is_success
 from gangsched.kube.transport.http1 import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Verb
 from gangsched.kube.transport.lane import always
-from gangsched.kube.transport.line import Call
+from gangsched.kube.transport.lane_connection import Call
 from gangsched.kube.transport.readers import Readers
 from gangsched.kube.watch.decode import read_pod_leniently
 from gangsched.model import bounded

@@ -21,7 +21,8 @@ import structlog
 from gangsched.config import LeaderElectionSettings
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
-from gangsched.kube.election.lease import Create, Done, Election, Get, Record, State, Update, Wait
+from gangsched.kube.election.lease import Done, Election, ElectionState, LeaseRecord, Wait
+from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.kube.evidence import Target, is_doubtful, is_gone, outline_of
 from gangsched.kube.reach import is_told
 from gangsched.model import bounded
@@ -94,7 +95,7 @@ class LeaderElector:
     def has_lost(self) -> bool:
         """Whether it led and may not act any more, even if its task has not noticed yet."""
         state = self.election.state
-        return state is State.LOST or (state is State.LEADING and not self.holds)
+        return state is ElectionState.LOST or (state is ElectionState.LEADING and not self.holds)
 
     async def run(self, on_leading: Callable[[], None]) -> None:
         """Returns when the lease is lost or released; calls `on_leading` when it is acquired."""
@@ -119,14 +120,14 @@ class LeaderElector:
         self._wake.set()
         with anyio.move_on_after(self._settings.renew_deadline_s / 2):
             await self._done.wait()
-        return self.election.state is State.RELEASED
+        return self.election.state is ElectionState.RELEASED
 
-    async def _ask(self, step: Get | Create | Update) -> None:
+    async def _ask(self, step: Get | Create[LeaseRecord] | Update[LeaseRecord]) -> None:
         """One request, within its deadline; its answer goes to the election."""
         election = self.election
         # As kube-scheduler: two hanging requests must not use up the renew deadline.
         timeout_s = self._settings.renew_deadline_s / 2
-        if election.state is State.LEADING:
+        if election.state is ElectionState.LEADING:
             timeout_s = min(timeout_s, election.deadline_s - self._clock_s())
         timeout_s = max(timeout_s, MIN_TIMEOUT_S)
         try:
@@ -150,7 +151,9 @@ class LeaderElector:
             election.written(lease.metadata.resource_version, self._clock_s())
             self._said = ""
 
-    def _check(self, step: Get | Create | Update, body: bytes, lease: _Lease) -> None:
+    def _check(
+        self, step: Get | Create[LeaseRecord] | Update[LeaseRecord], body: bytes, lease: _Lease
+    ) -> None:
         """Check that this is our lease and, after a write, that it holds what we wrote; else nobody leads.
 
         Raises: ApiError.
@@ -163,7 +166,7 @@ class LeaderElector:
         if (found.holder, found.renewed) != (step.record.holder, step.record.renewed):
             raise ApiError(f"the lease was written and came back as another's: {found.holder or 'nobody'}'s")
 
-    async def _send(self, step: Get | Create | Update, timeout_s: float) -> bytes:
+    async def _send(self, step: Get | Create[LeaseRecord] | Update[LeaseRecord], timeout_s: float) -> bytes:
         name = self._settings.resource_name
         if isinstance(step, Get):
             return await self._client.get(f"{self._collection}/{name}", timeout_s=timeout_s)
@@ -175,7 +178,9 @@ class LeaderElector:
         body = _document({**self._lease, "metadata": metadata}, step.record)
         return await self._client.put(f"{self._collection}/{name}", body, timeout_s=timeout_s)
 
-    async def _complain(self, step: Get | Create | Update, error: Exception) -> None:
+    async def _complain(
+        self, step: Get | Create[LeaseRecord] | Update[LeaseRecord], error: Exception
+    ) -> None:
         code = error.code if isinstance(error, ApiError) else 0
         if isinstance(error, ApiError) and is_doubtful(error, self._target):
             self._client.credentials.answers.doubt("GET" if isinstance(step, Get) else "PUT")
@@ -199,8 +204,8 @@ class LeaderElector:
                 _log.info("following", leader=holder)
 
 
-def _record(spec: _Spec) -> Record:
-    return Record(
+def _record(spec: _Spec) -> LeaseRecord:
+    return LeaseRecord(
         spec.holder_identity or "",
         spec.lease_duration_seconds or 0,
         spec.acquire_time or "",
@@ -209,7 +214,7 @@ def _record(spec: _Spec) -> Record:
     )
 
 
-def _document(lease: dict[str, Any], record: Record) -> bytes:
+def _document(lease: dict[str, Any], record: LeaseRecord) -> bytes:
     spec = {
         **(lease.get("spec") or {}),
         "holderIdentity": record.holder,

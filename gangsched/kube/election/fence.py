@@ -32,10 +32,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
 
 import msgspec
 
+from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.model.effects import BindPod, RunHook
 
 # An object's annotations may have 256 KiB in all. This fits several times the binds decided ahead.
@@ -62,7 +62,7 @@ Listed = Mapping[str, ListedPod]
 """By UID."""
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
+class FenceRecord(msgspec.Struct, frozen=True, gc=False):
     """Content of the object; listed None: the list is unreadable, so it may hold any unbound pod."""
 
     epoch: int = 0
@@ -70,27 +70,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     listed: Listed | None = msgspec.field(default_factory=dict)
 
 
-class Get(NamedTuple):
-    """Read it, consistently."""
+Step = Get | Create[FenceRecord] | Update[FenceRecord]
 
 
-class Create(NamedTuple):
-    """POST this."""
-
-    record: Record
-
-
-class Update(NamedTuple):
-    """PUT this over exactly this version."""
-
-    record: Record
-    version: str
-
-
-Step = Get | Create | Update
-
-
-class State(Enum):
+class FenceState(Enum):
     UNTAKEN = "untaken"
     TAKEN = "taken"
     OWNED = "owned"
@@ -105,17 +88,17 @@ class Fence:
     ) -> None:
         """`identity`: unique to this process. `is_on_its_way`: may a pod's bind (by UID) still land?"""
         self.identity = identity
-        self.state = State.UNTAKEN
+        self.state = FenceState.UNTAKEN
         self.epoch = 0
         self.inherited: Listed | None = {}
         """Pods whose binds by an earlier leader may be in flight; None: any pod."""
         self.n_written = 0
         self._is_on_its_way = is_on_its_way
         self._max_bytes = max_bytes
-        self._seen = Record()
+        self._seen = FenceRecord()
         self._version = ""
         self._must_read = True
-        self._asked: Create | Update | None = None
+        self._asked: Create[FenceRecord] | Update[FenceRecord] | None = None
         self._listed: dict[str, ListedPod] = {}
         self._batch: list[Fenced] = []
         self._waiting: deque[Fenced] = deque()
@@ -152,24 +135,24 @@ class Fence:
 
     def bumped(self) -> None:
         """No bind of an earlier leader can land any more: from here on the list is ours."""
-        assert self.state is State.TAKEN
-        self.state = State.OWNED
+        assert self.state is FenceState.TAKEN
+        self.state = FenceState.OWNED
         self.inherited = {}
 
     # -- requests --------------------------------------------------------------------------------------
 
     def next(self) -> Step | None:
         """The next request; None: nothing to write, or blocked until something is settled."""
-        if self.state in (State.DEPOSED, State.TAKEN):
+        if self.state in (FenceState.DEPOSED, FenceState.TAKEN):
             return None
         if self._must_read:
             return Get()
-        if self.state is State.UNTAKEN:
-            record = Record(self._seen.epoch + 1, self.identity, self._seen.listed)
+        if self.state is FenceState.UNTAKEN:
+            record = FenceRecord(self._seen.epoch + 1, self.identity, self._seen.listed)
             self._asked = Update(record, self._version) if self._version else Create(record)
             return self._asked
         if self._batch or self._fill():
-            self._asked = Update(Record(self.epoch, self.identity, self._listed), self._version)
+            self._asked = Update(FenceRecord(self.epoch, self.identity, self._listed), self._version)
             return self._asked
         return None
 
@@ -193,36 +176,36 @@ class Fence:
 
     # -- answers ---------------------------------------------------------------------------------------
 
-    def found(self, record: Record, version: str) -> None:
+    def found(self, record: FenceRecord, version: str) -> None:
         """GET: the object as read."""
         self._must_read = False
         is_newer = version != self._version
         self._seen, self._version = record, version
         if record.holder != self.identity:
-            if self.state is State.OWNED:
-                self.state = State.DEPOSED
-        elif self.state is State.UNTAKEN:
+            if self.state is FenceState.OWNED:
+                self.state = FenceState.DEPOSED
+        elif self.state is FenceState.UNTAKEN:
             self._taken(record)
         elif is_newer and self._is_listed(record):
             self._release()
 
-    def _is_listed(self, record: Record) -> bool:
+    def _is_listed(self, record: FenceRecord) -> bool:
         listed = record.listed
         return listed is not None and all(_listed_pod(one).uid in listed for one in self._batch)
 
     def absent(self) -> None:
         """GET: there is no such object."""
         self._must_read = False
-        self._seen, self._version = Record(), ""
-        if self.state is State.OWNED:  # deleted by hand; others may have made and lost one since
-            self.state = State.DEPOSED
+        self._seen, self._version = FenceRecord(), ""
+        if self.state is FenceState.OWNED:  # deleted by hand; others may have made and lost one since
+            self.state = FenceState.DEPOSED
 
     def written(self, version: str) -> None:
         """POST or PUT: done."""
         assert self._asked is not None
         self._seen, self._version = self._asked.record, version
         self.n_written += 1
-        if self.state is State.UNTAKEN:
+        if self.state is FenceState.UNTAKEN:
             self._taken(self._asked.record)
         else:
             self._release()
@@ -231,8 +214,8 @@ class Fence:
         """Refused or not answered: the write may have been done, or may be done later."""
         self._must_read = True
 
-    def _taken(self, record: Record) -> None:
-        self.state = State.TAKEN
+    def _taken(self, record: FenceRecord) -> None:
+        self.state = FenceState.TAKEN
         self.epoch = record.epoch
         self.inherited = record.listed
 

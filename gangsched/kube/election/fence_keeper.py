@@ -23,17 +23,8 @@ import structlog
 from gangsched.config import LeaderElectionSettings
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
-from gangsched.kube.election.fence import (
-    Create,
-    Fence,
-    Fenced,
-    Get,
-    Record,
-    State,
-    Step,
-    list_text,
-    read_list,
-)
+from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState, Step, list_text, read_list
+from gangsched.kube.election.steps import Create, Get
 from gangsched.kube.evidence import Target, is_gone
 from gangsched.kube.reach import is_told
 from gangsched.kube.transport.backoff import Backoff
@@ -129,7 +120,7 @@ class FenceKeeper:
         """
         fence = self.fence
         async with self._client:
-            while fence.state is not State.DEPOSED:
+            while fence.state is not FenceState.DEPOSED:
                 gathers = self._is_owned and not fence.is_writing and has_enough()
                 step = fence.next() if self._has_begun and not gathers else None
                 if step is None:
@@ -138,7 +129,7 @@ class FenceKeeper:
                         await self._wake.wait()
                     continue
                 await self._ask(step)
-                if fence.state is not State.UNTAKEN:
+                if fence.state is not FenceState.UNTAKEN:
                     self._taken.set()
                 released = fence.take_released()
                 if released:
@@ -147,7 +138,7 @@ class FenceKeeper:
 
     @property
     def _is_owned(self) -> bool:
-        return self.fence.state is State.OWNED
+        return self.fence.state is FenceState.OWNED
 
     async def _ask(self, step: Step) -> None:
         """One request; its answer goes to the fence."""
@@ -201,12 +192,12 @@ class FenceKeeper:
         await anyio.sleep(self._backoff.next_s(error.retry_after_s if isinstance(error, ApiError) else None))
 
 
-def _record(lease: _Lease) -> Record:
+def _record(lease: _Lease) -> FenceRecord:
     text = (lease.metadata.annotations or {}).get(LIST_KEY, "{}")
-    return Record(lease.spec.lease_transitions or 0, lease.spec.holder_identity or "", read_list(text))
+    return FenceRecord(lease.spec.lease_transitions or 0, lease.spec.holder_identity or "", read_list(text))
 
 
-def _document(lease: dict[str, Any], record: Record) -> bytes:
+def _document(lease: dict[str, Any], record: FenceRecord) -> bytes:
     metadata = dict(lease["metadata"])
     # managedFields may be left out of an update: the server keeps its own.
     metadata.pop("managedFields", None)

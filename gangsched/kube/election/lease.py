@@ -38,20 +38,21 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.config import LeaderElectionSettings
+from gangsched.kube.election.steps import Create, Get, Update
 
 # client-go's JitterFactor; config bounds the retry period by it too.
 JITTER = 1.2
 RELEASED_DURATION_S = 1
 
 
-class State(Enum):
+class ElectionState(Enum):
     FOLLOWING = "following"
     LEADING = "leading"
     LOST = "lost"
     RELEASED = "released"
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
+class LeaseRecord(msgspec.Struct, frozen=True, gc=False):
     """The spec of the Lease; `acquired` and `renewed` are wall-clock text, compared only for change."""
 
     holder: str = ""
@@ -59,23 +60,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     acquired: str = ""
     renewed: str = ""
     transitions: int = 0
-
-
-class Get(NamedTuple):
-    """Read the lease, consistently."""
-
-
-class Create(NamedTuple):
-    """POST this record."""
-
-    record: Record
-
-
-class Update(NamedTuple):
-    """PUT this record over exactly this version."""
-
-    record: Record
-    version: str
 
 
 class Wait(NamedTuple):
@@ -88,7 +72,7 @@ class Done(NamedTuple):
     """Lost or released: no further requests."""
 
 
-Step = Get | Create | Update | Wait | Done
+Step = Get | Create[LeaseRecord] | Update[LeaseRecord] | Wait | Done
 
 
 class Election:
@@ -96,23 +80,23 @@ class Election:
 
     def __init__(self, identity: str, settings: LeaderElectionSettings, *, rng: Random) -> None:
         self.identity = identity
-        self.state = State.FOLLOWING
+        self.state = ElectionState.FOLLOWING
         self._settings = settings
         self._rng = rng
-        self._observed = Record()
+        self._observed = LeaseRecord()
         self._observed_s = -math.inf
         self._version = ""
         self._next_s = -math.inf
         self._sent: Step = Get()
         self._sent_s = 0.0
-        self._due: type[Get] | type[Create] | type[Update] = Get
+        self._due: type[Get] | type[Create[LeaseRecord]] | type[Update[LeaseRecord]] = Get
         self._renewed_s = -math.inf
         self._maybe_ours = False
         self._has_failed = False
         self._releasing = False
 
     @property
-    def observed(self) -> Record:
+    def observed(self) -> LeaseRecord:
         """The lease as last read or written; before that, one without a holder."""
         return self._observed
 
@@ -123,7 +107,7 @@ class Election:
 
     def holds(self, now_s: float) -> bool:
         """Whether this process may act as the leader at this moment."""
-        return self.state is State.LEADING and now_s < self.deadline_s
+        return self.state is ElectionState.LEADING and now_s < self.deadline_s
 
     def release(self) -> None:
         """Give the lease back as soon as possible; the work of the leader must have stopped already."""
@@ -133,12 +117,12 @@ class Election:
     def next(self, now_s: float, wall: str) -> Step:
         """The next step; report the answer to Get, Create or Update to one of the four methods below."""
         self._expire(now_s)
-        if self._releasing and self.state is State.FOLLOWING and not self._maybe_ours:
-            self.state = State.RELEASED
-        if self.state in (State.LOST, State.RELEASED):
+        if self._releasing and self.state is ElectionState.FOLLOWING and not self._maybe_ours:
+            self.state = ElectionState.RELEASED
+        if self.state in (ElectionState.LOST, ElectionState.RELEASED):
             return Done()
         if now_s < self._next_s:
-            leading = self.state is State.LEADING
+            leading = self.state is ElectionState.LEADING
             return Wait(min(self._next_s, self.deadline_s) if leading else self._next_s)
         self._sent_s = now_s
         if self._due is Get:
@@ -151,18 +135,18 @@ class Election:
 
     # -- answers -------------------------------------------------------------------------------------
 
-    def found(self, record: Record, version: str, now_s: float) -> None:
+    def found(self, record: LeaseRecord, version: str, now_s: float) -> None:
         """GET: the lease as it is."""
         mine = record.holder == self.identity
         if record != self._observed:
             self._observed, self._observed_s = record, now_s
         self._version = version
         self._maybe_ours = mine
-        if self.state is State.LEADING:
+        if self.state is ElectionState.LEADING:
             if mine:
                 self._at_once(Update)
             else:
-                self.state = State.LOST
+                self.state = ElectionState.LOST
         elif mine or not record.holder or now_s >= self._valid_until_s():
             self._at_once(Update)
         else:
@@ -184,11 +168,11 @@ class Election:
         self._has_failed = False
         self._observed, self._observed_s, self._version = self._sent.record, now_s, version
         if not self._sent.record.holder:
-            self.state = State.RELEASED
+            self.state = ElectionState.RELEASED
             return
         self._maybe_ours = True
         if now_s - self._sent_s < self._settings.renew_deadline_s:
-            self.state = State.LEADING
+            self.state = ElectionState.LEADING
             self._due = Update
             self._next_s = -math.inf if self._releasing else self._sent_s + self._settings.retry_period_s
             self._renewed_s = self._sent_s
@@ -201,7 +185,7 @@ class Election:
         wrote = not isinstance(self._sent, Get)
         self._maybe_ours |= wrote
         again, self._has_failed = self._has_failed, True
-        if wrote and self.state is State.LEADING and not again:
+        if wrote and self.state is ElectionState.LEADING and not again:
             self._at_once(Get)
         else:
             self._due = Get
@@ -209,15 +193,15 @@ class Election:
 
     # -- inside --------------------------------------------------------------------------------------
 
-    def _ours(self, wall: str) -> Record:
+    def _ours(self, wall: str) -> LeaseRecord:
         seen = self._observed
         mine = seen.holder == self.identity
         transitions = seen.transitions if mine or self._due is Create else seen.transitions + 1
         if self._releasing:
-            return Record("", RELEASED_DURATION_S, wall, wall, transitions)
+            return LeaseRecord("", RELEASED_DURATION_S, wall, wall, transitions)
         # Whole seconds only; rounded up, so that others wait too long rather than too short.
         duration_s = math.ceil(self._settings.lease_duration_s)
-        return Record(self.identity, duration_s, seen.acquired if mine else wall, wall, transitions)
+        return LeaseRecord(self.identity, duration_s, seen.acquired if mine else wall, wall, transitions)
 
     def _valid_until_s(self) -> float:
         """The holder stops before its own lease duration is over; ours, if it names none."""
@@ -228,7 +212,7 @@ class Election:
         self._due = Get
         self._next_s = min(now_s + self._retry_s(), self._valid_until_s())
 
-    def _at_once(self, due: type[Get] | type[Create] | type[Update]) -> None:
+    def _at_once(self, due: type[Get] | type[Create[LeaseRecord]] | type[Update[LeaseRecord]]) -> None:
         self._due = due
         self._next_s = -math.inf
 
@@ -236,5 +220,5 @@ class Election:
         return self._settings.retry_period_s * self._rng.uniform(1.0, JITTER)
 
     def _expire(self, now_s: float) -> None:
-        if self.state is State.LEADING and now_s >= self.deadline_s:
-            self.state = State.LOST
+        if self.state is ElectionState.LEADING and now_s >= self.deadline_s:
+            self.state = ElectionState.LOST

@@ -2,9 +2,9 @@
 
 Lives here: sending, deadlines, pauses, renewal after a 401. Not here: what waits, its order and what an
 answer means (the subclasses in kube.effects.binding_lane and kube.effects.write_lanes), one connection
-(kube.transport.line), the bytes of HTTP (kube.transport.http1). A general client costs about 200 us of CPU a
-request, which would be most of what we spend on a pod; here headers are prebuilt, and a success that arrives
-in one piece is matched at once.
+(kube.transport.lane_connection), the bytes of HTTP (kube.transport.http1). A general client costs about 200
+us of CPU a request, which would be most of what we spend on a pod; here headers are prebuilt, and a success
+that arrives in one piece is matched at once.
 
 For each call that was sent, exactly one of these methods of the subclass is called; it may put the call back:
 
@@ -46,7 +46,7 @@ from gangsched.kube.tally import SILENCE
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.kube.transport.connection import address_of
 from gangsched.kube.transport.http1 import Frame, Verb
-from gangsched.kube.transport.line import Call, ItemT, Line
+from gangsched.kube.transport.lane_connection import Call, ItemT, LaneConnection
 from gangsched.kube.transport.readers import Readers
 
 CONNECT_TIMEOUT_S = 10.0
@@ -87,8 +87,8 @@ class Lane(Generic[ItemT]):
         self._complaints = Complaints()
         self._readers = readers
         self._frames: dict[Verb, Frame] = {}
-        self._lines: list[Line[ItemT]] = []
-        self._idle: list[Line[ItemT]] = []
+        self._connections: list[LaneConnection[ItemT]] = []
+        self._idle: list[LaneConnection[ItemT]] = []
         self._n_connecting = 0
         self._n_asked = 0
         self._paused_until_s = 0.0
@@ -153,9 +153,9 @@ class Lane(Generic[ItemT]):
             self._group = None
             if self._sweeper is not None:
                 self._sweeper.cancel()
-            for line in list(self._lines):
-                line.close()
-                self.lost(line, "the scheduler is stopping")
+            for connection in list(self._connections):
+                connection.close()
+                self.lost(connection, "the scheduler is stopping")
 
     # Sending
 
@@ -168,7 +168,7 @@ class Lane(Generic[ItemT]):
         if now_s < self._paused_until_s:
             return  # a timer will call this
         depth = self._depth
-        if self._is_troubled or len(self._lines) < self._size or now_s < self._one_each_until_s:
+        if self._is_troubled or len(self._connections) < self._size or now_s < self._one_each_until_s:
             depth = 1
         while idle:
             # One on each connection before a second on any.
@@ -177,13 +177,13 @@ class Lane(Generic[ItemT]):
                 return
             self._send(idle.pop(), calls, now_s)
         if depth > 1:
-            for line in self._lines:
-                if len(line.calls) < depth and not line.is_leaving:
-                    calls = self._take(depth - len(line.calls), now_s)
+            for connection in self._connections:
+                if len(connection.calls) < depth and not connection.is_leaving:
+                    calls = self._take(depth - len(connection.calls), now_s)
                     if not calls:
                         return
-                    self._send(line, calls, now_s)
-        if len(self._lines) < self._size and self.n_unsent:
+                    self._send(connection, calls, now_s)
+        if len(self._connections) < self._size and self.n_unsent:
             # During an outage only one connection is tried: no storm when the server comes back.
             self._connect(1 if self._is_troubled else self.n_unsent)
 
@@ -194,7 +194,7 @@ class Lane(Generic[ItemT]):
             calls.append(call)
         return calls
 
-    def _send(self, line: Line[ItemT], calls: Sequence[Call[ItemT]], now_s: float) -> None:
+    def _send(self, connection: LaneConnection[ItemT], calls: Sequence[Call[ItemT]], now_s: float) -> None:
         """Write the requests; from here on their outcome is the server's answer or unknown."""
         requests = []
         version = self._credentials.version
@@ -207,13 +207,13 @@ class Lane(Generic[ItemT]):
             call.frame = frame
             call.version = version
             call.deadline_s = now_s + self._timeout_s
-            call.is_behind = bool(line.calls)
-            line.calls.append(call)
+            call.is_behind = bool(connection.calls)
+            connection.calls.append(call)
             requests.append(frame.request(path, body))
         self.n_sent += len(calls)
         self.n_in_flight += len(calls)
         self._readers.n_awaited += len(calls)
-        line.write(requests[0] if len(requests) == 1 else b"".join(requests))
+        connection.write(requests[0] if len(requests) == 1 else b"".join(requests))
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
@@ -224,10 +224,10 @@ class Lane(Generic[ItemT]):
     def _sweep(self) -> None:
         """One timer for all requests: a timer for each would cost more than reading the answer."""
         now_s = time.monotonic()
-        for line in list(self._lines):
-            if line.calls and line.calls[0].deadline_s <= now_s:
-                line.close()
-                self.lost(line, f"no answer in {self._timeout_s:g} s")
+        for connection in list(self._connections):
+            if connection.calls and connection.calls[0].deadline_s <= now_s:
+                connection.close()
+                self.lost(connection, f"no answer in {self._timeout_s:g} s")
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep) if self.n_in_flight else None
 
     # Connections
@@ -236,50 +236,50 @@ class Lane(Generic[ItemT]):
         """Open connections until `n_wanted` are idle or being opened, `size` at most in all."""
         if self._group is None:
             return
-        room = self._size - len(self._lines) - self._n_connecting
+        room = self._size - len(self._connections) - self._n_connecting
         for _ in range(min(room, n_wanted - len(self._idle) - self._n_connecting)):
             self._n_connecting += 1
             self._group.start_soon(self._open)
 
     async def _open(self) -> None:
-        line = Line(self, self._readers)
+        connection = LaneConnection(self, self._readers)
         try:
             with anyio.fail_after(CONNECT_TIMEOUT_S):
-                await line.open(address_of(self._credentials))
+                await connection.open(address_of(self._credentials))
         except OSError as error:  # TimeoutError and SSLError are OSErrors
             self._credentials.answers.count(self.method, SILENCE)
             self._pause(self._credentials.not_reached(error))
         finally:
             self._n_connecting -= 1
-        if line.is_open and line.context is not self._credentials.ssl_context:
-            line.close()  # the certificates have changed meanwhile
-        if line.is_open:
-            self._lines.append(line)
-            self._idle.append(line)
+        if connection.is_open and connection.context is not self._credentials.ssl_context:
+            connection.close()  # the certificates have changed meanwhile
+        if connection.is_open:
+            self._connections.append(connection)
+            self._idle.append(connection)
         self._pump()
 
     def certificates_changed(self) -> None:
         """Close connections with old certificates: idle ones now, the others when they are answered."""
-        for line in self._lines:
-            line.is_leaving = True
+        for connection in self._connections:
+            connection.is_leaving = True
         idle, self._idle = self._idle, []
-        for line in idle:
-            line.close()
-            self._lines.remove(line)
+        for connection in idle:
+            connection.close()
+            self._connections.remove(connection)
         if idle:
             self._connect(len(idle))
 
-    def lost(self, line: Line[ItemT], why: str) -> None:
+    def lost(self, connection: LaneConnection[ItemT], why: str) -> None:
         """The connection is closed, with or without calls on it."""
-        if not line.calls:
-            self._idle.remove(line)
-        self._give_up(line, why)
+        if not connection.calls:
+            self._idle.remove(connection)
+        self._give_up(connection, why)
         self._pump()
 
-    def _give_up(self, line: Line[ItemT], why: str) -> None:
+    def _give_up(self, connection: LaneConnection[ItemT], why: str) -> None:
         """Close the connection: requests sent on it and not answered may have arrived."""
-        self._lines.remove(line)
-        calls, line.calls = line.calls, deque()
+        self._connections.remove(connection)
+        calls, connection.calls = connection.calls, deque()
         for call in calls:
             if call.is_behind:
                 self._one_each_until_s = time.monotonic() + ONE_EACH_S
@@ -295,15 +295,20 @@ class Lane(Generic[ItemT]):
         self._readers.n_awaited -= 1
 
     def answered(
-        self, line: Line[ItemT], call: Call[ItemT], status: int, body: bytes, retry_after: str | None = None
+        self,
+        connection: LaneConnection[ItemT],
+        call: Call[ItemT],
+        status: int,
+        body: bytes,
+        retry_after: str | None = None,
     ) -> None:
-        """One call of the line was answered and taken off it."""
+        """One call of the connection was answered and taken off it."""
         self._landed(call)
-        if line.is_open and not line.calls:
-            if line.is_leaving or (status == UNAUTHORIZED and line.is_known_by_certificate):
-                line.close()
+        if connection.is_open and not connection.calls:
+            if connection.is_leaving or (status == UNAUTHORIZED and connection.is_known_by_certificate):
+                connection.close()
             else:
-                self._idle.append(line)
+                self._idle.append(connection)
         self._credentials.answers.count(call.frame.method, status)
         if 200 <= status < 300 and self._proves(call, body):
             if self._is_troubled:
@@ -318,8 +323,8 @@ class Lane(Generic[ItemT]):
         else:
             error = api_error(status, retry_after, body)
             self._refused(call, self._credentials.not_accepted(error) if status == UNAUTHORIZED else error)
-        if not line.is_open:
-            self._give_up(line, "the server closed the connection after an earlier answer")
+        if not connection.is_open:
+            self._give_up(connection, "the server closed the connection after an earlier answer")
         self._readers.then(self._pump)
 
     def _doubt(self, call: Call[ItemT], error: ApiError, about: str) -> None:

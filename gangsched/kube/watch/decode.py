@@ -17,15 +17,15 @@ import structlog
 
 from gangsched.errors import ApiError
 from gangsched.kube.watch.envelopes import (
-    KindLine,
-    Line,
-    LineOf,
+    KindWatchEvent,
     Listed,
     ListMeta,
     Page,
     PageOf,
-    RawLine,
     RawPage,
+    RawWatchEvent,
+    WatchEvent,
+    WatchEventOf,
 )
 from gangsched.kube.watch.pod_reader import PodReader
 from gangsched.model import bounded
@@ -80,9 +80,9 @@ class _Bare(msgspec.Struct, gc=False):
     metadata: ObjectMeta
 
 
-decode_raw_line = bounded.lenient_decoder(RawLine)
+decode_raw_line = bounded.lenient_decoder(RawWatchEvent)
 decode_raw_page = bounded.lenient_decoder(RawPage)
-decode_kind_line = bounded.lenient_decoder(KindLine)
+decode_kind_line = bounded.lenient_decoder(KindWatchEvent)
 _decode_bare = bounded.lenient_decoder(_Bare)
 _decode_any = bounded.lenient_decoder(dict[str, Any])
 
@@ -141,13 +141,13 @@ class Kind:
         self.added = added
         self.updated = updated
         self.deleted = deleted
-        lines, page = _decoder(_of(LineOf, object_type)), _decoder(_of(PageOf, object_type))
+        lines, page = _decoder(_of(WatchEventOf, object_type)), _decoder(_of(PageOf, object_type))
         self._keeps_all = object_type in (CustomObject, PlainObject)
         self.decode_object: Callable[[bytes | msgspec.Raw], Any] = self._leniently(
             _decoder(object_type).decode
         )
-        self.decode_line: Callable[[bytes], Line] = self._leniently(lines.decode)
-        self.decode_lines: Callable[[bytes], list[Line]] = self._leniently(
+        self.decode_line: Callable[[bytes], WatchEvent] = self._leniently(lines.decode)
+        self.decode_lines: Callable[[bytes], list[WatchEvent]] = self._leniently(
             lines.decode_lines if reader is None else reader.lines
         )
         self.decode_page: Callable[[bytes], Page] = self._leniently(

@@ -17,8 +17,8 @@ class ListMeta(msgspec.Struct, gc=False, rename="camel"):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class LineOf(msgspec.Struct, Generic[ObjectT], gc=False):
-    """A line of a watch."""
+class WatchEventOf(msgspec.Struct, Generic[ObjectT], gc=False):
+    """An event of a watch: one line of its answer."""
 
     type: str
     object: ObjectT
@@ -33,8 +33,8 @@ class PageOf(msgspec.Struct, Generic[ObjectT], gc=False, rename="camel"):
     api_version: str = ""
 
 
-class RawLine(msgspec.Struct, gc=False):
-    """A line of a watch, its object not decoded."""
+class RawWatchEvent(msgspec.Struct, gc=False):
+    """An event of a watch, its object not decoded."""
 
     type: str
     object: msgspec.Raw
@@ -53,8 +53,8 @@ class _Kind(msgspec.Struct, gc=False):
     kind: str = ""
 
 
-class KindLine(msgspec.Struct, gc=False):
-    """A line of a watch with only the kind of its object."""
+class KindWatchEvent(msgspec.Struct, gc=False):
+    """An event of a watch, with only the kind of its object."""
 
     type: str
     object: _Kind
@@ -74,8 +74,8 @@ class Page(Listed, Protocol):
     items: list[Any]
 
 
-class Line(Protocol):
-    """A line of a watch, decoded whole."""
+class WatchEvent(Protocol):
+    """An event of a watch, decoded whole."""
 
     type: str
     object: Any

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.kube.watch.envelopes import Line, LineOf, Page, PageOf
+from gangsched.kube.watch.envelopes import Page, PageOf, WatchEvent, WatchEventOf
 from gangsched.model.objects import ObjectMeta, Pod, PodSpec, PodStatus
 
 
@@ -24,7 +24,7 @@ class _Outline(msgspec.Struct, gc=False):
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
 
-_decode_lines = msgspec.json.Decoder(LineOf[_Outline]).decode_lines
+_decode_lines = msgspec.json.Decoder(WatchEventOf[_Outline]).decode_lines
 _decode_page = msgspec.json.Decoder(PageOf[_Outline]).decode
 _decode_spec = msgspec.json.Decoder(PodSpec).decode
 # Fields often equal even where specs differ (in a node's name, a claim's, a group's).
@@ -45,7 +45,7 @@ class PodReader:
         self._specs: dict[bytes, PodSpec] = {}
         self._status = PodStatus()
 
-    def lines(self, data: bytes) -> list[Line]:
+    def lines(self, data: bytes) -> list[WatchEvent]:
         """Lines of a watch. Raises: msgspec.MsgspecError, when one of them is not a complete pod."""
         lines: list[Any] = _decode_lines(data)
         for line in lines:

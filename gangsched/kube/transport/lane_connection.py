@@ -50,18 +50,23 @@ class Call(Generic[ItemT]):
 
 
 class Owner(Protocol[ItemT]):
-    """The lane that a line belongs to."""
+    """The lane that a connection belongs to."""
 
     def answered(
-        self, line: Line[ItemT], call: Call[ItemT], status: int, body: bytes, retry_after: str | None = None
+        self,
+        connection: LaneConnection[ItemT],
+        call: Call[ItemT],
+        status: int,
+        body: bytes,
+        retry_after: str | None = None,
     ) -> None:
-        """One call of the line was answered and taken off it."""
+        """One call of the connection was answered and taken off it."""
 
-    def lost(self, line: Line[ItemT], why: str) -> None:
+    def lost(self, connection: LaneConnection[ItemT], why: str) -> None:
         """The connection is closed, with or without calls on it."""
 
 
-class Line(Connection, Generic[ItemT]):
+class LaneConnection(Connection, Generic[ItemT]):
     """One connection of a lane; `calls` are in flight, in the order of their answers."""
 
     __slots__ = ("_answer", "_lane", "calls", "is_leaving")
