@@ -4,7 +4,8 @@
 #                  busybox-static, real kubelets too
 # make lint        ruff, types and the import contracts only
 # make storm       simulated storms for STORM_MINUTES (default 2), other seeds for each commit
-# make controlplane  build etcd, kube-apiserver, kubectl, kube-scheduler, kubelet, Jaeger, Helm into the user's cache
+# make controlplane  build etcd, kube-apiserver, kubectl, kube-scheduler, kube-controller-manager, kubelet, Jaeger and
+#                  Helm into the user's cache
 # make protocol    generate the messages and stubs of kubelet's APIs anew (fetches grpcio-tools)
 # make docs        build the documentation's site into build/site, strictly: a dead link fails
 # make docs-reference  write anew what follows from the code in docs/ (references, tables, pictures), and the chart

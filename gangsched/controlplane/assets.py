@@ -19,8 +19,8 @@ HELM_VERSION = "v4.3.1"
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 BUILD_COMMAND = "make controlplane"
 REQUIRED = ("etcd", "kube-apiserver", "kubectl")
-"""What the KUBEBUILDER_ASSETS convention promises; kube-scheduler is ours on top and may be absent."""
-ALL = (*REQUIRED, "kube-scheduler")
+"""What the KUBEBUILDER_ASSETS convention promises; the others of ALL are ours on top and may be absent."""
+ALL = (*REQUIRED, "kube-scheduler", "kube-controller-manager")
 
 _TESTS = Path(__file__).resolve().parents[2] / "tests"
 

@@ -63,6 +63,11 @@ TOOLS = (
     Tool(name="kube-apiserver", package="k8s.io/kubernetes/cmd/kube-apiserver", expected_s=205),
     Tool(name="kubectl", package="k8s.io/kubernetes/cmd/kubectl", expected_s=27),
     Tool(name="kube-scheduler", package="k8s.io/kubernetes/cmd/kube-scheduler", expected_s=38),
+    Tool(
+        name="kube-controller-manager",
+        package="k8s.io/kubernetes/cmd/kube-controller-manager",
+        expected_s=75,
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""A real control plane on loopback: etcd, kube-apiserver and, when asked, kube-scheduler.
+"""A real control plane on loopback: etcd, kube-apiserver and, when asked, kube-scheduler and controllers.
 
 What does not live here: finding the binaries (assets.py), building them (build.py), one process's life
 (daemon.py). Called by the tests' fixtures and by `gangsched bench`; plain blocking calls, no event loop.
@@ -32,9 +32,12 @@ APISERVER_READY_S = 90.0
 APISERVER_STOP_S = 3.0
 """Requests in flight are answered by then; it would go on for a minute while a client holds a watch."""
 SCHEDULER_READY_S = 240.0
+CONTROLLERS_READY_S = 120.0
 START_TRIES = 3
 """A free port may be taken by somebody else between our look and the server's bind."""
 GANG_GATE = "--feature-gates=GenericWorkload=true"
+JOB_GATES = "--feature-gates=WorkloadWithJob=true,TopologyAwareWorkloadScheduling=true"
+"""With GANG_GATE: what a Job's `spec.scheduling` needs, on kube-apiserver and on its controller alike."""
 
 
 class KubectlFailed(GangschedError):
@@ -72,6 +75,7 @@ class ControlPlane:
         self.etcd: Daemon | None = None
         self.apiserver: Daemon | None = None
         self.schedulers: list[Daemon] = []
+        self.controllers: Daemon | None = None
         self._etcd_port = self._peer_port = self._port = 0
 
     def __enter__(self) -> Self:
@@ -216,10 +220,28 @@ class ControlPlane:
         ]
         daemon = self._daemon("kube-scheduler", arguments, log=f"kube-scheduler-{number}.log")
         self.schedulers.append(daemon)
-        # /readyz is open to everybody, and its certificate is its own.
-        anyone = ssl._create_unverified_context()
-        url = f"https://127.0.0.1:{port}/readyz"
-        daemon.wait_ready(lambda: _answers_ok(url, context=anyone), timeout_s=SCHEDULER_READY_S)
+        daemon.wait_ready(lambda: _is_well(port, "readyz"), timeout_s=SCHEDULER_READY_S)
+        return daemon
+
+    def start_controllers(self, *names: str, flags: Sequence[str] = ()) -> Daemon:
+        """Starts a kube-controller-manager that runs these controllers alone; returns when it serves.
+
+        Raises: MissingAssets, StartFailed.
+        """
+        [port] = free_ports(1)
+        arguments = [
+            f"--kubeconfig={self.kubeconfig}",
+            f"--authentication-kubeconfig={self.kubeconfig}",
+            f"--authorization-kubeconfig={self.kubeconfig}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--cert-dir={self.data_dir / 'kube-controller-manager-certs'}",
+            "--leader-elect=false",
+            f"--controllers={','.join(names)}",
+            *flags,
+        ]
+        self.controllers = daemon = self._daemon("kube-controller-manager", arguments)
+        daemon.wait_ready(lambda: _is_well(port, "healthz"), timeout_s=CONTROLLERS_READY_S)
         return daemon
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
@@ -324,10 +346,11 @@ class ControlPlane:
 
     def _kill_all(self) -> None:
         # Not in order and not gently: nothing of it is used again. The readers first, to keep logs quiet.
-        for daemon in (*self.schedulers, self.apiserver, self.etcd):
+        for daemon in (*self.schedulers, self.controllers, self.apiserver, self.etcd):
             if daemon is not None:
                 daemon.kill()
         self.schedulers.clear()
+        self.controllers = None
 
 
 def _opener(context: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
@@ -336,6 +359,11 @@ def _opener(context: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
     if context is not None:
         handlers.append(urllib.request.HTTPSHandler(context=context))
     return urllib.request.build_opener(*handlers)
+
+
+def _is_well(port: int, page: str) -> bool:
+    # Open to everybody, and the certificate is the server's own.
+    return _answers_ok(f"https://127.0.0.1:{port}/{page}", context=ssl._create_unverified_context())
 
 
 def _answers_ok(url: str, *, context: ssl.SSLContext | None = None) -> bool:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
@@ -313,13 +313,22 @@ def together(*names: str) -> dict[str, str]:
     return {GROUPS_KEY: json.dumps(names)}
 
 
+C = TypeVar("C", bound=Cluster)
+
+
 @contextmanager
-def checked(plane: ControlPlane, directory: Path) -> Iterator[Cluster]:
-    """A cluster with rights and CRD in place; what must always hold is checked when the test has passed."""
-    made = Cluster(plane, directory)
+def checking(made: C) -> Iterator[C]:
+    """This cluster with rights and CRD in place; what must always hold is checked when the test has passed."""
     try:
         made.set_up()
         yield made
         made.check()
     finally:
         made.close()
+
+
+@contextmanager
+def checked(plane: ControlPlane, directory: Path) -> Iterator[Cluster]:
+    """A cluster of this control plane, as `checking` has it."""
+    with checking(Cluster(plane, directory)) as made:
+        yield made

@@ -1,0 +1,120 @@
+"""Jobs as Kubernetes' own controller runs them, with the gates that give each Job a PodGroup of the core API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gangsched.controlplane.assets import Assets
+from gangsched.controlplane.processes import ControlPlane
+from tests.real.jobs import JobCluster, checked_jobs, job_control_plane
+from tests.real.picture import GPU, is_live, node_of, reason_of
+
+pytestmark = pytest.mark.real
+
+GANG = {"schedulingPolicy": {"gang": {}}}
+
+
+@pytest.fixture(scope="module")
+def job_plane(assets: Assets) -> Iterator[ControlPlane]:
+    with job_control_plane(assets) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(job_plane: ControlPlane, tmp_path: Path) -> Iterator[JobCluster]:
+    with checked_jobs(job_plane, tmp_path) as made:
+        yield made
+
+
+def test_a_job_that_asks_for_a_gang_is_bound_whole_or_not_at_all(cluster: JobCluster) -> None:
+    cluster.nodes(3, gpus=8)
+    cluster.schedule()
+    cluster.job("a", pods=2, scheduling=GANG)
+    cluster.whole("a")
+    assert cluster.group_of("a")["spec"]["schedulingPolicy"]["gang"]["minCount"] == 2
+
+    cluster.job("b", pods=2, scheduling=GANG)
+    cluster.held("b", says=f"Insufficient {GPU}")
+    assert len({reason_of(pod) for pod in cluster.members("b")}) == 1, "one reason for the whole gang"
+    cluster.delete_job("a")
+    cluster.whole("b")
+
+
+def test_a_job_that_asks_for_nothing_starts_pod_by_pod_beside_a_gang_that_waits(cluster: JobCluster) -> None:
+    cluster.nodes(2, gpus=8)
+    cluster.schedule()
+    cluster.job("gang", pods=3, scheduling=GANG)
+    cluster.held("gang", says=f"Insufficient {GPU}")
+    cluster.job("plain", pods=3)
+    cluster.whole("plain", pods=2)
+    assert "basic" in cluster.group_of("plain")["spec"]["schedulingPolicy"], "there is a PodGroup all the same"
+    cluster.picture.until(
+        lambda: [GPU in reason_of(pod) for pod in cluster.members("plain") if not node_of(pod)] == [True],
+        "the third says why it waits",
+    )
+    assert cluster.n_bound("gang") == 0
+
+
+def test_a_member_that_fails_is_replaced_and_the_gang_is_whole_again(cluster: JobCluster) -> None:
+    cluster.nodes(3, gpus=8)
+    cluster.schedule()
+    cluster.job("a", pods=3, scheduling=GANG)
+    cluster.whole("a")
+    failed = cluster.members("a")[1]
+    cluster.ends(failed, "Failed")
+    # The controller waits ten seconds before it replaces a failed pod.
+    cluster.whole("a", pods=3)
+    [successor] = [pod for pod in cluster.members("a") if is_live(pod) and is_index(pod, like=failed)]
+    assert node_of(successor) == node_of(failed), "the only room that is left"
+
+
+def test_a_gang_that_lost_all_its_pods_starts_whole_again(cluster: JobCluster) -> None:
+    cluster.nodes(2, gpus=8)
+    cluster.schedule()
+    cluster.job("a", pods=2, scheduling=GANG)
+    cluster.whole("a")
+    before = {pod["metadata"]["uid"] for pod in cluster.members("a")}
+    cluster.node("taken", [])
+    for pod in cluster.members("a"):
+        cluster.ends(pod, "Failed")
+    # Whoever is quicker takes a node, so that the restarted gang has room for one only.
+    cluster.pod("quick", gpus=8)
+    cluster.whole("quick")
+    cluster.held("a", says=f"Insufficient {GPU}", members=2)
+    cluster.delete("quick")
+    cluster.whole("a")
+    assert not before & {pod["metadata"]["uid"] for pod in cluster.members("a") if is_live(pod)}
+
+
+def is_index(pod: dict[str, dict[str, dict[str, str]]], *, like: dict[str, dict[str, dict[str, str]]]) -> bool:
+    """Whether it runs the same completion index as another pod of its Job."""
+    key = "batch.kubernetes.io/job-completion-index"
+    return pod["metadata"]["annotations"][key] == like["metadata"]["annotations"][key]
+
+
+def test_the_group_says_that_it_waits_and_that_it_was_scheduled(cluster: JobCluster) -> None:
+    cluster.nodes(1, gpus=8)
+    cluster.schedule()
+    cluster.job("a", pods=2, scheduling=GANG)
+
+    def condition() -> dict[str, str]:
+        found = cluster.group_of("a").get("status", {}).get("conditions", [{}]) if cluster.members("a") else [{}]
+        return {key: found[0].get(key, "") for key in ("type", "status", "reason")}
+
+    kind = "PodGroupInitiallyScheduled"
+    waits = {"type": kind, "status": "False", "reason": "Unschedulable"}
+    cluster.eventually(lambda: condition() == waits, "it says that it waits")
+    assert [line.split()[3] for line in table(cluster)] == ["Pending"]
+    cluster.nodes(1, gpus=8, first=1)
+    cluster.whole("a")
+    scheduled = {"type": kind, "status": "True", "reason": "Scheduled"}
+    cluster.eventually(lambda: condition() == scheduled, "it says that it was scheduled")
+    assert [line.split()[3] for line in table(cluster)] == ["Scheduled"]
+
+
+def table(cluster: JobCluster) -> list[str]:
+    """What a person sees: `kubectl get podgroups`, without its head."""
+    return cluster.plane.kubectl("get", "podgroups.scheduling.k8s.io", "--no-headers").splitlines()
