@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 
 from gangsched.core.framework.interface import Code
-from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.group import ENDED, Group, GroupState, MemberState, PodInfo
 from gangsched.telemetry import names
 from gangsched.telemetry.spans import Attributes, OpenSpan, SpanMaker
 from gangsched.telemetry.traceparent import written
@@ -280,7 +280,7 @@ class GangTrace:
     def _end_binds(self, phase: OpenSpan, now_ns: int, verdict: str) -> None:
         # The watch may show a bind before its answer is here, or instead of it.
         for info in self.unanswered.values():
-            if info.state is MemberState.BOUND or info.state is MemberState.DONE:
+            if info.state is MemberState.BOUND or info.state in ENDED:
                 self._n_bound += 1
                 phase.event("bound", now_ns, _of_member(info, "seen in the watch"))
         self.unanswered = {}

@@ -318,7 +318,7 @@ C = TypeVar("C", bound=Cluster)
 
 @contextmanager
 def checking(made: C) -> Iterator[C]:
-    """This cluster with rights and CRD in place; what must always hold is checked when the test has passed."""
+    """It has rights and CRD in place; what must always hold is checked when the test has passed."""
     try:
         made.set_up()
         yield made

@@ -20,7 +20,7 @@ from gangsched.controlplane.processes import GANG_GATE, JOB_GATES, ControlPlane
 from gangsched.errors import ConfigError
 from tests.conftest import wipe
 from tests.real.cluster import CORE_GROUPS, MERGE, PODS, Cluster, checking
-from tests.real.picture import GPU, OURS, Json
+from tests.real.picture import GPU, OURS, Json, is_live
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 WORKLOADS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads"
@@ -68,9 +68,9 @@ class JobCluster(Cluster):
         return made
 
     def members(self, name: str) -> list[Json]:
-        """The Job's pods by name; else as without Jobs."""
-        pods = sorted(self.picture.pods.items())
-        of_job = [pod for _, pod in pods if pod["metadata"].get("labels", {}).get(NAME_LABEL) == name]
+        """The Job's pods by name, without those that have ended, which it keeps; else as without Jobs."""
+        pods = [pod for _, pod in sorted(self.picture.pods.items()) if is_live(pod)]
+        of_job = [pod for pod in pods if pod["metadata"].get("labels", {}).get(NAME_LABEL) == name]
         return of_job or super().members(name)
 
     def ends(self, pod: Json, phase: str) -> None:

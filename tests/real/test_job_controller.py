@@ -1,4 +1,4 @@
-"""Jobs as Kubernetes' own controller runs them, with the gates that give each Job a PodGroup of the core API."""
+"""Jobs as Kubernetes' own controller runs them, with the gates that give each Job a PodGroup."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.processes import ControlPlane
 from tests.real.jobs import JobCluster, checked_jobs, job_control_plane
-from tests.real.picture import GPU, is_live, node_of, reason_of
+from tests.real.picture import GPU, Json, annotation, node_of, reason_of
 
 pytestmark = pytest.mark.real
 
-GANG = {"schedulingPolicy": {"gang": {}}}
+GANG: Json = {"schedulingPolicy": {"gang": {}}}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,8 @@ def test_a_job_that_asks_for_nothing_starts_pod_by_pod_beside_a_gang_that_waits(
     cluster.held("gang", says=f"Insufficient {GPU}")
     cluster.job("plain", pods=3)
     cluster.whole("plain", pods=2)
-    assert "basic" in cluster.group_of("plain")["spec"]["schedulingPolicy"], "there is a PodGroup all the same"
+    policy = cluster.group_of("plain")["spec"]["schedulingPolicy"]
+    assert policy == {"basic": {}}, "there is a PodGroup all the same"
     cluster.picture.until(
         lambda: [GPU in reason_of(pod) for pod in cluster.members("plain") if not node_of(pod)] == [True],
         "the third says why it waits",
@@ -67,7 +68,7 @@ def test_a_member_that_fails_is_replaced_and_the_gang_is_whole_again(cluster: Jo
     cluster.ends(failed, "Failed")
     # The controller waits ten seconds before it replaces a failed pod.
     cluster.whole("a", pods=3)
-    [successor] = [pod for pod in cluster.members("a") if is_live(pod) and is_index(pod, like=failed)]
+    [successor] = [pod for pod in cluster.members("a") if is_index(pod, like=failed)]
     assert node_of(successor) == node_of(failed), "the only room that is left"
 
 
@@ -77,7 +78,6 @@ def test_a_gang_that_lost_all_its_pods_starts_whole_again(cluster: JobCluster) -
     cluster.job("a", pods=2, scheduling=GANG)
     cluster.whole("a")
     before = {pod["metadata"]["uid"] for pod in cluster.members("a")}
-    cluster.node("taken", [])
     for pod in cluster.members("a"):
         cluster.ends(pod, "Failed")
     # Whoever is quicker takes a node, so that the restarted gang has room for one only.
@@ -86,28 +86,29 @@ def test_a_gang_that_lost_all_its_pods_starts_whole_again(cluster: JobCluster) -
     cluster.held("a", says=f"Insufficient {GPU}", members=2)
     cluster.delete("quick")
     cluster.whole("a")
-    assert not before & {pod["metadata"]["uid"] for pod in cluster.members("a") if is_live(pod)}
+    assert not before & {pod["metadata"]["uid"] for pod in cluster.members("a")}
 
 
-def is_index(pod: dict[str, dict[str, dict[str, str]]], *, like: dict[str, dict[str, dict[str, str]]]) -> bool:
+def is_index(pod: Json, *, like: Json) -> bool:
     """Whether it runs the same completion index as another pod of its Job."""
     key = "batch.kubernetes.io/job-completion-index"
-    return pod["metadata"]["annotations"][key] == like["metadata"]["annotations"][key]
+    return annotation(pod, key) == annotation(like, key)
 
 
 def test_the_group_says_that_it_waits_and_that_it_was_scheduled(cluster: JobCluster) -> None:
     cluster.nodes(1, gpus=8)
     cluster.schedule()
     cluster.job("a", pods=2, scheduling=GANG)
+    cluster.held("a", says=f"Insufficient {GPU}")
 
-    def condition() -> dict[str, str]:
-        found = cluster.group_of("a").get("status", {}).get("conditions", [{}]) if cluster.members("a") else [{}]
+    def condition() -> Json:
+        found = cluster.group_of("a").get("status", {}).get("conditions", [{}])
         return {key: found[0].get(key, "") for key in ("type", "status", "reason")}
 
     kind = "PodGroupInitiallyScheduled"
     waits = {"type": kind, "status": "False", "reason": "Unschedulable"}
     cluster.eventually(lambda: condition() == waits, "it says that it waits")
-    assert [line.split()[3] for line in table(cluster)] == ["Pending"]
+    assert [line.split()[3] for line in table(cluster)] == ["Unschedulable"]
     cluster.nodes(1, gpus=8, first=1)
     cluster.whole("a")
     scheduled = {"type": kind, "status": "True", "reason": "Scheduled"}

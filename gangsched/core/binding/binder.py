@@ -375,7 +375,7 @@ class Binder:
             return
         shared = self._shared
         why = next(iter(group.failed_binds.values()), "members left")
-        if group.satisfied or group.n_bound >= group.start_count:
+        if group.satisfied or _n_landed(group) >= group.start_count:
             group.satisfied = True
             group.recovering = False
             group.failure = 0
@@ -499,6 +499,12 @@ class Binder:
         """Evictions that did not take effect are asked again until they do."""
         self._shared.queue.set_deadline(group, self._shared.now_s + _EVICT_AGAIN_S)
         self.evict_bound(group)
+
+
+def _n_landed(group: Group) -> int:
+    """Members that this attempt has started or found running, those included that failed at once."""
+    failed = group.in_state(MemberState.FAILED)
+    return group.n_bound + sum(info.attempt == group.attempts for info in failed)
 
 
 def _binding(info: PodInfo, group: Group, key: str, version: str) -> BindPod:

@@ -14,7 +14,7 @@ import msgspec
 from gangsched.core.cache.cache import allocation_of
 from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import MemberState, PodInfo
+from gangsched.core.types.group import ENDED, PodInfo
 from gangsched.model.device_report import DeviceReport
 
 _RETRY_S = 1.0
@@ -72,7 +72,7 @@ class EndedPods:
             if in_order(planned) == in_order(had):
                 del self.pods[uid]
                 right.append(info)
-            elif info.state is not MemberState.DONE:
+            elif info.state not in ENDED:
                 ended_pod.due_s = now_s + _RETRY_S  # its node's word came before the API server's
             elif not devices.repair or ended_pod.is_sent:
                 ended_pod.due_s = math.inf

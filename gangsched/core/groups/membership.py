@@ -21,6 +21,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import (
     ASSUMED,
     BOUND,
+    ENDED,
     LEAVING,
     PENDING,
     UNASKED,
@@ -270,7 +271,7 @@ class Membership:
         shared.cache.renew(info, pod)
         if target in (PENDING, MemberState.GATED):
             return  # the promise stands: only the outcome of its bind, or its group, can end it
-        if target in (BOUND, MemberState.DONE):
+        if target is BOUND or target in ENDED:
             by_us = info.bind not in _UNSENT
             if not by_us or _is_elsewhere(info, pod):
                 self._place(info, pod)
@@ -279,8 +280,8 @@ class Membership:
             group.move(info, BOUND)
             if by_us and (profile := shared.profile_of(group)).post_binds:
                 shared.hooks.post_bind(info, profile)
-            if target is MemberState.DONE:
-                shared.forget(info, MemberState.DONE)
+            if target in ENDED:
+                shared.forget(info, target)
         elif info.bind in _UNSENT:
             info.bind = UNASKED
             shared.forget(info, LEAVING)
@@ -333,7 +334,9 @@ class Membership:
 
     def _state_of(self, info: PodInfo, pod: Pod) -> MemberState:
         if pod.is_terminal:
-            return MemberState.DONE if pod.spec.node_name else LEAVING
+            if not pod.spec.node_name:
+                return LEAVING
+            return MemberState.FAILED if pod.status.phase == "Failed" else MemberState.DONE
         if pod.spec.node_name:
             return BOUND
         if pod.metadata.deletion_timestamp is not None:

@@ -36,7 +36,9 @@ class MemberState(enum.Enum):
     """Reserved (waiting) or its bind is on the way."""
     BOUND = "bound"
     DONE = "done"
-    """Its containers ended for good: it holds nothing and still counts for a gang that was whole."""
+    """Its containers ended well: it holds nothing and still counts for a gang that was whole."""
+    FAILED = "failed"
+    """It ended otherwise: it holds nothing and counts for nothing, as a successor may take its place."""
     LEAVING = "leaving"
     """Unbound and being deleted, or the server said it is gone: counts for nothing."""
 
@@ -78,6 +80,7 @@ class GroupState(enum.Enum):
 # Asked for every pod in every turn: a name of the module's costs a tenth of an Enum's attribute.
 PENDING, ASSUMED = MemberState.PENDING, MemberState.ASSUMED
 BOUND, DONE, LEAVING = MemberState.BOUND, MemberState.DONE, MemberState.LEAVING
+ENDED = (MemberState.DONE, MemberState.FAILED)
 UNASKED, SENT = BindState.NONE, BindState.SENT
 ON_ITS_WAY = (BindState.SENT, BindState.READING, BindState.BUMPING)
 """Something has left the process for these, and may take effect."""
@@ -234,12 +237,12 @@ class Group:
 
     @property
     def n_bound(self) -> int:
-        """Members that have started: bound, or bound and ended since."""
+        """Members that have started: bound, or bound and ended well since."""
         return self.counts[BOUND] + self.counts[DONE]
 
     @property
     def n_existing(self) -> int:
-        """Members that count towards min_count: neither gated nor leaving."""
+        """Members that count towards min_count: neither gated, nor failed, nor leaving."""
         counts = self.counts
         return counts[PENDING] + counts[ASSUMED] + counts[BOUND] + counts[DONE]
 

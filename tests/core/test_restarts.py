@@ -1,0 +1,81 @@
+"""Members that end, and their successors: a gang that failed starts whole again, one that is done goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangsched.model import events as ev
+from gangsched.model.objects import Condition, PodStatus
+from gangsched.sim.objects import at, make_pod
+from tests.core.scenario import Cluster, cluster, gang
+
+
+def bound(c: Cluster, *names: str) -> list[bool]:
+    return [bool(c.pod(name).spec.node_name) for name in names]
+
+
+def test_the_successors_of_a_gang_that_failed_start_together() -> None:
+    c = cluster(nodes=2).submit(gang("a", pods=2, gpus=8)).run()
+    c.phase("a-0", "Failed").phase("a-1", "Failed")  # kept by their Job, and so still members
+    c.submit(make_pod("quick", gpus=8)).run()
+    c.submit(gang("a", pods=2, gpus=8, first=2)).run()
+    assert bound(c, "a-2", "a-3") == [False, False], "there is room for one only"
+    c.delete("quick").wait(2.0)
+    assert bound(c, "a-2", "a-3") == [True, True]
+    c.five_more_turns_change_nothing()
+
+
+def test_a_gang_that_failed_waits_for_all_its_successors() -> None:
+    c = cluster(nodes=2).submit(gang("a", pods=2, gpus=8)).run()
+    c.phase("a-0", "Failed").phase("a-1", "Failed")
+    c.submit(make_pod("a-2", group="a", min_members=2, gpus=8)).run().wait(6.0)
+    assert c.said("a-2") == "gang d/a waits for members: 1 of 2 exist"
+    c.submit(make_pod("a-3", group="a", min_members=2, gpus=8)).run()
+    assert bound(c, "a-2", "a-3") == [True, True]
+
+
+def test_one_failed_member_is_replaced_beside_the_others() -> None:
+    c = cluster(nodes=3).submit(gang("a", pods=3, gpus=8)).run()
+    c.phase("a-1", "Failed").submit(make_pod("a-3", group="a", min_members=3, gpus=8)).run()
+    assert bound(c, "a-3") == [True]
+
+
+def test_members_that_are_done_still_count_for_those_that_come_after() -> None:
+    # Six completions, four at a time: the last two are no gang of four of their own.
+    c = cluster(nodes=4).submit(gang("a", pods=4, gpus=8)).run()
+    for k in range(4):
+        c.phase(f"a-{k}", "Succeeded")
+    c.submit(*(make_pod(f"a-{k}", group="a", min_members=4, gpus=8) for k in (4, 5))).run()
+    assert bound(c, "a-4", "a-5") == [True, True]
+
+
+@pytest.mark.parametrize("successor", [False, True], ids=["before its successor", "with its successor"])
+def test_a_restarted_scheduler_takes_a_gang_with_a_failed_member_for_whole(successor: bool) -> None:
+    c = cluster(nodes=3).submit(gang("a", pods=3, gpus=8)).run()
+    for name in ("a-0", "a-1", "a-2"):
+        c.store(c.pod(name), status=PodStatus(conditions=[scheduled(c)]))
+    c.phase("a-1", "Failed").submit(make_pod("quick", gpus=8)).run()
+    c.now_s += 5.0
+    if successor:
+        c.submit(make_pod("a-3", group="a", min_members=3, gpus=8))
+    c.restart().run().wait(120.0)
+    assert bound(c, "a-0", "a-2") == [True, True], "nobody was evicted"
+    if successor:
+        assert "Insufficient" in c.said("a-3")
+
+
+def scheduled(c: Cluster) -> Condition:
+    """What the API server notes when it binds a pod."""
+    return Condition("PodScheduled", "True", last_transition_time=at(c.now_s))
+
+
+def test_a_member_that_fails_at_once_leaves_the_gang_whole() -> None:
+    """As where its node's kubelet refuses it: the others run, and its successor comes alone."""
+    c = cluster(nodes=2)
+    c.answer = lambda bind: "hold" if bind.name == "a-1" else "ok"
+    c.submit(gang("a", pods=2, gpus=8)).run()
+    [bind] = c.held_binds
+    c.commit(bind)
+    c.phase("a-1", "Failed").tell(ev.BindSucceeded(bind.uid, bind.attempt)).wait(60.0)
+    assert bound(c, "a-0") == [True], "nobody was evicted"
+    assert c.state("a") == "bound"
