@@ -1,1 +1,1 @@
-"""`gangsched devices`: who holds which device, read from the API server itself."""
+"""`gangsched devices`: which pod holds which device, read from the API server itself."""

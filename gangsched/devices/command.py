@@ -1,4 +1,4 @@
-"""`gangsched devices [NODE]`: its flags, what it reads, what it prints. Called by cli.py."""
+"""`gangsched devices [NODE]`: its flags, input and output. Called by cli.py."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from gangsched.model.objects import Node, Pod
 ItemT = TypeVar("ItemT", Node, Pod)
 _PAGE = 500
 _REQUEST_S = 30.0
-# Names that a wrong one is compared with.
+# Names listed in the error for a wrong one.
 _MAX_NAMES = 5_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All of them."""
+    """Adds the flags."""
     parser.description = (
         "Shows each node's devices: healthy or not, who holds them, since when; planned (the pod's annotation"
         " says so) or confirmed (kubelet says it too). Read from the API server: no scheduler is asked."
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit code; 1 when something is not as it should be. Raises: ConfigError, ApiError."""
+    """Runs the command; returns the exit code, 1 when a problem was found. Raises: ConfigError, ApiError."""
     maps = anyio.run(_read, args)
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(maps), indent=2) + b"\n")
@@ -78,7 +78,7 @@ async def _read(args: argparse.Namespace) -> list[NodeMap]:
 
 
 async def _all(client: ApiClient, kind: Kind, item: type[ItemT], refused: list[Refused]) -> list[ItemT]:
-    """All of them; those that cannot be read go to `refused`."""
+    """All objects; unreadable ones go to `refused`."""
     found: list[ItemT] = []
     query = {**(kind.selector or {}), "limit": str(_PAGE)}
     while True:
@@ -131,7 +131,7 @@ async def _refused_by_scheduler(
 
 
 def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool) -> None:
-    """The table, and what is wrong below it."""
+    """The table, and the problems below it."""
     if not any(one.devices for one in maps):
         console.print("No node lists devices (gangsched.io/devices, or labels): gangsched agent writes them.")
     else:
@@ -195,7 +195,7 @@ def _cells(node: str, device: DeviceRow, *, wide: bool) -> list[str]:
 
 
 def _is_wrong(device: DeviceRow) -> bool:
-    """Differing witnesses, or a device that is held and not well."""
+    """Conflicting sources, or a device that is held and unhealthy."""
     return device.state not in (FREE, PLANNED, CONFIRMED) or bool(
         device.holders and device.health != "Healthy"
     )

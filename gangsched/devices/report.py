@@ -1,7 +1,7 @@
-"""The map of devices: what nodes list, what pods' annotations or labels claim, what kubelet says; pure.
+"""The map of devices: nodes' lists, claims in pods' annotations or labels, kubelet's reports; pure.
 
-Made from Nodes and Pods as the API server has them, so it needs no scheduler and knows nothing of what one
-has promised and not bound yet. Called by `command`.
+Made from Nodes and Pods as the API server has them, so it needs no scheduler and does not know a scheduler's
+unbound reservations. Called by `command`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GONE = "not listed"
 
 
 class Holder(msgspec.Struct, rename="camel", frozen=True):
-    """pod: namespace/name. since: when it was bound; None where the API does not say."""
+    """pod: namespace/name. since: when it was bound; None if the API does not show it."""
 
     pod: str
     uid: str
@@ -35,8 +35,8 @@ class Holder(msgspec.Struct, rename="camel", frozen=True):
 
 
 class DeviceRow(msgspec.Struct, rename="camel", frozen=True):
-    """state: free; planned: a pod's annotation or label says so; confirmed: kubelet too; mismatch: they
-    differ; claimed twice: two pods name it. kubelet: the pod that has it by the node's report.
+    """state: free; planned: in a pod's annotation or label; confirmed: kubelet agrees; mismatch: they differ;
+    claimed twice: two pods name it. kubelet: the pod that has it by the node's report.
     """
 
     resource: str
@@ -51,7 +51,7 @@ class DeviceRow(msgspec.Struct, rename="camel", frozen=True):
 
 
 class NodeMap(msgspec.Struct, rename="camel", frozen=True):
-    """without_ids: pods that ask for a listed resource and of which nobody says which devices they have."""
+    """without_ids: pods that request a listed resource but whose devices are unknown."""
 
     name: str
     devices: tuple[DeviceRow, ...]
@@ -76,7 +76,7 @@ class _Claim(NamedTuple):
 
 
 def make_map(nodes: Iterable[Node], pods: Iterable[Pod], refused: Iterable[Refused] = ()) -> list[NodeMap]:
-    """One for each node that lists devices, has pods that claim some, or something refused; by name."""
+    """One map for each node that lists devices, has pods that claim some, or refused objects; by name."""
     on_node: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.spec.node_name and not pod.is_terminal:
@@ -146,7 +146,7 @@ def _row(
     elif uid:
         state = CONFIRMED if uids == {uid} else MISMATCH
     elif holders:
-        # kubelet has said nothing of the pod yet, or has given it others.
+        # kubelet has not reported the pod yet, or has given it others.
         is_known = resource in report.resources and any(one.uid in uids for one in report.pods)
         state = MISMATCH if is_known else PLANNED
     else:
@@ -165,7 +165,7 @@ def _row(
 
 
 def _claims(pod: Pod) -> Iterator[_Claim]:
-    """Each device once for a pod: a plain init container's are others' of the pod too. Raises: ParseError."""
+    """Each device once for a pod, since its plain init containers may share devices. Raises: ParseError."""
     annotations = pod.metadata.annotations or {}
     text = allocation_text(annotations, pod.metadata.labels)
     if text is None:

@@ -1,11 +1,10 @@
-"""Asking: carries out AskExtenders, one answer for each, whatever happens.
+"""Asking: carries out AskExtenders, with exactly one answer each, whatever happens.
 
-Filters one after the other, each about the nodes that the one before has left; then all scores at once, where
-more than one node is left; as kube-scheduler does. An extender that fails and may be ignored is left out; one
-that may not ends the attempt with its name. A failing score is always left out.
-Lives here: whom to ask, and what they are shown: the pod, and the nodes for those without a cache, as the API
-server has them. Not here: the wire (client.py). Called by app.py.
-Source: kubernetes `pkg/scheduler/schedule_one.go`.
+As kube-scheduler does: Filters one after the other, each with the nodes that the previous one left; then all
+scores at once, if more than one node is left. A failing extender that may be ignored is skipped; one that may
+not ends the attempt with its name. A failing score is always left out. Lives here: which extenders to call,
+and what they are shown: the pod, and, for those without a cache, the nodes as the API server has them. Not
+here: the wire (client.py). Called by app.py. Source: kubernetes `pkg/scheduler/schedule_one.go`.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from gangsched.model.events import Event, ExtendersAnswered
 
 _log = structlog.get_logger(__name__)
 
-# Groups asked about at once; the others wait as data.
+# Groups processed at once; the others wait as data.
 N_AT_ONCE = 16
-# One that is down is said once in this long.
+# An outage of an extender is logged once in this time.
 _SAY_AGAIN_S = 10.0
 Json = dict[str, Any]
 _decode = bounded.lenient_decoder(dict[str, Any])
 
 
 class Asking:
-    """`taken` never waits; `run()` must be running for anything to be asked."""
+    """`taken` never blocks; `run()` must be running for any request to be sent."""
 
     def __init__(
         self,
@@ -47,7 +46,7 @@ class Asking:
         client: ApiClient,
         put: Callable[[Sequence[Event]], Awaitable[None]],
     ) -> None:
-        """`put` takes the answers. Raises: ConfigError, for certificates that cannot be used."""
+        """`put` takes the answers. Raises: ConfigError, for unusable certificates."""
         self._extenders = [Extender(one) for one in configs]
         interests = [_interest(one) for one in configs]
         binders = [
@@ -64,7 +63,7 @@ class Asking:
         self._said_s: dict[str, float] = {}
 
     def taken(self, effects: Sequence[Effect]) -> Sequence[Effect]:
-        """Takes its own out of a turn's effects; the others are left to others."""
+        """Removes its own effects from a turn's effects and returns the others."""
         asked = [effect for effect in effects if isinstance(effect, AskExtenders)]
         if not asked:
             return effects
@@ -73,7 +72,7 @@ class Asking:
         return [effect for effect in effects if not isinstance(effect, AskExtenders)]
 
     async def run(self) -> None:
-        """Asks until cancelled."""
+        """Processes requests until cancelled."""
         try:
             async with anyio.create_task_group() as group:
                 for _ in range(N_AT_ONCE):
@@ -94,7 +93,7 @@ class Asking:
             except (ExtenderError, ApiError) as error:
                 self._say(str(error))
                 answer = ExtendersAnswered(effect.ticket, error=str(error))
-            except Exception as error:  # a fault of ours must not leave the group resting for ever
+            except Exception as error:  # a bug of ours must not leave the group waiting for ever
                 _log.exception("asking extenders failed", pod=f"{effect.namespace}/{effect.name}")
                 answer = ExtendersAnswered(effect.ticket, error=f"asking extenders failed: {error}")
             await self._put([answer])
@@ -126,7 +125,7 @@ class Asking:
     async def _scores(
         self, wanted: Sequence[Extender], pod: Json, names: Sequence[str], everything: dict[str, Json]
     ) -> dict[str, int]:
-        """The sum over extenders, each with its weight."""
+        """The weighted sum over extenders."""
         asked = [one for one in wanted if one.config.prioritize_verb]
         found = await asyncio.gather(
             *(one.prioritize(pod, names, _shown(one, names, everything)) for one in asked),
@@ -148,14 +147,14 @@ class Asking:
         pod = _decode(body)
         if pod["metadata"]["uid"] != effect.uid:
             raise ApiError("another pod has its name by now", code=404, reason="NotFound")
-        # What kube-scheduler does not show either.
+        # kube-scheduler does not send them either.
         pod["metadata"].pop("managedFields", None)
         pod.pop("kind", None)
         pod.pop("apiVersion", None)
         return pod
 
     async def _nodes(self) -> dict[str, Json]:
-        """As the API server's own cache has them: a list of thousands costs no read of etcd."""
+        """From the API server's own cache: a list of thousands costs no read of etcd."""
         body = await self._client.get("/api/v1/nodes", {"resourceVersion": "0"})
         items = _decode(body)["items"]
         return {node["metadata"]["name"]: node for node in items}

@@ -1,8 +1,8 @@
 """ExtenderBinder: the Bind plugin of an extender with a bindVerb, asked before all others.
 
-Lives here: when it binds, and when it may not. Not here: the wire (client.py). The protocol has no place for
-annotations: a pod that was given device IDs cannot be bound this way, as node and IDs must come in one write;
-what else is annotated (gang, rank, attempt) such a pod goes without.
+Lives here: when it binds, and when it may not. Not here: the wire (client.py). The protocol cannot carry
+annotations: a pod with device IDs cannot be bound this way, as node and IDs must come in one write; other
+annotations (gang, rank, attempt) are missing on such a pod.
 Source: kubernetes `pkg/scheduler/schedule_one.go` (extendersBinding).
 """
 
@@ -16,12 +16,12 @@ from gangsched.extenders.client import Extender, ExtenderError, ExtenderRefused
 from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.objects import Pod
 
-# The client's own deadline comes first and says more.
+# The client's own deadline comes first and has the better message.
 _SLACK_S = 1.0
 
 
 class ExtenderBinder:
-    """Binds what is its extender's business; leaves the rest to the next."""
+    """Binds the pods that its extender manages; leaves the others to the next plugin."""
 
     name = "ExtenderBinder"
 
@@ -31,7 +31,7 @@ class ExtenderBinder:
         self.hook_timeout_s = extender.config.timeout_s + _SLACK_S
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str], handle: Handle) -> Status:
-        """SKIP for one that may be ignored and has failed, as in kube-scheduler. Only its word is a no."""
+        """SKIP if it failed and may be ignored, as in kube-scheduler. Only an answer can refuse."""
         if not self._interest.manages(pod.spec):
             return SKIP
         if ALLOCATED_KEY in annotations:

@@ -1,7 +1,7 @@
 """One extender over HTTP: kube-scheduler's JSON out, its answer in, checked and of bounded size.
 
-Lives here: the wire. Not here: whom to ask and in which order (asking.py). A reply is read up to MAX_REPLY
-and not parsed beyond it: a scheduler that takes any body from an extender can be put out of memory by it
+Lives here: the wire. Not here: which extenders are called in which order (asking.py). A reply is read up to
+MAX_REPLY and not parsed beyond it: an extender can drive a scheduler without such a limit out of memory
 (CVE-2025-32777).
 Sources: k8s.io/kube-scheduler `extender/v1/types.go`, kubernetes `pkg/scheduler/extender.go`.
 """
@@ -31,31 +31,31 @@ _decode = bounded.decoder(object, max_bytes=MAX_REPLY)
 
 
 class ExtenderError(GangschedError):
-    """It could not be asked, or its answer is no answer; the message names it."""
+    """The extender could not be called, or its answer is invalid; the message names it."""
 
 
 class ExtenderRefused(ExtenderError):
-    """It has answered, and the answer is no."""
+    """The extender has answered with a refusal."""
 
 
 class Filtered(msgspec.Struct, frozen=True):
-    """nodes: those that will do, in the order of the answer; failed: why others will not."""
+    """nodes: those that passed, in the order of the answer; failed: the reasons of the others."""
 
     nodes: tuple[str, ...]
     failed: Mapping[str, str]
 
 
 class Extender:
-    """Asks one extender. Every method raises ExtenderError."""
+    """Client of one extender. Every method raises ExtenderError."""
 
     def __init__(self, config: ExtenderConfig) -> None:
-        """Raises: ConfigError, for certificates that cannot be used."""
+        """Raises: ConfigError, for unusable certificates."""
         self.config = config
         self._tls = _context(config.tls, config.url) if config.url.startswith("https:") else None
         self._session: aiohttp.ClientSession | None = None
 
     async def filter(self, pod: Json, names: Sequence[str], nodes: Sequence[Json] | None) -> Filtered:
-        """`nodes` for an extender without a cache, else their names only."""
+        """`nodes` for an extender without a cache, else only their names."""
         reply = await self._ask(self.config.filter_verb, _arguments(pod, names, nodes))
         if not isinstance(reply, dict):
             raise self._error(f"answers {type(reply).__name__}, not an object")
@@ -81,7 +81,7 @@ class Extender:
     async def prioritize(
         self, pod: Json, names: Sequence[str], nodes: Sequence[Json] | None
     ) -> dict[str, int]:
-        """Its own scores by node, without its weight; of nodes that it was asked about."""
+        """Its own scores by node, before its weight; only of the nodes sent."""
         reply = await self._ask(self.config.prioritize_verb, _arguments(pod, names, nodes))
         scores: dict[str, int] = {}
         asked = set(names)
@@ -95,7 +95,7 @@ class Extender:
         return scores
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """It has bound the pod there. Raises: ExtenderRefused; after others it may have bound it."""
+        """Returns once the pod is bound. Raises: ExtenderRefused; after other errors it may be bound."""
         meta = pod.metadata
         arguments = {
             "PodName": meta.name,
@@ -161,14 +161,14 @@ class Extender:
 
 
 def _arguments(pod: Json, names: Sequence[str], nodes: Sequence[Json] | None) -> Json:
-    """ExtenderArgs: its fields have no JSON names of their own, so Go's are written."""
+    """ExtenderArgs; its fields have no JSON tags, so Go's field names are used."""
     if nodes is None:
         return {"Pod": pod, "Nodes": None, "NodeNames": list(names)}
     return {"Pod": pod, "Nodes": {"metadata": {}, "items": list(nodes)}, "NodeNames": None}
 
 
 def _field(found: Mapping[str, Any], name: str) -> Any:
-    """Go reads names in any case, and so do extenders write them."""
+    """Go matches field names case-insensitively, and extenders rely on that."""
     if name in found:
         return found[name]
     return next((value for key, value in found.items() if key.lower() == name.lower()), None)
@@ -180,7 +180,7 @@ def _name_of(node: object) -> object:
 
 
 def _short(said: object) -> str:
-    """What another program wrote, as part of one line."""
+    """Another program's text, shortened for use in one line."""
     text = " ".join(str(said).split())
     return text if len(text) <= _MAX_SAID else text[: _MAX_SAID - 1] + "…"
 
@@ -204,7 +204,7 @@ def _context(tls: TLSSettings | None, url: str) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, tls: TLSSettings) -> None:
-    """OpenSSL reads certificates from files only; this one is in memory, and nobody else's to read."""
+    """OpenSSL reads certificates from files only; this one is in memory and readable only by us."""
     descriptor = os.memfd_create("extender")
     try:
         cert = tls.cert or _read(tls.cert_file)

@@ -1,1 +1,1 @@
-"""Floor 3: plugins that are not ours: found, given the API server, and held to their time."""
+"""Floor 3: out-of-tree plugins: loading them, giving them the API server, limiting their time."""

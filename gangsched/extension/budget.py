@@ -1,11 +1,11 @@
-"""Budget: how long an outside plugin may hold up the scheduler before it is stopped and named.
+"""Budget: how long an out-of-tree plugin may hold up the scheduler before it is stopped and named.
 
-An interval timer looks every 50 ms, while there is something to look at, whose code is running, and adds it
-up: what a plugin has used in one turn of the scheduler, over all nodes and all of its methods. Over the
-budget an exception is raised in the plugin's own code, never in ours, so no table of the core is left half
-written. In-tree plugins are not looked at and pay nothing; an outside one pays about 0.2 us a call, and one
-that is asked about thousands of nodes pays it once for all of them (core.framework.per_node). Only the main
-thread is looked at, which is where the scheduler runs. Not here: what a failed plugin costs its pod.
+While such a plugin runs, an interval timer samples every 50 ms which plugin it is, and adds up its time in
+one turn of the scheduler, over all nodes and all of its methods. Over the budget an exception is raised in
+the plugin's own code, never in ours, so no table of the core is left half written. In-tree plugins are not
+sampled and cost nothing; an out-of-tree one costs about 0.2 us a call, and one called for thousands of nodes
+pays it once for all of them (core.framework.per_node). Only the main thread is sampled, which is where the
+scheduler runs. Not here: what a failed plugin means for its pod.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ TICK_S = 0.05
 
 
 class _OverBudgetError(BaseException):
-    """Not an Exception: a plugin that catches everything it can think of is stopped all the same."""
+    """Not an Exception, so that a plugin that catches Exception is stopped all the same."""
 
 
 class Budget:
-    """Who is running, and how often they were seen running since the turn began."""
+    """Which plugin is running, and how often each was sampled since the turn began."""
 
     def __init__(self, budget_s: float) -> None:
         self.budget_s = budget_s
@@ -42,18 +42,18 @@ class Budget:
         self._timer_before = (0.0, 0.0)
 
     def arm(self) -> None:
-        """From the first call of an outside plugin in a turn."""
+        """Start sampling, at the first call of an out-of-tree plugin in a turn."""
         if not self._is_armed and threading.current_thread() is threading.main_thread():
             self._is_armed = True
             self._before = signal.signal(signal.SIGALRM, self._look)
             self._timer_before = signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
 
     def turn_ended(self) -> None:
-        """Nobody of them is asked until the next turn; what they used is forgotten."""
+        """No plugin runs until the next turn; reset their samples."""
         if self._is_armed:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, self._before)
-            if self._timer_before[0]:  # somebody else's alarm, in a test mostly
+            if self._timer_before[0]:  # another user of the alarm, in a test mostly
                 signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
             self._is_armed = False
             self._seen.clear()
@@ -86,7 +86,7 @@ class Budget:
     def step(
         self, plugin: str, point: str, coroutine: Coroutine[Any, Any, AnswerT]
     ) -> Generator[Any, Any, AnswerT]:
-        """Awaits the coroutine, looking at how long each of its steps keeps the loop."""
+        """Awaits the coroutine, sampling how long each of its steps holds the loop."""
         resume: Callable[[], Any] = functools.partial(coroutine.send, None)
         while True:
             try:
@@ -98,16 +98,16 @@ class Budget:
                 self.turn_ended()
             try:
                 resume = functools.partial(coroutine.send, (yield waits_for))
-            except BaseException as error:  # a cancellation too: the plugin may clean up
+            except BaseException as error:  # cancellation too: the plugin may clean up
                 resume = functools.partial(coroutine.throw, error)
 
 
-# What is called in a loop over nodes, by core.framework.per_node, which has the loop looked at: `over_nodes`.
+# Called in a loop over nodes by core.framework.per_node, which has the whole loop sampled: `over_nodes`.
 _IN_LOOPS = ("filter_node", "score_node")
 
 
 def budgeted(kind: type[Any], name: str, hooks: Iterable[str], budget: Budget) -> type[Any]:
-    """The same class with these hooks looked at; `async def` hooks are looked at step by step."""
+    """The same class with these hooks sampled; `async def` hooks are sampled step by step."""
     made: dict[str, Any] = {"__doc__": kind.__doc__, "__module__": kind.__module__}
     made["over_nodes"] = functools.partial(budget.call, name)
     for hook in hooks:
@@ -120,7 +120,7 @@ def _watched(kind: type[Any], hook: str, name: str, budget: Budget) -> Callable[
     point = HOOKS[hook].point
     method = getattr(kind, hook)
     own = inspect.getattr_static(kind, hook)
-    skip = 1 if isinstance(own, staticmethod | classmethod) else 0  # those are asked without self
+    skip = 1 if isinstance(own, staticmethod | classmethod) else 0  # they are called without self
 
     if inspect.iscoroutinefunction(method):
 
@@ -137,7 +137,7 @@ def _watched(kind: type[Any], hook: str, name: str, budget: Budget) -> Callable[
         try:
             return budget.call(name, point, method, *args[skip:], **kwargs)
         finally:
-            if at_edge:  # no turn of the core that would end it
+            if at_edge:  # there is no turn of the core that would end it
                 budget.turn_ended()
 
     if hook == "sort_key":
@@ -146,7 +146,7 @@ def _watched(kind: type[Any], hook: str, name: str, budget: Budget) -> Callable[
 
 
 def _checked_sort(sort_key: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Keys are compared with each other in a heap: all must be tuples of the same kinds of values."""
+    """Keys are compared with each other in a heap: all must be tuples of the same types."""
     shape: list[str] = []
 
     @functools.wraps(sort_key)

@@ -1,7 +1,7 @@
-"""Edge: where effects about plugins go: hooks to be run, hooks to be taken back, plugins to be blamed.
+"""Edge: receives the effects about plugins: hooks to run, hooks to cancel, plugins to blame.
 
-Lives here: which object a hook is called on, and with what. Not here: running it (runner), what it may do
-(handle). Made by app.py for every process; a scheduler without hooks loads and starts nothing of them.
+Lives here: which object a hook is called on, and with what. Not here: running it (runner), its API (handle).
+Made by app.py for every process; a scheduler without hooks loads and starts none of this.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Edge:
         self._runner: HookRunner | None = None
 
     def take(self, effect: RunHook | CancelHooks | BlamePlugin) -> None:
-        """Never waits."""
+        """Take an effect; never blocks."""
         if isinstance(effect, BlamePlugin):
             _log.error("a plugin failed", plugin=effect.plugin, point=effect.point, err=effect.problem)
             return
@@ -52,7 +52,7 @@ class Edge:
         self._runner.submit(effect)
 
     async def drain(self, grace_s: float) -> None:
-        """Hooks that have no way back end by themselves within `grace_s`; the others at once."""
+        """Bind and PostBind hooks may finish within `grace_s`; the others are cancelled at once."""
         if self._runner is not None:
             await self._runner.drain(grace_s)
 
@@ -64,13 +64,13 @@ class Edge:
             handle.close()
 
     async def close(self) -> None:
-        """The process ends, and nothing of the hooks' side stays open."""
+        """The process ends: close everything."""
         self.cancel_all()
         for handle in self._handles.values():
             await handle.close_kubernetes()
 
     def waiting(self, name: str) -> Group | None:
-        """The group of that "namespace/name" that waits in Permit."""
+        """The group "namespace/name" if it waits in Permit."""
         groups = self._scheduler.shared.groups.values()
         return next((g for g in groups if g.state is GroupState.WAITING and str(g.key) == name), None)
 

@@ -1,9 +1,9 @@
-"""Handle: what a hook is given to do its I/O with: the API server, a logger, and the groups that wait.
+"""Handle: a hook's access to the outside: the API server, a logger, and the groups that wait in Permit.
 
 Lives here: JSON in and out, requests counted and bounded. Not here: when a hook runs (runner), and the client
 of kubernetes-asyncio (kubernetes_client). Objects are plain dicts and lists, as the API server sends them;
-paths are the API server's own. The rights are those of the scheduler's service account: what a plugin wants
-beyond them has to be added to its role.
+paths are the API server's own. The rights are those of the scheduler's service account; further rights must
+be added to its role.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _decode_json = bounded.decoder(object, max_bytes=bounded.MAX_ANSWER)
 
 
 class Handle:
-    """One plugin's."""
+    """One plugin's handle."""
 
     def __init__(
         self,
@@ -69,17 +69,18 @@ class Handle:
                 return found
 
     async def post(self, path: str, body: Any) -> Any:
-        """Creates an object, or asks a subresource. Raises: ApiError."""
+        """Creates an object, or calls a subresource. Raises: ApiError."""
         return await _own(self._client.post(path, msgspec.json.encode(body)))
 
     async def patch(self, path: str, body: Any, *, content_type: str = MERGE_PATCH) -> Any:
-        """Changes an object, by a merge patch unless said otherwise. Raises: ApiError."""
+        """Changes an object, by a merge patch unless `content_type` differs. Raises: ApiError."""
         return await _own(self._client.patch(path, msgspec.json.encode(body), content_type=content_type))
 
     async def kubernetes(self) -> Any:
-        """A kubernetes_asyncio.client.ApiClient with the scheduler's credentials, kept fresh; ours to close.
+        """A kubernetes_asyncio.client.ApiClient with the scheduler's credentials; do not close it.
 
-        The first one takes seconds, in a thread: that package is large. It is kept for the next call.
+        The first call takes seconds, in a thread: that package is large. The client is kept, with fresh
+        credentials.
         """
         from gangsched.extension import kubernetes_client
 
@@ -89,28 +90,28 @@ class Handle:
             return self._kubernetes
 
     async def sleep(self, seconds: float) -> None:
-        """Before looking again at what others have to do first."""
+        """Sleep between polls of something that others have to do first."""
         await anyio.sleep(seconds)
 
     def close(self) -> None:
-        """Its connections; what a hook asks for afterwards opens new ones, which end with the process."""
+        """Close its connections; later requests of a hook open new ones, which end with the process."""
         self._client.close()
 
     async def close_kubernetes(self) -> None:
-        """The client that `kubernetes` gave, if it did."""
+        """Close the client that `kubernetes` returned, if any."""
         given, self._kubernetes = self._kubernetes, None
         if given is not None:
             await given.close()
 
     def allow(self, group: str) -> bool:
-        """A group ("namespace/name") need not wait for this plugin any more; False: no such group waits."""
+        """A group ("namespace/name") stops waiting for this plugin; False: no such group waits."""
         found = self._waiting(group)
         if found is not None:
             self._emit(GroupAllowed(found.key, self._plugin, f"plugin {self._plugin}"))
         return found is not None
 
     def reject(self, group: str, reason: str) -> bool:
-        """A group that waits in Permit gives back what it holds; False: no such group waits."""
+        """A group that waits in Permit releases its reservations; False: no such group waits."""
         found = self._waiting(group)
         if found is not None:
             self._emit(GroupRejected(found.key, f"plugin {self._plugin}", reason))
@@ -118,9 +119,9 @@ class Handle:
 
 
 async def _own(request: Awaitable[bytes]) -> Any:
-    """The object that the API server itself answers with.
+    """The object in an answer of the API server itself.
 
-    Raises: ApiError, with code 0 for what something before the server may have answered: done or not.
+    Raises: ApiError, with code 0 if something in front of the server may have answered: done or not.
     """
     try:
         found = _decode_json(await request)

@@ -1,8 +1,8 @@
-"""kubernetes-asyncio's ApiClient with the scheduler's credentials, for plugins that would rather speak that.
+"""kubernetes-asyncio's ApiClient with the scheduler's credentials, for plugins that prefer that API.
 
 Lives here: loading that package, and keeping its client on the current token, certificates and proxy. Not
-here: who is given one (handle). Nothing of ours uses it, and a scheduler whose plugins do not ask for it
-never loads it: its import is 1.4 s of CPU and 35 MiB, so it is made in a thread while the loop goes on.
+here: who gets one (handle). Nothing of ours uses it, and a scheduler whose plugins do not request it never
+loads it: its import is 1.4 s of CPU and 35 MiB, so it runs in a thread while the loop goes on.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gangsched.kube.loaders import import_client
 from gangsched.kube.proxies import Tunnel
 
 MAX_CONNECTIONS = 16
-# What aiohttp holds of an answer before it stops reading; a watch's line may be as long as an object.
+# How much of an answer aiohttp buffers before it stops reading; a watch's line may be as long as an object.
 _READ_BYTES = 2**21
 _UNAUTHORIZED = 401
 
 
 async def connect(credentials: Credentials) -> Any:
-    """A kubernetes_asyncio.client.ApiClient; whoever asks for it closes it."""
+    """A kubernetes_asyncio.client.ApiClient; the caller closes it."""
     package = await anyio.to_thread.run_sync(import_client)
     await credentials.headers()
     configuration = package.Configuration(host=credentials.server)
@@ -38,20 +38,20 @@ async def connect(credentials: Credentials) -> Any:
         configuration.api_key["BearerToken"] = credentials.authorization
         configuration.refresh_api_key_hook = renew
     client = package.ApiClient(configuration)
-    # What it has made for itself knows neither our certificates nor our proxy.
+    # Its own REST client has neither our certificates nor our proxy.
     await client.rest_client.close()
     client.rest_client = _rest_type()(credentials)
     return client
 
 
 def is_closed(client: Any) -> bool:
-    """Whether somebody has closed it, as `async with` does."""
+    """Whether it has been closed, as `async with` does."""
     return bool(client.rest_client.pool_manager.closed)
 
 
 @cache
 def _rest_type() -> Any:
-    """A class, once there is something to derive it from."""
+    """The class, built on demand because its base class comes from the package."""
     import aiohttp
 
     package = import_client()
@@ -59,10 +59,10 @@ def _rest_type() -> Any:
     base: Any = package.rest.RESTClientObject
 
     class Rest(base):  # type: ignore[misc]  # the package has no types
-        """Sends over connections by the current certificates; says a request refused by 401 once more."""
+        """Sends over connections with the current certificates; repeats a request refused by 401 once."""
 
         def __init__(self, credentials: Credentials) -> None:
-            # Not super's, which reads certificates from files, once.
+            # Skip super().__init__, which reads certificates from files, once.
             self._credentials = credentials
             self._busy: Counter[aiohttp.ClientSession] = Counter()
             self._closing: set[asyncio.Task[None]] = set()
@@ -79,11 +79,11 @@ def _rest_type() -> Any:
         def _session(self) -> aiohttp.ClientSession:
             context = self._credentials.ssl_context
             connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=True if context is None else context)
-            # Not by the environment: our credentials have read it, and a kubeconfig may overrule it.
+            # Not trust_env: our credentials have read the environment, and a kubeconfig may override it.
             return aiohttp.ClientSession(connector=connector, trust_env=False, read_bufsize=_READ_BYTES)
 
         def certificates_changed(self) -> None:
-            """Connections by the old ones end when they are answered; a watch is not, and ends now."""
+            """Connections with old certificates end when answered; a watch has no answer, so it ends now."""
             if self.pool_manager.closed:
                 return
             old, self.pool_manager = self.pool_manager, self._session()

@@ -1,8 +1,8 @@
-"""Plugins from outside: files given by --plugin, and entry points of installed packages.
+"""Out-of-tree plugins: files given by --plugin, and entry points of installed packages.
 
-Lives here: from a file or an entry point to a class that is known to be a plugin, or a ConfigError that says
-file, line and what would be right. Not here: which profile uses it (the configuration names it, as any
-other), what it may use up (budget). Called by cli.py, and when a configuration is read again while running.
+Lives here: from a file or an entry point to a class known to be a plugin, or a ConfigError with file, line
+and what would be right. Not here: which profile uses it (the configuration names it, like any other plugin),
+its time limit (budget). Called by cli.py, and when a configuration is reloaded.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ ENTRY_POINTS = "gangsched.plugins"
 
 
 class KnownPlugins(Mapping[str, PluginInfo]):
-    """Every plugin that a configuration may name: ours, those of files, and those of installed packages.
+    """Every plugin that a configuration may name: in-tree, from files, and from installed packages.
 
-    Packages are looked at when a name is neither ours nor a file's, and only the one of that name is
-    imported: a scheduler that starts fast does not look through what is installed, and a broken package that
-    nobody named breaks nothing.
+    Packages are searched only for a name that is neither in-tree nor a file's, and only the package of that
+    name is imported: the scheduler starts without scanning what is installed, and a broken package that no
+    profile names breaks nothing.
     """
 
     def __init__(self, files: Sequence[str] = (), *, budget_s: float = 1.0) -> None:
@@ -63,11 +63,11 @@ class KnownPlugins(Mapping[str, PluginInfo]):
         return len(self._infos)
 
     def source(self, name: str) -> str:
-        """Where it comes from; "" for ours."""
+        """The file or package it comes from; "" for in-tree plugins."""
         return self._sources.get(name, "")
 
     def unused(self, names: set[str]) -> list[str]:
-        """What to say about plugins of files that no profile names."""
+        """Warnings about plugins of files that no profile names."""
         return [
             f"{source}: no profile enables {name}; add it to plugins of a profile of the configuration"
             for name, source in self._sources.items()
@@ -183,7 +183,7 @@ def _line_of(kind: type[Any]) -> str:
 
 
 def _where(error: BaseException, file: str = "") -> str:
-    """File, line and what was raised there; of a file that was named the innermost of its own lines."""
+    """File, line and the exception; for a given file, its innermost own line."""
     if isinstance(error, SyntaxError):
         place = f"line {error.lineno}" if error.filename == file else f"{error.filename}, line {error.lineno}"
         return f"{place}: {error.msg}"

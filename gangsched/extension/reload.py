@@ -1,19 +1,19 @@
-"""Reload: another configuration takes over while the scheduler runs, or the old one stays and it is said why.
+"""Reload: applies a new configuration to a running scheduler, or keeps the old one and logs why.
 
-On SIGHUP, and when the file has changed (looked at once a second; a ConfigMap's swapped link counts). Lives
-here: when it is read, what of it can only be had by a new start, the order of taking over. Not here: what the
-core does about it (core.reconfigure). Called by app.py.
+On SIGHUP, and when the file has changed (checked once a second; a ConfigMap's swapped link counts). Lives
+here: when to read it, which parts need a restart, the order of applying it. Not here: the core's part
+(core.reconfigure). Called by app.py.
 
 | | |
 |---|---|
-| read, not right | the old one stays; the log says where it is wrong |
-| read, right, nothing changed | nothing |
+| invalid | the old one stays; the log says where it is wrong |
+| valid, unchanged | nothing |
 | a plugin reads a kind that we may not list | the old one stays; the log says which |
-| a profile is gone whose gangs are binding | it waits until they are bound or given back |
-| right | it is in effect from the next turn on, kinds that its plugins read are followed; /configz shows it |
+| a removed profile still has gangs binding | it waits until they are bound or given back |
+| valid | it is in effect from the next turn on, kinds that its plugins read are followed; /configz shows it |
 | leaderElection, clientConnection, tracing, extenders, parallelism, … | at the next start; the log says so |
 
-Flags (ports, certificates, --plugin, --leader-elect…) stay what they are; code of plugins is not read again.
+Flags (ports, certificates, --plugin, --leader-elect…) stay as they are; code of plugins is not reloaded.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _log = structlog.get_logger(__name__)
 LOOK_S = 1.0
 _LEAVE_STEP_S = 0.05
 _SAY_S = 10.0
-# What other parts of the process were made from, and cannot be made anew under them.
+# Other parts of the process were built from these and cannot be rebuilt while it runs.
 _AT_START = ("leader_election", "client_connection", "tracing", "extenders")
 _SETTINGS_AT_START = ("parallelism", "reporting_controller", "invalid_inventory", "devices", "fence")
 
 
 class Host(Protocol):
-    """The process, as far as a configuration concerns it."""
+    """The parts of the process that a configuration affects."""
 
     config: SchedulerConfig
     scheduler: Scheduler
@@ -58,24 +58,24 @@ class Host(Protocol):
     def submit(self, effects: Sequence[Effect]) -> None: ...
 
     def follow(self, kinds: Sequence[str]) -> None:
-        """These kinds too, from now on."""
+        """Follow these kinds too, from now on."""
         ...
 
     async def may_follow(self, kinds: Sequence[str]) -> None:
-        """Raises: ConfigError, for one that we are not allowed to list."""
+        """Raises: ConfigError, for a kind that we are not allowed to list."""
         ...
 
     def ask_metrics_server(self, period_s: float) -> None:
-        """So often from now on; 0: not at all."""
+        """Poll this often from now on; 0: not at all."""
         ...
 
     def tell_pods_anew(self) -> None:
-        """There are pods of ours among those that were passed over."""
+        """Emit all pods again: some that were skipped belong to a profile now."""
         ...
 
 
 class Reload:
-    """Counters: n_taken, n_refused. `error`: what is wrong with the file now, "" for nothing."""
+    """Counters: n_taken, n_refused. `error`: the file's current mistake, "" for none."""
 
     def __init__(self, source: ConfigSource, host: Host) -> None:
         self._source = source
@@ -169,7 +169,7 @@ class Reload:
 
 
 def at_next_start(now: SchedulerConfig, new: SchedulerConfig) -> tuple[SchedulerConfig, list[str]]:
-    """`new` as far as a running process can follow, and what of it a start has to bring."""
+    """`new` as far as a running process can apply it, and the fields that need a restart."""
     kept = {name: getattr(now, name) for name in _AT_START if getattr(now, name) != getattr(new, name)}
     settings = {
         name: getattr(now.settings, name)

@@ -1,8 +1,8 @@
 """HookRunner: carries out RunHook: a plugin's hook runs under its deadline, and its answer is an event.
 
-Lives here: what runs, what waits, what is taken back. Not here: which hook is asked when, and what an answer
-means (core.state.pending_hooks and whoever asks through it). A hook that is late is answered for: what it was
-doing is cancelled, and nobody waits until it has noticed. Called by app.py, through the dispatcher.
+Lives here: which hooks run, which wait, which are cancelled. Not here: which hook is called when, and what an
+answer means (core.state.pending_hooks and its callers). A hook that misses its deadline gets an error as its
+answer: it is cancelled, and nothing waits for the cancellation. Called by app.py, through the dispatcher.
 
 | point | at once | when the group is taken back | when the process is told to stop | when the lease is lost |
 |---|---|---|---|---|
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 _METHODS = {PERMIT: "permit", PRE_BIND: "pre_bind", BIND: "bind", POST_BIND: "post_bind"}
 _NO = {Code.SUCCESS, Code.SKIP, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING}
 _MAY_SAY = {PERMIT: _NO | {Code.WAIT}, PRE_BIND: _NO, BIND: _NO}
-# A gang of ten thousand asks for ten thousand; so many run, the others wait as data.
+# A gang of ten thousand starts ten thousand hooks; this many run, the others wait as data.
 MAX_RUNNING = 64
 _STOP_STEP_S = 0.01
 
@@ -44,7 +44,7 @@ Groups = Callable[[RunHook], tuple[Group, Mapping[str, Group]] | None]
 
 
 class _Running:
-    """A hook under way; `is_over` once it was answered for, or nobody wants the answer."""
+    """A running hook; `is_over` once it has been answered or its answer is no longer needed."""
 
     __slots__ = ("effect", "is_over", "task", "timer")
 
@@ -68,8 +68,9 @@ class HookRunner:
         timeout_s: Callable[[], float],
         may_run: Callable[[], bool],
     ) -> None:
-        """`find`: the plugin that an effect names, in the profiles as they are; `groups`: the group and its
-        siblings, for Permit; `handle`: a plugin's, by its name; `may_run`: whether this process may act."""
+        """`find`: the plugin that an effect names, in the current profiles; `groups`: the group and its
+        siblings, for Permit; `handle`: a plugin's handle, by name; `may_run`: whether this process may
+        act."""
         self._emit = emit_nowait
         self._find = find
         self._groups = groups
@@ -83,11 +84,11 @@ class HookRunner:
 
     @property
     def n_busy(self) -> int:
-        """Hooks that run or wait to be run."""
+        """Hooks that run or wait."""
         return len(self._running) + sum(map(len, self._waiting.values()))
 
     def submit(self, effect: RunHook | CancelHooks) -> None:
-        """Never waits."""
+        """Take an effect; never blocks."""
         if isinstance(effect, CancelHooks):
             self._cancel(frozenset(effect.tickets))
         elif not self._is_stopping:
@@ -104,18 +105,18 @@ class HookRunner:
                 self._end(running)
 
     def cancel_all(self, points: tuple[str, ...] = tuple(_METHODS)) -> None:
-        """Nobody is answered any more."""
+        """Cancel them; no more answers are sent."""
         for point in points:
             self._waiting[point].clear()
         for running in [one for one in self._running.values() if one.effect.point in points]:
-            self._end(running)  # not answered: nobody is there to hear it
+            self._end(running)  # no answer: nothing would receive it
 
     async def drain(self, grace_s: float) -> None:
-        """Nothing new; what has no way back (Bind, PostBind) may finish within `grace_s`."""
+        """Start nothing new; hooks that cannot be undone (Bind, PostBind) may finish within `grace_s`."""
         self._is_stopping = True
         self.cancel_all((PERMIT, PRE_BIND))
         with anyio.move_on_after(grace_s):
-            while self.n_busy:  # noqa: ASYNC110  (once in a process's life)
+            while self.n_busy:  # noqa: ASYNC110  (once per process)
                 await anyio.sleep(_STOP_STEP_S)
         self.cancel_all()
 
@@ -167,7 +168,7 @@ class HookRunner:
             if not running.is_over:
                 self._answer(running, Status(Code.ERROR, "it cancelled itself"))
             return
-        error = task.exception()  # asked for also where nobody waits, else asyncio complains
+        error = task.exception()  # retrieved even if unused, else asyncio complains
         if running.is_over:
             return
         if error is not None:

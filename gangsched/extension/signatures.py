@@ -1,6 +1,7 @@
-"""The hooks that a plugin may have: their points, their arguments, and whether a class has them right.
+"""The hooks that a plugin may have: their points, their arguments, and checks of a class against them.
 
-A hook with wrong arguments would fail at its first call, on somebody's pod; it is told when it is loaded.
+A hook with wrong arguments would fail at its first call, during some pod's attempt; so it is checked at load
+time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from gangsched.errors import ConfigError
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """arguments: without self, by position. point: as messages name it. may_be_async: it runs at the edge."""
+    """arguments: without self, by position. point: as named in messages. may_be_async: runs at the edge."""
 
     point: str
     arguments: tuple[str, ...]
@@ -70,7 +71,7 @@ POINTS = {
 }
 """Method -> extension point, as a configuration file names it."""
 
-# What cannot do without another method.
+# Hooks that need another hook.
 _TOGETHER = {
     "reserve": "unreserve",
     "unreserve": "reserve",
@@ -85,7 +86,7 @@ _OR = {"score": ("score", "score_node")}
 
 
 def check_hooks(kind: type[Any], source: str) -> tuple[str, ...]:
-    """The hooks that the class has, each as it should be. Raises: ConfigError."""
+    """The hooks of the class, after checking them. Raises: ConfigError."""
     _check_names(kind, source)
     found = tuple(name for name in HOOKS if callable(getattr(kind, name, None)))
     for name in found:
@@ -98,7 +99,7 @@ def check_hooks(kind: type[Any], source: str) -> tuple[str, ...]:
 
 
 def _check_names(kind: type[Any], source: str) -> None:
-    """A misspelt hook would never be called, and nobody would hear of it. Raises: ConfigError."""
+    """Reject misspelt hooks, which would silently never be called. Raises: ConfigError."""
     plain = {hook.replace("_", ""): hook for hook in HOOKS}
     for name, method in inspect.getmembers(kind, inspect.isroutine):
         if name[0] == "_" or name in HOOKS:
@@ -132,7 +133,7 @@ def _problem(kind: type[Any], name: str) -> str:
     except TypeError as error:
         return f"should take (self, {', '.join(wanted)}): {error}"
     except ValueError:
-        return ""  # it does not say what it takes
+        return ""  # its signature is unknown
     return ""
 
 

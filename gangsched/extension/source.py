@@ -1,6 +1,6 @@
-"""ConfigSource: where the configuration comes from, so that it can be read more than once.
+"""ConfigSource: where the configuration comes from, so that it can be reread.
 
-Lives here: the file, the flags that go above it, the plugins that it may name. Called by cli.py once, and by
+Lives here: the file, the flags that override it, the plugins that it may name. Called by cli.py once, and by
 reload for as long as the scheduler runs.
 """
 
@@ -24,7 +24,7 @@ def _as_it_is(config: SchedulerConfig) -> SchedulerConfig:
 
 
 class ConfigSource:
-    """`path` "" is no file, which means the defaults."""
+    """`path` "": no file, which means the defaults."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ConfigSource:
         finish: Callable[[SchedulerConfig], SchedulerConfig] = _as_it_is,
         scheduler_name: str = "",
     ) -> None:
-        """`finish` is what else goes above the file; `scheduler_name` the profile's name without one."""
+        """`finish` applies further overrides; `scheduler_name`: the profile's name when there is no file."""
         self.path = path
         self.plugins = plugins
         self._election_flags = election_flags
@@ -43,7 +43,7 @@ class ConfigSource:
         self._scheduler_name = scheduler_name
 
     def read(self, *, extenders: Sequence[ExtenderConfig] | None = None) -> SchedulerConfig:
-        """The configuration as it is written now; `extenders`: those in effect, if not the file's own.
+        """The configuration as written now; `extenders`: those in effect, if not the file's own.
 
         Raises: ConfigError.
         """
@@ -62,10 +62,10 @@ class ConfigSource:
         return self._finish(config)
 
     def stamp(self) -> Stamp | None:
-        """Another one when the file has been written, or another one put in its place; None: there is none.
+        """Changes when the file is written or replaced; None: there is no file.
 
         A mounted ConfigMap is a symbolic link to a directory that is a symbolic link: the kubelet swaps the
-        inner one, so that neither the path nor a link's own time says anything.
+        inner one, so neither the path nor a link's own mtime changes.
         """
         try:
             real = os.path.realpath(self.path)

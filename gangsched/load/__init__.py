@@ -1,5 +1,5 @@
-"""`gangsched load`: how busy each node is against what it can do, and how evenly that is spread, for people.
+"""`gangsched load`: each node's load against its capacity, and how evenly it is spread, for people.
 
-Read from the API server directly, no scheduler needed. Rooms: `report` makes the figures (pure), `command`
+Reads the API server directly, no scheduler needed. Rooms: `report` computes the figures (pure), `command`
 reads and prints.
 """

@@ -1,4 +1,4 @@
-"""`gangsched load`: its flags, what it reads, what it prints. Called by cli.py."""
+"""`gangsched load`: its flags, input and output. Called by cli.py."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REQUEST_S = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All of them."""
+    """Adds the flags."""
     parser.description = (
         "Shows each node's measured load against its performance, H, and how evenly the cluster is loaded."
         " H is 1 where a node carries its share: H(i) = (L(i)/L(avg)) / (S(i)/S(avg))."
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit code; 1 when no node is measured. Raises: ConfigError, ApiError."""
+    """Runs the command; returns the exit code, 1 when no node is measured. Raises: ConfigError, ApiError."""
     report = anyio.run(_read, args)
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
@@ -70,7 +70,7 @@ async def _read(args: argparse.Namespace) -> LoadReport:
             try:
                 usage = {one.node: one for one in await read_usage(client)}
             except ApiError as error:
-                if error.code not in (403, 404, 503):  # there is none, or it is none of our business
+                if error.code not in (403, 404, 503):  # there is none, or we may not read it
                     raise
             except ParseError as error:
                 print(f"gangsched: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What nodes say of their load and links, as the figures that are printed. Pure: told nodes, usage, the time.
+"""Nodes' reports of load and links, as the figures that are printed. Pure: takes nodes, usage, the time.
 
 Called by `command`. The arithmetic is model.evenness'; nothing here is predicted or promised.
 """
@@ -38,7 +38,7 @@ ASSUMED_MHZ = 2000.0
 
 
 class Links(msgspec.Struct, rename="camel"):
-    """What a node's links have left, under the names that the node's annotation has."""
+    """What a node's links have left, under the names in the node's annotation."""
 
     egress: float = msgspec.field(name="egressMBps")
     ingress: float = msgspec.field(name="ingressMBps")
@@ -47,9 +47,9 @@ class Links(msgspec.Struct, rename="camel"):
 
 
 class NodeReport(msgspec.Struct, rename="camel", omit_defaults=False):
-    """One node. source: `agent`, `metrics-server`, or "" where nothing is known; problem: what is unreadable.
+    """One node. source: `agent`, `metrics-server`, or "" for none; problem: what is unreadable.
 
-    load and strength are the sums L and S in the mode asked for, score the published (1 - L/S) * 10.
+    load and strength are the sums L and S in the requested mode, score the published (1 - L/S) * 10.
     """
 
     name: str
@@ -66,7 +66,7 @@ class NodeReport(msgspec.Struct, rename="camel", omit_defaults=False):
 
 
 class LoadReport(msgspec.Struct, rename="camel"):
-    """The cluster. spread: the standard deviation of H over the nodes that are measured; 0 is even."""
+    """The cluster. spread: the standard deviation of H over the measured nodes; 0 is even."""
 
     mode: Mode
     nodes: list[NodeReport]

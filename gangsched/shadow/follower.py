@@ -1,12 +1,11 @@
-"""Shadow: the core as the loop sees it, and nothing it wants to do gets out.
+"""Shadow: wraps the core for the loop and lets none of its writes out.
 
-A bind of ours is answered by what the other scheduler does with the pod: its node replaces ours when the
-watch shows it; when it says that the pod does not fit, or says nothing for PATIENCE_S, our bind has failed
-and the room is given back. Where both decide at one moment, news of its bind is held back until we have
-decided too: else the faster one would never be compared. Everything else that the core wants to write is
-dropped.
+Our binds are answered by the other scheduler's actions: when the watch shows the pod bound, its node replaces
+ours; when the other scheduler reports that the pod does not fit, or does nothing for PATIENCE_S, our bind
+fails and the room is released. If both decide at the same time, news of its bind is held back until we have
+decided too; else the faster one would never be compared. All other writes of the core are dropped.
 
-Lives here: that; it is synchronous like the core. Not here: what is kept (records.py).
+Lives here: this wrapper; it is synchronous like the core. Not here: the results (records.py).
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _REFUSED = (GroupState.UNSCHEDULABLE, GroupState.BACKOFF)
 
 
 class Shadow:
-    """Stands in for the Scheduler; `records` is what came of it."""
+    """Stands in for the Scheduler; `records` has the results."""
 
     def __init__(
         self, scheduler: Scheduler, judges: Mapping[str, Profile], *, patience_s: float = PATIENCE_S
     ) -> None:
-        """`judges`: profiles of its own by schedulerName, to say why another node was not chosen."""
+        """`judges`: separate profiles by schedulerName, to explain why another node was not chosen."""
         self._scheduler = scheduler
         self._judges = judges
         self._patience_s = patience_s
@@ -44,17 +43,17 @@ class Shadow:
         everybody = (*shared.profiles.values(), *judges.values())
         shared.cache.keep_usage_trackers(one for profile in everybody for one in profile.usage_trackers)
         self._unplaced: set[str] = set()
-        """Pods that the other scheduler has not placed, as far as the core has been told."""
+        """Pods that the other scheduler has not placed, as far as the core knows."""
         self._held: dict[str, ev.PodAdded | ev.PodUpdated] = {}
         self._open: dict[str, tuple[float, int]] = {}
         """Our binds without an answer: UID -> (when patience ends, attempt), oldest first."""
         self._answers: list[ev.Event] = []
         self._questions: list[Effect] = []
         self._asked_about: dict[int, str] = {}
-        """UIDs by ticket of what extenders are asked."""
+        """UIDs by ticket of the extenders' requests."""
         self._told: dict[str, ev.ExtendersAnswered] = {}
 
-    # -- as the scheduler ------------------------------------------------------------------------------
+    # -- the scheduler's interface ----------------------------------------------------------------------
 
     def handle(self, events: Sequence[ev.Event], now_s: float) -> list[Effect]:
         passed = [event for event in events if self._passes(event, now_s)]
@@ -84,10 +83,10 @@ class Shadow:
         own = self._scheduler.next_deadline_s()
         return min([*times, own] if own is not None else times, default=None)
 
-    # -- what the other scheduler does -----------------------------------------------------------------
+    # -- the other scheduler's actions -----------------------------------------------------------------
 
     def _passes(self, event: ev.Event, now_s: float) -> bool:
-        """Whether the core may hear it now."""
+        """Whether the core may get it now."""
         if isinstance(event, ev.PodDeleted):
             self._forget(event.pod.metadata.uid)
             return True
@@ -111,7 +110,7 @@ class Shadow:
         return False
 
     def _heard_refusal(self, pod: Pod) -> None:
-        """It says in the pod's condition that the pod does not fit."""
+        """The pod's condition says that the pod does not fit."""
         uid = pod.metadata.uid
         for condition in pod.status.conditions or ():
             if condition.type == "PodScheduled" and condition.reason == "Unschedulable":
@@ -133,7 +132,7 @@ class Shadow:
         self._told.pop(uid, None)
 
     def _settle(self, now_s: float) -> list[Effect]:
-        """Tells the core what it may hear by now, until there is nothing more. Only questions leave."""
+        """Gives the core the events it may get now, until none are left. Only extenders' requests get out."""
         while True:
             events = self._answers + self._released(now_s)
             self._answers = []
@@ -160,10 +159,10 @@ class Shadow:
             released.append(event)
         return released
 
-    # -- what we would do ------------------------------------------------------------------------------
+    # -- our decisions ---------------------------------------------------------------------------------
 
     def _judge(self, group: Group) -> dict[str, Judgement]:
-        """A lone pod's nodes before it is placed; gangs are packed, which no score of one node explains."""
+        """A lone pod's node scores before it is placed; gangs are packed, which they do not explain."""
         members = group.in_state(MemberState.PENDING)
         told = [answer for info in members if (answer := self._told.pop(info.uid, None)) is not None]
         if group.is_gang or len(members) != 1:
@@ -175,11 +174,11 @@ class Shadow:
         try:
             judged = judge(profile, members[0].template, view)
         except GangschedError:
-            return {}  # a plugin's fault, which the attempt itself will tell
+            return {}  # a plugin's fault, which the attempt itself reports
         return {uid: with_extenders(judged, told[0], view) if told else judged}
 
     def _take(self, effects: Sequence[Effect], now_s: float, judged: Mapping[str, Judgement]) -> None:
-        """Of all that the core wants, binds are noted and wait for their answer."""
+        """Records the core's binds, which wait for their answer; drops everything else."""
         for effect in effects:
             if isinstance(effect, AskExtenders):
                 self._questions.append(effect)
@@ -194,7 +193,7 @@ class Shadow:
             self.records.chose(effect.uid, effect.node, now_s, judged=found)
 
     def _note(self, group: Group, now_s: float) -> None:
-        """What the attempt came to for members that are not being bound."""
+        """The attempt's result for members that are not being bound."""
         if group.state in _REFUSED:
             for info in group.in_state(MemberState.PENDING):
                 self._name_group(info.uid)
@@ -205,7 +204,7 @@ class Shadow:
                 self.records.chose(info.uid, info.node_name, now_s, waits=group.message)
 
     def _say_why_not(self, uid: str, group: Group, now_s: float) -> None:
-        """They have placed a pod that we had no turn for."""
+        """They have placed a pod that we had not decided about."""
         record = self.records.get(uid)
         self._name_group(uid)
         if record is None or record.ours or record.ours_said:

@@ -1,8 +1,8 @@
-"""What a profile says of every node for one pod, without deciding anything.
+"""A profile's verdict on every node for one pod, without deciding anything.
 
-Lives here: one look through Filter and Score. Not here: placing (core.cycle.cycle). Called by shadow mode, to
-say why another scheduler's node was not ours; a profile of its own is handed in, so that what is kept between
-cycles, and who observes them, is not touched.
+Lives here: one pass through Filter and Score. Not here: placing (core.cycle.cycle). Called by shadow mode, to
+explain why another scheduler's node was not ours; it uses a separate profile, so that the real one's caches
+between cycles, and its observers, are not affected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gangsched.model.events import ExtendersAnswered
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """By row, as things were then: bool[n_rows], float64[n_rows] (0 where nothing scores or not feasible).
+    """By row, at that time: bool[n_rows], float64[n_rows] (0 if nothing scores or the node is not feasible).
 
     refusals: (reason, rows it applies to).
     """
@@ -40,7 +40,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def with_extenders(judged: Judgement, answer: ExtendersAnswered, view: ClusterView) -> Judgement:
-    """The same with what extenders have said about it."""
+    """The same with the extenders' answers added."""
     feasible, scores = judged.feasible.copy(), judged.scores.copy()
     refusals = list(judged.refusals)
     for node, why in answer.failed.items():

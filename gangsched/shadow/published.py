@@ -1,6 +1,6 @@
-"""When and where shadow mode's report goes: SIGUSR1 and the end; text to stdout, JSON to a file.
+"""When and where shadow mode's report goes: at SIGUSR1 and at the end; text to stdout, JSON to a file.
 
-Lives here: signal, file, clock. Not here: what the report says (report.py). One task of app.py's loop.
+Lives here: signal, file, clock. Not here: the report's content (report.py). One task of app.py's loop.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class ShadowSettings(msgspec.Struct, frozen=True):
 
 
 class Reports:
-    """Says what `records` have come to, when it is asked to."""
+    """Publishes the report of `records` on request."""
 
     def __init__(self, records: Records, settings: ShadowSettings, *, names: Sequence[str]) -> None:
-        """Raises: ConfigError, where the file cannot be written: better now than at the end."""
+        """Raises: ConfigError, if the file cannot be written: better now than at the end."""
         self._records = records
         self._path = Path(settings.report_file) if settings.report_file else None
         self._names = names
@@ -51,7 +51,7 @@ class Reports:
                 self.say()
 
     def say(self) -> None:
-        """Both reports, now. A file that cannot be written costs its report and nothing else."""
+        """Both reports, now. A file that cannot be written costs only its report."""
         for_s = time.monotonic() - self._since_s
         print(report_text(self._records, names=self._names, for_s=for_s), file=sys.stdout, flush=True)
         if self._path is None:

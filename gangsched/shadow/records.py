@@ -1,7 +1,7 @@
-"""What both schedulers said of each pod: ours, theirs, when, and what that comes to.
+"""Both schedulers' results for each pod: ours, theirs, when, and the verdict.
 
-Lives here: keeping it, and the verdict. Not here: finding it out (follower.py) and words (report.py). Times
-are the core's: a monotonic clock in seconds.
+Lives here: keeping them, and the verdict. Not here: finding them out (follower.py) and formatting
+(report.py). Times are the core's: a monotonic clock in seconds.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 
 from gangsched.shadow.judge import Judgement
 
-# About 400 bytes each. Beyond it the oldest are counted and let go.
+# About 400 bytes each. Beyond it the oldest are counted and dropped.
 MAX_RECORDS = 100_000
-# A judgement has an array as long as the cluster; it is dropped when they have placed the pod.
+# A judgement has an array as long as the cluster; it is dropped once they have placed the pod.
 _MAX_JUDGEMENTS = 500
 
 
@@ -32,7 +32,7 @@ class PodRecord(msgspec.Struct):
     """ours, theirs: node names, "" for none; ours_said, theirs_said: why none, or what it waits for.
 
     n_decisions: how often we chose a node for it. why: why their node was not ours. is_closed: they have
-    placed it and we have had our say.
+    placed it and we have decided.
     """
 
     name: str
@@ -62,7 +62,7 @@ class PodRecord(msgspec.Struct):
 
     @property
     def lead_s(self) -> float | None:
-        """How much earlier we decided than their bind was seen; below zero: later."""
+        """How much earlier we decided than their bind was seen; negative: later."""
         if self.ours_s is None or self.theirs_s is None or not self.ours:
             return None
         return self.theirs_s - self.ours_s
@@ -83,14 +83,14 @@ class Records:
         return self._records.get(uid)
 
     def counts(self) -> dict[Verdict, int]:
-        """Of all pods so far, those let go included."""
+        """Of all pods so far, including dropped ones."""
         found = dict(self.let_go)
         for record in self:
             found[record.verdict] += 1
         return found
 
     def seen(self, uid: str, record: PodRecord) -> None:
-        """A pod that nobody has placed yet; what is known of it stays."""
+        """A pod that is not placed yet; an existing record stays."""
         self._records.setdefault(uid, record)
         while len(self._records) > MAX_RECORDS:
             oldest = next(iter(self._records))
@@ -118,7 +118,7 @@ class Records:
             self._judgements[uid] = judged
 
     def refused(self, uid: str, why: str, now_s: float) -> None:
-        """We would not have placed it, now."""
+        """We would not have placed it, at this time."""
         record = self._records.get(uid)
         if record is not None and not record.is_closed:
             record.ours, record.ours_said, record.ours_s = "", why, now_s
@@ -135,7 +135,7 @@ class Records:
             record.theirs_said = why
 
     def close(self, uid: str, row: int | None) -> None:
-        """They have placed it on the node of `row`, None where it is not known here."""
+        """They have placed it on the node of `row`, None if we do not know the node."""
         record, judged = self._records.get(uid), self._judgements.pop(uid, None)
         if record is None:
             return

@@ -1,4 +1,4 @@
-"""What shadow mode found, as data and as text.
+"""Shadow mode's findings, as data and as text.
 
 Lives here: counting, gangs as wholes, sentences. Not here: writing files (app.py). Texts of other programs
 are shown as one line each.
@@ -15,7 +15,7 @@ import msgspec
 
 from gangsched.shadow.records import PodRecord, Records, Verdict
 
-# A terminal's worth; the data has all that is kept.
+# Enough for a terminal; the data has everything kept.
 MAX_LINES = 200
 _MAX_SAID = 500
 _TOLD = (Verdict.OTHER, Verdict.ONLY_OURS, Verdict.ONLY_THEIRS, Verdict.NEITHER)
@@ -38,7 +38,7 @@ class GangReport(msgspec.Struct):
 
 
 def report_data(records: Records, *, names: Sequence[str], for_s: float) -> dict[str, Any]:
-    """Plain data; lead_s above zero: we were earlier by so much."""
+    """Plain data; lead_s above zero: we were earlier."""
     leads = _leads(records)
     return {
         "schedulerNames": list(names),
@@ -52,7 +52,7 @@ def report_data(records: Records, *, names: Sequence[str], for_s: float) -> dict
 
 
 def report_text(records: Records, *, names: Sequence[str], for_s: float) -> str:
-    """A summary, then a line for each gang and for each lone pod that ended otherwise."""
+    """A summary, then a line for each gang and for each lone pod with a different result."""
     counts = {verdict: n for verdict, n in records.counts().items() if n}
     total = sum(counts.values())
     listed = ", ".join(f"{n} {verdict.value}" for verdict, n in counts.items()) or "none"
@@ -69,7 +69,7 @@ def report_text(records: Records, *, names: Sequence[str], for_s: float) -> str:
 
 
 def gangs(records: Iterable[PodRecord]) -> list[GangReport]:
-    """Their members taken together: which of equal members is on which node is no difference."""
+    """Members taken together: a permutation of equal members is no difference."""
     members: dict[str, list[PodRecord]] = {}
     for record in records:
         if record.is_gang:
@@ -151,6 +151,6 @@ def _lead(lead_s: float) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Whatever other programs wrote; no control characters reach the terminal."""
+    """Another program's text on one line; no control characters reach the terminal."""
     line = "".join(one if one.isprintable() else " " for one in text)
     return line if len(line) <= _MAX_SAID else line[: _MAX_SAID - 1] + "…"

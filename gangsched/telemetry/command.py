@@ -1,6 +1,6 @@
 """`gangsched trace NAMESPACE/GANG`: the waterfall of a gang's latest trace, from a file or from Jaeger.
 
-Called by the command line. A trace without colours is text that may be piped.
+Called by the command line. Without colours the output is plain text that can be piped.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--file", metavar="FILE", help="what `gangsched scheduler --trace-file` has written")
     where.add_argument("--jaeger", metavar="URL", help="Jaeger's query API, as http://localhost:16686")
     parser.add_argument(
-        "--trace-id", metavar="ID", default="", help="not the latest but this one, or its begin"
+        "--trace-id", metavar="ID", default="", help="this trace, not the latest; a prefix will do"
     )
     parser.add_argument("--all", action="store_true", help="all of the gang's traces, oldest first")
     parser.add_argument("--width", metavar="COLUMNS", type=int, help="default: the terminal's")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises: ConfigError, ApiError."""
+    """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
     from rich.console import Console
 
     from gangsched.telemetry.reading import from_file, from_jaeger

@@ -1,6 +1,6 @@
-"""Ended spans on their way out: a bounded queue and a thread for each exporter, counted, never waited for.
+"""Exports ended spans: a bounded queue and a thread for each exporter, counted, never waited for.
 
-Lives here: what happens when a collector is down or hangs (spans are dropped, counted, and it is said), and
+Lives here: what happens when a collector is down or hangs (spans are dropped, counted, and it is logged), and
 the flush at the end. Not here: the protocol (OpenTelemetry's exporter, telemetry.otlp_json). Called by
 telemetry.service from the scheduler's loop, and by the exporters' threads.
 """
@@ -18,16 +18,17 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 _log = structlog.get_logger(__name__)
 
-# 9 spans a gang: what 900 gangs leave behind while a collector does not answer, about 20 MB.
+# 9 spans a gang: the output of 900 gangs while a collector does not answer, about 20 MB.
 MAX_WAITING = 8192
-# The thread takes the interpreter's lock while it encodes a batch: small ones, so that the loop gets it back.
+# The thread holds the interpreter's lock while it encodes a batch: small batches, so that the loop gets it
+# back soon.
 BATCH = 128
 DELAY_MS = 1000.0
 SAY_AGAIN_S = 60.0
 
 
 class _Said(logging.Handler):
-    """Remembers what OpenTelemetry's own loggers say, which would go to stderr past our log's format."""
+    """Captures the log of OpenTelemetry's own loggers, which would go to stderr past our log's format."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -38,7 +39,7 @@ class _Said(logging.Handler):
 
 
 class SpanLane(SpanExporter):
-    """One exporter behind its queue and thread. `target` is how the log speaks of it."""
+    """One exporter with its queue and thread. `target` is its name in the log."""
 
     def __init__(self, exporter: SpanExporter, target: str, *, max_waiting: int = MAX_WAITING) -> None:
         self.target = target
@@ -56,7 +57,7 @@ class SpanLane(SpanExporter):
         logger = logging.getLogger("opentelemetry")
         logger.addHandler(self._said)
         logger.propagate = False
-        # Larger than what we let in: it must never drop by itself, which it does not count for us.
+        # Larger than our own queue: it must never drop by itself, since it does not report drops.
         self._processor = BatchSpanProcessor(
             self,
             max_queue_size=max_waiting + BATCH,
@@ -66,7 +67,7 @@ class SpanLane(SpanExporter):
 
     @property
     def n_waiting(self) -> int:
-        """Spans that the exporter has not been given yet."""
+        """Spans not yet passed to the exporter."""
         return self.n_offered - self.n_dropped - self._n_taken
 
     @property
@@ -74,7 +75,7 @@ class SpanLane(SpanExporter):
         return self.n_dropped + self.n_failed
 
     def offer(self, span: ReadableSpan) -> None:
-        """Into the queue, or dropped when it is full. Never waits."""
+        """Queue the span, or drop it when the queue is full. Never blocks."""
         self.n_offered += 1
         if self.n_waiting > self._max_waiting:
             self.n_dropped += 1
@@ -83,7 +84,7 @@ class SpanLane(SpanExporter):
             self._processor.on_end(span)
 
     def close(self, timeout_s: float) -> None:
-        """Exports what waits, for so long; then gives up and says how much is lost."""
+        """Exports the queue for up to `timeout_s`; then gives up and logs the loss."""
         thread = threading.Thread(target=self._processor.shutdown, name="spans-flush", daemon=True)
         thread.start()
         thread.join(timeout_s)
@@ -101,7 +102,7 @@ class SpanLane(SpanExporter):
         why = ""
         try:
             result = self._exporter.export(spans)
-        except Exception as error:  # a full disk, a bug of the exporter's: spans are lost and nothing else
+        except Exception as error:  # a full disk, a bug of the exporter: lose spans and nothing else
             result, why = SpanExportResult.FAILURE, f"{type(error).__name__}: {error}"
         if result is SpanExportResult.SUCCESS:
             self.n_exported += len(spans)
@@ -120,7 +121,7 @@ class SpanLane(SpanExporter):
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Nothing is held back here."""
+        """Nothing is buffered here."""
         return True
 
     def _trouble(self, what: str) -> None:
@@ -141,7 +142,7 @@ class Output:
             lane.offer(span)
 
     def close(self, timeout_s: float) -> None:
-        """Flushes all lanes within the time that one of them may take."""
+        """Flushes all lanes, within one lane's time limit in all."""
         deadline_s = time.monotonic() + timeout_s
         threads = [
             threading.Thread(target=lane.close, args=(timeout_s,), name="spans-close", daemon=True)

@@ -1,8 +1,8 @@
-"""GangTrace: one gang's open spans, and what its next state makes of them.
+"""GangTrace: one gang's open spans, and how its next state changes them.
 
 The tree is drawn in gangsched.telemetry. A gang's states follow each other without gaps, so at any moment one
-phase is open, and an attempt around it from the first cycle on. Told by telemetry.tracer what happens, with
-the time; answers by appending ended spans to `out`.
+phase is open, and an attempt around it from the first cycle on. telemetry.tracer calls it with each event and
+its time; it appends ended spans to `out`.
 
     state                            phase         an attempt that is open
     ───────────────────────────────  ────────────  ─────────────────────────────────────────────────────────
@@ -13,8 +13,8 @@ the time; answers by appending ended spans to `out`.
     UNWINDING                        Unwind        ends
     BOUND, DELETED                   none          ends, and so does the trace
 
-A gang that waits in Permit is looked at again whenever a member or a sibling comes; the core counts each look
-as an attempt, and here they are events of one Permit wait, until one of them ends it.
+A gang that waits in Permit is reconsidered whenever a member or a sibling comes; the core counts each of
+these as an attempt, and here they are events of one Permit wait, until one of them ends it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _GOOD = (names.SCHEDULED, names.ALLOWED)
 
 
 class Point:
-    """An extension point during one attempt: when it was first called, how long all calls took (ns)."""
+    """An extension point during one attempt: its first call, and the total duration of all calls (ns)."""
 
     __slots__ = ("began_ns", "code", "n_calls", "since_ns", "took_ns")
 
@@ -58,7 +58,7 @@ class Point:
 
 
 class GangTrace:
-    """Everything open about one gang."""
+    """All open spans of one gang."""
 
     __slots__ = (
         "_attempt",
@@ -95,7 +95,7 @@ class GangTrace:
         self.seen_links: set[str] = set()
         self.phase: OpenSpan | None = None
         self.unanswered: dict[str, PodInfo] = {}
-        """Members whose Binding was asked for, by UID, until its answer is told."""
+        """Members whose Binding was sent, by UID, until it is answered."""
         self._ids = ids
         self._key = str(group.key)
         self._attempt: OpenSpan | None = None
@@ -110,7 +110,7 @@ class GangTrace:
         self._said = ""
         self._unreasoned: list[Attributes] = []
 
-    # -- what happens ----------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------------
 
     def attempt_began(self, now_ns: int, tried_with: Iterable[GangTrace]) -> None:
         """Its turn has come, alone or with others."""
@@ -131,7 +131,7 @@ class GangTrace:
                 self._attempt.links.append(link)
 
     def enter(self, state: GroupState, now_ns: int, points: Mapping[str, Point]) -> bool:
-        """The group is in this state now; answers False when that was the end of its trace."""
+        """The group has entered this state; returns False when that ended its trace."""
         verdict = "" if self._cycle_ns is None else self._end_cycle(state, now_ns, points)
         name = PHASES.get(state)
         if self.phase is not None and self.phase.name == name:
@@ -149,7 +149,7 @@ class GangTrace:
         if name != names.BIND:
             self._flush()
         self.phase = OpenSpan(name, self._ids.generate_span_id(), now_ns)
-        # By this the parts are found while their whole has not ended.
+        # Finds the gang's spans while their root has not ended.
         self.phase.attributes[names.GROUP] = self._key
         if name == names.QUEUE_WAIT:
             self.phase.event(state.value, now_ns, {}, limit=names.MAX_QUEUE_EVENTS)
@@ -171,13 +171,13 @@ class GangTrace:
         self._emit(span, now_ns)
 
     def preempted(self, victims: Iterable[PodInfo], now_ns: int) -> None:
-        """What the wait that has begun is for: one event a victim."""
+        """The wait that has begun is for these victims: one event each."""
         if self.phase is not None:
             for info in victims:
                 self.phase.event(names.PREEMPTS, now_ns, _of_member(info, ""))
 
     def told(self, message: str) -> None:
-        """What people are told: the reason of whatever ended in this turn, and of what is open now."""
+        """A message for people: the reason of the spans that ended in this turn, and of those open now."""
         self._said = message = message[: names.MAX_TEXT]
         for attributes in self._unreasoned:
             attributes.setdefault(names.REASON, message)
@@ -188,7 +188,7 @@ class GangTrace:
             phase.attributes[names.REASON] = message
 
     def answered(self, uid: str, outcome: str, message: str, now_ns: int) -> None:
-        """A bind's answer: bound, failed, cancelled; unknown is asked about, so another one follows."""
+        """A bind's outcome: bound, failed, cancelled; an unknown one is queried, so another follows."""
         info = self.unanswered.get(uid)
         if info is None or self.phase is None:
             return
@@ -199,12 +199,12 @@ class GangTrace:
         self.phase.event(outcome, now_ns, _of_member(info, message), trouble=outcome != "bound")
 
     def turn_ended(self) -> None:
-        """Nothing more is told about what ended in this turn."""
+        """Spans that ended in this turn get no further messages."""
         self._said = ""
         self._unreasoned = []
 
     def stop(self, now_ns: int) -> None:
-        """The process ends. A gang that is bound in part leaves its root to whoever takes over."""
+        """The process ends. The root of a half-bound gang is left to the next process."""
         binding = self.phase is not None and self.phase.name == names.BIND
         if binding and self._n_bound and not self.unanswered and not self._n_failed_binds:
             self.enter(GroupState.BOUND, now_ns, {})
@@ -217,10 +217,10 @@ class GangTrace:
         if self.group.satisfied or not n_bound:
             self._end_root(now_ns, names.STOPPED)
 
-    # -- what ends -------------------------------------------------------------------------------------
+    # -- ends ------------------------------------------------------------------------------------------
 
     def _verdict_of_phase(self, state: GroupState) -> str:
-        """How the open phase ends when the group goes on to `state`; "" where there is nothing to say."""
+        """How the open phase ends when the group enters `state`; "" for nothing."""
         if state is GroupState.DELETED:
             return names.GONE
         name = self.phase.name if self.phase is not None else ""
@@ -235,7 +235,7 @@ class GangTrace:
         return ""
 
     def _end_cycle(self, state: GroupState, now_ns: int, points: Mapping[str, Point]) -> str:
-        """Answers with the verdict of a Permit wait that this cycle has ended, "" if none."""
+        """Returns the verdict of a Permit wait that this cycle has ended, "" if none."""
         began_ns, self._cycle_ns = self._cycle_ns, None
         assert began_ns is not None
         verdict = ""
@@ -278,7 +278,7 @@ class GangTrace:
             self.gave_back(n_given_back, self._said, now_ns)
 
     def _end_binds(self, phase: OpenSpan, now_ns: int, verdict: str) -> None:
-        # The watch may show a bind before its answer is here, or instead of it.
+        # The watch may show a bind before its answer arrives, or instead of it.
         for info in self.unanswered.values():
             if info.state is MemberState.BOUND or info.state in ENDED:
                 self._n_bound += 1
@@ -332,16 +332,16 @@ class GangTrace:
             self._flush()
 
     def _flush(self) -> None:
-        """What an attempt consists of is told as one when it ends, or when it begins to wait in Permit.
+        """Export an attempt's spans together, when it ends or begins to wait in Permit.
 
-        So a process that dies while it binds, which takes moments, leaves no parts without their whole.
+        So a process that dies during the moments of binding leaves no spans without their parent.
         """
         self.out += self._buffer
         self._buffer = []
 
 
 def _about(group: Group) -> Attributes:
-    """What the root says of its gang."""
+    """The root's attributes for its gang."""
     said: Attributes = {
         names.NAMESPACE: group.key.namespace,
         names.GROUP: str(group.key),
@@ -359,7 +359,7 @@ def _about(group: Group) -> Attributes:
 
 
 def _reserved(group: Group) -> Attributes:
-    """Nodes and devices that are held; a long list is cut, the counts are not."""
+    """Reserved nodes and devices; a long list is cut, the counts are not."""
     nodes: dict[str, None] = {}
     devices: list[str] = []
     n_members = n_devices = 0

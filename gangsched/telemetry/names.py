@@ -1,6 +1,6 @@
-"""Names and limits of what traces say. Keys are Kubernetes' semantic conventions where these have one.
+"""Names and limits of traces. Keys are Kubernetes' semantic conventions where these have one.
 
-Called by every room of telemetry; imports nothing of OpenTelemetry, so that reading a file needs none of it.
+Used by every room of telemetry; imports nothing of OpenTelemetry, so that reading a file does not load it.
 Source: OpenTelemetry semantic conventions, resource/k8s.
 """
 
@@ -67,21 +67,21 @@ ALLOWED = "Allowed"
 WAIT = "Wait"
 GONE = "Gone"
 STOPPED = "Stopped"
-"""The scheduler ended, and the gang's story with it."""
+"""The scheduler ended, and with it the trace."""
 NOT_TRIED = "NotTried"
 TROUBLE = (GIVEN_BACK, BIND_FAILED, BOUND_IN_PART)
 """Verdicts of spans whose status is Error."""
 TOLD_IN_LOG = (SCHEDULED, *TROUBLE)
 
 MAX_TEXT = 1024
-# A gang of 1,000 must make a trace that a browser opens: beyond these things are counted and not listed.
+# A browser must be able to open a trace of a gang of 1,000: further items are counted and not listed.
 MAX_LISTED = 64
 MAX_EVENTS = 256
 MAX_PLAIN_EVENTS = 224
-"""Of MAX_EVENTS; the rest is kept for what goes wrong."""
+"""Of MAX_EVENTS; the rest is kept for failures."""
 MAX_QUEUE_EVENTS = 32
 MAX_LINKS = 16
 MAX_LOOKED_AT = 64
-"""Members that are looked at for the submitter's trace; a job's pods come from one template."""
+"""Members checked for the submitter's trace; a job's pods come from one template."""
 MAX_FAILED_TOLD = 32
-"""Failed attempts of a gang that are told one by one; a gang may be tried for weeks."""
+"""Failed attempts of a gang that are recorded one by one; a gang may be tried for weeks."""

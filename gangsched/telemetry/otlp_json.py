@@ -20,8 +20,8 @@ from opentelemetry.trace.status import StatusCode
 
 from gangsched.errors import ConfigError
 
-# A scheduler that traces everything writes about 10 kB a gang: beyond this the file is moved to `FILE.1`
-# and begun anew, so that a forgotten flag does not fill a disk.
+# A scheduler that traces everything writes about 10 kB a gang. At this size the file is renamed to `FILE.1`
+# and restarted, so that a forgotten flag does not fill a disk.
 MAX_FILE_BYTES = 256 * 2**20
 _KINDS = {
     SpanKind.INTERNAL: 1,
@@ -99,7 +99,7 @@ def _value(value: object) -> dict[str, Any]:
 
 
 class FileExporter(SpanExporter):
-    """Appends to a file. Raises: ConfigError, when it cannot be opened for that."""
+    """Appends to a file. Raises: ConfigError, when it cannot be opened for appending."""
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> None:
         self._path = path
@@ -118,7 +118,7 @@ class FileExporter(SpanExporter):
             self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
         before = self._file.tell()
         if self._file.write(line) != len(line):
-            self._file.truncate(before)  # half a line would make the file unreadable from here on
+            self._file.truncate(before)  # half a line would make the rest of the file unreadable
             raise OSError("the disk is full")
         return SpanExportResult.SUCCESS
 

@@ -2,7 +2,7 @@
 
 Lives here: decoding, and finding a gang's traces. Not here: drawing (telemetry.waterfall). Called by
 telemetry.command; loads nothing of OpenTelemetry. A file may be as large as a disk: it is read twice, line by
-line, and of other gangs only their names are kept.
+line, and only the names of other gangs are kept.
 Sources: opentelemetry-proto's JSON encoding; Jaeger `model/json`.
 """
 
@@ -26,7 +26,7 @@ from gangsched.model import bounded
 from gangsched.telemetry import names
 
 MAX_NAMES = 10_000
-"""Other gangs whose names are remembered, to name the nearest of them."""
+"""Other gangs whose names are kept, to suggest the nearest."""
 _LOOK_BACK_S = 7 * 86_400
 _JAEGER_LIMIT = 200
 
@@ -43,18 +43,18 @@ class SpanView(msgspec.Struct, frozen=True):
     attributes: dict[str, Any]
     events: tuple[tuple[str, int, dict[str, Any]], ...] = ()
     links: tuple[str, ...] = ()
-    """Trace ids of other traces: from a file the submitters' only, Jaeger forgets what a link was for."""
+    """Ids of linked traces: from a file only the submitters'; Jaeger does not keep a link's purpose."""
 
 
 class TraceView(msgspec.Struct, frozen=True):
-    """The spans of one trace, by begin; the longer first where two begin together."""
+    """The spans of one trace, by start; the longer first if two start together."""
 
     trace_id: str
     spans: tuple[SpanView, ...]
 
     @property
     def root(self) -> SpanView | None:
-        """None while the gang waits, or when its scheduler died."""
+        """None while the gang waits, or if its scheduler died."""
         return next((span for span in self.spans if not span.parent_id), None)
 
     @property
@@ -204,7 +204,7 @@ def from_jaeger(url: str, gang: str) -> list[TraceView]:
 
 
 def _ask(url: str, more: dict[str, str]) -> list[SpanView]:
-    """All spans of the traces that are asked for."""
+    """All spans of the requested traces."""
     now_s = time.time()
     query = {
         "service": names.SERVICE,
@@ -253,7 +253,7 @@ def _tags(tags: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _decoded(value: Any) -> Any:
-    """Jaeger keeps a list as its JSON."""
+    """Jaeger stores a list as JSON."""
     if isinstance(value, str) and value.startswith("["):
         try:
             return _decode_list(value)

@@ -1,4 +1,4 @@
-"""Tracing: the tracer and its exporters as one thing that a scheduler is given.
+"""Tracing: the tracer and its exporters as one object that a scheduler is given.
 
 Called by the command line, which makes it, hands it to app.SchedulerApp, and closes it when the loop has
 ended. Importing this loads OpenTelemetry; a scheduler without traces does not.
@@ -26,7 +26,7 @@ FLUSH_S = 5.0
 
 
 class Tracing:
-    """Traces of one scheduler, as its settings say. Raises: ConfigError, when the file cannot be written."""
+    """Traces of one scheduler, by its settings. Raises: ConfigError, when the file cannot be written."""
 
     def __init__(self, settings: TracingSettings) -> None:
         lanes = []
@@ -40,15 +40,15 @@ class Tracing:
         self.tracer = GangTracer(self.output.emit, resource=_resource(), ratio=settings.sampling_ratio)
 
     def hear(self, events: Sequence[Event]) -> None:
-        """Before the core has them."""
+        """Called before the core handles them."""
         self.tracer.hear(events)
 
     def turn_ended(self, effects: Sequence[Effect]) -> Sequence[Effect]:
-        """The effects to carry out: those of the turn, with our traceparent in every Binding."""
+        """The turn's effects, with our traceparent in every Binding."""
         return self.tracer.turn_ended(effects)
 
     def close(self, timeout_s: float = FLUSH_S) -> None:
-        """Ends what is open and flushes. Waits, so not from a loop that has anything else to do."""
+        """Ends open spans and flushes. Blocks, so do not call it from a loop with other work."""
         self.tracer.stop()
         self.output.close(timeout_s)
 
@@ -63,11 +63,11 @@ class Tracing:
 
 
 def _resource() -> Resource:
-    """Who speaks; OTEL_RESOURCE_ATTRIBUTES may add to it and not take our name."""
+    """The reporting process; OTEL_RESOURCE_ATTRIBUTES may add attributes but not replace our name."""
     own = {
         "service.name": names.SERVICE,
         "service.version": __version__,
-        # One process and no other, as our identity in a Lease.
+        # Unique to the process, like our identity in a Lease.
         "service.instance.id": f"{os.uname().nodename}_{os.urandom(8).hex()}",
     }
     return OTELResourceDetector().detect().merge(Resource(own))

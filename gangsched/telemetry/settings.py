@@ -1,6 +1,7 @@
-"""Whether and where a scheduler traces: flags over the file's section over OpenTelemetry's environment.
+"""Whether and where traces go: flags override the file's section, which overrides OpenTelemetry's
+environment.
 
-All of telemetry that a scheduler without traces loads. Called by the command line.
+The only part of telemetry that a scheduler without traces loads. Called by the command line.
 Source of the variables: OpenTelemetry specification, OTLP exporter and SDK configuration.
 """
 
@@ -23,7 +24,7 @@ _GRPC_PORT = 4317
 def resolve(
     section: TracingSettings, *, endpoint_flag: str, file_flag: str, env: Mapping[str, str]
 ) -> tuple[TracingSettings, list[str]]:
-    """What is in effect, and notes for the user. Raises: ConfigError."""
+    """The settings in effect, and notes for the user. Raises: ConfigError."""
     if env.get(_DISABLED, "").strip().lower() == "true":
         asked = section.is_on or endpoint_flag or file_flag
         return TracingSettings(), [f"{_DISABLED} is set: no traces are made"] if asked else []
@@ -40,6 +41,6 @@ def resolve(
 
 
 def shown(endpoint: str) -> str:
-    """The URL as it may be logged: without a user's password in it."""
+    """The URL as it may be logged: without a password."""
     parts = urlsplit(endpoint)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

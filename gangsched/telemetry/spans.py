@@ -1,9 +1,9 @@
-"""Spans of one trace, made when they have ended, and what is open until then.
+"""Spans of one trace, built when they end, and their open state until then.
 
-Lives here: ids, times, attributes and events as exporters take them. Not here: when anything begins or ends
-(telemetry.gang_trace, the only caller). Spans are made as ReadableSpans, the exporters' own input, and not by
-a Tracer: a tracer's span costs 19 us and lives while its gang waits, this 4 us and nothing before its end;
-and a root that another process began keeps its id.
+Lives here: ids, times, attributes and events in the exporters' form. Not here: when anything begins or ends
+(telemetry.gang_trace, the only caller). Spans are built as ReadableSpans, the exporters' own input, and not
+by a Tracer: a tracer's span costs 19 us and exists while its gang waits, this one 4 us and nothing before its
+end; and a root that another process began keeps its id.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ERROR = Status(StatusCode.ERROR)
 
 
 class OpenSpan:
-    """Something that has begun. Times are of the tracer's clock, ns."""
+    """A span that has begun. Times are of the tracer's clock, ns."""
 
     __slots__ = ("attributes", "began_ns", "events", "links", "n_untold", "name", "span_id")
 
@@ -50,7 +50,7 @@ class OpenSpan:
     def event(
         self, name: str, at_ns: int, attributes: Attributes, *, trouble: bool = False, limit: int = MAX_EVENTS
     ) -> None:
-        """Adds an event, or counts it when there are many; what went wrong has room of its own."""
+        """Adds an event, or counts it when there are many; failures have their own share of the limit."""
         if len(self.events) < min(limit, MAX_EVENTS if trouble else MAX_PLAIN_EVENTS):
             self.events.append((name, at_ns, attributes))
         else:
@@ -75,11 +75,11 @@ class SpanMaker:
         return SpanContext(self.trace_id, span_id, False, _SAMPLED)
 
     def link(self, span_id: int, attributes: Mapping[str, str]) -> Link:
-        """To another span of this trace."""
+        """A link to another span of this trace."""
         return Link(self.context(span_id), attributes)
 
     def end(self, span: OpenSpan, end_ns: int, *, parent_id: int | None) -> ReadableSpan:
-        """The span as it is exported. Its attributes may still be added to until it has been."""
+        """The span for export. Attributes may be added until it is exported."""
         attributes, offset_ns = span.attributes, self.offset_ns
         if span.n_untold:
             attributes[EVENTS_UNTOLD] = span.n_untold

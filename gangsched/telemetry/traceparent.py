@@ -15,12 +15,12 @@ from gangsched.core.types.group import Group, MemberState
 from gangsched.telemetry.names import MAX_LOOKED_AT, TRACEPARENT_KEY
 
 _read = TraceContextTextMapPropagator().extract
-# The propagator says aloud what is longer than its own limit; a bad value is the tracer's to speak of.
+# The propagator logs values longer than its own limit; bad values are the tracer's to report.
 _MAX_CHARS = 512
 
 
 def parse(text: str) -> SpanContext | None:
-    """The context that a traceparent names; None for anything else."""
+    """The context in a traceparent; None if it is invalid."""
     if len(text) > _MAX_CHARS:
         return None
     context = get_current_span(_read({"traceparent": text}, Context())).get_span_context()
@@ -33,7 +33,7 @@ def written(trace_id: int, span_id: int, *, sampled: bool) -> str:
 
 
 def of_bound_members(group: Group) -> SpanContext | None:
-    """The trace that a process before us bound the group's members in."""
+    """The trace in which an earlier process bound the group's members."""
     for i, info in enumerate(group.in_state(MemberState.BOUND)):
         if i >= MAX_LOOKED_AT:
             break

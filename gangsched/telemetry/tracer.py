@@ -1,8 +1,8 @@
-"""GangTracer: hears what the core hears, is told what it does, and makes traces of it.
+"""GangTracer: makes traces from the core's events, effects and Observer calls.
 
 Lives here: which group has which trace, the clock, the submitters' links, the traceparent that goes into
-every Binding. Not here: what a span is made of (telemetry.gang_trace), where spans go (telemetry.export).
-Called by app.py from the one loop: `hear` before the core has a batch of events, `turn_ended` with the
+every Binding. Not here: the content of a span (telemetry.gang_trace), where spans go (telemetry.export).
+Called by app.py from the one loop: `hear` before the core handles a batch of events, `turn_ended` with the
 effects of every turn; and by the core, as its Observer.
 """
 
@@ -47,7 +47,7 @@ _ENDED = (GroupState.BOUND, GroupState.DELETED)
 
 
 class GangTracer:
-    """One scheduler's traces. `emit` gets each ended span and must not wait."""
+    """One scheduler's traces. `emit` gets each ended span and must not block."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class GangTracer:
         wall_ns: Callable[[], int] = time.time_ns,
         ids: IdGenerator | None = None,
     ) -> None:
-        """`ratio` of the gangs are traced, decided by their trace ids; clock_ns never goes back."""
+        """`ratio` of the gangs are traced, chosen by their trace ids; clock_ns never goes back."""
         self._emit = emit
         self._resource = resource
         self._sampler = TraceIdRatioBased(ratio)
@@ -69,11 +69,11 @@ class GangTracer:
         self._scope = InstrumentationScope(names.SCOPE, __version__)
         self._traces: dict[GroupKey, GangTrace] = {}
         self._unsampled: dict[GroupKey, str] = {}
-        """The traceparent of each group that is not traced: who reads it must not begin a trace either."""
+        """The traceparent of each group that is not traced: readers must not begin a trace either."""
         self._objects: dict[GroupKey, str] = {}
-        """What PodGroup objects say of their submitters' traces."""
+        """The submitters' traces named in PodGroup objects."""
         self._of_member: dict[str, tuple[GangTrace | None, str]] = {}
-        """Trace and traceparent of each member of a group that is binding, by UID."""
+        """Trace and traceparent of each member of a binding group, by UID."""
         self._binding: dict[GroupKey, list[str]] = {}
         self._to_gather: dict[GroupKey, tuple[Group, int]] = {}
         self._touched: dict[GroupKey, GangTrace] = {}
@@ -92,14 +92,14 @@ class GangTracer:
     # -- from the loop ---------------------------------------------------------------------------------
 
     def hear(self, events: Sequence[Event]) -> None:
-        """What the core is about to be told: answers to binds, and objects that name a trace."""
+        """Events that the core is about to handle: answers to binds, and objects that name a trace."""
         for event in events:
             heard = self._hears.get(type(event))
             if heard is not None:
                 heard(event)
 
     def turn_ended(self, effects: Sequence[Effect]) -> Sequence[Effect]:
-        """The turn's effects, with our traceparent in every Binding; its ended spans leave."""
+        """The turn's effects, with our traceparent in every Binding; sends off ended spans."""
         for group, since_ns in list(self._to_gather.values()):
             if group.state in _RESTING:
                 self._enter(group, since_ns)
@@ -116,7 +116,7 @@ class GangTracer:
         return effects
 
     def stop(self) -> None:
-        """Ends what is open, before the exporters are closed."""
+        """Ends open spans, before the exporters are closed."""
         now_ns = self._clock()
         for trace in list(self._traces.values()):
             trace.stop(now_ns)
@@ -128,7 +128,8 @@ class GangTracer:
     def moved(self, group: Group, before: GroupState) -> None:
         now_ns = self._clock()
         if group.state in _RESTING:
-            # On its way to another state the core passes through gathering; what counts is where it rests.
+            # The core passes through gathering on the way to other states; only the state at the end of a
+            # turn counts.
             self._to_gather.setdefault(group.key, (group, now_ns))
         else:
             self._to_gather.pop(group.key, None)
@@ -193,7 +194,7 @@ class GangTracer:
             self._of_member.update(dict.fromkeys(uids, (trace, traceparent)))
 
     def _trace_of(self, group: Group, now_ns: int) -> GangTrace | None:
-        """The group's trace, begun now if it has none; None where it is not traced, or has ended."""
+        """The group's trace, started now if it has none; None if it is not traced, or its trace has ended."""
         trace = self._traces.get(group.key)
         if trace is not None or group.key in self._unsampled or group.state in _ENDED:
             return trace
@@ -221,7 +222,7 @@ class GangTracer:
         return trace
 
     def _look_for_submitters(self, trace: GangTrace) -> None:
-        """Links the traces that the gang's submitters name; says once what is wrong with one."""
+        """Links the traces that the gang's submitters name; reports an invalid one once."""
         group = trace.group
         texts = [self._objects.get(group.key)]
         for i, info in enumerate(group.members.values()):
@@ -278,7 +279,7 @@ class GangTracer:
 
 
 def _say(span: ReadableSpan) -> None:
-    """A log line with the trace's ids for what somebody may look for: rare, or only with -v=4."""
+    """A log line with the trace's ids for rare events; for all of them only with -v=4."""
     attributes = span.attributes or {}
     verdict = attributes.get(names.VERDICT)
     if span.name != names.ATTEMPT or verdict not in names.TOLD_IN_LOG:
@@ -301,7 +302,7 @@ def _ids_of(maker: SpanMaker) -> tuple[str, str]:
 
 
 def _created_ns(group: Group, now_ns: int, maker: SpanMaker) -> int:
-    """When the gang's first member was created, on our clock: its first process saw it about then."""
+    """When the gang's first member was created, on our clock: about when its first process saw it."""
     created = [
         t.timestamp() for info in group.members.values() if (t := info.pod.metadata.creation_timestamp)
     ]

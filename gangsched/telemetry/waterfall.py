@@ -1,7 +1,7 @@
-"""A trace as a waterfall of text: the tree of its spans, a bar for each, what came of it.
+"""A trace as a waterfall of text: the tree of its spans, a bar for each, and its outcome.
 
-Called by telemetry.command. Everything that is shown comes from a file or a server and is treated as a
-stranger's: control characters are escaped, and nothing is read as markup.
+Called by telemetry.command. All input comes from a file or a server and is untrusted: control characters are
+escaped, and nothing is interpreted as markup.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gangsched.telemetry import names
 from gangsched.telemetry.reading import SpanView, TraceView
 
 MAX_MEMBERS = 16
-"""Events of one Bind that are shown."""
+"""Events shown of one Bind."""
 _MIN_BAR = 12
 _MAX_DEPTH = 10
 _NUMBERS = 22
-"""Width of the begin, the duration and the space around them."""
+"""Width of the start, the duration and the space around them."""
 _STYLES = {
     names.SCHEDULED: "green",
     names.ALLOWED: "green",
@@ -34,7 +34,7 @@ _Line = tuple[str, SpanView]
 
 
 def draw(trace: TraceView, *, gang: str, width: int, ascii_only: bool = False) -> list[Text | Padding]:
-    """What is printed of one trace, one under the other."""
+    """The printed lines of one trace."""
     lines = list(_tree(trace))
     name_width = min(max(len(prefix) + len(_title(span)) for prefix, span in lines), max(20, width // 2))
     bar_width = max(_MIN_BAR, min(60, width - name_width - _NUMBERS - 14))
@@ -45,7 +45,7 @@ def draw(trace: TraceView, *, gang: str, width: int, ascii_only: bool = False) -
             told.clear()
         shown.append(_line(prefix, span, trace, name_width, bar_width, ascii_only))
         for note, style in _notes(span):
-            if note not in told:  # a reason is on the attempt and on the part of it that ended it
+            if note not in told:  # a reason is on the attempt and on the span that ended it
                 told.add(note)
                 text = Text(note, style=style, overflow="fold")
                 shown.append(Padding(text, (0, 0, 0, len(prefix) + 4), expand=False))
@@ -55,14 +55,14 @@ def draw(trace: TraceView, *, gang: str, width: int, ascii_only: bool = False) -
 
 
 def _tree(trace: TraceView) -> Iterator[_Line]:
-    """Spans in the order of a tree, each with its indentation; parts whose whole is not there come first."""
+    """Spans in tree order, each with its indentation; spans without their parent come first."""
     known = {span.span_id for span in trace.spans}
     children: dict[str, list[SpanView]] = {}
     for span in trace.spans:
         children.setdefault(span.parent_id if span.parent_id in known else "", []).append(span)
     seen: set[str] = set()
-    # A file can hold what no tracer makes, such as a span that is its own parent: what no root leads to
-    # comes last.
+    # A file may hold what no tracer makes, such as a span that is its own parent: spans not reachable from a
+    # root come last.
     todo = [(0, span) for span in reversed([*children.get("", ()), *trace.spans])]
     while todo:
         depth, span = todo.pop()
@@ -120,7 +120,7 @@ def _bar(span: SpanView, trace: TraceView, width: int, ascii_only: bool) -> str:
 
 
 def _notes(span: SpanView) -> Iterator[tuple[str, str]]:
-    """Lines below a span: why, where, who."""
+    """Lines below a span: reason, nodes, pods."""
     attributes = span.attributes
     for key, word in ((names.WAITS_FOR, "waits for: "), (names.REASON, "")):
         if attributes.get(key):

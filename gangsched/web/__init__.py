@@ -1,6 +1,6 @@
-"""The pages of a running scheduler: health, metrics, configuration. Read only: no page changes anything.
+"""The pages of a running scheduler: health, metrics, configuration. Read-only, except for Permit decisions.
 
-Rooms: measures (what is counted while scheduling), metrics (all of it under its Prometheus names), health and
-checks (what probes ask), access (who may read), configz (the configuration as it is), server (HTTP). Built by
-app.py when a port is asked for; what the first bind does not wait for is imported after it.
+Rooms: measures (counted while scheduling), metrics (all numbers under their Prometheus names), health and
+checks (probes), access (authorization), configz (the configuration in effect), server (HTTP). Built by app.py
+when a port is configured; parts that the first bind need not wait for are imported after it.
 """

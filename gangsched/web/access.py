@@ -1,9 +1,8 @@
-"""Who may read a page: the API server is asked, as kube-scheduler does (delegated authentication).
+"""Who may read a page: asks the API server, as kube-scheduler does (delegated authentication).
 
-Lives here: TokenReview, SubjectAccessReview, what was answered a short while ago, and how often strangers may
-make us ask. Not here: HTTP (server.py).
-The role needs `create` on both. Tokens only: client certificates would need the cluster's CA for them.
-Source: k8s.io/apiserver `pkg/server/options/{authentication,authorization}.go`.
+Lives here: TokenReview, SubjectAccessReview, the cache of recent answers, and the rate limit for unknown
+clients. Not here: HTTP (server.py). The role needs `create` on both. Tokens only: client certificates would
+need the cluster's CA. Source: k8s.io/apiserver `pkg/server/options/{authentication,authorization}.go`.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 # kube-scheduler's defaults for both.
 CACHE_S = 10.0
 REVIEW_TIMEOUT_S = 10.0
-# Strangers can make up as many tokens and paths as they like: so many answers are kept, a "no" apart from a
-# "yes" so that it drives none out; so many are asked at once; and so many a second, the first at once.
+# Unknown clients can make up any number of tokens and paths, so the number of cached answers is limited ("no"
+# apart from "yes", so that it evicts none), the number of concurrent requests, and their rate.
 MAX_CACHED = 1024
 MAX_ASKED_AT_ONCE = 4
 STRANGERS_A_SECOND = 2.0
 STRANGERS_AT_ONCE = 20.0
-# A question that was answered with a yes within this time has a share of its own: a flood keeps nobody out
-# who was let in before.
+# A request that was allowed within this time has its own rate limit: a flood does not lock out clients that
+# had access before.
 REMEMBERED_S = 600.0
 KNOWN_A_SECOND = 10.0
 KNOWN_AT_ONCE = 50.0
-# May do anything, whatever the API server would say; it says the same.
+# May do everything; the API server would answer the same.
 MASTERS = "system:masters"
 
 ValueT = TypeVar("ValueT")
 
 
 class User(msgspec.Struct, frozen=True):
-    """Whom the API server recognised."""
+    """A user as the API server authenticated it."""
 
     username: str = ""
     uid: str = ""
@@ -59,8 +58,8 @@ ANONYMOUS = User("system:anonymous", "", ("system:unauthenticated",))
 
 
 class Refused(Exception):
-    """`code` 401: who are you; 403: you may not; 429: too many ask who are not known; 503: nobody knows, the
-    API server cannot be asked."""
+    """`code` 401: not authenticated; 403: forbidden; 429: too many requests of unknown clients; 503: the API
+    server cannot be asked."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -96,7 +95,7 @@ _decode_access_review = bounded.lenient_decoder(_AccessReview)
 
 
 class _Bucket:
-    """So many a second, and so many at once after a rest."""
+    """A token bucket: a rate per second, and a burst after a rest."""
 
     def __init__(self, clock: Callable[[], float], *, a_second: float, at_once: float) -> None:
         self._clock = clock
@@ -106,7 +105,7 @@ class _Bucket:
         self._at_s = clock()
 
     def take(self) -> bool:
-        """Whether one more may be asked now."""
+        """Whether one more request may be sent now."""
         now_s = self._clock()
         self._left = min(self._at_once, self._left + (now_s - self._at_s) * self._a_second)
         self._at_s = now_s
@@ -117,7 +116,7 @@ class _Bucket:
 
 
 class _Recent(Generic[ValueT]):
-    """Answers, each for `keep_s`, the oldest forgotten first."""
+    """Cached answers, each for `keep_s`; the oldest are evicted first."""
 
     def __init__(self, clock: Callable[[], float], keep_s: float = CACHE_S) -> None:
         self._clock = clock
@@ -159,13 +158,13 @@ class Access:
         self._said = ""
 
     def is_open(self, path: str) -> bool:
-        """Whether nobody is asked for this path."""
+        """Whether this path needs no authorization."""
         return path in self._exact or path.startswith(self._prefixes)
 
     async def check(self, path: str, authorization: str, *, verb: str = "get") -> str:
-        """The user's name; "" where nobody was asked. `authorization` is the request's header.
+        """The user's name; "" for an open path. `authorization` is the request's header.
 
-        Raises: Refused. What changes something is asked about wherever it is: open paths are to be read.
+        Raises: Refused. Open paths are open for reading only: changes are always authorized.
         """
         if verb == "get" and self.is_open(path):
             return ""
@@ -186,7 +185,7 @@ class Access:
             return ANONYMOUS
         if scheme.lower() != "bearer" or not token:
             raise Refused(401, "Unauthorized")
-        key = hashlib.sha256(token.encode()).digest()  # no secrets of others are kept
+        key = hashlib.sha256(token.encode()).digest()  # keep no secrets of others
         if self._refused.get(key):
             raise Refused(401, "Unauthorized")
         user = self._users.get(key)
@@ -209,7 +208,7 @@ class Access:
             "nonResourceAttributes": {"path": path, "verb": verb},
         }
         body = _review("authorization.k8s.io/v1", "SubjectAccessReview", spec)
-        # All that is asked about decides, so the whole question is the key.
+        # The whole request decides the answer, so it is the key.
         key = hashlib.sha256(body).digest()
         if self._refused.get(key):
             return False
@@ -223,7 +222,7 @@ class Access:
         return False
 
     async def _ask(self, path: str, body: bytes, key: bytes) -> bytes:
-        """Raises: ApiError; Refused when this second's questions of those not known have been asked."""
+        """Raises: ApiError; Refused when the rate limit for unknown clients is reached."""
         share = self._share_of_known if self._known.get(key) else self._share_of_strangers
         if not share.take():
             raise Refused(429, "too many are asked about who are not known; try again in a few seconds")

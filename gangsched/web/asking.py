@@ -1,7 +1,7 @@
-"""Asks a running scheduler's port: the client of our own pages, for commands.
+"""Requests pages from a running scheduler's port: the client of our own pages, for commands.
 
-Lives here: where it is, whom to trust, the token, errors that say what would be right. Not here: what a page
-says. The token is the one that the kubeconfig gives for the API server; the scheduler has it reviewed there.
+Lives here: the address, trust, the token, errors that tell what would be right. Not here: the content of a
+page. The token is the kubeconfig's token for the API server; the scheduler has the API server review it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_BYTES = 16 * 2**20
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Where the scheduler is, and who is asking."""
+    """Flags for the scheduler's address and the client's credentials."""
     parser.add_argument(
         "--server",
         metavar="URL",
@@ -29,7 +29,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help=f"the scheduler's port ({DEFAULT_SERVER}); as `kubectl port-forward` gives it",
     )
     parser.add_argument("--token", metavar="TOKEN", default="", help="default: the kubeconfig's")
-    parser.add_argument("--ca", metavar="FILE", default="", help="whom to trust for its certificate")
+    parser.add_argument("--ca", metavar="FILE", default="", help="the CA of its certificate")
     parser.add_argument(
         "--insecure", action="store_true", help="trust any certificate; the default on a loopback address"
     )
@@ -40,7 +40,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 async def ask(args: argparse.Namespace, path: str) -> bytes | None:
-    """The page; None where the scheduler has no such thing. Raises: ConfigError, ApiError."""
+    """The page; None if the scheduler has no such object. Raises: ConfigError, ApiError."""
     server = str(args.server).rstrip("/")
     if not server.startswith("https://"):
         raise ConfigError(f"{server!r} is not an https:// address, as {DEFAULT_SERVER} is", path="--server")
@@ -86,6 +86,6 @@ def _trust(args: argparse.Namespace, server: str) -> ssl.SSLContext | bool:
             return ssl.create_default_context(cadata=Path(args.ca).read_text())
         except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot be used: {error}", path=f"--ca {args.ca}") from None
-    # A scheduler without a certificate of its own makes one for itself, which nobody can know.
+    # A scheduler without a configured certificate makes its own, which no client can verify.
     host = server.removeprefix("https://").partition(":")[0]
     return not (args.insecure or host in ("127.0.0.1", "localhost"))

@@ -1,20 +1,20 @@
-"""What must be well for a scheduler to be called alive, and what for it to be called ready.
+"""The checks that a scheduler must pass to be alive, and to be ready.
 
-Lives here: one function a check, each over what it reads. Not here: how it is asked for (health.py).
+Lives here: one function a check, each over the values it reads. Not here: the pages (health.py).
 
 | check | livez | readyz | fails when |
 |---|---|---|---|
-| ping | x | x | never: that it answers says that the event loop turns |
-| leaderElection | x | x | the lease was lost, or has run out unnoticed: nothing is bound any more |
-| informer-sync | | x | a kind has not been listed whole yet; a follower that follows everything is ready |
-| watch | | x | a kind has been without a working watch for too long: decisions are made on old facts |
+| ping | x | x | never: an answer proves that the event loop runs |
+| leaderElection | x | x | the lease was lost, or expired unnoticed: nothing is bound any more |
+| informer-sync | | x | a kind is not fully listed yet; a standby that follows everything is ready |
+| watch | | x | a kind had no working watch for too long: decisions use stale data |
 | credentials | | x | they could not be renewed |
-| event-loop | | x | a turn took so long that leases and watches were in danger, a short while ago |
-| inbox | | x | more comes in than is handled, and has for a while |
-| shutdown | | x | it was asked to end |
+| event-loop | | x | recently a turn took so long that leases and watches were in danger |
+| inbox | | x | more events arrive than are handled, for some time |
+| shutdown | | x | it is shutting down |
 
-Names are kube-scheduler's where it has the same check. No restart helps a server that cannot be reached, so
-nothing of that kind is in livez.
+Names are kube-scheduler's where it has the same check. A restart does not help when the API server cannot be
+reached, so livez checks nothing of that kind.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from typing import Protocol
 
 from gangsched.web.health import Check
 
-# A watch found dead is opened anew within seconds; backoff ends at 30 s.
+# A dead watch is reopened within seconds; backoff ends at 30 s.
 UNWATCHED_S = 45.0
-# A kube-apiserver says at least a bookmark every minute or so on a watch that asks for them.
+# kube-apiserver sends a bookmark about every minute on a watch that requests them.
 SILENT_S = 300.0
 STUCK_S = 5.0
 FULL_S = 10.0
 
 
 class Watched(Protocol):
-    """What is asked of a reflector."""
+    """The part of a reflector that is checked."""
 
     last_heard_s: float
     watching: bool
 
     @property
     def is_missing(self) -> bool:
-        """The server does not offer the kind."""
+        """The server does not serve the kind."""
         ...
 
 
 class Lease(Protocol):
-    """What is asked of the elector."""
+    """The part of the elector that is checked."""
 
     @property
     def has_lost(self) -> bool: ...
@@ -72,7 +72,7 @@ def watch_check(reflectors: Mapping[str, Watched], clock_s: Callable[[], float])
         now_s = clock_s()
         for kind, reflector in reflectors.items():
             age_s = now_s - reflector.last_heard_s
-            if reflector.is_missing or math.isinf(age_s):  # never heard of: that is informer-sync's
+            if reflector.is_missing or math.isinf(age_s):  # never listed: informer-sync reports that
                 continue
             if not reflector.watching and age_s > UNWATCHED_S:
                 return f"{kind} is not watched, nothing heard for {age_s:.0f} s"

@@ -19,7 +19,7 @@ from gangsched.web.stories import Story
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All of them."""
+    """Adds the arguments."""
     parser.description = (
         "Asks the running scheduler for a gang's moves: from which state to which, when, and why."
         " It keeps the last 32 to 64 of each gang, for as long as one of its pods exists."
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit code. Raises: ConfigError, ApiError."""
+    """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
     gang = args.gang if "/" in args.gang else f"default/{args.gang}"
     namespace, _, name = gang.partition("/")
     if not namespace or not name or "/" in name:
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_story(told: Story, console: Console) -> None:
-    """A line for where it stands now, and one for each move."""
+    """A line for its present state, and one for each move."""
     who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
     tries = "no attempt" if not told.attempts else f"{told.attempts} attempt{'s'[: told.attempts != 1]}"
     console.print(f"[bold]{who}[/bold] is {told.state} for {told.seconds:.1f} s; {tries}")

@@ -1,6 +1,6 @@
-"""Health: named checks and the pages made of them, as kube-apiserver and kube-scheduler answer probes.
+"""Health: named checks and the pages made of them, in the format of kube-apiserver and kube-scheduler.
 
-Lives here: a check, what a page says. Not here: what is checked (checks.py), HTTP (server.py).
+Lives here: a check, the text of a page. Not here: the individual checks (checks.py), HTTP (server.py).
 Source of the texts: k8s.io/apiserver `pkg/server/healthz`.
 """
 
@@ -15,14 +15,14 @@ _log = structlog.get_logger(__name__)
 
 
 class Check(NamedTuple):
-    """One thing that must be well. `problem` answers with what is wrong, "" when nothing is."""
+    """One health check. `problem` returns what is wrong, "" if nothing is."""
 
     name: str
     problem: Callable[[], str]
 
 
 class Page(NamedTuple):
-    """What is answered."""
+    """Status code and text of an answer."""
 
     code: int
     text: str
@@ -37,11 +37,11 @@ class Health:
         self._said = ""
 
     def problems(self) -> dict[str, str]:
-        """What is wrong now, by check."""
+        """Failing checks with their reasons."""
         return {check.name: why for check in self._checks if (why := check.problem())}
 
     def page(self, *, verbose: bool = False, exclude: Collection[str] = ()) -> Page:
-        """All checks. Why one fails is for the log: this page is open to everybody."""
+        """All checks. Reasons go to the log only: this page is readable without authorization."""
         lines: list[str] = []
         wrong: dict[str, str] = {}
         for check in self._checks:
@@ -56,7 +56,7 @@ class Health:
         if unknown:
             names = ",".join(f'"{_printable(name)}"' for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
-        if not exclude:  # what others leave out, as often as they like, is no news
+        if not exclude:  # a client's choice of exclusions must not cause log lines
             self._say(wrong)
         if wrong:
             return Page(500, "\n".join([*lines, f"{self.name} check failed"]) + "\n")
@@ -72,7 +72,7 @@ class Health:
 
     def _say(self, wrong: dict[str, str]) -> None:
         said = "; ".join(f"{name}: {why}" for name, why in wrong.items())
-        # Reasons may carry numbers that move: news is another set of checks that fail.
+        # Reasons may contain changing numbers: log only when the set of failing checks changes.
         if ",".join(wrong) != self._said:
             self._said = ",".join(wrong)
             if wrong:

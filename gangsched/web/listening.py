@@ -1,7 +1,7 @@
-"""The port that the pages are asked for on: taken at the start, served a little later.
+"""The port of the pages: bound at the start, served a little later.
 
-Lives here: the settings, the sockets, what is wrong with either. Not here: HTTP (server.py). A client that
-comes before the server is there waits in the socket's queue.
+Lives here: the settings, the sockets, errors of both. Not here: HTTP (server.py). A client that connects
+before the server runs waits in the socket's queue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BACKLOG = 128
 
 
 class WebSettings(msgspec.Struct, frozen=True):
-    """port: 0 takes any free one. certificate and key: files, both or neither; neither: made for the run.
+    """port: 0 takes any free one. certificate and key: files, both or neither; neither: generated at start.
 
     always_allow: paths that need no token; a trailing * is a prefix.
     """
@@ -39,7 +39,7 @@ def listen(settings: WebSettings) -> list[socket.socket]:
         raise ConfigError(f"{settings.bind_address!r} is not an IP address", path="--bind-address") from None
     if not address.is_unspecified:
         return [_bound(str(address), settings.port)]
-    # kube-scheduler listens on both kinds when it is told to listen everywhere.
+    # kube-scheduler listens on both IPv4 and IPv6 for an unspecified address.
     first = _bound("0.0.0.0", settings.port)
     sockets = [first]
     with contextlib.suppress(ConfigError):
@@ -70,5 +70,5 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def port_of(sockets: Sequence[socket.socket]) -> int:
-    """The port that was taken."""
+    """The port that was bound."""
     return int(sockets[0].getsockname()[1])

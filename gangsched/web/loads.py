@@ -1,7 +1,7 @@
-"""Loads: what the books of LoadAware and RemainingBandwidth come to at one moment, for /metrics.
+"""Loads: a snapshot of the books of LoadAware and RemainingBandwidth, for /metrics.
 
-Lives here: finding the books, one walk over their rows. Not here: names and text (metrics.py). Where no
-profile runs the plugin there is no book, and no figure.
+Lives here: finding the books, one walk over their rows. Not here: names and text (metrics.py). If no profile
+runs the plugin there is no book, and no metric.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from gangsched.plugins.load_book import LoadBook
 
 
 class Loads(msgspec.Struct, frozen=True):
-    """h: by node; spread: over the cluster, None where nothing is measured. bandwidth: (node, direction, what
-    of it: total, used, promised), bytes a second.
+    """h: by node; spread: over the cluster, None if nothing is measured. bandwidth: (node, direction, kind:
+    total, used, promised), bytes a second.
     """
 
     h: Sequence[tuple[str, float]] = ()
@@ -26,7 +26,7 @@ class Loads(msgspec.Struct, frozen=True):
 
 
 def read_loads(scheduler: Scheduler) -> Loads:
-    """Of the first profile that keeps each book; all of them are told the same."""
+    """From the first profile that keeps each book; all books get the same events."""
     names = scheduler.shared.cache.nodes.names
     usage_trackers = [one for profile in scheduler.shared.profiles.values() for one in profile.usage_trackers]
     load = next((one for one in usage_trackers if isinstance(one, LoadBook)), None)

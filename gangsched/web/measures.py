@@ -1,9 +1,9 @@
-"""Measures: what is counted and timed while the scheduler works, as cheaply as it can be.
+"""Measures: counts and times taken while the scheduler works, as cheaply as possible.
 
 Lives here: plain numbers, by the labels they will have. Not here: their names and formats (metrics.py), and
-what can be read when somebody asks (queue lengths, cache sizes). Told by the core as its Observer and by the
-app; exists only where a port is asked for. No Prometheus here: a client library's histogram takes a lock and
-a walk over the buckets for each pod; here it is a bisection and an addition, and n equal values are one.
+values that can be read on demand (queue lengths, cache sizes). Updated by the core as its Observer and by the
+app; exists only if a port is configured. No Prometheus here: a client library's histogram takes a lock and a
+walk over the buckets for each pod; here it is a bisection and an addition, and n equal values are one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gangsched.model.pod_group import GroupKey
 KeyT = TypeVar("KeyT")
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
-# What an attempt came to, by where its group went; one that waits in Permit has not come to its end.
+# An attempt's result, by the state that its group enters; one that waits in Permit is not over.
 _VERDICTS = {
     GroupState.BINDING: SCHEDULED,
     GroupState.UNSCHEDULABLE: UNSCHEDULABLE,
@@ -46,7 +46,7 @@ _PERMITTED, _NOT_PERMITTED = "Success", "Unschedulable"
 MAX_ATTEMPTS = 15
 # kube-scheduler times the plugins of one pod in ten (pluginMetricsSamplePercent).
 _SAMPLED_ATTEMPTS = 10
-# Groups bound whole whose last answers may still come.
+# Fully bound groups whose last answers may still come.
 MAX_DONE = 2048
 
 
@@ -77,17 +77,17 @@ class Distribution:
 
     @property
     def n(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self.counts)
 
     def observe(self, value: float, n: int = 1) -> None:
-        """`n` times the same value."""
+        """Record the same value `n` times."""
         self.counts[bisect_left(self.bounds, value)] += n
         self.total += value * n
 
 
 class _Tries:
-    """Since when a group is being tried: for the first time, and this time. Monotonic seconds."""
+    """Start of a group's first attempt and of its current one. Monotonic seconds."""
 
     __slots__ = ("attempt_s", "first_s", "held_s", "is_open", "is_over", "n_held", "n_tries")
 
@@ -102,8 +102,10 @@ class _Tries:
 
 
 class Measures:
-    """The core's Observer that counts. Label values are profiles, points and results: bounded by the code
-    and the configuration, never by what users write.
+    """The core's Observer that counts.
+
+    Label values are profiles, points and results: bounded by the code and the configuration, never by user
+    input.
     """
 
     def __init__(self, *, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -125,8 +127,8 @@ class Measures:
         self.permit_wait: dict[str, Distribution] = {}
         self.points: dict[tuple[str, str, str], Distribution] = {}
         self.plugins: dict[tuple[str, str, str], Distribution] = {}
-        """(plugin, point, status), of one attempt in _SAMPLED_ATTEMPTS: one value a call, which for plugins
-        that look at nodes one by one is about all the nodes that they were asked about."""
+        """(plugin, point, status), of one attempt in _SAMPLED_ATTEMPTS: one value a call; a plugin that is
+        called per node gets one for about all its nodes."""
         self.evaluations: dict[tuple[str, str, str], int] = {}
         """(plugin, point, profile)."""
         self._n_attempts = 0
@@ -152,8 +154,8 @@ class Measures:
             tries = self._tries.get(group.key)
             if tries is None or tries.is_over:
                 first_s = group.first_complete_s
-                # What was found at the start is older than this clock; a late member of a gang that runs has
-                # no share in the gang's age.
+                # Groups found at the start are older than this clock; a late member of a running gang does
+                # not share the gang's age.
                 known = 0.0 < first_s <= now_s and not group.satisfied
                 tries = self._tries[group.key] = _Tries(first_s if known else now_s)
             tries.attempt_s = now_s
@@ -184,7 +186,7 @@ class Measures:
         n = group.n_pending + group.n_assumed
         if result == UNSCHEDULABLE and self._plugin_failed:
             result = ERROR
-        # Groups that start together are one decision: each pod has its share of the time it took.
+        # Groups that start together are one decision: its time is shared among the pods.
         self.algorithm.observe(lasted_s / max(self._n_pods, 1), n)
         if group.is_gang:
             self.group_algorithm.observe(lasted_s)
@@ -203,7 +205,7 @@ class Measures:
             _of(self.permit_wait, result, ATTEMPT_S).observe(self._clock_s() - tries.held_s, tries.n_held)
 
     def _over(self, key: GroupKey, tries: _Tries) -> None:
-        """The group is whole; answers to its binds may come later, when the watch was faster."""
+        """The group is fully bound; answers to its binds may come later, if the watch was faster."""
         tries.is_over = True
         self._done.append(key)
         if len(self._done) > MAX_DONE:
@@ -212,9 +214,9 @@ class Measures:
                 del self._tries[key]
 
     def _came_in(self, group: Group, queue: str, before: GroupState) -> None:
-        """Counts a group's pods into a queue, by kube-scheduler's words for why."""
+        """Counts a group's pods into a queue, with kube-scheduler's event names."""
         if group.state is GroupState.GATHERING and before in _TIMEOUTS:
-            self._timed[group.key] = _TIMEOUTS[before]  # a stop on the way into line, or back
+            self._timed[group.key] = _TIMEOUTS[before]  # passing through a queue only
             return
         event = self._timed.pop(group.key, "")
         if not event:
@@ -249,18 +251,18 @@ class Measures:
             _of(self.plugins, (plugin, point, code.value), PLUGIN_S).observe(lasted_s)
 
     def gave_back(self, group: Group, n_members: int, why: str) -> None:
-        """Told by the group's next move too."""
+        """The group's next move reports it too."""
 
     def preempted(self, unit: Sequence[Group], victims: Sequence[PodInfo]) -> None:
         self.victims.observe(len(victims))
 
     def told(self, group: Group, message: str) -> None:
-        """Words are not counted."""
+        """Messages are not counted."""
 
     # -- answers to binds ------------------------------------------------------------------------------
 
     def heard(self, events: Sequence[Event], pods: Mapping[str, PodInfo]) -> None:
-        """After the core has had them. A pod is scheduled when its bind is answered."""
+        """Called after the core has handled them. A pod is scheduled when its bind is answered."""
         now_s = self._clock_s()
         group: Group | None = None
         tries: _Tries | None = None

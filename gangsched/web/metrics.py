@@ -1,8 +1,8 @@
-"""Metrics: everything that is counted, under the names, labels and buckets that dashboards know.
+"""Metrics: all counts under the names, labels and buckets that dashboards know.
 
-Lives here: one table from numbers to Prometheus families, and the text they make. Not here: counting
-(measures.py), looking (reading.py). Nothing is kept between two readings. Numbers that move are taken on the
-scheduler's loop; the text is made in a thread, because a large cluster's takes longer than a turn may.
+Lives here: one table from numbers to Prometheus families, and their text. Not here: counting (measures.py),
+reading state (reading.py). Nothing is kept between two scrapes. Changing numbers are copied on the
+scheduler's loop; the text is made in a thread, because that may take longer than a turn in a large cluster.
 Sources of the names: kubernetes `pkg/scheduler/metrics`, component-base `metrics/prometheus`.
 """
 
@@ -29,7 +29,7 @@ KeyT = TypeVar("KeyT", bound=Labels)
 
 
 class _Taken:
-    """A collector of what was taken already."""
+    """A collector of values copied earlier."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
@@ -39,12 +39,12 @@ class _Taken:
 
 
 def measured(measures: Measures) -> list[Metric]:
-    """What was counted so far, as values of this moment."""
+    """The measures' current values."""
     return [*_attempts(measures), *_group_attempts(measures), *_points_and_queues(measures)]
 
 
 def text(families: Iterable[Metric], reading: Reading) -> bytes:
-    """What /metrics answers; may be called from a thread."""
+    """The body of /metrics; may be called from a thread."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Taken([*families, *_read(reading)]))
     ProcessCollector(registry=registry)
@@ -200,7 +200,7 @@ def _read(reading: Reading) -> Iterator[Metric]:
 
 
 def _promises(reading: Reading) -> Iterator[Metric]:
-    """Of gangs and their binds, and whether what was promised was kept."""
+    """Of gangs and their binds, and whether guarantees were kept."""
     yield _gauge(
         "gangsched_reservations",
         "Pods that hold a node and devices and are not known to be bound yet.",
@@ -255,7 +255,7 @@ def _promises(reading: Reading) -> Iterator[Metric]:
 
 
 def _devices(reading: Reading) -> Iterator[Metric]:
-    """What is free, and what differs from the plan."""
+    """Free devices, and differences from the plan."""
     yield _gauge(
         "gangsched_device_free",
         "Devices that are healthy and held by nobody.",
@@ -286,7 +286,7 @@ def _devices(reading: Reading) -> Iterator[Metric]:
 
 
 def _configuration(reading: Reading) -> Iterator[Metric]:
-    """What runs here, how it is configured, and how outside plugins do."""
+    """What runs here, its configuration, and the state of out-of-tree plugins."""
     yield _gauge(
         "gangsched_build_info",
         "1, with the versions as labels.",

@@ -1,8 +1,8 @@
-"""Reading: what the scheduler's state comes to at one moment, as numbers for /metrics.
+"""Reading: a snapshot of the scheduler's state, as numbers for /metrics.
 
-Lives here: one walk over groups and devices. Not here: what is counted as it happens (measures.py), names and
-text (metrics.py). The walk lets the loop have its turn every few milliseconds; so the numbers of a very large
-cluster are those of neighbouring moments.
+Lives here: one walk over groups and devices. Not here: counts of events (measures.py), names and text
+(metrics.py). The walk yields to the loop every few milliseconds, so the numbers of a very large cluster are
+from neighbouring moments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gangsched.web.loads import Loads
 # About a millisecond each.
 _GROUPS_AT_ONCE = 1000
 _DEVICES_AT_ONCE = 2000
-# Resource names are what nodes' inventories say.
+# Resource names come from nodes' inventories.
 _MAX_RESOURCES = 64
 
 _QUEUES = {
@@ -35,8 +35,8 @@ _QUEUES = {
 
 class Reading(msgspec.Struct, frozen=True):
     """pending: pods by kube-scheduler's queue; unschedulable: pods by (plugin, profile); device_free: healthy
-    and held by nobody, by (node, resource); device_drift: pods by kind (core.device_audit.drift). leader: 1
-    or 0 by the Lease's name, empty without election. requests: by (code, method), at `host`.
+    and free, by (node, resource); device_drift: pods by kind (core.device_audit.drift). leader: 1 or 0 by the
+    Lease's name, empty without election. requests: by (code, method), at `host`.
     """
 
     pending: Mapping[str, int]
@@ -49,7 +49,7 @@ class Reading(msgspec.Struct, frozen=True):
     device_drift: Mapping[str, int]
     counters: Mapping[str, int]
     reloads: tuple[int, int, bool] | None
-    """Configurations that took over, and that were refused; whether the last one read was right."""
+    """Configurations applied and refused; whether the last one read was valid."""
     watch_age_s: Mapping[str, float]
     leader: Mapping[str, int]
     n_bind_unknown: int
@@ -60,7 +60,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct):
-    """What the groups add up to."""
+    """Sums over the groups."""
 
     pending: dict[str, int]
     unschedulable: dict[tuple[str, str], int]
@@ -85,7 +85,7 @@ class Totals(msgspec.Struct):
 
 
 async def read_groups(scheduler: Scheduler) -> Totals:
-    """Every group, in slices."""
+    """Counts every group, in slices."""
     totals = Totals(dict.fromkeys(("active", "backoff", "unschedulable", "gated", "incomplete"), 0), {})
     groups = iter(list(scheduler.shared.groups.values()))
     while part := list(islice(groups, _GROUPS_AT_ONCE)):
@@ -105,7 +105,7 @@ async def read_devices(scheduler: Scheduler) -> list[tuple[str, str, int]]:
         while part := list(islice(rows, _DEVICES_AT_ONCE)):
             for row in part:
                 free, name = int(column.free[row]), cache.nodes.names[row]
-                if name and free >= 0:  # a row that has become empty since, or lists nothing (any more)
+                if name and free >= 0:  # a row that was emptied meanwhile, or lists nothing (any more)
                     found.append((name, label, free))
             await asyncio.sleep(0)
     return found

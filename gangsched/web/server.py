@@ -1,7 +1,8 @@
-"""The pages over HTTPS: paths, who may read them, headers. GET and HEAD; POST for a word about who waits.
+"""The pages over HTTPS: paths, authorization, headers. GET and HEAD; POST for Permit decisions.
 
-Lives here: aiohttp. Not here: what a page says (health, metrics, configz come in as functions), who may read
-(access). Imported after the first decisions by service.py: an HTTP server costs a fifth of a second to load.
+Lives here: aiohttp. Not here: the content of a page (health, metrics, configz come in as functions),
+authorization (access). service.py imports it after the first decisions: an HTTP server costs a fifth of a
+second to load.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _USER = web.RequestKey("user", str)
 # Probes come every few seconds, scrapes every half minute.
 _KEEP_ALIVE_S = 60.0
 _SHUTDOWN_S = 1.0
-# Each connection is a file descriptor, whether or not a request ever comes on it.
+# Each connection is a file descriptor, even if no request ever comes on it.
 MAX_CONNECTIONS = 256
 _LOOK_S = 1.0
 
 
 class Server:
-    """Serves until cancelled, on sockets that listen already."""
+    """Serves until cancelled, on sockets that already listen."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class Server:
     async def _guarded(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Paths that nobody serves are answered 404 without asking who it is: there is nothing to hide."""
+        """Unknown paths get 404 without authorization: there is nothing to hide."""
         if request.match_info.http_exception is None:
             try:
                 verb = "get" if request.method == "HEAD" else request.method.lower()
@@ -148,10 +149,10 @@ class Server:
 
 
 def close_oldest(runner: web.AppRunner, most: int = MAX_CONNECTIONS) -> int:
-    """Closes the connections that have been there longest, down to `most`; answers how many.
+    """Closes the longest-open connections, down to `most`; returns how many.
 
-    Strangers may open as many as they like and never send a request, for which aiohttp waits without end.
-    Whoever reads pages regularly connects anew.
+    A client may open any number of connections and never send a request, for which aiohttp waits without end.
+    Regular readers reconnect.
     """
     server = runner.server
     too_many = server.connections[: max(0, len(server.connections) - most)] if server is not None else []
@@ -163,7 +164,7 @@ def close_oldest(runner: web.AppRunner, most: int = MAX_CONNECTIONS) -> int:
 
 
 def _silent() -> logging.Logger:
-    """aiohttp would log what strangers send, with tracebacks; what fails in a page the server says itself."""
+    """aiohttp would log clients' input, with tracebacks; the server itself logs failures of a page."""
     logger = logging.Logger("gangsched.web")
     logger.disabled = True
     return logger

@@ -1,7 +1,7 @@
-"""The pages of one scheduler: what they are made of, and when they begin.
+"""The pages of one scheduler: their parts, and when they start.
 
-Lives here: the sockets from the start, the loop's pulse, the checks, one reading for all who ask at once. Not
-here: what any page says. Made by app.py where a port is asked for; `run()` is one task of its loop.
+Lives here: the sockets from the start, the loop's pulse, the checks, one reading for all concurrent requests.
+Not here: the content of any page. Made by app.py if a port is configured; `run()` is one task of its loop.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# The first gang does not wait for an HTTP server to be loaded; probes do not wait longer than this.
+# The first gang does not wait for an HTTP server to load; probes do not wait longer than this.
 _LATEST_START_S = 2.0
 _LOOK_S = 0.05
 _PULSE_S = 0.25
-# How long a held-up loop is remembered by readyz; slips below this are not remembered at all.
+# How long readyz remembers a held-up loop; delays below STUCK_S are not remembered.
 _REMEMBER_S = 30.0
 _SLIP_S = 0.1
-# Whoever asks within this time of another gets the same answer.
+# Requests within this time get the same answer.
 _FRESH_S = 1.0
 _CERTIFICATES_S = 60.0
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """What a scheduler process is made of, to be looked at."""
+    """The parts of a scheduler process that the pages read."""
 
     config: Callable[[], SchedulerConfig]
     reloads: Callable[[], tuple[int, int, bool] | None]
@@ -85,7 +85,7 @@ class Pulse:
             self.beat(time.monotonic(), due_s)
 
     def beat(self, now_s: float, due_s: float) -> None:
-        """The timer that was due then has come now."""
+        """The timer that was due at `due_s` has fired."""
         lag_s = max(now_s - due_s, 0.0)
         self._measures.lag.observe(lag_s)
         if lag_s > _SLIP_S:
@@ -98,7 +98,7 @@ class Pulse:
             self._full_since_s = now_s
 
     def worst_lag_s(self) -> float:
-        """Of the last half minute."""
+        """The largest of the last half minute."""
         return max((lag_s for _, lag_s in self._slips), default=0.0)
 
     def full_for_s(self) -> float:
@@ -106,10 +106,10 @@ class Pulse:
 
 
 class Web:
-    """Takes the port when it is made. Raises: ConfigError (the port, the certificate)."""
+    """Binds the port when constructed. Raises: ConfigError (the port, the certificate)."""
 
     def __init__(self, settings: WebSettings, measures: Measures, parts: Parts) -> None:
-        """`measures` is what the parts' scheduler was given as its observer."""
+        """`measures`: the observer of the scheduler in `parts`."""
         self._settings = settings
         self._measures = measures
         self._parts = parts
@@ -126,7 +126,7 @@ class Web:
         return port_of(self._sockets)
 
     def heard(self, events: Sequence[Event]) -> None:
-        """A turn's events, after the core has had them."""
+        """A turn's events, after the core has handled them."""
         self._measures.heard(events, self._parts.scheduler.shared.cache.pods)
 
     async def run(self) -> None:
@@ -147,7 +147,7 @@ class Web:
     async def _quiet(self) -> None:
         parts = self._parts
         with anyio.move_on_after(_LATEST_START_S):
-            # Asked a few times in a process's life; a signal would cost every turn something.
+            # Polled a few times per process; a signal would cost every turn something.
             while not (  # noqa: ASYNC110
                 not parts.unheard()
                 and not parts.scheduler.n_active
@@ -157,7 +157,7 @@ class Web:
                 await anyio.sleep(_LOOK_S)
 
     def _load(self) -> Server:
-        """In a thread: what it imports takes a few tenths of a second."""
+        """In a thread: its imports take a few tenths of a second."""
         from gangsched.web.access import Access
         from gangsched.web.server import Server
         from gangsched.web.stories import Stories
@@ -245,7 +245,7 @@ class Web:
         return msgspec.json.encode({"componentconfig": kube, "gangsched": ours})
 
     async def _follow_certificates(self) -> None:
-        """Puts rotated files into the living context: new connections are shown the new certificate."""
+        """Loads rotated files into the living context: new connections get the new certificate."""
         certificate, key = self._settings.certificate, self._settings.key
         before = _stamp(certificate, key)
         while True:
@@ -254,7 +254,7 @@ class Web:
             if stamp == before or stamp is None or self._tls is None:
                 continue
             try:
-                # Tried on a context of its own: a pair that is half replaced would spoil the living one.
+                # Tried on a separate context first: a half-replaced pair would break the living one.
                 server_context_from_files(certificate, key)
                 self._tls.load_cert_chain(certificate, key)
                 _log.info("certificate renewed", file=certificate)

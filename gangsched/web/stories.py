@@ -1,7 +1,7 @@
 """What happened to a gang: GET /story/{namespace}/{name}, its moves in order with their causes.
 
 Lives here: the page's JSON. Not here: the moves themselves (core.state.transitions), HTTP (server), the
-command that asks for it (command). The core counts seconds of its own clock; people are told the time of day.
+command that requests it (command). The core counts seconds of its own clock; the page shows the time of day.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gangsched.core.types.group import Group
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One line of it. before: the state that it left; seconds: how long it had been there."""
+    """One line of a story. before: the state that it left; seconds: how long it had been in it."""
 
     at: datetime
     before: str
@@ -29,7 +29,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Story(msgspec.Struct, frozen=True, rename="camel"):
-    """A group and its moves, oldest first; the oldest of a long story are not kept."""
+    """A group and its moves, oldest first; a long story loses its oldest moves."""
 
     group: str
     uid: str
@@ -42,7 +42,7 @@ class Story(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Stories:
-    """Asked by name; lone pods of one name that was used again are told one after the other."""
+    """Stories by name; lone pods that used the same name follow one another."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Stories:
         self._wall_s = wall_s
 
     def told(self, name: str) -> bytes | None:
-        """JSON: the stories of all groups of that name; None where there is none."""
+        """JSON: the stories of all groups of that name; None if there is none."""
         found = [group for key, group in self._scheduler.shared.groups.items() if str(key) == name]
         return msgspec.json.encode([self._story(group) for group in found]) if found else None
 
