@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -65,14 +65,18 @@ def littered_plane(assets: Assets) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="session")
 def jaeger() -> Iterator[Jaeger]:
     """A Jaeger for this process; tests tell their traces apart by trace id."""
+    with found_jaeger() as running:
+        yield running
+
+
+def found_jaeger(env: Mapping[str, str] | None = None) -> Jaeger:
+    """Not started yet; without its binary the test is skipped, or fails where everything must run."""
     try:
-        made = Jaeger()
+        return Jaeger(env)
     except ConfigError as error:
         if os.environ.get(REQUIRE_VARIABLE) == "1":
             pytest.fail(f"{REQUIRE_VARIABLE}=1, but: {error}", pytrace=False)
         pytest.skip(f"no real Jaeger: {error}")
-    with made as running:
-        yield running
 
 
 @pytest.fixture

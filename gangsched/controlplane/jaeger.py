@@ -1,4 +1,4 @@
-"""A real Jaeger on loopback, all in one process and in memory: spans go in by OTLP, traces come out as JSON.
+"""A real Jaeger on loopback, all in one process: spans go in by OTLP, traces come out as JSON.
 
 What does not live here: building it (build.py), one process's life (daemon.py). Called by the fixtures of
 tests that look at traces; plain blocking calls, as in processes.py.
@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -38,9 +39,13 @@ _LISTENS = (
 
 
 class Jaeger:
-    """One Jaeger; its traces go with it when it stops. Raises: MissingAssets, StartFailed."""
+    """One Jaeger, in memory unless `env` says otherwise; its traces go with it when it stops.
 
-    def __init__(self) -> None:
+    Raises: MissingAssets, StartFailed.
+    """
+
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
+        self._env = {"SPAN_STORAGE_TYPE": "memory", **(env or {})}
         self._binary = assets.find(module=assets.JAEGER).path("jaeger")
         self._directory = Path(tempfile.mkdtemp(prefix="gangsched-jaeger-"))
         self._otlp_port = self._query_port = 0
@@ -104,7 +109,7 @@ class Jaeger:
     def _start(self, ports: list[int]) -> None:
         self._otlp_port, self._query_port, admin = ports[:3]
         flags = [f"--{name}=127.0.0.1:{port}" for name, port in zip(_LISTENS, ports, strict=True)]
-        env = {**os.environ, "SPAN_STORAGE_TYPE": "memory"}
+        env = {**os.environ, **self._env}
         log = self._directory / "jaeger.log"
         self.daemon = Daemon("jaeger", [str(self._binary), *flags, "--log-level=warn"], log=log, env=env)
         self.daemon.wait_ready(lambda: self._is_ready(admin), timeout_s=READY_S)

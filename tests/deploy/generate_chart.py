@@ -1,4 +1,5 @@
-"""Writes what the Helm chart has from deploy/: `python -m tests.deploy.generate_chart` (make chart).
+"""Writes what the Helm chart and deploy/all have from deploy/: `python -m tests.deploy.generate_chart` (make
+chart).
 
 Lives here: the objects of the base, of its overlays and of the agent's components, as kubectl renders them;
 the CRDs; the configuration's fields in the schema of the values. Not here: how values change them (the
@@ -23,7 +24,8 @@ from gangsched.controlplane.assets import find
 from gangsched.errors import ConfigError
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-CHART = DEPLOY / "chart" / "gangsched"
+_OF_CHART = "chart/gangsched"
+CHART = DEPLOY / _OF_CHART
 OVERLAYS = ("env-hand-off", "device-plugin-hand-off", "metrics-server")
 COMPONENTS = ("nvidia", "load", "labels", "device-plugin")
 FIELDS = {"scheduler": KubeDocument, "gangsched": OurDocument, "agent": AgentDocument}
@@ -60,10 +62,28 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 
 def files() -> dict[str, str]:
-    """Path in the chart -> content, of everything that is written."""
+    """Path in deploy/ -> content, of everything that is written."""
+    base = kustomize(DEPLOY)
+    found = {f"{_OF_CHART}/{path}": text for path, text in of_chart(base).items()}
+    found["all/scheduler.yaml"] = _MADE + without_config(base)
+    found["all/config/scheduler.yaml"] = (DEPLOY / "config" / "scheduler.yaml").read_text()
+    return found
+
+
+def without_config(base: str) -> str:
+    """The base for an overlay that has the ConfigMap of its own, whose hash kustomize puts in."""
+    parts = base.split("\n---\n")
+    [config] = [one["metadata"]["name"] for one in objects(base) if one["kind"] == "ConfigMap"]
+    rest = [text for text in parts if not text.startswith("apiVersion: v1\ndata:")]
+    assert len(rest) == len(parts) - 1
+    return "\n---\n".join(rest).replace(config, config.rpartition("-")[0])
+
+
+def of_chart(base: str) -> dict[str, str]:
+    """Path in the chart -> content."""
     found = {}
     rest = []
-    for text in kustomize(DEPLOY).split("\n---\n"):
+    for text in base.split("\n---\n"):
         [document] = objects(text)
         if document["kind"] == "CustomResourceDefinition":
             found[f"crds/{document['metadata']['name']}.yaml"] = _MADE + text.rstrip("\n") + "\n"
@@ -157,15 +177,15 @@ _Dumper.add_representer(str, _text)
 
 
 def stale() -> Iterator[str]:
-    """What `make chart` would change, as paths in the chart."""
+    """What `make chart` would change, as paths in deploy/."""
     made = files()
     for path, text in made.items():
-        there = CHART / path
+        there = DEPLOY / path
         if not there.is_file() or there.read_text() != text:
             yield path
     for folder in ("crds", "files"):
         for there in (CHART / folder).iterdir():
-            if (path := f"{folder}/{there.name}") not in made:
+            if (path := f"{_OF_CHART}/{folder}/{there.name}") not in made:
                 yield path
 
 
@@ -178,10 +198,10 @@ def main() -> int:
         return 1
     for path in stale():
         if path in made:
-            (CHART / path).write_text(made[path])
+            (DEPLOY / path).write_text(made[path])
         else:
-            (CHART / path).unlink()
-        print(f"deploy/chart/gangsched/{path}")
+            (DEPLOY / path).unlink()
+        print(f"deploy/{path}")
     return 0
 
 

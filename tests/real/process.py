@@ -12,7 +12,7 @@ import re
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,12 +66,19 @@ class Scheduler(Daemon):
     """`gangsched scheduler` with its log in a file; `port` of its pages, 0 for none; `plugins`: files."""
 
     def __init__(
-        self, config: Path, kubeconfig: Path, log: Path, *, port: int = 0, plugins: Sequence[Path] = ()
+        self,
+        config: Path,
+        kubeconfig: Path,
+        log: Path,
+        *,
+        port: int = 0,
+        plugins: Sequence[Path] = (),
+        env: Mapping[str, str] | None = None,
     ) -> None:
         command = [sys.executable, "-m", "gangsched.cli", "scheduler"]
         command += [f"--config={config}", f"--kubeconfig={kubeconfig}", f"--secure-port={port}"]
         command += [f"--plugin={plugin}" for plugin in plugins]
-        super().__init__("gangsched", command, log=log, env={**os.environ, "NO_PROXY": "*"})
+        super().__init__("gangsched", command, log=log, env={**os.environ, "NO_PROXY": "*", **(env or {})})
 
     @property
     def said(self) -> str:
