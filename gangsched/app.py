@@ -44,7 +44,7 @@ from gangsched.kube.election.elector import LeaderElector
 from gangsched.kube.election.fence_keeper import FenceKeeper
 from gangsched.kube.metrics_server import MetricsServer
 from gangsched.kube.take_over import take_over
-from gangsched.kube.watch.decode import Kind, all_kinds, objects
+from gangsched.kube.watch.decode import Kind, all_kinds, followed
 from gangsched.kube.watch.reflector import Reflector, reading_pace
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGained
@@ -283,15 +283,18 @@ class SchedulerApp:
     def follow(self, kinds: Sequence[str]) -> None:
         """These other kinds too; until they have been heard of nothing is decided."""
         self._unheard |= {*kinds}
+        self._start_following(kinds)
+
+    def _start_following(self, kinds: Sequence[str]) -> None:
         for name in kinds:
-            self._reflectors[name] = reflector = self._reflector(objects(name))
+            self._reflectors[name] = reflector = self._reflector(followed(name))
             if self._everything is not None:
                 self._everything.start_soon(reflector.run)
 
     async def may_follow(self, kinds: Sequence[str]) -> None:
         """Raises: ConfigError, where the API server does not let us list one of them."""
         for name in kinds:
-            kind = objects(name)
+            kind = followed(name)
             path = kind.path(kind.versions[0] if kind.versions else "v1")
             try:
                 await self._client.get(path, {"limit": "1"})
@@ -335,6 +338,7 @@ class SchedulerApp:
         """Says when the first lists are in; what they brought lives long."""
         if self._web is not None:
             self._web.heard(events)
+        self._start_following(self.scheduler.newly_watched())
         if not self._unheard:
             return
         for event in events:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gangsched.cli import _parser
 from gangsched.config import (
@@ -18,6 +20,7 @@ from gangsched.config import (
 )
 from gangsched.errors import ConfigError
 from gangsched.flags import election_flags
+from gangsched.model.owners import DEFAULT_INFERRED
 from gangsched.plugins import IN_TREE
 from gangsched.plugins.node_resources_fit import Args as FitArgs
 
@@ -45,7 +48,8 @@ def at(body: str, point: str) -> list[str]:
 
 def test_an_empty_configuration_has_kube_schedulers_defaults() -> None:
     config = parse()
-    assert config.settings == Settings()
+    inferred = {"default-scheduler": DEFAULT_INFERRED}
+    assert config.settings == Settings(infer_gangs=inferred)
     assert config.profiles[0].scheduler_name == "default-scheduler"
     assert config.notes == (
         "leaderElection.leaderElect is not set: it is false, in kube-scheduler true",
@@ -59,7 +63,7 @@ def test_an_empty_configuration_has_kube_schedulers_defaults() -> None:
 def test_the_example_file_is_valid_and_means_what_it_says() -> None:
     path = Path(__file__).parent.parent / "config" / "scheduler.yaml"
     config = parse_config(path.read_text(), source="scheduler.yaml", plugins=IN_TREE)
-    assert config.settings == Settings()
+    assert config.settings == Settings(infer_gangs={"gangsched": DEFAULT_INFERRED})
     assert config.notes == ()
     assert [one.scheduler_name for one in config.profiles] == ["gangsched"]
     assert config.profiles[0].args["NodeResourcesFit"].scoring_strategy.type == "MostAllocated"
@@ -79,7 +83,8 @@ def test_our_settings_are_read() -> None:
         reporting""".rstrip()
         + "Controller: g2\n",
     )
-    assert config.settings == Settings("unwind", 5.0, 0.5, 60.0, "rack", "counts", False, "g2", 2.0, 20.0, 4)
+    expected = Settings("unwind", 5.0, 0.5, 60.0, "rack", "counts", False, "g2", 2.0, 20.0, 4)
+    assert replace(config.settings, infer_gangs={}) == expected
 
 
 def test_nulls_are_as_good_as_nothing() -> None:
@@ -444,3 +449,40 @@ def test_one_queue_sort_for_all_profiles() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config(text, source="", plugins=other)
     assert str(caught.value) == "profiles[1].plugins.queueSort: must be the same for all profiles"
+
+
+# -- gangs without a word ----------------------------------------------------------------------------
+
+
+def test_each_profile_may_infer_other_gangs() -> None:
+    two = "profiles: [{schedulerName: one}, {schedulerName: two}]"
+    settings = parse(
+        two, "inferGangs: [JobSet]\nprofiles: [{schedulerName: two, inferGangs: [Kueue, Job]}]"
+    ).settings
+    assert settings.infer_gangs == {"one": ("JobSet",), "two": ("Kueue", "Job")}
+    assert parse(two, "inferGangs: []").settings.infer_gangs == {"one": (), "two": ()}
+
+
+@pytest.mark.parametrize(
+    ("ours", "said"),
+    [
+        ("inferGangs: [Jobset]", "inferGangs[0]: 'Jobset' is not one of .*; did you mean JobSet"),
+        ("inferGangs: [Deployment]", "inferGangs[0]: 'Deployment' is not one of Job, JobSet, "),
+        (
+            "profiles: [{schedulerName: gangshed, inferGangs: []}]",
+            "profiles[0].schedulerName: no profile is named 'gangshed'; did you mean gangsched",
+        ),
+        (
+            "profiles: [{schedulerName: gangsched}, {schedulerName: gangsched}]",
+            "profiles[1].schedulerName: 'gangsched' is there twice",
+        ),
+        (
+            "profiles: [{schedulerName: gangsched, inferGang: []}]",
+            "profiles[0].inferGang: unknown field; did you mean inferGangs",
+        ),
+    ],
+)
+def test_a_mistake_in_what_is_inferred_says_where_and_what_would_be_right(ours: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse("profiles: [{schedulerName: gangsched}]\n", f"{ours}\n")
+    assert re.search(re.escape(said).replace(r"\.\*", ".*"), str(caught.value))

@@ -36,6 +36,8 @@ topologyKey: rack
 allowEviction: false
 fence: true
 reportingController: me
+inferGangs: [Job, Kueue]
+profiles: [{schedulerName: two, inferGangs: []}]
 """
 
 

@@ -25,6 +25,7 @@ from gangsched.config.documents import (
 )
 from gangsched.config.election import LeaderElectionSettings, resolve_election
 from gangsched.config.extenders import ExtenderConfig, resolve_extenders
+from gangsched.config.inferring import resolve_inferred
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
 from gangsched.config.strict import decode, nearest, read_documents
 from gangsched.config.tracing import TracingSettings, resolve_tracing
@@ -62,7 +63,8 @@ class Settings(msgspec.Struct, frozen=True):
     beyond one for each member may be tried before a gang is told that it does not fit. search_victims: how
     often one search for victims may ask a node how many pods it would take. devices: config.devices.
     nodes_to_score: how many percent of the nodes are looked at for a lone pod, by profile (0: by the
-    cluster's size); without any, all of them.
+    cluster's size); without any, all of them. infer_gangs: whose pods are gangs without saying so, by profile
+    (model.owners), in the order in which they are asked.
     """
 
     on_partial_bind: Literal["complete", "unwind"] = "complete"
@@ -84,6 +86,7 @@ class Settings(msgspec.Struct, frozen=True):
     devices: DeviceSettings = DeviceSettings()
     tells_victims: bool = False
     fence: bool = False
+    infer_gangs: Mapping[str, tuple[str, ...]] = {}
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
@@ -213,7 +216,8 @@ def _assemble(
     counting = extenders if in_effect is None else in_effect
     profiles = _without_managed(_profiles(kube, plugins, notes, early_stop=ours.early_stop), counting)
     to_score = _nodes_to_score(kube, ours, (profile.scheduler_name for profile in profiles))
-    settings = msgspec.structs.replace(settings, nodes_to_score=to_score)
+    inferred = resolve_inferred(ours, [profile.scheduler_name for profile in profiles])
+    settings = msgspec.structs.replace(settings, nodes_to_score=to_score, infer_gangs=inferred)
     tracing = resolve_tracing(ours.tracing)
     return SchedulerConfig(
         profiles, settings, election, kube.client_connection, tracing, tuple(notes), source, extenders

@@ -128,6 +128,16 @@ class Devices(_Document, frozen=True):
     failure_again_seconds: float = 600.0
 
 
+Inferred = Literal["Job", "JobSet", "LeaderWorkerSet", "RayCluster", "Kueue"]
+
+
+class ProfileOptions(_Document, frozen=True):
+    """What is ours of a profile; the rest of it is in KubeSchedulerConfiguration."""
+
+    scheduler_name: str
+    infer_gangs: tuple[Inferred, ...] | None = None
+
+
 class OurDocument(_Document, frozen=True):
     """GangschedConfiguration: what kube-scheduler has no field for. Meanings: config.Settings."""
 
@@ -147,5 +157,7 @@ class OurDocument(_Document, frozen=True):
     allow_eviction: bool = True
     fence: bool | None = None
     reporting_controller: str = "gangsched"
+    infer_gangs: tuple[Inferred, ...] = ("JobSet", "LeaderWorkerSet", "RayCluster", "Kueue")
+    profiles: tuple[ProfileOptions, ...] = ()
     devices: Devices = Devices()
     tracing: Tracing = Tracing()

@@ -6,6 +6,7 @@ reading (the rest of config).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -59,6 +60,14 @@ def _kube(config: SchedulerConfig) -> Document:
     }
 
 
+def _inferred(by_profile: Mapping[str, tuple[str, ...]]) -> Document:
+    """What the first profile infers for all, and the others where they differ."""
+    first = next(iter(by_profile.values()), ())
+    others = {name: inferred for name, inferred in by_profile.items() if inferred != first}
+    own = [{"schedulerName": name, "inferGangs": [*inferred]} for name, inferred in others.items()]
+    return {"inferGangs": [*first], "profiles": own}
+
+
 def _profile(profile: ProfileConfig, percentage: int | None) -> Document:
     """Every point by its own list, in the order in which its plugins run: no defaults are left to merge."""
     plugins: Document = {"multiPoint": {"disabled": [{"name": "*"}]}}
@@ -96,6 +105,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "allowEviction": settings.allow_eviction,
         "fence": settings.fence,
         "reportingController": settings.reporting_controller,
+        **_inferred(settings.infer_gangs),
         "devices": {
             "handOff": dict(settings.devices.hand_off),
             "allocationIn": settings.devices.allocation_in,

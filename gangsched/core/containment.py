@@ -34,6 +34,7 @@ from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.reservations import Reservations
 from gangsched.core.state.pending_hooks import POST_BIND
 from gangsched.core.state.reporter import NODE_REFUSED, Reporter
@@ -152,6 +153,7 @@ class Rooms(Protocol):
     shared: SharedState
     reporter: Reporter
     group_specs: GroupSpecs
+    owners: Owners
     audit: DriftAudit
     membership: Membership
     binder: Binder
@@ -301,6 +303,8 @@ class Containment:
             meta = event.item.metadata
             key = GroupKey(event.dialect, meta.namespace, meta.name)
             self._scheduler.group_specs.refuse_object(key, meta.uid, f"PodGroup {key}: {said}")
+        elif isinstance(event, ev.OwnerPut):
+            self._scheduler.owners.refuse(event.owner.named, said)
         elif isinstance(event, ev.ObjectPut):
             meta = event.object.metadata
             self._scheduler.reporter.refused(event.kind, meta.namespace, meta.name, meta.uid, said)
@@ -477,6 +481,9 @@ def _name(do: Any) -> str:
 
 
 def _about(event: Any) -> str:
+    owner = getattr(event, "owner", None)
+    if owner is not None:
+        return str(owner.named)
     for name in ("pod", "node", "item", "object"):
         found = getattr(event, name, None)
         if found is not None:
@@ -485,7 +492,7 @@ def _about(event: Any) -> str:
 
 
 def _kind_of(event: Any) -> str:
-    kinds = (("pod", "Pod"), ("node", "Node"), ("item", "PodGroup"))
+    kinds = (("pod", "Pod"), ("node", "Node"), ("item", "PodGroup"), ("owner", "Owner"))
     return next((kind for name, kind in kinds if hasattr(event, name)), getattr(event, "kind", "Pod"))
 
 

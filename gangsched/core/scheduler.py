@@ -16,6 +16,7 @@ from typing import Any
 from gangsched.config import Settings
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.binder import Binder
+from gangsched.core.cache.pod_index import NAMESPACES
 from gangsched.core.containment import Containment, Defect, Plainly, Steps
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
@@ -26,6 +27,7 @@ from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.extenders import Extenders, ExtenderVerdicts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.groups.reservations import Reservations
@@ -42,6 +44,7 @@ from gangsched.model import events as ev
 from gangsched.model.effects import Effect
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
+from gangsched.model.owners import OWNER_KINDS, OwnerName, kinds_read
 from gangsched.model.pod_group import CORE, DIALECTS, GroupKey
 from gangsched.model.workloads import PodDisruptionBudget, selector_keys
 
@@ -79,9 +82,10 @@ class Scheduler:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
         self.shared = SharedState(profiles, settings, node_capacity=node_capacity, observer=observer)
         self.reporter = Reporter(self.shared)
-        self.group_specs = GroupSpecs(self.shared)
+        self.owners = Owners(self.shared, self.reporter)
+        self.group_specs = GroupSpecs(self.shared, self.owners)
         self.audit = DriftAudit(self.shared, self.reporter)
-        self.membership = Membership(self.shared, self.reporter, self.group_specs, self.audit)
+        self.membership = Membership(self.shared, self.reporter, self.group_specs, self.owners, self.audit)
         self.binder = Binder(
             self.shared, self.reporter, AdmissionConflicts(self.shared, self.audit.is_reported)
         )
@@ -89,8 +93,8 @@ class Scheduler:
         self.permits = Permits(self.shared)
         self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, pick)
         self.reservations = Reservations(self.shared, self.attempts, self.binder)
-        self.reconciler = GroupReconciler(self.shared, self.reporter, self.binder, self.attempts)
-        self.watches = _watched(profiles.values())
+        self.reconciler = GroupReconciler(self.shared, self.reporter, self.owners, self.binder, self.attempts)
+        self.watches = _watched(profiles.values(), settings)
         self.kinds = (*KINDS, *self.watches)
         """Kinds that must have been listed whole, or be missing, before the first decision."""
         self._extenders = (
@@ -115,11 +119,13 @@ class Scheduler:
             ev.PodGroupAdded: self._put_group,
             ev.PodGroupUpdated: self._put_group,
             ev.PodGroupDeleted: self.group_specs.remove_object,
+            ev.OwnerPut: lambda e: self.membership.regroup(self.owners.put(e)),
+            ev.OwnerGone: lambda e: self.membership.regroup(self.owners.remove(e)),
             ev.ObjectPut: self._put_object,
             ev.ObjectGone: self._remove_object,
             ev.ObjectRefused: self._refused,
-            ev.KindSynced: lambda e: self._synced(e.kind),
-            ev.KindMissing: lambda e: self._synced(e.kind),
+            ev.KindSynced: lambda e: self._heard(e.kind, is_served=True),
+            ev.KindMissing: lambda e: self._heard(e.kind, is_served=False),
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
             ev.BindFailed: self.binder.failed,
             ev.BindUnknown: self.binder.unknown,
@@ -162,16 +168,33 @@ class Scheduler:
         observer = self.shared.observer
         if observer is not None:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
+        are_inferred = self.shared.settings.infer_gangs
         reconfigure(self.shared, self.membership, self.group_specs, self.attempts, profiles, settings)
-        more = self.unfollowed(profiles)
+        if settings.infer_gangs != are_inferred:
+            self.membership.regroup(list(self.shared.groups.values()))
+        more = self.unfollowed(profiles, settings)
         self.watches = (*self.watches, *more)
         self.kinds = (*KINDS, *self.watches)
         self._unheard |= {*more}
         return self._end_turn(), more
 
-    def unfollowed(self, profiles: Mapping[str, Profile]) -> tuple[str, ...]:
-        """Kinds that these profiles' plugins read and that are not followed yet."""
-        return tuple(kind for kind in _watched(profiles.values()) if kind not in self.watches)
+    def unfollowed(self, profiles: Mapping[str, Profile], settings: Settings) -> tuple[str, ...]:
+        """Kinds that these profiles' plugins and these settings read and that are not followed yet."""
+        return tuple(kind for kind in _watched(profiles.values(), settings) if kind not in self.watches)
+
+    def newly_watched(self) -> tuple[str, ...]:
+        """Kinds to be followed from now on because a namespace infers gangs from them; each is told once.
+
+        Decisions do not wait for them: only pods that such an object may have do.
+        """
+        asked_for = self.owners.asked_for
+        if not asked_for:
+            return ()
+        more = tuple(kind for kind in asked_for if kind not in self.watches)
+        asked_for.clear()
+        self.watches = (*self.watches, *more)
+        self.kinds = (*KINDS, *self.watches)
+        return more
 
     def unfinished(self, names: Iterable[str]) -> list[Group]:
         """Groups of other profiles than these that cannot be left yet."""
@@ -346,6 +369,8 @@ class Scheduler:
 
     def _put_object(self, event: ev.ObjectPut) -> None:
         cache = self.shared.cache
+        if event.kind == NAMESPACES:
+            self.membership.regroup(self.owners.put_namespace(event.object.metadata))
         if cache.objects.put(event.kind, event.object):
             if not isinstance(event.object, PodDisruptionBudget):  # no decision for one pod hangs on these
                 meta = event.object.metadata
@@ -375,6 +400,9 @@ class Scheduler:
             for dialect in (one.name for one in DIALECTS if one.kinds):
                 key = GroupKey(dialect, event.namespace, event.name)
                 self.group_specs.refuse_object(key, event.uid, f"PodGroup {key}: {event.message}")
+        if event.kind in OWNER_KINDS:
+            named = OwnerName(event.kind, event.namespace, event.name)
+            self.membership.regroup(self.owners.refuse(named, event.message))
         if event.kind != "Pod" or event.scheduler_name in self.shared.profiles:
             self.reporter.refused(event.kind, event.namespace, event.name, event.uid, event.message)
 
@@ -405,6 +433,10 @@ class Scheduler:
         if group is not None and group.state is GroupState.WAITING:
             why = f"rejected by {event.by}" + (f": {event.reason}" if event.reason else "")
             self.attempts.give_back(group, why)
+
+    def _heard(self, kind: str, *, is_served: bool) -> None:
+        self._synced(kind)
+        self.membership.regroup(self.owners.served(kind, is_served))
 
     def _synced(self, kind: str) -> None:
         if kind in self._unheard:
@@ -477,10 +509,13 @@ def _one_by_one(take: Callable[[Any], None], run: Iterator[Any]) -> None:
         take(event)
 
 
-def _watched(profiles: Iterable[Profile]) -> tuple[str, ...]:
-    """The kinds that some plugin names in its `watches`, each once, in order."""
+def _watched(profiles: Iterable[Profile], settings: Settings) -> tuple[str, ...]:
+    """Kinds that some plugin names in its `watches` or that gangs are inferred from, each once, in order."""
     plugins = (plugin for profile in profiles for plugin in profile.plugins)
-    return tuple(sorted({kind for plugin in plugins for kind in getattr(plugin, "watches", ())}))
+    watched = {kind for plugin in plugins for kind in getattr(plugin, "watches", ())}
+    for inferred in settings.infer_gangs.values():
+        watched.update(kinds_read(inferred))
+    return tuple(sorted(watched))
 
 
 # Later than any Unix time, so that ages of pods found at start-up sort before this process's clock.

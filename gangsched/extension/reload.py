@@ -130,7 +130,7 @@ class Reload:
                 _log.info("configuration read again, nothing else in it", why=why, file=self._source.path)
                 return
             profiles = self._host.build(config)
-            await self._host.may_follow(self._host.scheduler.unfollowed(profiles))
+            await self._host.may_follow(self._host.scheduler.unfollowed(profiles, config.settings))
         except ConfigError as error:
             self.n_refused += 1
             self.error = str(error)

@@ -14,6 +14,7 @@ import msgspec
 
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import CustomObject, Node, Pod
+from gangsched.model.owners.owner import Owner, OwnerName
 from gangsched.model.pod_group import GroupKey
 
 
@@ -73,6 +74,19 @@ class PodGroupDeleted(_Event, frozen=True):
     item: CustomObject
 
 
+class OwnerPut(_Event, frozen=True):
+    """What the object of a controller says of its pods now."""
+
+    owner: Owner
+
+
+class OwnerGone(_Event, frozen=True):
+    """It is gone from the API server."""
+
+    named: OwnerName
+    uid: str
+
+
 class ObjectPut(_Event, frozen=True):
     """An object of another kind as it is now; `kind` as plugins name it ("services", "replicasets.apps")."""
 
@@ -92,7 +106,8 @@ class ObjectGone(_Event, frozen=True):
 class ObjectRefused(_Event, frozen=True):
     """An object that does not parse: what was known under its UID is kept, `message` says what is wrong.
 
-    `kind` is Pod, Node or PodGroup. `node_name` and `scheduler_name` as far as they could be read.
+    `kind` is Pod, Node, PodGroup or that of a controller's object. `node_name` and `scheduler_name` as far
+    as they could be read.
     """
 
     kind: str
@@ -259,6 +274,8 @@ Event = (
     | PodGroupAdded
     | PodGroupUpdated
     | PodGroupDeleted
+    | OwnerPut
+    | OwnerGone
     | ObjectPut
     | ObjectGone
     | ObjectRefused

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gangsched.errors import ParseError
+from gangsched.model import owners
 from gangsched.model.dialects import core, coscheduling, lightweight, ours
 from gangsched.model.dialects.dialect import (
     ALL,
@@ -42,6 +43,7 @@ from gangsched.model.dialects.numbers import (
     parse_duration_s,
 )
 from gangsched.model.objects import CustomObject, Pod
+from gangsched.model.owners.dialects import INFERRED_DIALECTS
 
 GANG_KEY = "gangsched.io/gang"
 RANK_KEY = "gangsched.io/rank"
@@ -91,11 +93,13 @@ __all__ = [
     "GroupKey",
     "ObjectKind",
     "PodGroup",
+    "core_key",
     "core_key_beside",
     "group_from_object",
     "group_from_pod",
     "group_key",
     "identity_of",
+    "is_inferred",
     "lone_key",
     "needs_object",
     "parse_duration_s",
@@ -103,17 +107,25 @@ __all__ = [
     "stated_names",
 ]
 
-_BY_NAME: Mapping[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
+_BY_NAME: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (*DIALECTS, *INFERRED_DIALECTS)}
 _LABELS = tuple((key, d.name) for d in DIALECTS if d.compose is None for key in d.labels)
 _ANNOTATIONS = tuple((key, d.name) for d in DIALECTS if d.compose is None for key in d.annotations)
 _COMPOSING = tuple(d for d in DIALECTS if d.compose is not None)
+_INFERRED = frozenset(dialect.name for dialect in INFERRED_DIALECTS)
 _NAMING_LABELS = frozenset(key for dialect in DIALECTS for key in dialect.labels)
 _NAMING_ANNOTATIONS = frozenset(key for dialect in DIALECTS for key in dialect.annotations)
 _NOTHING: Mapping[str, str] = {}
 
-_TELLING_LABELS = tuple(dict.fromkeys(k for d in DIALECTS for k in (*d.labels, *d.stated_labels)))
+_TELLING_LABELS = tuple(
+    dict.fromkeys((*(k for d in DIALECTS for k in (*d.labels, *d.stated_labels)), *owners.TELLING_LABELS))
+)
 _TELLING_ANNOTATIONS = tuple(
-    dict.fromkeys(k for d in DIALECTS for k in (*d.annotations, *d.stated_annotations))
+    dict.fromkeys(
+        (
+            *(k for d in DIALECTS for k in (*d.annotations, *d.stated_annotations)),
+            *owners.TELLING_ANNOTATIONS,
+        )
+    )
 )
 _LABELS_THAT_TELL, _ANNOTATIONS_THAT_TELL = frozenset(_TELLING_LABELS), frozenset(_TELLING_ANNOTATIONS)
 
@@ -149,12 +161,18 @@ def group_key(pod: Pod, is_basic: Callable[[GroupKey], bool | None] = _not_told)
     return GroupKey(dialect, meta.namespace, named[0][1])
 
 
-def core_key_beside(pod: Pod) -> GroupKey | None:
-    """The core PodGroup's key where the pod's metadata names a group as well."""
+def core_key(pod: Pod) -> GroupKey | None:
+    """The core PodGroup's key, where the pod names one."""
     reference = pod.spec.scheduling_group
-    if reference is None or not reference.pod_group_name or not _named(pod):
+    if reference is None or not reference.pod_group_name:
         return None
     return GroupKey(CORE, pod.metadata.namespace, reference.pod_group_name)
+
+
+def core_key_beside(pod: Pod) -> GroupKey | None:
+    """The core PodGroup's key where the pod's metadata names a group as well."""
+    key = core_key(pod)
+    return key if key is not None and _named(pod) else None
 
 
 def _named(pod: Pod) -> list[tuple[str, str, str]]:
@@ -186,6 +204,11 @@ def needs_object(key: GroupKey) -> bool:
     """True for dialects whose numbers are on a PodGroup object and not on the pods."""
     dialect = _BY_NAME.get(key.dialect)
     return dialect is not None and bool(dialect.kinds)
+
+
+def is_inferred(key: GroupKey) -> bool:
+    """True for gangs that no pod names: their controllers make them (model.owners)."""
+    return key.dialect in _INFERRED
 
 
 def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:

@@ -81,6 +81,10 @@ OURS = {
     "fence": "Whether every pod is listed in one object before it is bound, so that a leader that was paused or cut"
     " off binds nobody once another leads. Not set: as `leaderElect`. From the next start.",
     "reportingController": "The name that events carry as their reporter.",
+    "inferGangs": "Controllers whose pods are a gang without saying so: [with other controllers](controllers.md)."
+    " A label `gangsched.io/infer-gangs` of a namespace goes before it.",
+    "profiles[].schedulerName": "A profile of KubeSchedulerConfiguration.",
+    "profiles[].inferGangs": "The same for this profile alone.",
     "devices.handOff": "How a resource's IDs reach containers, by resource name; a resource that is not named uses"
     " `env`. `device-plugin`: through kubelet; `count`: no IDs are given.",
     "devices.allocationIn": "Whether a pod's IDs are written as annotations or as labels. Labels need Kubernetes 1.35.",
@@ -201,6 +205,11 @@ AGENT = {
 # key: (on, written by, meaning)
 KEYS = {
     "gangsched.io/pod-group": ("Pod, label", "user", "the gang's name, in the pod's namespace"),
+    "gangsched.io/infer-gangs": (
+        "Namespace, label",
+        "user",
+        "what is [inferred](controllers.md) there: `Job.JobSet`, `all` or `none`",
+    ),
     "gangsched.io/min-members": (
         "Pod",
         "user",
@@ -296,6 +305,28 @@ KEYS = {
 }
 
 FOREIGN_KEYS = {
+    "jobset.sigs.k8s.io/jobset-name": ("Pod, label", "user", "the JobSet that the pod belongs to"),
+    "jobset.sigs.k8s.io/jobset-uid": ("Pod, label", "user", "its UID"),
+    "jobset.sigs.k8s.io/replicatedjob-name": ("Pod, label", "user", "which of its replicatedJobs"),
+    "jobset.sigs.k8s.io/restart-attempt": ("Pod, label", "user", "each attempt is a gang of its own"),
+    "alpha.jobset.sigs.k8s.io/exclusive-topology": ("JobSet", "user", "such a JobSet is no gang"),
+    "alpha.jobset.sigs.k8s.io/node-selector": ("JobSet", "user", "with it a JobSet of exclusive topology is one"),
+    "leaderworkerset.sigs.k8s.io/name": ("Pod, label", "user", "the LeaderWorkerSet that the pod belongs to"),
+    "leaderworkerset.sigs.k8s.io/group-index": ("Pod, label", "user", "each replica is a gang of its own"),
+    "leaderworkerset.sigs.k8s.io/worker-index": ("Pod, label", "user", "0: the leader"),
+    "leaderworkerset.sigs.k8s.io/template-revision-hash": ("Pod, label", "user", "so is each revision"),
+    "leaderworkerset.sigs.k8s.io/size": ("Pod", "user", "the pods of a replica, its leader included"),
+    "leaderworkerset.sigs.k8s.io/exclusive-topology": (
+        "Pod or LeaderWorkerSet",
+        "user",
+        "the leader starts first, then the workers as a gang",
+    ),
+    "kueue.x-k8s.io/pod-group-name": ("Pod, label", "user", "a group of plain pods under Kueue"),
+    "kueue.x-k8s.io/pod-group-total-count": ("Pod", "user", "how many pods the group has"),
+    "kueue.x-k8s.io/pod-group-serving": ("Pod", "user", "`true`: the group is no gang"),
+    "kueue.x-k8s.io/workload": ("Pod", "user", "the admitted Workload, in which the gang's number is"),
+    "kueue.x-k8s.io/workload-slice-name": ("Pod", "user", "of an elastic Job, which is no gang"),
+    "kueue.x-k8s.io/elastic-job": ("Pod or Workload", "user", "the same"),
     "scheduling.x-k8s.io/pod-group": (
         "Pod, label",
         "user",

@@ -54,7 +54,7 @@ _OURS = (
     "model/evenness.py",
 )
 _OUR_FUNCTIONS = ("__repr__", "recount", "_search")
-_OUR_ERRORS = ("InvariantError", "AssertionError", "AttributeError", "TypeError")
+_OUR_ERRORS = ("InvariantError", "AssertionError", "AttributeError", "TypeError", "NotImplementedError")
 _REASON = re.compile(r"(?:[A-Z][a-z]+){2,}")
 _TELLS = {"event", "pod_event", "node_problem", "rejected", "devices", "_tell", "RecordEvent", "_event"}
 VARIES = "…"

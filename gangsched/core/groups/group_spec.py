@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
+from gangsched.core.groups.owners import Owners
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState
@@ -24,6 +25,7 @@ from gangsched.model.pod_group import (
     group_from_object,
     group_from_pod,
     group_key,
+    is_inferred,
     needs_object,
     stated_names,
 )
@@ -32,8 +34,9 @@ from gangsched.model.pod_group import (
 class GroupSpecs:
     """Applies PodGroup objects and strangers to the scheduler's groups, and resolves a group's numbers."""
 
-    def __init__(self, shared: SharedState) -> None:
+    def __init__(self, shared: SharedState, owners: Owners) -> None:
         self._shared = shared
+        self._owners = owners
         self._objects: dict[GroupKey, PodGroup | str] = {}
         """PodGroup objects as read, or what is wrong with one."""
         self._read_from: dict[GroupKey, PodGroupAdded | PodGroupUpdated] = {}
@@ -118,6 +121,8 @@ class GroupSpecs:
             if known is None and (group.n_bound or group.state is GroupState.BINDING):
                 return group.definition, ""  # what it was started with stands until it has ended
             return (None, known) if isinstance(known, str) else (known, "")
+        if is_inferred(group.key):
+            return self._owners.numbers(group)
         info = group.first()
         if info is None or (group.definition is not None and group.read_from == info.stated):
             return group.definition, ""
@@ -134,6 +139,8 @@ class GroupSpecs:
             return
         try:
             key = group_key(pod, self.is_basic)
+            if key.dialect == POD:
+                key = self._owners.key_of_stranger(pod) or key
         except ParseError:
             return
         if key.dialect != POD and not pod.is_terminal:

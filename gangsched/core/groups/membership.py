@@ -15,6 +15,7 @@ from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.status import SUCCESS
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.named_twice import NamedTwice
+from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.pod_similarity import SimilarPod, are_alike
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -38,10 +39,12 @@ from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import (
     ATTEMPT_KEY,
+    CORE,
     GANG_KEY,
     POD,
     RANK_KEY,
     GroupKey,
+    core_key,
     core_key_beside,
     group_key,
     identity_of,
@@ -60,12 +63,18 @@ class Membership:
     """Applies pods to the scheduler's groups and its cache."""
 
     def __init__(
-        self, shared: SharedState, reporter: Reporter, group_specs: GroupSpecs, audit: DriftAudit
+        self,
+        shared: SharedState,
+        reporter: Reporter,
+        group_specs: GroupSpecs,
+        owners: Owners,
+        audit: DriftAudit,
     ) -> None:
         self._shared = shared
         self._reporter = reporter
         self._audit = audit
         self._group_specs = group_specs
+        self._owners = owners
         self._latest: SimilarPod | None = None
         """Of the pod that joined last, where it says something of the next one."""
         self._joined: Group | None = None
@@ -100,7 +109,7 @@ class Membership:
             info = self._shared.cache.pods.get(uid)
             if info is None or info.group is None or info.bind not in _UNSENT:
                 continue
-            key, problem = self._key_of(info.pod)
+            key, problem, _ = self._key_of(info.pod)
             if key != info.group.key or (problem and problem != info.group.own_problem):
                 self._remove(uid)
                 self._join(info.pod)
@@ -121,6 +130,18 @@ class Membership:
             if target is not LEAVING:
                 info.group.move(info, target)
                 self._shared.touch(info.group)
+
+    def regroup(self, groups: Iterable[Group]) -> None:
+        """What puts pods into these groups, or gives these their numbers, has changed."""
+        self._latest = self._joined = None
+        for group in groups:
+            for info in list(group.members.values()):
+                # With its bind on the way a pod stays where it is, as in _update.
+                if info.bind in _UNSENT and self._key_of(info.pod)[0] != group.key:
+                    self._remove(info.uid)
+                    self._join(info.pod)
+            self._shared.touch(group)
+        self._joined = None
 
     def remove_pod(self, event: PodDeleted) -> None:
         """The pod is gone for good."""
@@ -211,19 +232,32 @@ class Membership:
         """A pod that is not like the one before it."""
         templates = self._shared.cache.template_table
         template = templates.of(pod)
-        key, problem = self._key_of(pod)
+        key, problem, holds = self._key_of(pod)
         identity, stated = identity_of(pod), stated_by(key, pod)
-        beside = core_key_beside(pod)
-        like = SimilarPod(pod, template, key, problem, identity, stated, templates.edition, beside)
-        self._latest = like if templates.is_of_all_alike(pod) else None
+        like = SimilarPod(
+            pod, template, key, problem, identity, stated, templates.edition, self._core_key_beside(pod)
+        )
+        self._latest = like if holds and templates.is_of_all_alike(pod) else None
         return like
 
-    def _key_of(self, pod: Pod) -> tuple[GroupKey, str]:
-        """The group that the pod belongs to; or the group of one, and what is wrong with how it names one."""
+    def _key_of(self, pod: Pod) -> tuple[GroupKey, str, bool]:
+        """The group that the pod belongs to, or the group of one and what is wrong with how it names one;
+        and whether that holds for each pod that is like it."""
         try:
-            return group_key(pod, self._group_specs.is_basic), ""
+            key = group_key(pod, self._group_specs.is_basic)
+            names_none = key.dialect == POD or (key.dialect == CORE and self._group_specs.is_basic(key))
+            if names_none and (inferred := self._owners.key_of(pod)) is not None:
+                return inferred, "", inferred.dialect != POD
+            return key, "", True
         except ParseError as error:
-            return lone_key(pod), str(error)
+            return lone_key(pod), str(error), True
+
+    def _core_key_beside(self, pod: Pod) -> GroupKey | None:
+        """The core PodGroup that the pod names, where it has another group if that one is basic."""
+        key = core_key_beside(pod)
+        if key is None and (core := core_key(pod)) is not None and self._owners.claim_of(pod) is not None:
+            return core
+        return key
 
     def _update(self, info: PodInfo, pod: Pod) -> None:
         group = info.group

@@ -1,4 +1,4 @@
-"""NamedTwice: pods that name a core PodGroup, and another group in their metadata.
+"""NamedTwice: pods that name a core PodGroup, and have another group by their metadata or their controller.
 
 Kept by core.groups.membership, to find them again when the PodGroup is told: whether it asks for anything
 together decides which of the two names counts (model.pod_group).
@@ -7,7 +7,7 @@ together decides which of the two names counts (model.pod_group).
 from __future__ import annotations
 
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import GroupKey, core_key_beside
+from gangsched.model.pod_group import GroupKey, core_key
 
 
 class NamedTwice:
@@ -16,21 +16,21 @@ class NamedTwice:
     def __init__(self) -> None:
         self._uids: dict[GroupKey, dict[str, None]] = {}
 
-    def add(self, core_key: GroupKey, uid: str) -> None:
+    def add(self, key: GroupKey, uid: str) -> None:
         """The pod of that UID is one of them."""
-        self._uids.setdefault(core_key, {})[uid] = None
+        self._uids.setdefault(key, {})[uid] = None
 
     def remove(self, pod: Pod) -> None:
         """The pod is gone, or looked at anew; it may be none of them."""
         if not self._uids:
             return
-        core_key = core_key_beside(pod)
-        uids = self._uids.get(core_key) if core_key is not None else None
-        if core_key is not None and uids is not None:
+        key = core_key(pod)
+        uids = self._uids.get(key) if key is not None else None
+        if key is not None and uids is not None:
             uids.pop(pod.metadata.uid, None)
             if not uids:
-                del self._uids[core_key]
+                del self._uids[key]
 
-    def beside(self, core_key: GroupKey) -> list[str]:
+    def beside(self, key: GroupKey) -> list[str]:
         """UIDs of those that name that PodGroup."""
-        return [*self._uids.get(core_key, ())]
+        return [*self._uids.get(key, ())]

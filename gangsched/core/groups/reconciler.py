@@ -11,6 +11,7 @@ from datetime import datetime
 
 from gangsched.core.binding.binder import Binder
 from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.owners import Owners
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -26,8 +27,11 @@ _TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 class GroupReconciler:
     """Looks at a group whose members or numbers changed and moves it along the table."""
 
-    def __init__(self, shared: SharedState, reporter: Reporter, binder: Binder, attempts: Attempts) -> None:
+    def __init__(
+        self, shared: SharedState, reporter: Reporter, owners: Owners, binder: Binder, attempts: Attempts
+    ) -> None:
         self._shared = shared
+        self._owners = owners
         self._reporter = reporter
         self._binder = binder
         self._attempts = attempts
@@ -132,11 +136,14 @@ class GroupReconciler:
         """A gang that has been incomplete for a while says who is missing."""
         if group.definition is None:
             kind = "PodGroup object" if group.is_gang else "definition"
-            message = f"gang {group.key} waits for its {kind}, which does not exist (yet)"
+            missing = self._owners.missing(group) or f"its {kind}, which does not exist (yet)"
+            message = f"gang {group.key} waits for {missing}"
         else:
             gated = group.counts[MemberState.GATED]
             message = f"gang {group.key} waits for members: {group.n_existing} of {group.min_count} exist"
             message += f", {gated} more are gated" if gated else ""
+            never = self._owners.never(group)
+            message += f"; {never}" if never else ""
         self._reporter.rejected(group, message)
 
 

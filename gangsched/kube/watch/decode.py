@@ -37,6 +37,8 @@ from gangsched.model.events import (
     ObjectGone,
     ObjectPut,
     ObjectRefused,
+    OwnerGone,
+    OwnerPut,
     PodAdded,
     PodDeleted,
     PodGroupAdded,
@@ -45,6 +47,7 @@ from gangsched.model.events import (
     PodUpdated,
 )
 from gangsched.model.objects import CustomObject, Node, ObjectMeta, PlainObject, Pod, PodSpec
+from gangsched.model.owners import OWNER_KINDS, OwnerKind, OwnerName
 from gangsched.model.pod_group import DIALECTS
 from gangsched.model.storage import (
     CsiDriver,
@@ -267,6 +270,36 @@ def pod_groups(dialect: str, group: str, versions: tuple[str, ...]) -> Kind:
     )
 
 
+def owners(kind: OwnerKind) -> Kind:
+    """Objects of a controller that say how many pods a gang has; the server may not serve them."""
+
+    def gone(item: Any, _: str) -> OwnerGone:
+        meta = item.metadata
+        return OwnerGone(OwnerName(kind.kind, meta.namespace, meta.name), meta.uid)
+
+    return Kind(
+        kind.followed_as,
+        kind.wire,
+        kind=kind.kind,
+        resource=kind.resource,
+        group=kind.group,
+        versions=kind.versions,
+        page_limit=100,  # each holds its pods' templates
+        added=lambda item, _: OwnerPut(kind.read(item)),
+        updated=lambda item, _: OwnerPut(kind.read(item)),
+        deleted=gone,
+    )
+
+
+def followed(name: str) -> Kind:
+    """A kind by its name in Scheduler.watches: that of a controller's objects, or one that plugins use."""
+    kind = _OWNERS.get(name)
+    return objects(name) if kind is None else owners(kind)
+
+
+_OWNERS = {kind.followed_as: kind for kind in OWNER_KINDS.values()}
+
+
 def objects(name: str) -> Kind:
     """Objects of another kind, by the name that plugins use; the server may not serve it.
 
@@ -314,12 +347,12 @@ _TYPED: Mapping[str, tuple[type[Any], str]] = {
 
 
 def all_kinds(watched: Iterable[str] = ()) -> tuple[Kind, ...]:
-    """What the scheduler follows: the kinds it always needs, and those that its plugins name."""
+    """What the scheduler follows: the kinds it always needs, and those named in its `watches`."""
     return (
         pods(),
         nodes(),
         *(pod_groups(d.name, kind.api_group, kind.versions) for d in DIALECTS for kind in d.kinds),
-        *(objects(name) for name in watched),
+        *(followed(name) for name in watched),
     )
 
 

@@ -1,0 +1,286 @@
+"""Owners: gangs that no pod names, put together from what pods and their controllers' objects say.
+
+Held here: owners as read, which groups wait for which, and what each namespace has inferred. Not here: what
+any controller writes (model.owners), pods and their groups (core.groups.membership). A pod whose owner has
+not been seen waits with its gang and is told so: it is never started by itself. Called by core.scheduler,
+core.groups.membership, group_spec and gang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from gangsched.config.strict import nearest
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.group import Group, GroupState
+from gangsched.errors import ParseError
+from gangsched.model.events import OwnerGone, OwnerPut
+from gangsched.model.objects import ObjectMeta, Pod
+from gangsched.model.owners import (
+    INFER_LABEL,
+    ORDERED,
+    Claim,
+    Owner,
+    OwnerName,
+    Start,
+    claim_of,
+    is_marked,
+    kinds_read,
+    owners_of,
+)
+from gangsched.model.owners.dialects import WHOLE
+from gangsched.model.pod_group import GroupKey, PodGroup, group_from_pod, lone_key
+
+# Objects that do not decode, and owners that were told about; beyond it the oldest are forgotten.
+_MAX_REFUSED = 10_000
+_MAX_TOLD = 10_000
+_ALL, _NONE = "all", "none"
+
+
+class Owners:
+    """What is known of controllers' objects, and the keys and numbers of the gangs that follow from it."""
+
+    def __init__(self, shared: SharedState, reporter: Reporter) -> None:
+        self._shared = shared
+        self._reporter = reporter
+        self._known: dict[OwnerName, Owner] = {}
+        self._refused: dict[OwnerName, str] = {}
+        """What is wrong with objects that do not decode."""
+        self._unserved: dict[str, None] = {}
+        """Kinds, as they are followed, that the API server does not have or does not show us."""
+        self._namespaces: dict[str, tuple[str, ...]] = {}
+        """What is inferred in those that say so themselves."""
+        self.asked_for: dict[str, None] = {}
+        """Kinds that some namespace needs to be followed, as they are followed."""
+        self._groups: dict[OwnerName, dict[GroupKey, None]] = {}
+        """Groups whose key or number hangs on the owner, whether it has been seen or not."""
+        self._owner_of: dict[GroupKey, OwnerName] = {}
+        self._told: dict[str, None] = {}
+        """UIDs of owners of which it was told how they start."""
+        shared.on_given_back.append(self._left)
+
+    # -- what is heard ---------------------------------------------------------------------------------
+
+    def put(self, event: OwnerPut) -> list[Group]:
+        """An owner as it is now; answers with the groups that may be others by it."""
+        owner = event.owner
+        before = self._known.get(owner.named)
+        self._known[owner.named] = owner
+        was_refused = self._refused.pop(owner.named, None) is not None
+        return self._of(owner.named) if was_refused or before != owner else []
+
+    def remove(self, event: OwnerGone) -> list[Group]:
+        """The owner is gone; its pods will follow."""
+        known = self._known.get(event.named)
+        self._refused.pop(event.named, None)
+        if known is not None and known.uid == event.uid:
+            del self._known[event.named]
+        return self._of(event.named)
+
+    def refuse(self, named: OwnerName, message: str) -> list[Group]:
+        """The object does not decode; what was known of it before stands no longer."""
+        self._known.pop(named, None)
+        self._refused[named] = message
+        if len(self._refused) > _MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        return self._of(named)
+
+    def served(self, kind: str, is_served: bool) -> list[Group]:
+        """The API server has these objects, or does not have them (any more), or not for us."""
+        if (kind not in self._unserved) is is_served:
+            return []
+        if is_served:
+            del self._unserved[kind]
+        else:
+            self._unserved[kind] = None
+        names = [named for named in self._groups if _followed_as(named) == kind]
+        return [group for named in names for group in self._of(named)]
+
+    def put_namespace(self, meta: ObjectMeta) -> list[Group]:
+        """A namespace as it is now; answers with its groups where something else is inferred there now."""
+        text = (meta.labels or {}).get(INFER_LABEL)
+        before = self._namespaces.get(meta.name)
+        if text is None:
+            if before is None:
+                return []
+            del self._namespaces[meta.name]
+        else:
+            inferred, unknown = read_inferred(text.split("."))
+            if unknown:
+                self._reporter.refused(
+                    "Namespace", "", meta.name, meta.uid, f"label {INFER_LABEL}: {unknown}"
+                )
+            if inferred == before:
+                return []
+            self._namespaces[meta.name] = inferred
+            self.asked_for.update(dict.fromkeys(kinds_read(inferred)))
+        return [group for key, group in self._shared.groups.items() if key.namespace == meta.name]
+
+    def _of(self, named: OwnerName) -> list[Group]:
+        groups = self._shared.groups
+        return [groups[key] for key in self._groups.get(named, ()) if key in groups]
+
+    # -- who belongs where -----------------------------------------------------------------------------
+
+    def claim_of(self, pod: Pod) -> Claim | None:
+        """The gang that a controller makes of the pod, where such gangs are inferred."""
+        inferred = self._namespaces.get(pod.metadata.namespace)
+        if inferred is None:
+            inferred = self._shared.settings.infer_gangs.get(pod.spec.scheduler_name, ())
+        return claim_of(pod, inferred) if inferred else None
+
+    def key_of(self, pod: Pod) -> GroupKey | None:
+        """The group of a pod that names none; None where nothing is inferred. Raises: ParseError."""
+        claim = self.claim_of(pod)
+        if claim is None:
+            return None
+        if claim.problem:
+            raise ParseError(claim.problem)
+        start = self._start(claim, pod)
+        name = claim.group
+        if start is Start.ROLE_BY_ROLE and claim.role:
+            name = f"{name}-{claim.role}"
+        key = GroupKey(claim.dialect, pod.metadata.namespace, name, claim.uid)
+        if start is Start.NO_GANG or (start is Start.LEADER_FIRST and claim.is_leader):
+            key = lone_key(pod)
+        if claim.owner is not None:
+            self._groups.setdefault(claim.owner, {})[key] = None
+            self._owner_of[key] = claim.owner
+        return key
+
+    def key_of_stranger(self, pod: Pod) -> GroupKey | None:
+        """The gang that another scheduler's pod is counted for: only where pods themselves say how many."""
+        if not is_marked(pod):
+            return None
+        claim = claim_of(pod, self._namespaces.get(pod.metadata.namespace, self._anywhere))
+        if claim is None or not claim.n_pods:
+            return None
+        return GroupKey(claim.dialect, pod.metadata.namespace, claim.group, claim.uid)
+
+    @property
+    def _anywhere(self) -> tuple[str, ...]:
+        wanted = {name for names in self._shared.settings.infer_gangs.values() for name in names}
+        return tuple(name for name in ORDERED if name in wanted)
+
+    def _start(self, claim: Claim, pod: Pod) -> Start:
+        """When its controller makes the gang's pods; told once for each owner, where it is no gang by it."""
+        owner = self._known.get(claim.owner) if claim.owner is not None else None
+        if owner is None or owner.start is Start.AT_ONCE:
+            return claim.start
+        if owner.start is not Start.LEADER_FIRST and owner.why and not pod.spec.node_name:
+            self._tell(owner, pod)
+        return owner.start
+
+    def _tell(self, owner: Owner, pod: Pod) -> None:
+        if owner.uid in self._told:
+            return
+        self._told[owner.uid] = None
+        if len(self._told) > _MAX_TOLD:
+            del self._told[next(iter(self._told))]
+        how = "each of its roles is a gang of its own"
+        if owner.start is Start.NO_GANG:
+            how = "its pods are started one by one"
+        message = f"{owner.named} is not one gang, {how}: {owner.why}; {owner.cure}"
+        self._reporter.pod_event(pod, "Warning", "NotOneGang", "Scheduling", message)
+
+    def _left(self, group: Group) -> None:
+        """Nothing hangs on a group that is gone."""
+        if group.members:
+            return
+        named = self._owner_of.pop(group.key, None)
+        if named is not None:
+            keys = self._groups[named]
+            keys.pop(group.key, None)
+            if not keys:
+                del self._groups[named]
+
+    # -- how many --------------------------------------------------------------------------------------
+
+    def numbers(self, group: Group) -> tuple[PodGroup | None, str]:
+        """What a gang that a controller makes asks for, None while that is not known; or what is wrong."""
+        info = group.first()
+        claim = None if info is None else self.claim_of(info.pod)
+        if info is None or claim is None:
+            return group.definition, ""
+        owner, start, n_pods = None, claim.start, claim.n_pods
+        if claim.owner is not None:
+            if claim.owner in self._refused:
+                return None, f"{claim.owner}: {self._refused[claim.owner]}"
+            owner = self._known.get(claim.owner)
+            if owner is None and not (claim.may_miss_owner and _followed_as(claim.owner) in self._unserved):
+                return self._as_it_was(group), ""
+        if owner is not None:
+            if owner.problem:
+                return None, owner.problem
+            if owner.waits:
+                return self._as_it_was(group), ""
+            start = claim.start if owner.start is Start.AT_ONCE else owner.start
+            role = claim.role if start is Start.ROLE_BY_ROLE else ""
+            n_pods = n_pods or owner.n_pods(group.scheduler_name, role)
+        n_pods = max(1, n_pods - (start is Start.LEADER_FIRST))
+        if group.definition is not None and group.read_from == (info.stated, n_pods):
+            return group.definition, ""
+        group.read_from = (info.stated, n_pods)
+        return _definition(group, info.pod, n_pods)
+
+    @staticmethod
+    def _as_it_was(group: Group) -> PodGroup | None:
+        """What a gang was started with stands until it has ended."""
+        return group.definition if group.n_bound or group.state is GroupState.BINDING else None
+
+    # -- words -----------------------------------------------------------------------------------------
+
+    def missing(self, group: Group) -> str:
+        """What the gang's number waits for; "" for a gang that has nothing to do with this."""
+        named = self._owner_of.get(group.key)
+        if named is None:
+            return ""
+        owner = self._known.get(named)
+        if owner is not None:
+            return f"{named}, which {owner.waits}"
+        if _followed_as(named) in self._unserved:
+            return (
+                f"{named}, and the API server has no such kind or does not show it to us; "
+                "inferGangs or a label of the namespace turns this off"
+            )
+        return f"{named}, which has not been seen (yet)"
+
+    def never(self, group: Group) -> str:
+        """Why the members that are missing will not come while the others wait; "" where they may."""
+        info = group.first()
+        for named in () if info is None else owners_of(info.pod):
+            owner = self._known.get(named)
+            if owner is not None and owner.why and self._owner_of.get(group.key) != named:
+                return f"{named} never has all of them at once: {owner.why}; {owner.cure}"
+        return ""
+
+
+def read_inferred(names: Iterable[str]) -> tuple[tuple[str, ...], str]:
+    """What a list of names has inferred, in the order of precedence, and what is wrong with the others."""
+    wanted = [name for name in names if name]
+    if _ALL in wanted:
+        return ORDERED, ""
+    known = {name.lower(): name for name in ORDERED}
+    found = {known[name.lower()] for name in wanted if name.lower() in known}
+    unknown = [name for name in wanted if name.lower() not in known and name != _NONE]
+    said = ""
+    if unknown:
+        all_names = ", ".join((*ORDERED, _ALL, _NONE))
+        said = f"{unknown[0][:63]!r} is none of {all_names}{nearest(unknown[0], ORDERED)}"
+    return tuple(name for name in ORDERED if name in found), said
+
+
+def _definition(group: Group, pod: Pod, n_pods: int) -> tuple[PodGroup | None, str]:
+    try:
+        stated = group_from_pod(group.key, pod)
+    except ParseError as error:
+        return None, f"gang {group.key}: {error}"
+    min_count = n_pods if stated.min_count == WHOLE else min(stated.min_count, n_pods)
+    return replace(stated, min_count=min_count), ""
+
+
+def _followed_as(named: OwnerName) -> str:
+    return f"owners.{named.kind}"

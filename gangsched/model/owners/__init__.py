@@ -1,0 +1,151 @@
+"""Controllers whose pods are a gang without saying so in a PodGroup: one file each, and the table of them.
+
+Lives here: which of a controller's pods belong together, read from the pod (a Claim) and from the
+controller's object (an Owner), only the fields that say so. Not here: what becomes of it
+(core.groups.owners), PodGroups of any kind (model.pod_group). All of it is written by strangers: numbers are
+bounded where they are decoded, and an object that does not decode costs its own pods alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gangsched.model.objects import Pod
+from gangsched.model.owners import job_sets, jobs, kueue, leader_worker_sets, mpi_jobs, ray
+from gangsched.model.owners.owner import Claim, Owner, OwnerName, Role, Start
+
+INFER_LABEL = "gangsched.io/infer-gangs"
+"""On a Namespace: what is inferred there in place of what the profile says; names joined by dots."""
+
+
+class OwnerKind(NamedTuple):
+    """A kind of object that says how many pods a gang has. wire: as it is decoded; read: what it says."""
+
+    kind: str
+    group: str
+    resource: str
+    versions: tuple[str, ...]
+    wire: type[Any]
+    read: Callable[[Any], Owner]
+
+    @property
+    def followed_as(self) -> str:
+        """Its name among the kinds that are followed."""
+        return f"owners.{self.kind}"
+
+
+OWNER_KINDS = {
+    one.kind: one
+    for one in (
+        OwnerKind("Job", "batch", "jobs", ("v1",), jobs.Job, jobs.read),
+        OwnerKind("JobSet", "jobset.x-k8s.io", "jobsets", ("v1alpha2",), job_sets.JobSet, job_sets.read),
+        OwnerKind(
+            "LeaderWorkerSet",
+            "leaderworkerset.x-k8s.io",
+            "leaderworkersets",
+            ("v1",),
+            leader_worker_sets.LeaderWorkerSet,
+            leader_worker_sets.read,
+        ),
+        OwnerKind("RayCluster", "ray.io", "rayclusters", ("v1",), ray.RayCluster, ray.read),
+        OwnerKind(
+            "Workload", "kueue.x-k8s.io", "workloads", ("v1beta2", "v1beta1"), kueue.Workload, kueue.read
+        ),
+        OwnerKind("MPIJob", "kubeflow.org", "mpijobs", ("v2beta1",), mpi_jobs.MPIJob, mpi_jobs.read),
+    )
+}
+
+
+class Inferred(NamedTuple):
+    """What may stand in inferGangs: which objects it reads, and how a pod shows that it is meant."""
+
+    owner_kind: str
+    claim: Callable[[Pod], Claim | None]
+
+
+INFERRED = {
+    "LeaderWorkerSet": Inferred("LeaderWorkerSet", leader_worker_sets.claim),
+    "JobSet": Inferred("JobSet", job_sets.claim),
+    "RayCluster": Inferred("RayCluster", ray.claim),
+    "Kueue": Inferred("Workload", kueue.claim),
+    "Job": Inferred("Job", jobs.claim),
+}
+"""By the name in inferGangs; of several that know a pod the first one has it: the more it knows of the order
+in which its pods come, the sooner."""
+DEFAULT_INFERRED = ("LeaderWorkerSet", "JobSet", "RayCluster", "Kueue")
+ORDERED = tuple(INFERRED)
+
+TELLING_LABELS = (
+    *(leader_worker_sets.NAME_KEY, leader_worker_sets.REPLICA_KEY, leader_worker_sets.WORKER_KEY),
+    leader_worker_sets.REVISION_KEY,
+    *(job_sets.NAME_KEY, job_sets.UID_KEY, job_sets.ROLE_KEY, job_sets.ATTEMPT_KEY),
+    *(ray.CLUSTER_KEY, ray.NODE_TYPE_KEY, ray.GROUP_KEY),
+    *(kueue.GROUP_KEY, mpi_jobs.JOB_KEY),
+)
+"""Where a pod says which controller's it is, and which of its pods."""
+TELLING_ANNOTATIONS = (
+    *(leader_worker_sets.SIZE_KEY, leader_worker_sets.EXCLUSIVE_KEY),
+    *(kueue.TOTAL_KEY, kueue.SERVING_KEY, kueue.WORKLOAD_KEY, kueue.SLICE_KEY, kueue.ELASTIC_KEY),
+    jobs.INDEX_KEY,
+)
+_LABELS, _ANNOTATIONS = frozenset(TELLING_LABELS), frozenset(TELLING_ANNOTATIONS)
+
+
+def claim_of(pod: Pod, inferred: tuple[str, ...]) -> Claim | None:
+    """The gang that one of these controllers makes of the pod. inferred: in the order of ORDERED."""
+    if not is_marked(pod):
+        return None
+    for name in inferred:
+        found = INFERRED[name].claim(pod)
+        if found is not None:
+            return found
+    return None
+
+
+def owners_of(pod: Pod) -> tuple[OwnerName, ...]:
+    """Objects that may tell why not all pods of the pod's gang can exist at the same time."""
+    if not is_marked(pod):
+        return ()
+    claims = (job_sets.claim(pod), leader_worker_sets.claim(pod))
+    found = [claim.owner for claim in claims if claim is not None and claim.owner is not None]
+    mpi_job = mpi_jobs.owner_of(pod)
+    return (*found, mpi_job) if mpi_job is not None else tuple(found)
+
+
+def kinds_read(inferred: tuple[str, ...]) -> tuple[str, ...]:
+    """The kinds to be followed, as Kind.name has them, to infer these."""
+    if not inferred:
+        return ()
+    kinds = [INFERRED[name].owner_kind for name in ORDERED if name in inferred]
+    return ("namespaces", *(OWNER_KINDS[kind].followed_as for kind in (*kinds, mpi_jobs.KIND)))
+
+
+def is_marked(pod: Pod) -> bool:
+    """Whether a pod may be one of these controllers' at all; asked of every pod that names no group."""
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    return bool(
+        (labels and not _LABELS.isdisjoint(labels))
+        or (annotations and not _ANNOTATIONS.isdisjoint(annotations))
+    )
+
+
+__all__ = [
+    "DEFAULT_INFERRED",
+    "INFERRED",
+    "INFER_LABEL",
+    "ORDERED",
+    "OWNER_KINDS",
+    "TELLING_ANNOTATIONS",
+    "TELLING_LABELS",
+    "Claim",
+    "Owner",
+    "OwnerKind",
+    "OwnerName",
+    "Role",
+    "Start",
+    "claim_of",
+    "is_marked",
+    "kinds_read",
+    "owners_of",
+]

@@ -1,0 +1,36 @@
+"""The gangs that controllers make, as dialects: no pod names one, and their number comes from elsewhere.
+
+Our own annotations count in them as in any gang: min-members below the controller's number makes the gang
+elastic, so that it starts with so many and grows.
+"""
+
+from __future__ import annotations
+
+from gangsched.model.dialects.dialect import Dialect, GroupKey, Metadata, Numbers
+from gangsched.model.dialects.numbers import annotated_numbers, count
+from gangsched.model.dialects.ours import DIALECT as OURS
+from gangsched.model.dialects.ours import MIN_MEMBERS_KEY
+from gangsched.model.owners import job_sets, jobs, kueue, leader_worker_sets, ray
+
+WHOLE = 0
+"""In place of min_count: the controller's number, whatever it is."""
+
+
+def _from_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers:
+    text = annotations.get(MIN_MEMBERS_KEY)
+    min_count = WHOLE if text is None else count(text, MIN_MEMBERS_KEY)
+    return {**annotated_numbers(annotations, key), "min_count": min_count}
+
+
+def _dialect(name: str, *stated: str) -> Dialect:
+    return Dialect(name=name, stated_annotations=(*OURS.stated_annotations, *stated), from_pod=_from_pod)
+
+
+INFERRED_DIALECTS = (
+    _dialect(jobs.DIALECT),
+    _dialect(job_sets.DIALECT),
+    _dialect(leader_worker_sets.DIALECT, leader_worker_sets.SIZE_KEY),
+    _dialect(ray.DIALECT),
+    _dialect(kueue.GROUP_DIALECT, kueue.TOTAL_KEY),
+    _dialect(kueue.WORKLOAD_DIALECT),
+)

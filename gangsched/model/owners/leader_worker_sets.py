@@ -1,0 +1,68 @@
+"""LeaderWorkerSets (leaderworkerset.x-k8s.io): one gang for each replica, its leader and its workers.
+
+All of it is on the pod but whether the workers exist only when the leader is ready, or has a node: then the
+leader starts by itself, and after it the workers as a gang.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.model.objects import ObjectMeta, Pod
+from gangsched.model.owners.owner import Claim, Owner, OwnerName, Start, named, read_count
+from gangsched.model.owners.templates import Wire
+
+KIND = "LeaderWorkerSet"
+DIALECT = "leaderworkerset"
+NAME_KEY = "leaderworkerset.sigs.k8s.io/name"
+REPLICA_KEY = "leaderworkerset.sigs.k8s.io/group-index"
+WORKER_KEY = "leaderworkerset.sigs.k8s.io/worker-index"
+REVISION_KEY = "leaderworkerset.sigs.k8s.io/template-revision-hash"
+SIZE_KEY = "leaderworkerset.sigs.k8s.io/size"
+EXCLUSIVE_KEY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+
+_EXCLUSIVE_WHY = f"annotation {EXCLUSIVE_KEY}: it creates the workers when the leader has a node"
+_EXCLUSIVE_CURE = "use gangsched.io/topology in its place"
+
+
+class LeaderWorkerSetSpec(Wire):
+    startup_policy: str = ""
+
+
+class LeaderWorkerSet(Wire):
+    metadata: ObjectMeta
+    spec: LeaderWorkerSetSpec = msgspec.field(default_factory=LeaderWorkerSetSpec)
+
+
+def claim(pod: Pod) -> Claim | None:
+    meta, labels, annotations = pod.metadata, pod.metadata.labels or {}, pod.metadata.annotations or {}
+    name = labels.get(NAME_KEY)
+    if not name:
+        return None
+    parts = [name, labels.get(REPLICA_KEY, ""), labels.get(REVISION_KEY, "")]
+    count, problem = read_count(annotations.get(SIZE_KEY), SIZE_KEY)
+    is_exclusive = EXCLUSIVE_KEY in annotations
+    return Claim(
+        DIALECT,
+        "-".join(part for part in parts if part),
+        name,
+        OwnerName(KIND, meta.namespace, name),
+        n_pods=count,
+        is_leader=labels.get(WORKER_KEY) == "0",
+        may_miss_owner=True,
+        start=Start.LEADER_FIRST if is_exclusive else Start.AT_ONCE,
+        why=_EXCLUSIVE_WHY if is_exclusive else "",
+        cure=_EXCLUSIVE_CURE if is_exclusive else "",
+        problem=problem,
+    )
+
+
+def read(item: LeaderWorkerSet) -> Owner:
+    start, why, cure = Start.AT_ONCE, "", ""
+    if item.spec.startup_policy == "LeaderReady":
+        start = Start.LEADER_FIRST
+        why = "spec.startupPolicy is LeaderReady: it creates the workers when the leader is ready"
+        cure = "set it to LeaderCreated to have all of a replica start together"
+    elif EXCLUSIVE_KEY in (item.metadata.annotations or ()):
+        start, why, cure = Start.LEADER_FIRST, _EXCLUSIVE_WHY, _EXCLUSIVE_CURE
+    return Owner(named(KIND, item.metadata), item.metadata.uid, (), start, why, cure)

@@ -1,0 +1,67 @@
+"""RayClusters (ray.io), a RayJob's and a RayService's among them: the head and its workers are one gang.
+
+Without the autoscaler all replicas are needed; with it a cluster starts with minReplicas and grows. The
+submitter of a RayJob, and the Job that cleans up after a cluster, are no nodes of Ray and no part of it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.model.objects import ObjectMeta, Pod
+from gangsched.model.owners.owner import Claim, Count, Owner, OwnerName, Role, checked, named
+from gangsched.model.owners.templates import Template, Wire
+
+KIND = "RayCluster"
+DIALECT = "raycluster"
+CLUSTER_KEY = "ray.io/cluster"
+NODE_TYPE_KEY = "ray.io/node-type"
+GROUP_KEY = "ray.io/group"
+_NODES_OF_RAY = ("head", "worker")
+HEAD = "headgroup"
+
+
+class HeadGroup(Wire):
+    template: Template = msgspec.field(default_factory=Template)
+
+
+class WorkerGroup(Wire):
+    group_name: str = ""
+    replicas: Count | None = None
+    min_replicas: Count | None = None
+    num_of_hosts: Count | None = None
+    suspend: bool | None = None
+    template: Template = msgspec.field(default_factory=Template)
+
+
+class RayClusterSpec(Wire):
+    head_group_spec: HeadGroup = msgspec.field(default_factory=HeadGroup)
+    worker_group_specs: list[WorkerGroup] | None = None
+    enable_in_tree_autoscaling: bool | None = None
+
+
+class RayCluster(Wire):
+    metadata: ObjectMeta
+    spec: RayClusterSpec = msgspec.field(default_factory=RayClusterSpec)
+
+
+def claim(pod: Pod) -> Claim | None:
+    labels = pod.metadata.labels or {}
+    name = labels.get(CLUSTER_KEY)
+    if not name or labels.get(NODE_TYPE_KEY) not in _NODES_OF_RAY:
+        return None
+    owner = OwnerName(KIND, pod.metadata.namespace, name)
+    return Claim(DIALECT, name, name, owner, role=labels.get(GROUP_KEY, ""))
+
+
+def read(cluster: RayCluster) -> Owner:
+    spec = cluster.spec
+    roles = [Role(HEAD, 1, spec.head_group_spec.template.spec.scheduler_name)]
+    for group in spec.worker_group_specs or ():
+        replicas = group.min_replicas if spec.enable_in_tree_autoscaling else group.replicas
+        if replicas is None:
+            replicas = group.min_replicas or 0
+        n_hosts = 1 if group.num_of_hosts is None else group.num_of_hosts
+        count = 0 if group.suspend else replicas * n_hosts
+        roles.append(Role(group.group_name, count, group.template.spec.scheduler_name))
+    return checked(Owner(named(KIND, cluster.metadata), cluster.metadata.uid, tuple(roles)))

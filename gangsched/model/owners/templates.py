@@ -1,0 +1,42 @@
+"""Pod templates and Jobs inside other objects: only what tells how many pods there are, and for whom."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.model.objects import ObjectMeta
+from gangsched.model.owners.owner import Count
+
+
+class Wire(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
+    """Shared options of what is decoded here."""
+
+
+class TemplateSpec(Wire):
+    scheduler_name: str = ""
+
+
+class Template(Wire):
+    """Of pods."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: TemplateSpec = msgspec.field(default_factory=TemplateSpec)
+
+
+class JobSpec(Wire):
+    parallelism: Count | None = None
+    # A work queue's number of items, of which few are pods at a time.
+    completions: int | None = None
+    completion_mode: str | None = None
+    template: Template = msgspec.field(default_factory=Template)
+
+    @property
+    def n_at_once(self) -> int:
+        """How many of its pods run at the same time."""
+        parallelism = 1 if self.parallelism is None else self.parallelism
+        return parallelism if self.completions is None else max(0, min(parallelism, self.completions))
+
+
+class JobTemplate(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: JobSpec = msgspec.field(default_factory=JobSpec)
