@@ -1,7 +1,5 @@
-"""The cluster as the scheduler believes it to be: nodes as arrays, pods, devices, promises; and copies to try
-on.
+"""The scheduler's knowledge of the cluster: nodes as arrays, pods, devices, reservations; and trial copies.
 
-The Cache is told of nodes, pods and reservations by core.state and core.groups; a ClusterView is what
-plugins and the cycle read of it, a Trial the copy on which a cycle reserves. Not here: what to do about
-any of it.
+core.state and core.groups feed the Cache with nodes, pods and reservations; plugins and the cycle read it as
+a ClusterView, and a cycle reserves on a Trial, a copy. Not here: decisions about any of it.
 """

@@ -1,10 +1,10 @@
-"""Cache: the cluster as the scheduler believes it to be, promises included.
+"""Cache: the scheduler's knowledge of the cluster, reservations included.
 
-Applies what the watch says about nodes and pods, and keeps what was promised (assume) until the API says
-bound (confirm) or the promise is given back (forget). An assumed pod never expires: no clock here. All
-room and every device is counted once, in one structure (promise 3 of the bind path), keyed by pod UID.
-Groups and their states are not here (core.scheduler); the cache only knows who holds what, where.
-Source of the states: kube-scheduler `backend/cache/interface.go`.
+Applies the watch's events of nodes and pods, and keeps reservations (assume) until the API says bound
+(confirm) or they are released (forget). An assumed pod never expires: no clock here. All resources and
+devices are counted once, in one structure (promise 3 of the bind path), keyed by pod UID. Groups and their
+states are not here (core.scheduler); the cache only knows which pod holds what, where. Source of the states:
+kube-scheduler `backend/cache/interface.go`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gangsched.model.resources import ResourceTable
 
 
 class Cache:
-    """Nodes as arrays, pods by UID, who holds what."""
+    """Nodes as arrays, pods by UID, and what each holds."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class Cache:
         counted: frozenset[str] = frozenset(),
         in_labels: bool = False,
     ) -> None:
-        """sign: what plugins read of a pod's metadata, part of what makes its template; None: nothing.
+        """sign: the part of a pod's metadata that plugins read, included in its template; None: nothing.
 
-        counted: resources of which no IDs are given, whatever nodes list. in_labels: what is given must fit
-        labels.
+        counted: resources whose IDs are not assigned, whatever nodes list. in_labels: the assigned IDs must
+        fit labels.
         """
         self._invalid_inventory = invalid_inventory
         self._counted = counted
@@ -66,11 +66,11 @@ class Cache:
         self.priorities: dict[int, int] = {}
         """How many pods hold something on a node, by spec.priority."""
         self.nominated: dict[str, Nominated] = {}
-        """By UID: other schedulers' pods that say so, and our own that wait for their victims to go."""
+        """By UID: other schedulers' nominated pods, and our own that wait for their victims to go."""
         self.clashes: list[tuple[str, str, str]] = []
-        """(UID, node, device ID) of annotations that claim what another live pod holds, to be told."""
+        """(UID, node, device ID) of annotations that claim another live pod's device, to be reported."""
         self.bad_reports: list[tuple[Node, str]] = []
-        """(node, what a tracker could not read of what it reports), to be told."""
+        """(node, what a tracker could not read in its report), to be reported."""
         self.template_table = TemplateTable(self.table, self.index, sign)
         self.template_of = self.template_table.of
         self._n_selected = 0
@@ -78,7 +78,7 @@ class Cache:
     # -- nodes ---------------------------------------------------------------------------------------
 
     def put_node(self, node: Node) -> tuple[list[ClusterChange], str]:
-        """Takes over a node's state; answers with the changes and what is wrong with it ("" if nothing).
+        """Takes over a node's state; returns the changes and what is wrong with it ("" if nothing).
 
         A node with another UID under a known name is another node: the old one's inventory is void.
         """
@@ -116,7 +116,7 @@ class Cache:
         return changes, problem
 
     def keep_usage_trackers(self, usage_trackers: Iterable[UsageTracker]) -> None:
-        """These books are kept from now on; they are told what there is."""
+        """Keep these books from now on; they are filled with the present state."""
         self.usage_trackers.keep(usage_trackers)
         if not self.usage_trackers:
             return
@@ -128,7 +128,7 @@ class Cache:
             self.usage_trackers.enter(self.by_node.get(name, {}).values(), row)
 
     def put_usage(self, usage: ReportedUsage) -> list[ClusterChange]:
-        """What metrics-server says of a node, for the trackers that want it."""
+        """metrics-server's report about a node, for the trackers that use it."""
         row = self.nodes.row_of.get(usage.node)
         if row is None or not self.usage_trackers:
             return []
@@ -148,8 +148,8 @@ class Cache:
             except ParseError as error:
                 problem = f"{where_listed(meta.annotations)}: {error.message}"
                 if self._invalid_inventory == "nothing":
-                    # A node that cannot name its devices must not get gangs that rely on names. Extended
-                    # resources of which it has some, or named some before, stay listed with none free.
+                    # A node with an unreadable inventory must not get gangs that rely on IDs. Extended
+                    # resources that it has now, or listed before, stay listed with none free.
                     inventories = {name: _NO_DEVICES for name in node.status.allocatable or () if "/" in name}
                     inventories |= {r: _emptied(i) for r, i in self._inventories(row).items()}
         if self._counted:
@@ -160,7 +160,7 @@ class Cache:
         return problem
 
     def _learn_names(self) -> None:
-        """A node offers a resource that nobody had: pods that ask for it are counted by it from now on."""
+        """A node offers a new resource: pods that request it are counted by it from now on."""
         for template in self.template_table.all:
             self._resolve(template)
         for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
@@ -185,7 +185,7 @@ class Cache:
         return found
 
     def remove_node(self, name: str) -> list[PodInfo]:
-        """The node is gone; answers with the pods that were counted on it (they are counted no longer)."""
+        """The node is gone; returns the pods that were counted on it (they no longer are)."""
         pods = list(self.by_node.get(name, {}).values())
         for info in pods:
             self._uncount(info)
@@ -198,12 +198,12 @@ class Cache:
     # -- pods ----------------------------------------------------------------------------------------
 
     def join(self, info: PodInfo) -> None:
-        """The pod is known from now on."""
+        """Add a pod."""
         self.pods[info.uid] = info
         self.index.selected.join(info)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
-        """The pod is known no longer; None where it was not. What it holds is for the caller to give back."""
+        """Remove a pod; None if it is unknown. The caller releases what it holds."""
         info = self.pods.pop(uid, None)
         self.index.selected.unname(uid)
         if info is not None:
@@ -211,9 +211,9 @@ class Cache:
         return info
 
     def settle(self, now_s: float) -> None:
-        """Pods that go nowhere yet get templates that tell apart what selectors look at by now.
+        """Give unplaced pods templates that distinguish what selectors look at by now.
 
-        Called again after an exception it goes on behind the pod that raised it.
+        After an exception a second call continues after the pod that raised it.
         """
         selected = self.index.selected
         selected.refill(now_s)
@@ -229,7 +229,7 @@ class Cache:
             info.template = self.template_of(info.pod)
 
     def sign_by(self, sign: Callable[[Pod], Hashable] | None) -> None:
-        """Pods that go nowhere yet get the templates that they have by this signature."""
+        """Give unplaced pods their templates by this signature."""
         if not self.template_table.sign_by(sign):
             return
         for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
@@ -237,7 +237,7 @@ class Cache:
                 info.template = self.template_of(info.pod)
 
     def renew(self, info: PodInfo, pod: Pod) -> None:
-        """A new version of a pod that stays where it is and holds what it holds."""
+        """A new version of a pod that keeps its node and devices."""
         old, info.pod = info.pod, pod
         before, now = old.metadata, pod.metadata
         if before.labels == now.labels and before.deletion_timestamp == now.deletion_timestamp:
@@ -260,16 +260,14 @@ class Cache:
         info.allocation = allocation
         info.ids = ids_of(allocation)
         self._enter(info, node_name)
-        if (
-            self.usage_trackers and info.row != before
-        ):  # what is confirmed where it was promised has not moved
+        if self.usage_trackers and info.row != before:  # confirmed where it was reserved: nothing moves
             if before != NO_ROW:
                 self.usage_trackers.leave(info, before)
             if info.row != NO_ROW:
                 self.usage_trackers.enter((info,), info.row)
 
     def assume(self, placements: Iterable[Placement]) -> None:
-        """Promises many at once: equal pods on one node are counted in one addition.
+        """Reserves for many at once: equal pods on one node are counted in one addition.
 
         Raises: InvariantError when a pod is promised already or a device is not free.
         """
@@ -292,7 +290,7 @@ class Cache:
         for (row, _), infos in runs.items():
             template = infos[0].template
             found = [info.pod.spec.priority or 0 for info in infos]
-            for priority in dict.fromkeys(found):  # of a gang nearly always one
+            for priority in dict.fromkeys(found):  # a gang nearly always has only one
                 self.priorities[priority] = self.priorities.get(priority, 0) + found.count(priority)
             if self.usage_trackers:
                 self.usage_trackers.enter(infos, row)
@@ -311,7 +309,7 @@ class Cache:
                     self.index.enter(info)
 
     def forget(self, info: PodInfo) -> ClusterChange | None:
-        """Gives back what the pod holds, promised or bound; answers with the room that this freed."""
+        """Releases what the pod holds, reserved or bound; returns the room that this freed."""
         change = self._freed(info)
         if self.usage_trackers and info.row != NO_ROW:
             self.usage_trackers.leave(info, info.row)
@@ -323,7 +321,7 @@ class Cache:
         return change
 
     def nominate(self, pod: Pod, node_name: str) -> ClusterChange | None:
-        """Another scheduler promises its pod room on `node_name` ("": no longer); answers what this freed."""
+        """Another scheduler nominates `node_name` for its pod ("": no longer); returns the freed room."""
         known = self.nominated.pop(pod.metadata.uid, None)
         if node_name:
             priority = pod.spec.priority or 0
@@ -334,7 +332,7 @@ class Cache:
         return None if known is None or known.node_name == node_name else self._room_of(known)
 
     def unnominate(self, uid: str) -> list[ClusterChange]:
-        """Room and devices that were kept for this pod are anybody's; answers what this freed."""
+        """Releases the room and devices kept for this pod; returns what this freed."""
         known = self.nominated.pop(uid, None)
         if known is None:
             return []
@@ -345,7 +343,7 @@ class Cache:
         return changes if room is None else [*changes, room]
 
     def _forget_stranger(self, uid: str) -> None:
-        """A pod that is only known for its nomination, and has none any more, names no labels."""
+        """Forget the labels of a pod known only for a nomination that has ended."""
         if uid not in self.pods:
             self.index.selected.unname(uid)
 
@@ -423,7 +421,7 @@ _NO_DEVICES = DeviceInventory((), 0, DeviceTopology((), ()))
 
 
 def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]:
-    """The devices a bound pod's annotation or labels name, and what is wrong with it ("" if nothing)."""
+    """The devices in a bound pod's annotation or labels, and what is wrong with them ("" if nothing)."""
     text = allocation_text(pod.metadata.annotations, pod.metadata.labels)
     if text is None:
         return {}, ""
@@ -435,7 +433,7 @@ def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]
 
 def ids_of(allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Mapping[str, tuple[str, ...]]:
     """resource -> the IDs of all containers, each once."""
-    if len(allocation) == 1:  # the usual pod has one container with devices
+    if len(allocation) == 1:  # usually one container has devices
         for sets in allocation.values():
             return sets
     merged: dict[str, tuple[str, ...]] = {}

@@ -1,7 +1,7 @@
-"""ClusterView: the cluster as the cache has it, read-only: what plugins and the cycle read.
+"""ClusterView: the cache's state, read-only, for plugins and the cycle.
 
-Arrays over node rows, counts of pods and the objects that plugins watch. core.cache.trial's Trial is its copy
-to place pods on, and answers the same questions. Made by core.cache.cache.
+Arrays over node rows, counts of pods and the objects that plugins watch. core.cache.trial's Trial is a copy
+of it to place pods on, with the same queries. Made by core.cache.cache.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _ArrayT = TypeVar("_ArrayT", bound=np.ndarray[Any, Any])
 
 
 class Following(Protocol):
-    """What is worked out about a Trial and kept right as pods are placed on it (ClusterView.kept)."""
+    """A plugin's data about a Trial, updated as pods are placed on it (ClusterView.kept)."""
 
     def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
-        """`count` pods of one template have come to `row`; `view` shows them already."""
+        """`count` pods of one template were placed on `row`; `view` shows them already."""
         ...
 
 
@@ -43,13 +43,13 @@ FollowingT = TypeVar("FollowingT", bound=Following)
 
 
 def shown(array: _ArrayT) -> _ArrayT:
-    """A view that nobody writes to: these are the cache's own numbers, and plugins are other people's."""
+    """A read-only view: these are the cache's own arrays, and plugins are others' code."""
     array.flags.writeable = False
     return array
 
 
 class ClusterView:
-    """Read-only view over all node rows. Rows that are no node have live False and no room."""
+    """Read-only view over all node rows. Rows without a node have live False and no room."""
 
     __slots__ = ("_by_node", "_index", "_ledger", "_nodes", "_objects")
 
@@ -73,7 +73,7 @@ class ClusterView:
 
     @property
     def n_nodes(self) -> int:
-        """Rows that are nodes."""
+        """The number of nodes."""
         return self._nodes.n_live
 
     @property
@@ -100,24 +100,24 @@ class ClusterView:
 
     @property
     def static_revision(self) -> int:
-        """Moves whenever a node appears, goes, or changes labels, taints or spec.unschedulable."""
+        """Changes whenever a node appears, goes, or changes labels, taints or spec.unschedulable."""
         return self._nodes.static_revision
 
     @property
     def journal_end(self) -> int:
-        """Moves with every change of any node row of the cache."""
+        """Changes with every change of any node row of the cache."""
         return self._nodes.journal_end
 
     def changed_since(self, mark: int) -> IntArray | None:
-        """Rows of the cache that changed since journal_end was `mark`; None: too long ago to say."""
+        """Rows of the cache that changed since journal_end was `mark`; None: too long ago to know."""
         return self._nodes.changed_since(mark)
 
     def journal_since(self, mark: int) -> list[int] | None:
-        """As changed_since, as they were noted: in their order, some more than once."""
+        """As changed_since, in the order of the changes, possibly repeated."""
         return self._nodes.journal_since(mark)
 
     def base(self) -> ClusterView:
-        """The cache as it is, without what a Trial has placed."""
+        """The cache's state, without a Trial's placements."""
         return ClusterView(self._nodes, self._ledger, self._by_node, self._index, self._objects)
 
     def name(self, row: int) -> str:
@@ -139,7 +139,7 @@ class ClusterView:
         return shown(self._nodes.allocatable[column, : self._nodes.n_rows])
 
     def free(self, column: int) -> IntArray:
-        """int64[n_rows]: allocatable less what pods use or are promised; below 0 where others overcommit."""
+        """int64[n_rows]: allocatable less used and reserved; below 0 where other schedulers overcommit."""
         return shown(self._nodes.free[column, : self._nodes.n_rows])
 
     def room_at(self, columns: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
@@ -148,7 +148,7 @@ class ClusterView:
         return self._nodes.allocatable[at], self._nodes.free[at]
 
     def free_at(self, columns: IntArray, rows: IntArray) -> IntArray:
-        """The second of room_at."""
+        """The second part of room_at."""
         free: IntArray = self._nodes.free[columns[:, np.newaxis], rows]
         return free
 
@@ -158,29 +158,29 @@ class ClusterView:
         return [free(column, row) for column in columns]
 
     def padding_at(self, rows: IntArray) -> IntArray | None:
-        """int64[2, len(rows)]: cpu and memory to count in scores beside what pods use; None: nowhere any."""
+        """int64[2, len(rows)]: cpu and memory that scores count beyond requests; None: none anywhere."""
         return self._nodes.padding[:, rows] if self._nodes.n_padded else None
 
     def image(self, name: str) -> Image | None:
-        """An image and where it is, by a name as nodes report it; None: on no node."""
+        """An image and its nodes, by a name that nodes report; None: on no node."""
         return self._nodes.images.get(name)
 
     def images_on(self, row: int) -> tuple[str, ...]:
-        """The names of the images that are on a node."""
+        """The names of the images on a node."""
         return tuple(image.name for image in self._nodes.images.on(row))
 
     @property
     def image_revision(self) -> int:
-        """Moves whenever a node has other images than before."""
+        """Changes whenever a node's images change."""
         return self._nodes.images.revision
 
     @property
     def listed(self) -> Collection[str]:
-        """The resources of which some node has an inventory."""
+        """The resources that some node has an inventory of."""
         return self._ledger.columns.keys()
 
     def device_free(self, resource: str) -> IntArray | None:
-        """int64[n_rows]: free healthy devices, -1 where the node has no inventory; None: nobody has one."""
+        """int64[n_rows]: free healthy devices, -1 on nodes without an inventory; None: no node has one."""
         column = self._ledger.columns.get(resource)
         return None if column is None else shown(column.free[: self._nodes.n_rows])
 
@@ -191,12 +191,12 @@ class ClusterView:
 
     @property
     def in_labels(self) -> bool:
-        """Whether what is given is written as labels: then label_room says what they hold."""
+        """Whether assigned IDs are written as labels: then label_room gives a label's capacity."""
         return self._ledger.in_labels
 
     def label_room(self, resource: str) -> IntArray | None:
-        """int64[n_rows]: how many of a node's IDs one label holds, -1 where it has no inventory; None: no
-        label has to hold them."""
+        """int64[n_rows]: how many of a node's IDs one label holds, -1 on nodes without an inventory; None:
+        labels are not used."""
         column = self._ledger.columns.get(resource)
         return None if column is None or column.room is None else shown(column.room[: self._nodes.n_rows])
 
@@ -205,51 +205,51 @@ class ClusterView:
         return self._ledger.free_mask(row, resource)
 
     def device_wishes(self, row: int, resource: str) -> tuple[int, Wishes]:
-        """(devices that pods placed on this view have, as a mask; who of them has which)."""
+        """(devices of the pods placed on this view, as a mask; which pod has which)."""
         return 0, ()
 
     def note_given_up(self, row: int, resource: str) -> None:
-        """A search for sets of devices there ended at its budget; who asks this view need not know."""
+        """A search for sets of devices there exhausted its budget; only a Trial records it."""
 
     def inventory(self, row: int, resource: str) -> DeviceInventory | None:
         return self._ledger.inventory(row, resource)
 
     def ports(self) -> Mapping[int, Mapping[HostPort, int]]:
-        """row -> host ports taken there and by how many pods; rows without any are absent."""
+        """row -> host ports taken there, with the number of pods; rows without any are absent."""
         return self._nodes.ports
 
     # -- pods and other objects ------------------------------------------------------------------------
 
     def pods_on(self, row: int) -> Iterable[PodInfo]:
-        """The pods that hold something on the node, bound or promised; a Trial's own are in `placed`."""
+        """The pods that hold something on the node, bound or reserved; a Trial's own are in `placed`."""
         return self._by_node.get(self._nodes.names[row], _NOBODY).values()
 
     @property
     def placed(self) -> Sequence[tuple[int, PodTemplate, int]]:
-        """(row, template, how many) that a Trial has placed, in order; nothing on the cache's own view."""
+        """(row, template, count) placed by a Trial, in order; empty on the cache's own view."""
         return ()
 
     @property
     def moved(self) -> Sequence[tuple[int, PodTemplate, int]]:
-        """As placed, and with negative numbers the pods that it has removed."""
+        """As `placed`, and with negative counts the pods that it has removed."""
         return ()
 
     def kept(self, key: Hashable, make: Callable[[], FollowingT]) -> FollowingT:
-        """What `make` answers with; on a Trial the same again, told of the pods placed since then.
+        """The result of `make`; on a Trial it is kept, and updated with the pods placed since then.
 
-        Made anew on a fork, and after pods were taken away. The cache's own view keeps nothing.
+        Made anew on a fork, and after pods were removed. The cache's own view keeps nothing.
         """
         return make()
 
     def matching(self, term: PodTerm) -> IntArray:
-        """int64[n_rows]: how many of the pods on each node the term means; kept up, so that asking is cheap.
+        """int64[n_rows]: how many pods on each node match the term; kept current, so it is cheap.
 
-        Of the pods that a Trial has placed only labels are looked at that some selector named before.
+        For a Trial's own pods only labels are compared that some selector named before.
         """
         return self._index.matching(term, self.n_rows)
 
     def carried_against(self, template: PodTemplate) -> Iterable[tuple[Carried, Mapping[int, int]]]:
-        """What pods on nodes say that means pods of this template: row -> how many of them say it."""
+        """Terms of pods on nodes that match pods of this template: row -> number of pods with the term."""
         said = self._index.said_of(template)
         if not said:
             return ()
@@ -257,15 +257,15 @@ class ClusterView:
         return [(wish, carried[wish]) for wish in said if wish in carried]
 
     def said_of(self, template: PodTemplate) -> Sequence[Carried]:
-        """As carried_against, but also what pods say that have no node yet: siblings, say."""
+        """As carried_against, including pods without a node, such as siblings."""
         return self._index.said_of(template)
 
     def means(self, term: PodTerm, template: PodTemplate) -> bool:
-        """Whether the term means pods of this template."""
+        """Whether the term matches pods of this template."""
         return self._index.means_template(term, template)
 
     def means_pod(self, term: PodTerm, pod: Pod) -> bool:
-        """Whether the term means this pod, as it is."""
+        """Whether the term matches this pod as it is."""
         return self._index.means_pod(term, pod)
 
     def volume_users(self) -> Mapping[int, Iterable[PodTemplate]]:
@@ -277,20 +277,20 @@ class ClusterView:
         return self._index.volumes.claims.get(claim, 0)
 
     def objects(self, kind: str) -> Mapping[Name, Any]:
-        """(namespace, name) -> object, of a kind that an enabled plugin `watches`; others are empty."""
+        """(namespace, name) -> object, of a kind that an enabled plugin `watches`; empty for other kinds."""
         return self._objects.of(kind)
 
     def objects_in(self, kind: str, namespace: str) -> Mapping[str, Any]:
-        """name -> object: those of objects(kind) that are in this namespace."""
+        """name -> object: the objects of `kind` in one namespace."""
         return self._objects.of_namespace(kind, namespace)
 
     def objects_revision(self, kind: str) -> int:
-        """Moves whenever objects(kind) says something else than before."""
+        """Changes whenever objects(kind) does."""
         return self._objects.revision(kind)
 
     @property
     def n_object_changes(self) -> int:
-        """Moves whenever objects() of any kind says something else than before."""
+        """Changes whenever objects() of any kind does."""
         return self._objects.n_changes
 
 

@@ -1,11 +1,11 @@
-"""DeviceLedger: which pod holds which device, promised and bound alike, in one structure (promise 3).
+"""DeviceLedger: which pod holds which device, reserved and bound alike, in one structure (promise 3).
 
 Lives in the cache, which is its only writer. An ID belongs to a node and a resource; it is free when the
-inventory says Healthy, nobody holds it and nobody has claimed it. IDs that are held but no longer listed
-stay held: a device that comes back under a live pod is not handed out twice.
+inventory lists it as Healthy and no pod holds or has claimed it. IDs that are held but no longer listed stay
+held: a device that comes back under a live pod is not given out twice.
 
-A claim is preemption's: the device stays its holder's until that pod is gone, and is free for nobody then
-but for the pod that it was claimed for, which lifts its claims (`unclaim`) in the turn that places it.
+A claim is preemption's: the device stays with its holder until that pod is gone, and then is free only for
+the pod that it was claimed for, which lifts its claims (`unclaim`) in the turn that places it.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class DeviceColumn:
 
 
 class DeviceLedger:
-    """Who holds what. Rows are the cache's node rows; `note` is told of every row that changes.
+    """Which pod holds which device. Rows are the cache's node rows; `note` is called with every changed row.
 
-    in_labels: what is given is written as labels, so it is known how many of a node's IDs one holds.
+    in_labels: IDs are written as labels, so the ledger tracks how many of a node's IDs fit one label.
     """
 
     __slots__ = ("_claims", "_note", "capacity", "columns", "in_labels")
@@ -77,7 +77,7 @@ class DeviceLedger:
         self._claims: dict[str, dict[tuple[int, str], None]] = {}
 
     def grow(self, capacity: int) -> None:
-        """Makes room for more rows."""
+        """Grows to `capacity` rows."""
         for column in self.columns.values():
             column.free = _grown(column.free, capacity)
             if column.room is not None:
@@ -85,17 +85,17 @@ class DeviceLedger:
         self.capacity = capacity
 
     def inventory(self, row: int, resource: str) -> DeviceInventory | None:
-        """What the node says it has."""
+        """The node's inventory."""
         node = self._node(row, resource)
         return node.inventory if node else None
 
     def free_mask(self, row: int, resource: str) -> int:
-        """Bit mask over the inventory's indices: healthy and held by nobody."""
+        """Bit mask over the inventory's indices: healthy and not held."""
         node = self._node(row, resource)
         return node.free if node else 0
 
     def set_inventories(self, row: int, inventories: Mapping[str, DeviceInventory]) -> frozenset[str]:
-        """Replaces what the node has; answers with the resources of which more is free now."""
+        """Replaces the node's inventories; returns the resources with more free devices now."""
         gained = set()
         for resource in sorted({*inventories, *(r for r, c in self.columns.items() if row in c.at)}):
             column = self._column(resource)
@@ -114,7 +114,7 @@ class DeviceLedger:
         return frozenset(gained)
 
     def hold(self, row: int, uid: str, resource: str, ids: Iterable[str]) -> list[str]:
-        """The API says that the pod holds these devices; answers with those that another pod holds too."""
+        """The API says that the pod holds these devices; returns those that another pod holds too."""
         column = self._column(resource)
         node = column.at.setdefault(row, _NodeDevices())
         clashes = []
@@ -132,7 +132,7 @@ class DeviceLedger:
         return clashes
 
     def promise(self, row: int, resource: str, pods: Iterable[tuple[str, tuple[str, ...]]]) -> None:
-        """Our own promises of one cycle, (UID, IDs) each: checked before, so a clash is our bug.
+        """Reserves devices for one cycle, (UID, IDs) each; checked before, so a conflict is our bug.
 
         Raises: InvariantError (taken, unknown or unhealthy).
         """
@@ -156,7 +156,7 @@ class DeviceLedger:
         self._publish(column, row, node)
 
     def release(self, row: int, uid: str, resource: str, ids: Iterable[str]) -> bool:
-        """The pod holds these no longer; True when a device became free by it."""
+        """Releases the pod's devices; True when a device became free by it."""
         column = self._column(resource)
         node = column.at.get(row)
         if node is None:
@@ -177,7 +177,7 @@ class DeviceLedger:
         return node.free != before
 
     def claim(self, row: int, uid: str, resource: str, ids: Iterable[str]) -> None:
-        """Keeps devices for one pod, whoever holds them now: from here on they are free for nobody.
+        """Keeps devices for one pod, whichever pods hold them now: no other pod can get them.
 
         Claimed twice by one pod is claimed once. Raises: InvariantError (another pod has claimed one).
         """
@@ -192,7 +192,7 @@ class DeviceLedger:
         self._publish(column, row, node)
 
     def unclaim(self, uid: str) -> list[tuple[int, str]]:
-        """Lifts the pod's claims; answers with (row, resource) where devices became free by it."""
+        """Lifts the pod's claims; returns (row, resource) where devices became free by it."""
         gained = []
         for row, resource in self._claims.pop(uid, ()):
             column = self._column(resource)
@@ -208,7 +208,7 @@ class DeviceLedger:
         return gained
 
     def claims(self, uid: str) -> list[tuple[int, str, tuple[str, ...]]]:
-        """What is claimed for the pod: (row, resource, IDs)."""
+        """The pod's claims: (row, resource, IDs)."""
         found = []
         for row, resource in self._claims.get(uid, ()):
             node = self._node(row, resource)
@@ -218,7 +218,7 @@ class DeviceLedger:
 
     @property
     def claimants(self) -> Collection[str]:
-        """UIDs of pods that devices are claimed for."""
+        """UIDs of pods with claimed devices."""
         return self._claims.keys()
 
     def freed_by(
@@ -240,7 +240,7 @@ class DeviceLedger:
         return mask & node.inventory.healthy
 
     def promised_unusable(self, row: int, resource: str, ids: Iterable[str]) -> str:
-        """The first of these IDs that is gone or unhealthy by now; "" when all are well."""
+        """The first of these IDs that is gone or unhealthy by now; "" when all are usable."""
         node = self._node(row, resource)
         inventory = node.inventory if node else None
         for device_id in ids:
@@ -255,7 +255,7 @@ class DeviceLedger:
         return node.held if node else {}
 
     def recount(self, row: int, infos: Iterable[PodInfo]) -> None:
-        """Held on this row is what these pods hold, and nothing else."""
+        """Rebuilds what is held on this row from these pods."""
         for column in self.columns.values():
             node = column.at.get(row)
             if node is not None:
@@ -272,7 +272,7 @@ class DeviceLedger:
                 self._publish(column, row, node)
 
     def forget_node(self, row: int) -> None:
-        """The node is gone: its inventory is void, and its row may become another node's."""
+        """The node is gone: drop its inventory, as its row may be reused for another node."""
         for column in self.columns.values():
             if column.at.pop(row, None) is not None:
                 column.free[row] = NO_INVENTORY

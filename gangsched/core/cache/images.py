@@ -17,7 +17,7 @@ from gangsched.model.objects import NodeImage
 
 
 class Image:
-    """One name of an image. size_bytes: as the first node that has it says."""
+    """One name of an image. size_bytes: as reported by the first node that has it."""
 
     __slots__ = ("_rows", "name", "size_bytes")
 
@@ -31,7 +31,7 @@ class Image:
         return len(self._rows)
 
     def rows(self) -> IntArray:
-        """The nodes that have it, in no order. Shape: int64[n_nodes]."""
+        """The nodes that have it, unordered. Shape: int64[n_nodes]."""
         return np.array(self._rows, dtype=np.int64)
 
     def add(self, row: int) -> None:
@@ -42,7 +42,7 @@ class Image:
 
 
 class ImageTable:
-    """Images by name; `revision` moves whenever a node has other images than before."""
+    """Images by name; `revision` changes whenever a node's images do."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -57,7 +57,7 @@ class ImageTable:
         return self._on_row.get(row, ())
 
     def forget(self, row: int) -> None:
-        """As put with none, for a row that may have been put by half."""
+        """Like an empty `put`, for a row that may have been written halfway."""
         self.revision += 1
         self._on_row.pop(row, None)
         for image in list(self._images.values()):
@@ -67,7 +67,7 @@ class ImageTable:
                 del self._images[image.name]
 
     def put(self, row: int, reported: Iterable[NodeImage] | None) -> None:
-        """Takes over what a node reports; None or nothing: it has no images."""
+        """Takes over a node's report; None or nothing: it has no images."""
         before = self._on_row.get(row, ())
         if not reported and not before:
             return

@@ -1,6 +1,6 @@
-"""NodeInfo: one node with what is on it, as plugins that look at nodes one by one are shown it.
+"""NodeInfo: one node with its pods, as given to plugins that look at nodes one by one.
 
-Made by core.framework.per_node from a ClusterView, which it reads only when asked: most plugins want a label.
+Made by core.framework.per_node from a ClusterView, which it reads only on demand: most plugins want a label.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ class NodeInfo:
     __slots__ = ("_view", "labels", "name", "node", "pods", "row")
 
     pods: tuple[Pod, ...]
-    """Bound, promised, and placed before this one in the same cycle: of those a template's pod stands for
-    each that shares it."""
+    """Bound, reserved, and placed earlier in the same cycle: for the latter the template's pod stands for
+    each pod that shares it.
+    """
 
     def __init__(self, view: ClusterView, row: int, node: Node) -> None:
         self._view = view
@@ -31,7 +32,7 @@ class NodeInfo:
         self.labels = node.metadata.labels or _NO_LABELS
 
     def __getattr__(self, name: str) -> Any:
-        """`pods`, on the first ask; from then on they are an attribute like the others and as cheap."""
+        """Computes `pods` on first use; from then on it is an ordinary attribute."""
         if name != "pods":
             raise AttributeError(f"a NodeInfo has no {name!r}", name=name, obj=self)
         view, row = self._view, self.row
@@ -49,7 +50,7 @@ class NodeInfo:
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Names of the container images that are on the node, as kubelet reports them."""
+        """Names of the container images on the node, as kubelet reports them."""
         return self._view.images_on(self.row)
 
     @property
@@ -58,12 +59,12 @@ class NodeInfo:
 
     @property
     def free(self) -> dict[str, int]:
-        """What is left; below 0 where others overcommit."""
+        """Free amounts; below 0 where other schedulers overcommit."""
         return self._amounts(free=True)
 
     @property
     def requested(self) -> dict[str, int]:
-        """What pods use or are promised."""
+        """Used and reserved amounts."""
         free = self.free
         return {name: amount - free[name] for name, amount in self.allocatable.items()}
 

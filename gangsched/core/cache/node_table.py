@@ -1,8 +1,8 @@
 """NodeTable: every node as a row of a few NumPy arrays. Written by the cache alone.
 
-A node keeps its row while it exists; rows of deleted nodes are given to later nodes. Labels and taints
-are kept as codes, so that a selector over all nodes is one array comparison; a label's column is built
-the first time somebody asks for its key.
+A node keeps its row while it exists; rows of deleted nodes are reused. Labels and taints are kept as codes,
+so that a selector over all nodes is one array comparison; a label's column is built on the first query for
+its key.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from gangsched.model.resources import ResourceTable, parse_quantities
 
 CodeArray = npt.NDArray[np.int32]
 MISSING = -1
-# Selectors come from users: past this many keys the columns are dropped and built anew as asked for.
+# Selectors come from users: past this many keys the columns are dropped and rebuilt on demand.
 _MAX_LABELS = 256
 _MAX_TAINT_CLASSES = 4096
-# Who asks for changes less often than this many row changes is told to look at everything.
+# A reader that has missed more row changes than this must look at all rows.
 _MAX_JOURNAL = 8192
 
 
@@ -45,7 +45,7 @@ class NodeTable:
     """Shapes: allocatable and free int64[n_resources, capacity]; live, unschedulable bool[capacity].
 
     padding int64[2, capacity]: the cpu and memory that scores count for pods that state none of it.
-    beyond: by (column, row) what is free exactly, where that is more or less than `free` may hold.
+    beyond: by (column, row) the exact free amount, where `free` cannot hold it.
     """
 
     def __init__(self, table: ResourceTable, *, capacity: int = 64) -> None:
@@ -78,12 +78,12 @@ class NodeTable:
 
     @property
     def used(self) -> IntArray:
-        """What pods use or are promised, in an array of its own: int64[n_resources, capacity]."""
+        """Used and reserved amounts, as a new array: int64[n_resources, capacity]."""
         used: IntArray = self.allocatable - self.free
         return used
 
     def fit_columns(self) -> None:
-        """Grows the arrays to the resource names known by now."""
+        """Grows the arrays to the known resource names."""
         missing = len(self.table) - self.allocatable.shape[0]
         if missing > 0:
             extra = np.zeros((missing + 4, self.capacity), dtype=np.int64)
@@ -91,7 +91,7 @@ class NodeTable:
             self.free = np.concatenate([self.free, extra])
 
     def row_for(self, name: str) -> int:
-        """The node's row, a new or recycled one if need be; the caller grows what else is kept by row."""
+        """The node's row, new or reused if need be; the caller grows its other per-row data."""
         row = self.row_of.get(name)
         if row is None:
             if self._free_rows:
@@ -108,7 +108,7 @@ class NodeTable:
         return row
 
     def put(self, row: int, node: Node) -> list[ClusterChange]:
-        """Takes over a node's current state; answers with what changed for the better or in kind.
+        """Takes over a node's state; returns the changes that may help a pod or change its choices.
 
         Raises: ParseError (an allocatable quantity), leaving the row as it was.
         """
@@ -160,7 +160,7 @@ class NodeTable:
         return changes
 
     def remove(self, name: str) -> int | None:
-        """Frees the node's row; what pods used on it is void. Answers with the row."""
+        """Frees the node's row and drops the use counted on it. Returns the row."""
         row = self.row_of.pop(name, None)
         if row is None:
             return None
@@ -184,7 +184,7 @@ class NodeTable:
         return row
 
     def drop(self, name: str) -> None:
-        """As remove, for a node that may have been put by half."""
+        """As remove, for a node that may have been written halfway."""
         row = self.row_of.pop(name)
         self.note(row)
         self.nodes[row], self.names[row] = None, ""
@@ -198,7 +198,7 @@ class NodeTable:
         self.static_revision += 1
 
     def use(self, row: int, columns: list[int], amounts: list[int], n_pods: int) -> None:
-        """Adds the requests of `n_pods` equal pods, or takes them back where it is negative."""
+        """Adds the requests of `n_pods` equal pods; subtracts if negative."""
         self.note(row)
         free = self.free
         for column, amount in zip(columns, amounts, strict=True):
@@ -209,7 +209,7 @@ class NodeTable:
                 free[column, row] = left
 
     def exact_free(self, column: int, row: int) -> int:
-        """What is left: as `free` has it, but for sums that are beyond all reason."""
+        """The free amount: `free`, except for sums beyond its range."""
         exact = self.beyond.get((column, row))
         return self.free.item(column, row) if exact is None else exact
 
@@ -221,7 +221,7 @@ class NodeTable:
             self.beyond[column, row] = exact
 
     def clear_used(self, row: int) -> None:
-        """Nobody uses anything on the node, whatever was counted."""
+        """Resets the node's use to zero, whatever was counted."""
         self.note(row)
         for place in [place for place in self.beyond if place[1] == row]:
             del self.beyond[place]
@@ -230,7 +230,7 @@ class NodeTable:
         self.ports.pop(row, None)
 
     def pad(self, row: int, padding: tuple[int, int], n_pods: int) -> None:
-        """Adds what scores count for `n_pods` equal pods beyond their requests; use() has noted the row."""
+        """Adds the scores' padding for `n_pods` equal pods; use() has journaled the row."""
         self.n_padded += n_pods
         self.padding[0, row] += n_pods * padding[0]
         self.padding[1, row] += n_pods * padding[1]
@@ -249,7 +249,7 @@ class NodeTable:
             del self.ports[row]
 
     def label_column(self, key: str) -> LabelColumn:
-        """The codes of one label key, built on the first ask and kept up to date from then on."""
+        """The codes of one label key, built on first use and kept current."""
         column = self.labels.get(key)
         if column is None or len(column.values) > 4 * self.capacity:
             if len(self.labels) >= _MAX_LABELS:
@@ -262,21 +262,21 @@ class NodeTable:
         return column
 
     def changed_since(self, mark: int) -> IntArray | None:
-        """The rows that changed since journal_end was `mark`, ascending; None: too long ago to say."""
+        """The rows that changed since journal_end was `mark`, ascending; None: too long ago to know."""
         noted = self.journal_since(mark)
         return None if noted is None else np.array(sorted(set(noted)), dtype=np.int64)
 
     def journal_since(self, mark: int) -> list[int] | None:
-        """As changed_since, as they were noted: in their order, some more than once."""
+        """As changed_since, in the order of the changes, possibly repeated."""
         return None if mark < self.journal_start else self.journal[mark - self.journal_start :]
 
     @property
     def journal_end(self) -> int:
-        """Moves with every change of any row."""
+        """Changes with every change of any row."""
         return self.journal_start + len(self.journal)
 
     def note(self, row: int) -> None:
-        """Something that a template's capacity or score on this row depends on has changed."""
+        """Journals a change of this row that affects a template's capacity or score."""
         self.journal.append(row)
         if len(self.journal) > _MAX_JOURNAL:
             del self.journal[: _MAX_JOURNAL // 2]

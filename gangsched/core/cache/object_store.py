@@ -1,7 +1,7 @@
-"""ObjectStore: objects of other kinds than pods, nodes and groups, as the API server last told them.
+"""ObjectStore: objects of kinds other than pods, nodes and groups, as last received from the API server.
 
 Written by core.scheduler from ObjectPut and ObjectGone, read by plugins through the view. Only kinds that an
-enabled plugin names in its `watches` are ever told.
+enabled plugin names in its `watches` are followed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from gangsched.model.objects import ObjectMeta, PlainObject
 
 Name = tuple[str, str]
-"""(namespace, name); the namespace of what belongs to the cluster is ""."""
+"""(namespace, name); the namespace of cluster-scoped objects is ""."""
 
 
 class ObjectStore:
@@ -23,13 +23,13 @@ class ObjectStore:
     def __init__(self) -> None:
         self._kinds: dict[str, dict[Name, Any]] = {}
         self._in_namespaces: dict[tuple[str, str], dict[str, Any]] = {}
-        """The same by (kind, namespace) and name: what one namespace is full of costs the others nothing."""
+        """The same by (kind, namespace) and name: a full namespace does not slow down queries for others."""
         self._revisions: dict[str, int] = {}
         self.n_changes = 0
-        """Moves whenever the revision of any kind does."""
+        """Changes whenever any kind's revision does."""
 
     def of(self, kind: str) -> Mapping[Name, Any]:
-        """All objects of a kind; none where nobody follows it."""
+        """All objects of a kind; empty if the kind is not followed."""
         return self._kinds.get(kind, {})
 
     def of_namespace(self, kind: str, namespace: str) -> Mapping[str, Any]:
@@ -37,11 +37,11 @@ class ObjectStore:
         return self._in_namespaces.get((kind, namespace), {})
 
     def revision(self, kind: str) -> int:
-        """Moves whenever an object of the kind appears, goes, or says something else than before."""
+        """Changes whenever an object of the kind appears, goes, or changes its content."""
         return self._revisions.get(kind, 0)
 
     def put(self, kind: str, obj: Any) -> bool:
-        """Takes over an object; False when it says nothing new, or is older than the one known."""
+        """Stores an object; False when its content is unchanged, or older than the known one."""
         name = (obj.metadata.namespace, obj.metadata.name)
         known = self._kinds.setdefault(kind, {})
         before = known.get(name)
@@ -55,7 +55,7 @@ class ObjectStore:
         return True
 
     def remove(self, kind: str, namespace: str, name: str, uid: str) -> bool:
-        """The object is gone; False when it is not known, or another one has its name by now."""
+        """Removes an object; False when it is not known, or another one has its name by now."""
         known = self._kinds.get(kind, {})
         before = known.get((namespace, name))
         if before is None or before.metadata.uid != uid:
@@ -81,7 +81,7 @@ def _newer(meta: ObjectMeta, known: ObjectMeta) -> bool:
 
 
 def _said(obj: Any) -> Any:
-    """All of it but what every write changes."""
+    """Its content except for the fields that every write changes."""
     if isinstance(obj, PlainObject):
         meta = dict(obj.get("metadata") or {})
         for key in ("resourceVersion", "generation", "managedFields"):

@@ -1,6 +1,6 @@
-"""Plain pods: of a pod that our own code fails on, what room it takes, with as little of it as it needs.
+"""Plain pods: the resources of a pod that our own code fails on, using as little of the pod as possible.
 
-Called by core.containment, which books them until their next version comes.
+Called by core.containment, which counts them until the pod's next version comes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ Amounts = Mapping[str, str | int | float]
 def plain_pods(pod: Pod, node_name: str, promised: Allocation | None) -> Iterator[tuple[Pod, Allocation]]:
     """The pod on that node with its requests and its devices, then without devices, then as one pod.
 
-    promised: what it was given where its own word on that is still to come; None: what it says itself.
+    promised: what it was assigned, if its own statement of that is still to come; None: what it states
+    itself.
     """
     containers = [_plain(one) for one in (*pod.spec.containers, *(pod.spec.init_containers or ()))]
     allocation = _allocation(pod) if promised is None else promised
@@ -57,7 +58,7 @@ def _readable(amounts: Amounts | None) -> Amounts:
 def _is_readable(name: str, amount: str | int | float) -> bool:
     try:
         parse_quantities({name: amount})
-    except Exception:  # whatever it is that makes this pod one that cannot be read
+    except Exception:  # whatever makes this pod unreadable
         return False
     return True
 

@@ -1,12 +1,12 @@
-"""PodIndex: how many pods match a selector on each node, and what the pods there say of others.
+"""PodIndex: how many pods on each node match a selector, and the affinity terms of the pods there.
 
-Asleep until somebody asks: a cluster whose pods say nothing of each other pays one attribute look-up a pod.
-Then pods are counted by class: those that no live selector can tell apart (namespace, the labels that some
-selector looks at, being deleted or not). A term's count is the sum over the classes that match it, kept up
-with every pod that comes and goes. Where a selector looks at a label that nobody looked at before, the pods
-that have one are counted in another class from then on (core.cache.selected_keys).
+Inactive until the first query: in a cluster whose pods have no terms about each other it costs one attribute
+look-up a pod. Then pods are counted by class: pods that no live selector distinguishes (namespace, the labels
+that some selector looks at, whether it is being deleted). A term's count is the sum over the classes that
+match it, updated with every pod that comes and goes. When a selector looks at a new label, the pods with that
+label move to another class (core.cache.selected_keys).
 
-Written by core.cache.cache, which is its only writer; read through core.cache.trial's view.
+Written only by core.cache.cache; read through core.cache.trial's view.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from gangsched.core.types.pod_template import NO_LABELS, PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.selectors import PodTerm
 
-# Counts of terms that were asked for long ago make room for others; they can be made again.
+# Counts of terms not queried for long are evicted; they can be recomputed.
 _MAX_KEPT_BYTES = 32 * 2**20
 _MAX_KEPT_TERMS = 1_024
-# What pods say of others is remembered for longer than they live, up to this many different wishes.
+# Terms of pods are remembered for longer than the pods live, up to this many different ones.
 _MAX_SAID = 10_000
 NAMESPACES = "namespaces"
 
@@ -39,7 +39,7 @@ _ClassKey = tuple[str, frozenset[tuple[str, str]], bool]
 
 
 class PodClass:
-    """Pods that are alike to every selector: how many on each row, and which counted terms match them."""
+    """Pods that every selector treats alike: how many on each row, and which counted terms match them."""
 
     __slots__ = ("counted", "key", "labels", "leaving", "namespace", "rows")
 
@@ -52,7 +52,7 @@ class PodClass:
 
 
 class _Counted:
-    """A term that is asked about. Shape: counts int64[at least n_rows]."""
+    """A queried term. Shape: counts int64[at least n_rows]."""
 
     __slots__ = ("counts", "term")
 
@@ -70,10 +70,10 @@ class _Counted:
 
 
 class PodIndex:
-    """is_awake: somebody asks about pods, so that their coming and going is told (`changes`).
+    """is_awake: there was a query, so arrivals and departures are recorded (`changes`).
 
-    selected: the labels that some selector looks at; pods that differ in others are alike. volumes: who uses
-    which, kept whether awake or not.
+    selected: the labels that some selector looks at; other labels do not distinguish pods. volumes: which
+    pods use which volumes, kept whether awake or not.
     """
 
     def __init__(self, pods: Mapping[str, PodInfo], objects: ObjectStore) -> None:
@@ -92,10 +92,10 @@ class PodIndex:
         self._most_said = _MAX_SAID
         self._said_of: dict[int, tuple[int, list[Carried]]] = {}
 
-    # -- what is looked at -------------------------------------------------------------------------------
+    # -- labels of interest --------------------------------------------------------------------------------
 
     def project(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Those of a pod's labels that some selector looks at."""
+        """The pod's labels that some selector looks at."""
         keys = self.selected.keys
         if not keys or not labels:
             return NO_LABELS
@@ -104,7 +104,7 @@ class PodIndex:
         return {key: labels[key] for key in sorted(keys) if key in labels}
 
     def wake(self, wishes: Iterable[Carried]) -> None:
-        """A pod says this of others, so that pods matter to each other from now on."""
+        """A pod has terms about others, so pods matter to each other from now on."""
         self.is_awake = True
         if len(self._said) > self._most_said:
             self._said = {wish: None for info in self._pods.values() for wish in info.template.wishes}
@@ -116,13 +116,13 @@ class PodIndex:
     # -- pods come and go: called while awake only --------------------------------------------------------
 
     def enter(self, info: PodInfo) -> None:
-        """The pod is counted on its row."""
+        """Count the pod on its row."""
         self.changes.append(ClusterChange(Change.POD_ADDED, info.row, pod=info.pod))
         if self._is_built:
             self._enter(info)
 
     def leave(self, info: PodInfo) -> None:
-        """The pod is no longer counted on its row."""
+        """Stop counting the pod on its row."""
         if self._is_built:
             self._count(info.pod_class, info.row, -1)
             info.pod_class = None
@@ -130,7 +130,7 @@ class PodIndex:
                 self._carry(wish, info.row, -1)
 
     def relabel(self, info: PodInfo) -> None:
-        """A pod on a row has other labels, or is being deleted now."""
+        """A counted pod has new labels, or is being deleted now."""
         self.changes.append(ClusterChange(Change.POD_LABELS, info.row, pod=info.pod))
         self._regroup(info)
 
@@ -180,10 +180,10 @@ class PodIndex:
             pod_class.counted = [c for c in self._terms.values() if self.is_meant(c.term, pod_class)]
         return pod_class
 
-    # -- questions ---------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------
 
     def matching(self, term: PodTerm, n_rows: int) -> IntArray:
-        """int64[n_rows]: pods on each row that the term means. Not to be written to."""
+        """int64[n_rows]: pods on each row that match the term. Read-only."""
         self._build()
         counted = self._terms.pop(term, None)
         if counted is None:
@@ -197,18 +197,18 @@ class PodIndex:
                         counted.add(row, n)
             if len(self._terms) >= _MAX_KEPT_TERMS or len(self._terms) * 8 * n_rows > _MAX_KEPT_BYTES:
                 self._drop(next(iter(self._terms)))
-        self._terms[term] = counted  # the last one asked about stays longest
+        self._terms[term] = counted  # most recently used last
         if len(counted.counts) < n_rows:
             counted.grow(n_rows)
         return counted.counts[:n_rows]
 
     def carried(self) -> Mapping[Carried, Mapping[int, int]]:
-        """What the pods on nodes say of others: how many of them on each row."""
+        """The terms of pods on nodes, with the number of pods by row."""
         self._build()
         return self._carried
 
     def said_of(self, template: PodTemplate) -> list[Carried]:
-        """What pods, placed or not, say that means pods of this template; some of them may be gone."""
+        """Terms of pods, placed or not, that match pods of this template; some of these pods may be gone."""
         if not self._said:
             return []
         self._hear_namespaces()
@@ -248,7 +248,7 @@ class PodIndex:
         return term.selector.matches(labels)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """None where nobody follows namespaces, or it is not there."""
+        """None if namespaces are not followed, or this one does not exist."""
         found = self._objects.of(NAMESPACES).get(("", namespace))
         return (found.metadata.labels if found is not None else None) or NO_LABELS
 
@@ -268,7 +268,7 @@ class PodIndex:
                 self._enter(info)
 
     def forget_counts(self, pods: Mapping[str, PodInfo]) -> None:
-        """What was counted may be wrong: counted anew, volumes at once and the rest when it is asked for."""
+        """Counts may be wrong: recount volumes at once and the rest on the next query."""
         self._is_built = False
         self.volumes = VolumeUsers()
         for info in pods.values():
@@ -276,7 +276,7 @@ class PodIndex:
                 self.volumes.enter(info)
 
     def _hear_namespaces(self) -> None:
-        """Other labels of namespaces: what looks at them is asked again when it is needed."""
+        """Namespaces have new labels: terms that look at them are evaluated again on demand."""
         revision = self._objects.revision(NAMESPACES)
         if revision != self._namespaces_at:
             self._namespaces_at = revision
@@ -294,7 +294,7 @@ class PodIndex:
     # -- for core.invariants -------------------------------------------------------------------------------
 
     def recount(self) -> Iterator[str]:
-        """Every count that is not the sum over the pods, in words; slow."""
+        """Every count that differs from the sum over the pods, in words; slow."""
         yield from self.volumes.recount(self._pods)
         yield from self.selected.recount()
         if not self._is_built:
@@ -302,7 +302,7 @@ class PodIndex:
         carried: dict[Carried, dict[int, int]] = {}
         n_rows = 1 + max((info.row for info in self._pods.values()), default=NO_ROW)
         for counted in self._terms.values():
-            counted.grow(max(n_rows, len(counted.counts)))  # rows of which it has not been asked yet
+            counted.grow(max(n_rows, len(counted.counts)))  # rows not queried yet
         counts = {term: np.zeros_like(counted.counts) for term, counted in self._terms.items()}
         for info in self._pods.values():
             if (info.pod_class is None) != (info.row == NO_ROW):

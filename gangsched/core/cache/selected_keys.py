@@ -1,14 +1,14 @@
-"""SelectedKeys: the labels of pods that some selector looks at, and how fast more of them may come.
+"""SelectedKeys: the pod labels that some selector looks at, and the rate at which more may be added.
 
-Pods that differ in no selected label are one and the same to placing. A key is selected for as long as a
-pod's spec, an object (a service) or a term that is being counted names it; the last few that nobody names any
-more are kept, so that one who takes a key away and names it again makes no work.
+Pods that differ in no selected label are interchangeable for placing. A key stays selected while a pod's
+spec, an object (a service) or a term that is being counted names it; the most recently unused ones are kept,
+so that removing and adding a key again costs nothing.
 
-A new key costs the pods that have such a label, and no others: they are found by the keys of their labels.
-What new keys cost in a second is bounded. A key that comes when this second's share is spent waits, and with
-it those groups alone whose members have the label or name it; it is selected at the end of some later turn.
+A new key costs work for the pods that have such a label, and no others: they are found by their labels' keys.
+The cost of new keys per second is bounded. A key beyond this second's share waits, and with it only the
+groups whose members have the label or name it; it is selected at the end of some later turn.
 
-Kept by core.cache.pod_index, which is told what to do with the pods of a new key; asked by
+Kept by core.cache.pod_index, which passes in how to handle the pods of a new key; queried by
 core.groups.attempts.
 """
 
@@ -19,23 +19,24 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 
 from gangsched.core.types.group import ASSUMED, NO_ROW, PodInfo
 
-# Pods told apart anew, a second and at once: a fifteenth of the time, at 3 to 4 us each. One key may be more.
+# Pods regrouped per second, and in one burst: a fifteenth of the time, at 3 to 4 us each. One key may be
+# more.
 PODS_A_SECOND = 20_000
-# Keys that nobody names any more and that are still told apart, the newest.
+# The most recently unused keys that stay selected.
 MAX_IDLE = 256
 
 _Shape = tuple[str, ...]
 
 
 class SelectedKeys:
-    """keys: those selected, in the order in which they came; waiting: those that are to be.
+    """keys: those selected, in order of arrival; waiting: those to be selected.
 
-    n_added: moves when a key is added. stale: pods without a node whose template does not tell them apart by
-    every key yet; promised: the same of pods that are promised a node, for when they are given back.
+    n_added: changes when a key is added. stale: unplaced pods whose template does not distinguish them by
+    every key yet; promised: the same for pods with a reservation, for when it is released.
     """
 
     def __init__(self, pods: Mapping[str, PodInfo], regroup: Callable[[PodInfo], bool]) -> None:
-        """regroup: counts a pod on a row by its labels as they are told apart now; whether that was work."""
+        """regroup: recounts a pod by its currently distinguishing labels; returns whether that was work."""
         self._pods = pods
         self._regroup = regroup
         self.keys: dict[str, None] = {}
@@ -49,13 +50,13 @@ class SelectedKeys:
         self._left = math.inf
         self._at_s = 0.0
         self._by_shape: dict[_Shape, dict[str, PodInfo]] | None = None
-        """Pods by the keys of their labels; from the first key on."""
+        """Pods by the keys of their labels; filled from the first key on."""
         self._shapes: dict[str, dict[_Shape, None]] = {}
 
-    # -- who names a key -----------------------------------------------------------------------------------
+    # -- users of a key ------------------------------------------------------------------------------------
 
     def name(self, by: Hashable, keys: Iterable[str]) -> None:
-        """`by`, a pod's UID or whatever else it is, looks at these labels from now on, and at no others."""
+        """`by` (a pod's UID or another user) looks at exactly these labels from now on."""
         now = frozenset(keys)
         before = self._named_by.get(by, frozenset())
         if now == before:
@@ -91,31 +92,31 @@ class SelectedKeys:
         self._idle[key] = None
         if len(self._idle) > MAX_IDLE:
             oldest = next(iter(self._idle))
-            # Pods that were told apart by it still are until they are looked at again: no harm.
+            # Pods may still be distinguished by it until they are regrouped, which is harmless.
             del self._idle[oldest], self.keys[oldest]
 
-    # -- how fast ------------------------------------------------------------------------------------------
+    # -- pace ----------------------------------------------------------------------------------------------
 
     def refill(self, now_s: float) -> None:
-        """A turn ends: adds keys that wait, as far as this second's share goes."""
+        """At the end of a turn: add waiting keys, as far as this second's share goes."""
         self._left = min(PODS_A_SECOND, self._left + (now_s - self._at_s) * PODS_A_SECOND)
         self._at_s = now_s
         while self.waiting and self._left > 0:
             self._add(next(iter(self.waiting)))
 
     def unpaced(self) -> None:
-        """Nothing is decided yet, so that nobody waits while keys are added: as many as there are."""
+        """Add all waiting keys: no decisions are made yet, so nothing waits for it."""
         self._left = math.inf
         self.add_now(list(self.waiting))
 
     def add_now(self, keys: Iterable[str]) -> None:
-        """Adds those of the keys that wait, whatever is left: what is asked now is answered exactly."""
+        """Add these keys even beyond the share: the current query needs an exact answer."""
         for key in keys:
             if key in self.waiting:
                 self._add(key)
 
     def waited_for(self, info: PodInfo) -> Iterator[str]:
-        """Keys without which it cannot be said where this pod may go: its labels' and its spec's."""
+        """Keys without which this pod's possible nodes are unknown: its labels' and its spec's."""
         for named in (info.pod.metadata.labels or (), self._named_by.get(info.uid, ())):
             yield from (key for key in named if key in self.waiting)
 
@@ -133,16 +134,16 @@ class SelectedKeys:
             elif info.state is ASSUMED:
                 self.promised[info.uid] = info
 
-    # -- who has a label -----------------------------------------------------------------------------------
+    # -- pods by label -------------------------------------------------------------------------------------
 
     def join(self, info: PodInfo) -> None:
-        """The pod is known from now on."""
+        """Add a pod."""
         labels = info.pod.metadata.labels
         if labels and self._by_shape is not None:
             self._enter(info, _shape(labels))
 
     def leave(self, info: PodInfo) -> None:
-        """The pod is known no longer."""
+        """Remove a pod."""
         self.stale.pop(info.uid, None)
         self.promised.pop(info.uid, None)
         self.relabelled(info, info.pod.metadata.labels, None)
@@ -150,7 +151,7 @@ class SelectedKeys:
     def relabelled(
         self, info: PodInfo, before: Mapping[str, str] | None, now: Mapping[str, str] | None
     ) -> None:
-        """A known pod had those labels, and has these."""
+        """A known pod's labels changed from `before` to `now`."""
         if self._by_shape is None:
             return
         if before:
@@ -162,7 +163,7 @@ class SelectedKeys:
         assert self._by_shape is not None
         alike = self._by_shape.get(shape)
         if alike is None or alike.pop(info.uid, None) is None or alike:
-            return  # others are there; or it never came in, because what it says made something raise
+            return  # its labels differ; or it was never added, because its content made something raise
         del self._by_shape[shape]
         for key in shape:
             shapes = self._shapes[key]
@@ -188,7 +189,7 @@ class SelectedKeys:
         return [info for shape in shapes for info in self._by_shape[shape].values()]
 
     def recount(self) -> Iterator[str]:
-        """What is kept and is not so, in words; slow."""
+        """Inconsistencies, in words; slow."""
         counts: dict[str, int] = {}
         for keys in self._named_by.values():
             for key in keys:

@@ -1,8 +1,8 @@
-"""TemplateTable: which pods are one problem to the scheduler, found when each is first seen.
+"""TemplateTable: finds pods that are the same problem to the scheduler, when each is first seen.
 
-Pods that no plugin can tell apart share one PodTemplate, and with it all that is worked out for it. What
-makes them equal is core.types.pod_template's signature, the labels that some selector looks at, and what
-plugins sign of a pod's metadata. Kept by core.cache.cache.
+Pods that no plugin can distinguish share one PodTemplate, and with it all that is computed for it. They are
+equal by core.types.pod_template's signature, the labels that some selector looks at, and the part of the
+metadata that plugins sign. Kept by core.cache.cache.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from gangsched.model.objects import Pod
 from gangsched.model.resources import ResourceTable
 
 _encode = msgspec.msgpack.Encoder().encode
-# Templates are shared by live pods; beyond this many the table is dropped and pods keep what they have.
+# Templates are shared by live pods; beyond this many the table is dropped and pods keep theirs.
 _MAX_TEMPLATES = 50_000
-# What makes them known again takes as much as the specs that it is made of, a kilobyte each, mostly; anybody
-# may write pods of a megabyte, and each of them is a template of its own.
+# Keys take as much memory as the specs in them, mostly a kilobyte each; but users may write pods of a
+# megabyte, each with a template of its own.
 _MAX_BYTES = 16 * 2**20
 
 
@@ -35,17 +35,17 @@ class TemplateTable:
         self._by_key: dict[Hashable, PodTemplate] = {}
         self._n_bytes = 0
         self._latest: tuple[tuple[object, ...], PodTemplate, Hashable] | None = None
-        """How the one that asked last looks, its template, and what was signed: the next is often like it."""
+        """The last looked-up pod's signature, template and signed part: the next pod is often like it."""
         self._serial = 0
         self._n_signatures = 0
 
     @property
     def all(self) -> Collection[PodTemplate]:
-        """Those that a new pod may come to share."""
+        """The templates that a new pod may come to share."""
         return self._by_key.values()
 
     def sign_by(self, sign: Callable[[Pod], Hashable] | None) -> bool:
-        """This signature from now on; False: nothing is signed, as before."""
+        """Use this signature from now on; False: nothing is signed, as before."""
         if sign is None and self._sign is None:
             return False
         self._sign = sign
@@ -57,14 +57,14 @@ class TemplateTable:
 
     @property
     def edition(self) -> int:
-        """Moves when a pod like one before may come to have another template."""
+        """Changes when an equal pod may get another template than before."""
         return self._index.selected.n_added + self._n_signatures
 
     def is_of_all_alike(self, pod: Pod) -> bool:
-        """Whether the pod has its template, and all there is to it, by nothing that tells it from its like.
+        """Whether the last looked-up pod has nothing that distinguishes it from pods of its template.
 
-        It is the one that asked last. Claims of its own are named after a pod; what it says of others is
-        heard of each anew; and a plugin that reads metadata may read the name.
+        Volume claims of its own are named after a pod; its terms about others are counted for each pod; and a
+        plugin that reads metadata may read the name.
         """
         spec = pod.spec
         if spec.volumes or spec.affinity is not None or spec.topology_spread_constraints:
@@ -72,7 +72,7 @@ class TemplateTable:
         return self._latest is not None and self._latest[2] in (None, ())
 
     def of(self, pod: Pod) -> PodTemplate:
-        """The shared template of pods that no plugin can tell apart."""
+        """The shared template of pods that no plugin can distinguish."""
         spec = pod.spec
         if spec.affinity is not None or spec.topology_spread_constraints:
             self._index.selected.name(pod.metadata.uid, keys_named(spec))

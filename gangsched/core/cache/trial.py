@@ -1,7 +1,7 @@
-"""Trial: the copy of a ClusterView where Reserve acts; both names are here for those who need both.
+"""Trial: a copy of a ClusterView on which Reserve acts; this module exports both.
 
-A Trial copies a resource's column the first time it writes to it and never touches the cache; dropping it
-is the undo. Sizes: one column of 5,000 nodes is 40 kB, a few microseconds to copy.
+A Trial copies a resource's column on its first write and never touches the cache; dropping it is the undo.
+Sizes: one column of 5,000 nodes is 40 kB, a few microseconds to copy.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gangsched.core.types.pod_template import HostPort, PodTemplate
 from gangsched.model.quantity import saturated
 from gangsched.model.selectors import PodTerm
 
-# Changes that are added up anew sooner than a column is copied.
+# Summing up to this many changes is faster than copying a column.
 _FEW = 8
 
 
 class Trial(ClusterView):
-    """A copy to place pods on, thrown away or made real by the cache (assume).
+    """A copy to place pods on, then dropped or applied to the cache (assume).
 
-    Placements are noted, and written into a copy of a column when somebody reads that column: a gang of
-    one template, the usual case, never copies anything.
+    Placements are recorded, and written into a copy of a column when that column is read: a gang of one
+    template, the usual case, never copies anything.
     """
 
     __slots__ = (
@@ -67,12 +67,12 @@ class Trial(ClusterView):
         """(row, resource) where the devices of pods placed before were chosen anew
         (core.cycle.device_allocation)."""
         self.given_up: dict[tuple[int, str], None] = {}
-        """(row, resource) where a search for sets of devices ended at its budget, in this trial or a fork."""
+        """(row, resource) where a search for device sets ended at its budget, in this trial or a fork."""
         self._ports: dict[int, dict[HostPort, int]] | None = None
         self._kept: dict[Hashable, tuple[int, Following]] = {}
 
     def fork(self) -> Trial:
-        """A second trial that starts from this one; neither sees what the other does from now on."""
+        """A second trial that starts from this one; from now on they are independent."""
         other = Trial(self)
         other.touched = dict(self.touched)
         other._placed = list(self._placed)
@@ -80,7 +80,7 @@ class Trial(ClusterView):
         other._lifted = dict(self._lifted)
         other._taken = list(self._taken)
         other._masks = dict(self._masks)
-        # What has been added up is not added up again: a search forks a Trial with thousands of changes.
+        # Reuse the sums: a search forks a Trial with thousands of changes.
         other._free = {c: (n, own.copy()) for c, (n, own) in self._free.items() if n > _FEW}
         other._device_free = {r: (n, own.copy()) for r, (n, own) in self._device_free.items() if n > _FEW}
         other._wishes = dict(self._wishes)
@@ -91,7 +91,7 @@ class Trial(ClusterView):
         return other
 
     def is_touched(self, rows: IntArray) -> BoolArray:
-        """bool[len(rows)]: which of them are other than the cache has them."""
+        """bool[len(rows)]: rows that differ from the cache."""
         touched = np.zeros(self.n_rows, dtype=np.bool_)
         touched[list(self.touched)] = True
         found: BoolArray = touched[rows]
@@ -114,7 +114,7 @@ class Trial(ClusterView):
         return shown(mine[:])
 
     def _exact_free(self, column: int, row: int) -> int:
-        """With all that is placed and taken out here by now."""
+        """Including everything placed and removed on this trial."""
         changes = [
             amount * count
             for at, template, count in self._placed
@@ -179,7 +179,7 @@ class Trial(ClusterView):
 
     @property
     def lacks_pods(self) -> bool:
-        """Whether pods were taken out: then it is a what-if, as preemption makes them."""
+        """Whether pods were removed: then it is a what-if of preemption."""
         return bool(self._gone)
 
     @property
@@ -256,7 +256,7 @@ class Trial(ClusterView):
         return n - sum(claim in claims_of(info.template) for info in self._gone.values())
 
     def place(self, row: int, template: PodTemplate, count: int = 1) -> None:
-        """Takes room and ports for `count` pods of one template; devices are taken by take_devices."""
+        """Reserves resources and ports for `count` pods of one template; take_devices reserves devices."""
         self.touched[row] = None
         self._placed.append((row, template, count))
         if template.host_ports:
@@ -267,7 +267,7 @@ class Trial(ClusterView):
                 at[port] = at.get(port, 0) + count
 
     def remove(self, *infos: PodInfo) -> None:
-        """As if pods that are counted on nodes were gone: their room, ports and devices are free again.
+        """Removes pods counted on nodes: their resources, ports and devices are free again.
 
         A device that another pod holds or has claimed stays taken. Removing a pod twice changes nothing.
         """
@@ -296,7 +296,7 @@ class Trial(ClusterView):
                 del at[port]
 
     def lift(self, uid: str) -> None:
-        """As if the pod had claimed no devices. Lifting twice changes nothing."""
+        """Ignores the pod's device claims. Lifting twice changes nothing."""
         if uid not in self._lifted:
             self._lifted[uid] = None
             for row, resource, ids in self._ledger.claims(uid):
@@ -316,7 +316,7 @@ class Trial(ClusterView):
         self.given_up[row, resource] = None
 
     def take_devices(self, row: int, resource: str, template: PodTemplate, masks: Sequence[int]) -> None:
-        """Marks devices as taken by so many pods; the caller has checked that they are free."""
+        """Marks devices as taken, one mask a pod; the caller has checked that they are free."""
         at, mask = (row, resource), sum(masks)
         self._masks[at] = self.device_mask(row, resource) & ~mask
         self._taken.append((row, resource, mask.bit_count()))
@@ -324,7 +324,7 @@ class Trial(ClusterView):
         self._wishes[at] = (mine | mask, (*wishes, (template, tuple(masks))))
 
     def retake_devices(self, row: int, resource: str, wishes: Wishes) -> None:
-        """As take_devices, where `wishes` are of all pods placed there now, those from before too."""
+        """As take_devices; `wishes` cover all pods placed there, including earlier ones."""
         at = (row, resource)
         mask = sum(one for _, masks in wishes for one in masks)
         before, _ = self._wishes[at]

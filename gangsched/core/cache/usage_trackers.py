@@ -1,9 +1,9 @@
-"""UsageTrackers: amounts that plugins keep by node row, told of nodes and of pods that come and go.
+"""UsageTrackers: per-row amounts kept by plugins, updated with nodes and with pods that come and go.
 
-A plugin that has an attribute `usage_tracker` keeps count of something that nodes report and pods use up,
-beyond resources and devices: bandwidth, load. Here are what such a tracker must understand, the cache's list
-of them, and MeasuredUsage, the arithmetic of a promise that a measurement comes to show. Told by
-core.cache.cache alone; nobody here decides anything.
+A plugin with an attribute `usage_tracker` keeps count of something that nodes report and pods use, beyond
+resources and devices: bandwidth, load. This module has the interface of such a tracker, the cache's list of
+them, and MeasuredUsage, the arithmetic of reservations that show up in measurements. Called by
+core.cache.cache alone; no decisions here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gangsched.model.objects import Node
 
 
 class UsageNews(NamedTuple):
-    """What a node's new state was to a tracker. is_news: it may let a pod in that was turned away."""
+    """A tracker's result for a node's new state. is_news: it may let a rejected pod in."""
 
     is_news: bool = False
     problem: str = ""
@@ -30,40 +30,40 @@ NOTHING_NEW = UsageNews()
 
 
 class UsageTracker(Protocol):
-    """Rows as in core.cache.node_table; a row may come back as another node's after remove_node."""
+    """Rows as in core.cache.node_table; a row may be reused for another node after remove_node."""
 
     def put_node(self, row: int, node: Node, now_s: float) -> UsageNews:
-        """The node as it is now, whatever has changed of it."""
+        """The node's current state, whatever has changed."""
         ...
 
     def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> UsageNews:
-        """What metrics-server says of the node."""
+        """metrics-server's report about the node."""
         ...
 
     def remove_node(self, row: int) -> None:
-        """The node is gone, and with it what its pods had there."""
+        """The node is gone, and with it the use of its pods."""
         ...
 
     def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
-        """The pods have their place on this row from now on, promised or bound."""
+        """The pods are on this row from now on, reserved or bound."""
         ...
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:
-        """One of them has it no longer."""
+        """One of them is not any more."""
         ...
 
     def advance(self, now_s: float) -> Iterable[int]:
-        """Time has passed; answers with the rows about which that changes something."""
+        """Time has passed; returns the rows that this changes."""
         ...
 
 
 class UsageTrackers:
-    """All trackers of all profiles. Without any it is false, and nobody tells it of pods and nodes."""
+    """All trackers of all profiles. Without any it is false, and is not called for pods and nodes."""
 
     __slots__ = ("_note", "_trackers", "now_s")
 
     def __init__(self, note: Callable[[int], None]) -> None:
-        """note: told each row about which an answer may have changed."""
+        """note: called with each row whose results may have changed."""
         self._trackers: tuple[UsageTracker, ...] = ()
         self._note = note
         self.now_s = 0.0
@@ -72,11 +72,11 @@ class UsageTrackers:
         return bool(self._trackers)
 
     def keep(self, usage_trackers: Iterable[UsageTracker]) -> None:
-        """These from now on; they know nothing yet (Cache.keep_usage_trackers tells them)."""
+        """Use these from now on; they are still empty (Cache.keep_usage_trackers fills them)."""
         self._trackers = tuple(usage_trackers)
 
     def put_node(self, row: int, node: Node) -> tuple[bool, str]:
-        """(whether it may let in who was turned away, what is wrong with what the node says)."""
+        """(whether it may let a rejected pod in, what is wrong with the node's report)."""
         return self._merged(row, [one.put_node(row, node, self.now_s) for one in self._trackers])
 
     def put_usage(self, row: int, usage: ReportedUsage) -> tuple[bool, str]:
@@ -101,7 +101,7 @@ class UsageTrackers:
             one.leave(info, row, self.now_s)
 
     def advance(self, now_s: float) -> None:
-        """To be told before each turn."""
+        """Call before each turn."""
         self.now_s = now_s
         for one in self._trackers:
             for row in one.advance(now_s):
@@ -133,7 +133,7 @@ class MeasuredUsage:
         self.reserved: IntArray = np.zeros((n_quantities, 0), dtype=np.int64)
 
     def fit(self, n_rows: int) -> None:
-        """Room for so many rows."""
+        """Grow to this many rows."""
         if n_rows > self.used.shape[1]:
             extra = np.zeros((self.used.shape[0], max(n_rows, 64) * 2 - self.used.shape[1]), dtype=np.int64)
             self.used = np.concatenate([self.used, extra], axis=1)
@@ -141,7 +141,7 @@ class MeasuredUsage:
             self.reserved = np.concatenate([self.reserved, extra], axis=1)
 
     def clear(self, row: int) -> None:
-        """Another node, or none."""
+        """The row belongs to another node, or to none."""
         for array in (self.used, self.others, self.reserved):
             array[:, row] = 0
 
@@ -151,17 +151,17 @@ class MeasuredUsage:
         self._settle(row)
 
     def reserve(self, row: int, amounts: Sequence[int]) -> None:
-        """A pod that no measurement can have seen yet."""
+        """Add a pod that cannot be in a measurement yet."""
         self.reserved[:, row] += amounts
 
     def found(self, row: int, amounts: Sequence[int]) -> None:
-        """A pod whose use is in the measurement already: it ran before it was made."""
+        """Add a pod whose use is already in the measurement: it started before that."""
         self.reserved[:, row] += amounts
         self.others[:, row] -= amounts
         self._settle(row)
 
     def release(self, row: int, amounts: Sequence[int]) -> None:
-        """The pod is gone; what was measured of it stays counted until a measurement shows it gone."""
+        """Remove a pod; its measured use stays counted until a measurement shows it gone."""
         self.reserved[:, row] -= amounts
         self._settle(row)
 
@@ -171,7 +171,7 @@ class MeasuredUsage:
         return both
 
     def promised(self, row: int) -> list[int]:
-        """Of each quantity."""
+        """For each quantity."""
         one = self.others[:, row] + self.reserved[:, row] - self.used[:, row]
         return [int(amount) for amount in one]
 

@@ -1,6 +1,6 @@
-"""VolumeUsers: which pods on which nodes use volumes that decide where others may run.
+"""VolumeUsers: which pods on which nodes use volumes that affect where other pods may run.
 
-Kept by core.cache.cache for pods that have such volumes, at no cost for the others; read through the view.
+Kept by core.cache.cache for pods with such volumes, without cost for others; read through the view.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class VolumeUsers:
         self.claims: dict[Claim, int] = {}
 
     def enter(self, info: PodInfo) -> None:
-        """The pod is counted on its row."""
+        """Count the pod on its row."""
         self.by_row.setdefault(info.row, {})[info.uid] = info.template
         for claim in claims_of(info.template):
             self.claims[claim] = self.claims.get(claim, 0) + 1
 
     def leave(self, info: PodInfo) -> None:
-        """The pod is no longer counted on its row."""
+        """Stop counting the pod on its row."""
         on_row = self.by_row[info.row]
         template = on_row.pop(info.uid)
         if not on_row:
@@ -39,7 +39,7 @@ class VolumeUsers:
                 del self.claims[claim]
 
     def recount(self, pods: Mapping[str, PodInfo]) -> Iterator[str]:
-        """What is not as the pods are, in words; for core.invariants, slow."""
+        """Differences from the pods' actual use, in words; for core.invariants, slow."""
         fresh = VolumeUsers()
         for info in pods.values():
             if info.row >= 0 and info.template.volumes:
@@ -49,7 +49,7 @@ class VolumeUsers:
 
 
 def claims_of(template: PodTemplate) -> Iterator[Claim]:
-    """The claims that pods of the template use, those made for a pod alone included."""
+    """The claims that pods of the template use, including those made for a single pod."""
     for volume in template.volumes:
         if volume.persistent_volume_claim is not None:
             yield template.namespace, volume.persistent_volume_claim.claim_name

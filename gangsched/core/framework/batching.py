@@ -1,12 +1,11 @@
-"""Batching: a gang of equal pods goes on where the one before it has left off.
+"""Batching: a gang of equal pods continues where the previous one left off.
 
-Of the nodes that take a whole gang with the least room left over many are often equal in score. They are
-kept, and the next gang of as many pods of the same template takes the next of them: all that is looked at are
-rows that changed since. What comes of it is what packing from nothing comes to, to the bit; where that cannot
-be told from what is kept nothing is said, and packing does it. What may be kept of a plugin's answers it says
-itself (core.framework.interface, ScorePlugin); who says anything else of the nodes is asked each time, and
-then nothing is kept. Owned by core.framework.profile, asked by core.cycle.packing. Source of the idea:
-KEP-5598 (opportunistic batching), kube-scheduler `framework/runtime/batch.go`.
+Often many nodes take a whole gang with the same least room left over and the same score. They are kept, and
+the next gang of as many pods of the same template takes the next of them: only rows that changed since are
+looked at. Identical to a full pack; returns None when unsure, and then packing runs. Each plugin declares
+which of its answers may be kept (core.framework.interface, ScorePlugin); if another plugin scores these nodes
+it is called each time, and nothing is kept. Owned by core.framework.profile, called by core.cycle.packing.
+Source of the idea: KEP-5598 (opportunistic batching), kube-scheduler `framework/runtime/batch.go`.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from gangsched.core.framework.interface import CycleState, IntArray
 from gangsched.core.framework.scoring import Scoring
 from gangsched.core.types.pod_template import PodTemplate
 
-# Looking at more rows one by one costs more than looking at all of them at once.
+# Checking more rows one by one costs more than a full pack.
 _MAX_CHANGED = 256
 
 
 class _Kept:
-    """What one gang has left to the next one, right up to `mark` of the journal.
+    """What one gang leaves to the next, current up to `mark` of the journal.
 
-    capacity: the very array that Filtering keeps up to date. rows: nodes with room for `least` members,
-    which is n_members or more and less than what any other node has that takes n_members, but for `tighter`.
-    equals: those of them that had the highest score, ascending; who is before `at` is none of them any more.
+    capacity: the very array that Filtering keeps current. rows: nodes with room for `least` members, which is
+    n_members or more and less than any other node with room for n_members has, except `tighter`. equals:
+    those with the highest score, ascending; entries before `at` are exhausted.
     """
 
     __slots__ = ("at", "capacity", "equals", "least", "mark", "n_members", "rows", "tighter")
@@ -48,7 +47,7 @@ class _Kept:
         self.tighter: int | None = None
 
     def keep_up(self, changed: Iterable[int]) -> bool:
-        """Looks at rows that changed; False: one of them may be among the best, or two are tighter."""
+        """Processes changed rows; False: one of them may be among the best, or two are tighter."""
         least, n_members, room_on = self.least, self.n_members, self.capacity.item
         if self.tighter is not None and not n_members <= room_on(self.tighter) < least:
             self.tighter = None
@@ -64,7 +63,7 @@ class _Kept:
                 self.rows = self.rows[1:]
                 if not len(self.rows):
                     return False
-            elif row > first:  # below the first there are none: they are ascending
+            elif row > first:  # rows are ascending, so none is below the first
                 n_others += 1
         if n_others:
             self.rows = self.rows[self.capacity[self.rows] == least]
@@ -83,7 +82,7 @@ class _Kept:
 
 
 class Batching:
-    """Of one profile, by template."""
+    """One profile's batching, by template."""
 
     def __init__(self, filtering: Filtering, scoring: Scoring) -> None:
         self._filtering = filtering
@@ -93,7 +92,7 @@ class Batching:
     def next(
         self, state: CycleState, template: PodTemplate, view: ClusterView, capacity: IntArray, n_members: int
     ) -> int | None:
-        """The node for n_members, of a gang that has opened none yet; None: what is kept does not say."""
+        """The node for n_members of a gang that has opened none yet; None: unknown, run a full pack."""
         kept = self._kept.pop(template.serial, None)
         if kept is None or kept.capacity is not capacity or kept.n_members != n_members:
             return None

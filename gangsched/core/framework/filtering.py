@@ -1,10 +1,10 @@
-"""Filtering: which nodes will do for a template, and how many of it they take, by all Filter plugins.
+"""Filtering: which nodes suit a template, and how many of its pods they take, by all Filter plugins.
 
-Three kinds of answers, by how long they hold. What a node is by itself: a mask, kept until a node changes.
-What it has left (capacity plugins): kept, and only rows that changed are asked again. What depends on where
-pods are, or on what PreFilter found: asked each time; plugins that look at nodes one by one come last, and
-only see what the others left. Made and called by core.framework.profile, and by core.cycle.cycle between a
-gang's members.
+Answers fall into three kinds, by how long they hold. Fixed properties of a node: a mask, kept until a node
+changes. Free capacity (capacity plugins): kept, and only changed rows are recomputed. Answers that depend on
+where pods are, or on PreFilter's results: computed each time; plugins that look at nodes one by one come
+last, and see only the nodes that the others left. Made and called by core.framework.profile, and by
+core.cycle.cycle between a gang's members.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gangsched.core.framework.per_node import NodeInfos, PerNodeFilter
 from gangsched.core.framework.plugin_calls import Ask, check_count, check_shape
 from gangsched.core.types.pod_template import PodTemplate
 
-# What is kept per template may take this much of each kind; beyond it all is dropped and made anew.
+# Memory limit of each kind of per-template cache; beyond it the whole cache is dropped and rebuilt.
 _MAX_KEPT_BYTES = 32 * 2**20
 NO_LIMIT = 2**62
 _ONE_ROW = (1,)
@@ -41,7 +41,7 @@ def n_kept(n_rows: int) -> int:
 
 
 class _Kept:
-    """Capacities of one template, right up to `mark` of the journal, under one mask."""
+    """Capacities of one template, current up to `mark` of the journal, under one mask."""
 
     __slots__ = ("mark", "mask", "values")
 
@@ -89,7 +89,7 @@ class Filtering:
         self._capacities: dict[int, _Kept] = {}
 
     def feasible(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray:
-        """The masks of what nodes are by themselves, kept per template until a node changes: bool[n_rows]."""
+        """The masks of fixed node properties, kept per template until a node changes: bool[n_rows]."""
         found = self._masks.get(template.serial)
         if found is not None and found[0] == view.static_revision and len(found[1]) == view.n_rows:
             return found[1]
@@ -105,19 +105,19 @@ class Filtering:
 
     @property
     def looks_beyond_room(self) -> bool:
-        """Whether any Filter of the profile may say something else after pods were placed."""
+        """Whether any Filter of the profile may change its answer after pods were placed."""
         return bool(self.seeing or self.by_cycle or self.per_node)
 
     def sees_pods(self, state: CycleState) -> bool:
-        """Whether a Filter that depends on where pods are has a say: then members are placed one by one."""
+        """Whether a Filter that depends on where pods are takes part: then members are placed one by one."""
         return not state.skipped.issuperset(self._seeing_names)
 
     def names_seeing(self, state: CycleState) -> list[str]:
-        """The plugins by which sees_pods."""
+        """The plugins that make sees_pods true."""
         return [name for name in self._seeing_names if name not in state.skipped]
 
     def is_local(self, state: CycleState) -> bool:
-        """Whether placing a pod changes what Filter says of that node alone: only it is asked anew."""
+        """Whether placing a pod changes Filter's answer for that node alone: only it is recomputed."""
         return all(one.name in state.skipped for one in self.seeing) and all(
             one.is_local or one.name in state.skipped for one in self.per_node
         )
@@ -133,9 +133,9 @@ class Filtering:
     ) -> IntArray:
         """How many more pods of this template each node takes, infeasible nodes 0. Shape: int64[n_rows].
 
-        Not to be written to: the cache's own answer is kept, and only rows that changed are asked again.
-        Where sees_pods, it is how many by room alone on the nodes where one pod may go now. ceiling: that of
-        the same view, where it is known. Without `looks` plugins that look at nodes one by one are not asked.
+        Read-only: the cached array is returned, and only changed rows are recomputed. If sees_pods, it is how
+        many by resources alone on the nodes where one pod may go now. ceiling: of the same view, if known.
+        Without `looks` plugins that look at nodes one by one are not called.
         """
         room = self.ceiling(state, template, view) if ceiling is None else ceiling
         open_to = self.open_to(state, template, view)
@@ -150,7 +150,7 @@ class Filtering:
         return room
 
     def open_to(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
-        """bool[n_rows]: where Filters that see pods let one pod go now; None: everywhere. Their own array."""
+        """bool[n_rows]: where Filters that see pods allow one pod now; None: everywhere. A fresh array."""
         mask: BoolArray | None = None
         if state.skipped.issuperset(self._names_of_seeing):
             return None
@@ -162,13 +162,13 @@ class Filtering:
         return mask
 
     def looks_at_nodes(self, state: CycleState) -> bool:
-        """Whether a plugin that looks at nodes one by one has a say."""
+        """Whether a plugin that looks at nodes one by one takes part."""
         return any(plugin.name not in state.skipped for plugin in self.per_node)
 
     def lets(self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray) -> BoolArray:
-        """bool[len(rows)]: which of them plugins that look at nodes one by one let one pod onto.
+        """bool[len(rows)]: onto which of them the plugins that look at nodes one by one allow one pod.
 
-        `rows`: those that all other Filters let by.
+        `rows`: those that all other Filters allow.
         """
         lets = np.ones(len(rows), dtype=np.bool_)
         for plugin in self.per_node:
@@ -179,7 +179,7 @@ class Filtering:
         return lets
 
     def ceiling(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
-        """capacity without the Filters that see pods: it does not grow in this cycle, whatever is placed."""
+        """Capacity without the Filters that see pods: it does not grow in this cycle, whatever is placed."""
         room = self.room(state, template, view)
         if state.subset is not None:
             room = np.where(state.subset, room, 0)
@@ -198,7 +198,7 @@ class Filtering:
         others: Sequence[PodTemplate],
         n: int,
     ) -> int:
-        """No more than this many of `n` members can be placed from here, with whatever `others`."""
+        """An upper bound of how many of `n` members can still be placed, beside any `others`."""
         room = np.minimum(self.ceiling(state, template, view), n)
         room.flags.writeable = False
         most = min(int(room.sum()), n)
@@ -211,7 +211,7 @@ class Filtering:
     def topology_keys(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[str] | None:
-        """The labels by which nodes differ to Filters that see pods; None: one of them does not say."""
+        """The labels by which nodes differ for Filters that see pods; None: one does not declare any."""
         found: list[str] = []
         everybody: list[FilterPlugin | PerNodeFilter] = [*self.seeing, *self.per_node]
         for plugin in everybody:
@@ -226,17 +226,17 @@ class Filtering:
         return found
 
     def ceiling_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
-        """ceiling of one node on which the Trial has just placed such a pod."""
+        """The ceiling of one node on which the Trial has just placed such a pod."""
         mask = self.feasible(state, template, view)
         return self._ask_capacity_on(state, template, view, mask, row)
 
     def capacity_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
-        """capacity of one node on which the Trial has just placed such a pod, where is_local."""
+        """The capacity of one node on which the Trial has just placed such a pod, if is_local."""
         n = self.ceiling_on(state, template, view, row)
         return n if n and self.lets_onto(state, template, view, row) else 0
 
     def lets_onto(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
-        """As lets, of one node."""
+        """As `lets`, for one node."""
         return all(
             self._ask(plugin.name, "Filter", plugin.allows, state, template, view, row)
             for plugin in self.per_node
@@ -252,7 +252,7 @@ class Filtering:
         return own
 
     def room(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
-        """As capacity, by what nodes are and have left: what cannot grow while a gang is placed."""
+        """Capacity by fixed properties and free resources: it cannot grow while a gang is placed."""
         mask = self.feasible(state, template, view)
         kept = self._capacities.get(template.serial)
         mark = view.journal_end
@@ -283,7 +283,7 @@ class Filtering:
         mask: BoolArray,
         changed: Collection[int],
     ) -> None:
-        """Puts the capacities of a few rows, of one after every gang, right."""
+        """Recomputes the capacities of a few rows: after every gang, of one."""
         if len(changed) == 1:
             for row in changed:
                 values[row] = self._ask_capacity_on(state, template, view, mask, row)
@@ -292,7 +292,7 @@ class Filtering:
             values[rows] = self._ask_capacity(state, template, view, mask, rows)
 
     def keeps(self, template: PodTemplate, capacity: IntArray) -> bool:
-        """Whether it is the very array that is kept up: capacity as the cache's nodes have it."""
+        """Whether it is the cached array itself: the capacity of the cache's own nodes."""
         kept = self._capacities.get(template.serial)
         return kept is not None and kept.values is capacity
 
@@ -315,7 +315,7 @@ class Filtering:
     def _ask_capacity_on(
         self, state: CycleState, template: PodTemplate, view: ClusterView, mask: BoolArray, row: int
     ) -> int:
-        """As _ask_capacity, of one row."""
+        """As _ask_capacity, for one row."""
         if not mask.item(row):
             return 0
         least = NO_LIMIT
@@ -330,7 +330,7 @@ class Filtering:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> list[tuple[str, str, BoolArray]]:
-        """Why nodes are out: (plugin, reason, rows), each plugin only for rows that came as far as it."""
+        """Why nodes are excluded: (plugin, reason, rows), each plugin only for rows that reached it."""
         left = view.live.copy()
         found: list[tuple[str, str, BoolArray]] = []
         for name, narrowed in state.subset_reasons:
@@ -363,7 +363,7 @@ class Filtering:
 def _counting_on(
     plugin: CapacityPlugin,
 ) -> Callable[[CycleState, PodTemplate, ClusterView, int], int | None]:
-    """How the plugin is asked about one row."""
+    """How to query the plugin for a single row."""
     if hasattr(plugin, "capacity_on"):
         on: Callable[[CycleState, PodTemplate, ClusterView, int], int | None] = plugin.capacity_on
         return on

@@ -1,7 +1,7 @@
 """The plugin author's page: every extension point in order, what it may answer and what it may not.
 
-A plugin is a class with a `name` and the methods of the points it serves; they are found by their presence.
-One object is made for each profile that names it, with that profile's args. Ten lines are a plugin:
+A plugin is a class with a `name` and the methods of the points it serves; methods are found by their
+presence. One object is made for each profile that names it, with that profile's args. Ten lines are a plugin:
 
     from gangsched.core.framework.interface import SUCCESS, Status
 
@@ -35,26 +35,27 @@ One object is made for each profile that names it, with that profile's args. Ten
     Bind        bind          once a pod, in order                        a Status; SKIP: the next one binds
     PostBind    post_bind     once a pod that is bound                    nothing
 
-Up to PostFilter, Score and Reserve a plugin is synchronous and pure: no clock, no I/O, no randomness, nothing
-kept but what the same arguments would give again, and nothing that it is shown is changed by it: arrays are
-read-only, pods and nodes are shared. Permit, PreBind, Bind and PostBind exist to do I/O: they may be
-`async def`, run outside of the core under a deadline, and get a `handle` on the API server.
+Up to PostFilter, Score and Reserve a plugin is synchronous and pure: no clock, no I/O, no randomness, no
+state but what the same arguments would produce again, and no changes to its arguments: arrays are read-only,
+pods and nodes are shared. Permit, PreBind, Bind and PostBind exist to do I/O: they may be `async def`, run
+outside the core under a deadline, and get a `handle` on the API server.
 
-The order is the configuration's. A "no" ends its point, and what has been reserved is unreserved in reverse.
-A plugin that raises, or answers what its point does not allow, is named in what its pod is told and costs
-that pod this attempt; it is asked again at the next one. Weights multiply scores; nodes get the sum.
+The order is the configuration's. A "no" ends its point, and reservations are unreserved in reverse. A plugin
+that raises, or answers what its point does not allow, is named in its pod's message and costs that pod this
+attempt; it is called again at the next one. Weights multiply scores; nodes get the sum.
 
 Arrays are over node rows: length `view.n_rows`; a row is a node's place for as long as it exists, and
-`view.live` says which rows are nodes at all. A template is the part of a pod that plugins may read, shared
-by all equal pods: its spec and namespace always, of its metadata what some plugin of the profile `sign`s.
-Whoever reads more of a pod than that must say so in `sign`, else two pods that differ there are taken for
-one another; plugins with filter_node or score_node and without `sign` get labels, annotations and owners.
+`view.live` marks the rows that are nodes. A template is the part of a pod that plugins may read, shared by
+all equal pods: its spec and namespace always, of its metadata the part that some plugin of the profile
+`sign`s. A plugin that reads more of a pod must declare it in `sign`, else two pods that differ there are
+treated as equal; plugins with filter_node or score_node and without `sign` get labels, annotations and
+owners.
 
-Of pods a plugin is shown counts and the pods themselves: `view.matching(PodTerm(...))` (model.selectors) is
-how many pods on each node a term means, kept up as pods come and go, those that the gang under way has placed
-by then included; `view.pods_on(row)` are the pods, `view.placed` is what was placed in this attempt. Other
-objects are in `view.objects(kind)`: a plugin names the kinds in `watches`, the scheduler follows them, waits
-for their first list, and needs the right to list and watch them.
+A plugin sees counts of pods and the pods themselves: `view.matching(PodTerm(...))` (model.selectors) is the
+number of pods on each node that a term matches, updated as pods come and go, including those that the current
+gang has placed so far; `view.pods_on(row)` are the pods, `view.placed` are the placements of this attempt.
+Other objects are in `view.objects(kind)`: a plugin names the kinds in `watches`, the scheduler follows them,
+waits for their first list, and needs the right to list and watch them.
 
 Source of the points and of the codes: kube-scheduler `pkg/scheduler/framework/interface.go`.
 """
@@ -94,9 +95,9 @@ P = TypeVar("P")
 
 
 def serves(plugin: object, point: Callable[..., P]) -> TypeIs[P]:
-    """Whether the plugin has all that `point`, one of the protocols below, asks for.
+    """Whether the plugin has all members of `point`, one of the protocols below.
 
-    As isinstance answers, which before Python 3.12 works out a protocol's members anew each time.
+    As isinstance answers, which before Python 3.12 computes a protocol's members anew each time.
     """
     return all(getattr(plugin, name, None) is not None for name in _members(point))
 
@@ -109,7 +110,7 @@ def _members(point: Callable[..., object]) -> tuple[str, ...]:
 
 @runtime_checkable
 class Plugin(Protocol):
-    """Optional for any: `watches: ClassVar[tuple[str, ...]]`, the other kinds that it reads through
+    """Optional for any plugin: `watches: ClassVar[tuple[str, ...]]`, the other kinds that it reads through
     `view.objects`, by plural and group ("persistentvolumeclaims", "replicasets.apps")."""
 
     name: str
@@ -117,28 +118,28 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class PodSigningPlugin(Protocol):
-    """Says what of a pod's metadata its answers depend on. Source of the idea: KEP-5598, SignPod.
+    """Declares what it reads of a pod's metadata. Source of the idea: KEP-5598, SignPod.
 
-    Optional: `signed_annotations: ClassVar[frozenset[str]]`, and pods with none of these are not asked
-    about; `signs_owners: ClassVar[bool] = True`, and pods without ownerReferences are not; `signs: bool`,
-    False where the plugin's arguments make it read nothing.
+    Optional: `signed_annotations: ClassVar[frozenset[str]]`: pods without any of these are not signed;
+    `signs_owners: ClassVar[bool] = True`: neither are pods without ownerReferences; `signs: bool`, False if
+    by the plugin's arguments it reads nothing.
     """
 
     name: str
 
     def sign(self, pod: Pod) -> Hashable:
-        """Equal for pods of equal spec that it cannot tell apart; () where it reads no metadata."""
+        """Equal for pods of equal spec that it cannot distinguish; () if it reads no metadata."""
         ...
 
 
 @runtime_checkable
 class SelectivePlugin(Protocol):
-    """Has something to say about few pods only: the others pass it by at no cost."""
+    """Concerns few pods only: all others skip it at no cost."""
 
     name: str
 
     def concerns(self, template: PodTemplate) -> bool:
-        """False: nothing from PreFilter to PreBind about such pods, whatever the cluster is. Asked once."""
+        """False: the plugin does nothing for such pods from PreFilter to PreBind. Called once."""
         ...
 
 
@@ -165,16 +166,16 @@ class PreFilterPlugin(Protocol):
     name: str
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status | NodeSubset:
-        """SKIP: the plugin's Filter is not asked for this template in this cycle. `view` shows what is there
-        by now, siblings of other templates that were placed before included (view.placed)."""
+        """SKIP: the plugin's Filter is not called for this template in this cycle. `view` is the current
+        state, including siblings of other templates placed before (view.placed)."""
         ...
 
 
 @runtime_checkable
 class FollowingPlugin(Protocol):
     """For plugins that keep counts of their own in `state`: since its PreFilter a pod of template `other` has
-    come to `row` or has left it, on the Trial `view`, which shows it already. Told of siblings that are
-    placed and of preemption's victims; who reads everything from the view needs neither."""
+    come to `row` or has left it, on the Trial `view`, which shows it already. Called for placed siblings and
+    for preemption's victims; a plugin that reads everything from the view needs neither."""
 
     name: str
 
@@ -189,41 +190,41 @@ class FollowingPlugin(Protocol):
 
 @runtime_checkable
 class FilterPlugin(Protocol):
-    """Whether a node will do.
+    """Whether a node is suitable.
 
     Without `sees_pods` it is a fixed property of nodes, which placing pods cannot change: the mask is kept
     per template until a node changes (never across a change) and must depend on the template and on node
-    objects alone. With `sees_pods = True` it depends on where pods are, too: it is never kept, asked anew
-    after each placement, and a template for which the plugin did not SKIP is placed one member at a time.
-    Two optional methods help core.cycle.order_search to tell "there is no placement" from "not found":
+    objects alone. With `sees_pods = True` it also depends on where pods are: it is never kept, recomputed
+    after each placement, and a template for which the plugin did not SKIP is placed one member at a time. Two
+    optional methods help core.cycle.order_search to distinguish "there is no placement" from "not found":
     `topology_keys(state, template, view) -> Sequence[str] | None`: two nodes with the same room and the same
-    pods are alike to it but for these labels (None, or no such method: no two nodes are alike);
-    `at_most(state, template, view, room, others) -> int`: no more than this many of the template can be
-    placed from here, whatever is placed beside them, if each row takes `room` (int64[n_rows]) at the most;
-    `others` are the templates that may be placed too.
+    pods differ for it only in these labels (None, or no such method: no two nodes are alike); `at_most(state,
+    template, view, room, others) -> int`: an upper bound of how many pods of the template can still be
+    placed, whatever is placed beside them, if each row takes at most `room` (int64[n_rows]); `others` are the
+    templates that may be placed too.
     """
 
     name: str
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
-        """bool[n_rows]; None: every node will do."""
+        """bool[n_rows]; None: every node is suitable."""
         ...
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
-        """Why not: (reason in kube-scheduler's words, rows it applies to). Asked only on failure."""
+        """Why not: (reason in kube-scheduler's words, rows it applies to). Called only on failure."""
         ...
 
 
 @runtime_checkable
 class NodeFilterPlugin(Protocol):
-    """Filter for the person who wants ten lines: about one node, and only if all else lets the pod by.
+    """A Filter in ten lines: checks one node, and only if all other Filters let the pod by.
 
-    The answer must depend on its arguments alone. Of a plugin without PreFilter it is kept per template and
-    node until the node or its pods change; and it is asked about no more nodes than it takes to choose.
-    Optional: `sees_pods: ClassVar[bool] = False` where it reads nothing of a node's pods and room: then it
-    need not be asked again while a gang is placed.
+    The answer must depend on its arguments alone. For a plugin without PreFilter it is kept per template and
+    node until the node or its pods change; and it is called for no more nodes than the choice needs.
+    Optional: `sees_pods: ClassVar[bool] = False` if it reads nothing of a node's pods and room: then it need
+    not be called again while a gang is placed.
     """
 
     name: str
@@ -243,8 +244,8 @@ class CapacityPlugin(Protocol):
         """int64 >= 0 for each of `rows`: how many more pods of this template the node takes; None: no limit.
 
         A row's answer depends on that row alone: answers are kept, and only rows that changed asked again.
-        That is one row after every gang, so a plugin may answer for one in numbers, without small arrays: by
-        `capacity_on(state, template, view, row: int) -> int | None`, in which it must say the same.
+        That is one row after every gang, so a plugin may also answer for a single row in plain numbers: by
+        `capacity_on(state, template, view, row: int) -> int | None`, which must give the same result.
         """
         ...
 
@@ -262,11 +263,11 @@ class PostFilterPlugin(Protocol):
     def post_filter(
         self, unit: Sequence[DemandOn[Any]], trial: Trial, error: FitError, dry_run: DryRun
     ) -> PostFilterResult | Status:
-        """Asked when the whole unit (a group, or groups that start together) does not fit as things stand.
+        """Called when the whole unit (a group, or groups that start together) does not fit now.
 
-        trial: the cluster as it is, to fork and to take pods away from; dry_run.place: the unit's cycle on
-        such a fork. The first plugin that answers with a result ends the point: the unit waits, its places
-        reserved, until the victims are gone. A Status says why this plugin has no way.
+        trial: the present cluster, to fork and to remove pods from; dry_run.place: the unit's cycle on such a
+        fork. The first plugin that returns a result ends the point: the unit waits, its places reserved,
+        until the victims are gone. A Status says why this plugin found no way.
         """
         ...
 
@@ -278,19 +279,19 @@ class PreScorePlugin(Protocol):
     def pre_score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> Status:
-        """Before each Score, with the same rows. SKIP: the plugin's Score is not asked this time."""
+        """Before each Score, with the same rows. SKIP: the plugin's Score is not called this time."""
         ...
 
 
 @runtime_checkable
 class ScorePlugin(Protocol):
-    """Optional beside it: `normalize(state, template, scores) -> scores`, which gets what score answered, of
-    any range, and answers within 0..100; `score_by_row = True`: a row's score depends on that row alone, so
-    that scores are kept and only rows that changed are asked again (not with normalize or pre_score), also
-    from one gang to the next of its kind (core.framework.batching); what it reads beside the view must be a
-    usage tracker (core.cache.usage_trackers), which says which rows changed; and
-    `spreads(template, members) -> bool`: the template wishes to be away from the gang's other members (their
-    templates, itself included), so that they are placed one at a time by score and not packed.
+    """Optional beside it: `normalize(state, template, scores) -> scores`, which gets score's results, of any
+    range, and maps them to 0..100; `score_by_row = True`: a row's score depends on that row alone, so scores
+    are kept and only changed rows are recomputed (not with normalize or pre_score), also from one gang to the
+    next of its kind (core.framework.batching); whatever it reads beside the view must be a usage tracker
+    (core.cache.usage_trackers), which reports changed rows; and `spreads(template, members) -> bool`: the
+    template prefers to be away from the gang's other members (their templates, itself included), so that they
+    are placed one at a time by score and not packed.
     """
 
     name: str
@@ -298,18 +299,18 @@ class ScorePlugin(Protocol):
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """float64[len(rows)] in 0..100 for the feasible `rows`; None: nothing to say of these, nor of some of
-        them alone; costs nothing."""
+        """float64[len(rows)] in 0..100 for the feasible `rows`; None: no opinion on these, nor on any subset
+        of them; costs nothing."""
         ...
 
 
 @runtime_checkable
 class NodeScorePlugin(Protocol):
-    """Score for the person who wants ten lines; normalize(state, template, scores) may stand beside it.
+    """A Score in ten lines; normalize(state, template, scores) may accompany it.
 
-    The answer must depend on its arguments alone. Of a plugin without PreFilter and PreScore it is kept per
-    template and node until the node or its pods change. Nodes that even 100 would not make the best one are
-    not asked about, where one is wanted and the plugin has no normalize.
+    The answer must depend on its arguments alone. For a plugin without PreFilter and PreScore it is kept per
+    template and node until the node or its pods change. If one node is wanted and the plugin has no
+    normalize, nodes that could not win even with 100 are skipped.
     """
 
     name: str
@@ -319,16 +320,16 @@ class NodeScorePlugin(Protocol):
 
 @runtime_checkable
 class ReservePlugin(Protocol):
-    """`unreserve` cannot fail and may be asked without `reserve`, or twice; in reverse order for all.
+    """`unreserve` cannot fail and may be called without `reserve`, or twice; in reverse order for all.
 
-    It is told of every reservation that ends without a bind: another Reserve or Permit said no, a wait ended,
-    a PreBind or the bind failed, a member or its node went. What it raises is reported, and nothing more.
+    It is called for every reservation that ends without a bind: another Reserve or Permit refused, a wait
+    ended, a PreBind or the bind failed, a member or its node went. Exceptions from it are only reported.
     """
 
     name: str
 
     def reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status:
-        """Asked when every needed member of the group has its place; `placements` are of one template."""
+        """Called when every needed member of the group has its place; `placements` are of one template."""
         ...
 
     def unreserve(self, group: Group, infos: Sequence[PodInfo]) -> None: ...
@@ -336,16 +337,16 @@ class ReservePlugin(Protocol):
 
 @runtime_checkable
 class PermitPlugin(Protocol):
-    """As an `async def` it gets the Handle as a third argument, and is asked once for each set of reserved
-    members; without, it is asked in the group's turn, and does no I/O. A group that waits can be let go by
-    the plugin (Handle.allow) and by hand (POST /permit/{namespace}/{name}/allow), unless the plugin says
+    """As an `async def` it gets the Handle as a third argument, and is called once for each set of reserved
+    members; otherwise it is called in the group's turn, and does no I/O. The plugin (Handle.allow) or a
+    person (POST /permit/{namespace}/{name}/allow) can release a waiting group, unless the plugin sets
     `may_be_overruled = False`.
     """
 
     name: str
 
     def permit(self, group: Group, siblings: Mapping[str, Group]) -> Status | Awaitable[Status]:
-        """Asked when every needed member is reserved, and again whenever the group or a sibling changes.
+        """Called when every needed member is reserved, and again whenever the group or a sibling changes.
 
         `siblings` are the groups of start_together by "namespace/name", as far as they exist.
         """
@@ -354,13 +355,13 @@ class PermitPlugin(Protocol):
 
 @runtime_checkable
 class PreBindPlugin(Protocol):
-    """No member of a gang is bound before every PreBind of every member has said yes; members are asked side
-    by side, one plugin after the other. Optional: `pre_bind_pre_flight(template) -> Status`, pure: SKIP where
-    there is nothing to do for pods of this template, which then cost nothing.
+    """No member of a gang is bound before every PreBind of every member has succeeded; members are processed
+    side by side, one plugin after the other. Optional: `pre_bind_pre_flight(template) -> Status`, pure: SKIP
+    if there is nothing to do for pods of this template, which then cost nothing.
 
-    Of Permit, PreBind, Bind and PostBind: an `async def` may take `hook_timeout_s` (the plugin's own
-    attribute, else hookTimeoutSeconds of the configuration), then it has failed; where nobody wants its
-    answer any more it is cancelled. A plain function must answer at once.
+    Permit, PreBind, Bind and PostBind: an `async def` fails after `hook_timeout_s` (the plugin's own
+    attribute, else hookTimeoutSeconds of the configuration); it is cancelled when its answer is no longer
+    needed. A plain function must answer at once.
     """
 
     name: str
@@ -377,17 +378,17 @@ class BindPlugin(Protocol):
     def bind(
         self, pod: Pod, node_name: str, annotations: Mapping[str, str], handle: Handle
     ) -> Status | Awaitable[Status]:
-        """`annotations` belong into the Binding: they carry devices, gang, rank and attempt.
+        """`annotations` belong in the Binding: they carry devices, gang, rank and attempt.
 
         Use the pod's UID as precondition, and bind to that node or not at all. After SUCCESS, and after a
-        failure, the API server is asked what became of the pod; a "no" is believed.
+        failure, the API server is asked for the pod's real state; a refusal is believed.
         """
         ...
 
 
 @runtime_checkable
 class PostBindPlugin(Protocol):
-    """Asked at most once: a process that ends in between is not made up for."""
+    """Called at most once: calls lost when a process ends are not repeated."""
 
     name: str
 
@@ -396,7 +397,7 @@ class PostBindPlugin(Protocol):
 
 @runtime_checkable
 class CuringPlugin(Protocol):
-    """Says which changes can cure its rejections. A plugin without it is woken by every change."""
+    """Declares which changes can cure its rejections. A plugin without it is woken by every change."""
 
     name: str
     cured_by: Change
@@ -406,7 +407,7 @@ class CuringPlugin(Protocol):
         ...
 
 
-# All that a plugin imports from the core comes from this page.
+# A plugin imports everything from the core through this module.
 __all__ = [
     "EVERYWHERE",
     "MAX_SCORE",

@@ -1,9 +1,9 @@
-"""Observer: who is told what the core does and its effects do not say.
+"""Observer: gets the core's steps that its effects do not show.
 
-For traces and metrics, made outside: an Observer reads a clock of its own, which the core has not, and
-answers nothing, so that what is decided is the same with and without one. Without one (the default) nothing
-of this is called. Given to core.scheduler; called by core.state.queue, core.groups.attempts,
-core.state.state, core.state.reporter and, for the extension points, by ObservedProfile here.
+For traces and metrics outside the core: an Observer reads its own clock, which the core does not have, and
+returns nothing, so decisions are the same with and without one. Without one (the default) none of this is
+called. Passed to core.scheduler; called by core.state.queue, core.groups.attempts, core.state.state,
+core.state.reporter and, for the extension points, by ObservedProfile here.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ Ts = TypeVarTuple("Ts")
 
 
 class Observer(Protocol):
-    """Called in the middle of a turn: the group's fields are what they are by then. Must not raise."""
+    """Called during a turn: the group's fields have their values of that moment. Must not raise."""
 
     def moved(self, group: Group, before: GroupState) -> None:
-        """The group was put into its state, which may be the one that it was in (`before`)."""
+        """The group was put into a state, which may be the same as `before`."""
         ...
 
     def attempt_began(self, unit: Sequence[Group]) -> None:
-        """These groups are tried as one piece; each is moved before anything else is tried."""
+        """These groups are tried as one unit; each is moved before anything else is tried."""
         ...
 
     def point_began(self, point: str) -> None:
-        """An extension point of the attempt under way; several times an attempt where templates differ."""
+        """An extension point of the current attempt; several times an attempt if templates differ."""
         ...
 
     def point_ended(self, point: str, code: Code) -> None:
-        """`code`: what the plugins' answers came to, ERROR where one of them raised."""
+        """`code`: the merged answer of the plugins, ERROR if one of them raised."""
         ...
 
     def gave_back(self, group: Group, n_members: int, why: str) -> None:
-        """Reservations that were held while nothing had been sent for them."""
+        """Reservations were released before any bind was sent for them."""
         ...
 
     def preempted(self, unit: Sequence[Group], victims: Sequence[PodInfo]) -> None:
-        """These groups wait, from here on, for these pods to go."""
+        """These groups now wait for these pods to go."""
         ...
 
     def told(self, group: Group, message: str) -> None:
-        """What people are told about the group, or what it waits for; may repeat what was told before."""
+        """A message to people about the group, or what it waits for; may repeat earlier ones."""
         ...
 
 
 @runtime_checkable
 class PluginObserver(Protocol):
-    """An Observer that wants to know of each call of a plugin, too; there are about twenty for a gang."""
+    """An Observer that also gets each call of a plugin; there are about twenty for a gang."""
 
     def plugin_began(self) -> None: ...
 
@@ -95,7 +95,7 @@ def _told_of(observer: Observer) -> Ask:
 
 
 class ObservedProfile(Profile):
-    """A profile that tells when its extension points, and its plugins, begin and end."""
+    """A profile that reports when its extension points, and its plugins, begin and end."""
 
     def __init__(self, profile: Profile, observer: Observer) -> None:
         super().__init__(profile.scheduler_name, profile.points, ask=_told_of(observer))
@@ -122,7 +122,7 @@ class ObservedProfile(Profile):
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> list[tuple[str, str, BoolArray]]:
-        """Filter's other half: why not."""
+        """The second half of Filter: why nodes are excluded."""
         return self._told("Filter", super().reasons, state, template, view)
 
     def score(

@@ -1,13 +1,13 @@
-"""Plugins that look at one node at a time, made to answer for all nodes: NodeFilter and NodeScore.
+"""Adapts plugins that look at one node at a time to all nodes: NodeFilter and NodeScore.
 
-A Python call for each of 5,000 nodes is what makes such plugins slow, so a call that would say the same
-again is not made: of a plugin that no PreFilter tells anything, an answer holds for its template and node
-until the node or its pods change (the cache's journal says which); else it holds for the cycle. On a Trial
-only the nodes that it has touched are asked again. And what is not the plugin's own code is done once for
-all nodes: one guard around the loop, which finds out afterwards about which node the plugin failed.
+A Python call for each of 5,000 nodes makes such plugins slow, so calls with a known answer are skipped.
+Without a PreFilter of the plugin's own an answer holds for its template and node until the node or its pods
+change (the cache's journal has the changes); otherwise it holds for the cycle. On a Trial only the nodes that
+it has touched are called for again. Overhead is paid once for all nodes: one guard around the loop, which
+finds out afterwards at which node the plugin failed.
 
-A plugin that is watched (extension.budget) has `over_nodes(point, loop, *args)`, which runs such a loop.
-Made and called by core.framework.profile.
+A sampled plugin (extension.budget) has `over_nodes(point, loop, *args)`, which runs such a loop. Made and
+called by core.framework.profile.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MAX_KEPT = 200
 
 
 def sign_metadata(pod: Pod) -> Hashable:
-    """What a plugin that does not say what it reads may read: labels, annotations and owners."""
+    """What a plugin without `sign` may read: labels, annotations and owners."""
     meta = pod.metadata
     return (
         tuple(sorted((meta.labels or {}).items())),
@@ -54,14 +54,14 @@ def sign_metadata(pod: Pod) -> Hashable:
 
 
 class NodeInfos:
-    """A NodeInfo for each row of the cache, made anew for rows that changed."""
+    """A NodeInfo for each row of the cache, rebuilt for changed rows."""
 
     def __init__(self) -> None:
         self._mark = -1
         self._infos: npt.NDArray[np.object_] = np.empty(0, dtype=np.object_)
 
     def at(self, view: ClusterView, rows: IntArray) -> list[NodeInfo]:
-        """Of rows that are nodes; as the cache has them, without what a Trial has placed."""
+        """Those of `rows`, which must be nodes, in the cache's state, without a Trial's placements."""
         if self._mark != view.journal_end or len(self._infos) != view.n_rows:
             self._refresh(view.base() if isinstance(view, Trial) else view)
         found: list[NodeInfo] = self._infos[rows].tolist()
@@ -84,12 +84,12 @@ def _info(view: ClusterView, row: int) -> NodeInfo | None:
 
 
 def _infos_on(view: ClusterView, rows: IntArray) -> list[NodeInfo]:
-    """As they are on this view."""
+    """In the state of this view."""
     return [info for row in rows.tolist() if (info := _info(view, row)) is not None]
 
 
 class _Answers:
-    """What one plugin says of one template, by row. Shapes: known bool[n_rows], values float64[n_rows]."""
+    """One plugin's answers for one template, by row. Shapes: known bool[n_rows], values float64[n_rows]."""
 
     __slots__ = ("known", "mark", "values")
 
@@ -100,7 +100,7 @@ class _Answers:
 
 
 class _PerNode:
-    """Which rows of which template need not be asked again, and asking about the others."""
+    """Tracks which rows of which template have known answers, and calls the plugin for the others."""
 
     def __init__(
         self, plugin: Any, point: str, ask: Callable[..., Any], infos: NodeInfos, *, is_told: bool
@@ -138,7 +138,7 @@ class _PerNode:
         return kept
 
     def _said(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> list[Any]:
-        """What the plugin answers of each node. Raises: PluginError, which names the node."""
+        """The plugin's answer for each node. Raises: PluginError, which names the node."""
         left = iter(infos)
         try:
             if self._run is None:
@@ -169,13 +169,13 @@ class PerNodeFilter(_PerNode):
 
     @property
     def is_local(self) -> bool:
-        """A pod that is placed on one node changes nothing for the others."""
+        """Whether placing a pod on one node changes nothing for the others."""
         return not self._follows
 
     def allowed(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> BoolArray:
-        """bool[len(rows)]: which of the feasible `rows` the plugin lets the template onto."""
+        """bool[len(rows)]: the feasible `rows` that the plugin allows for the template."""
         answers = self._answers(state, template, view)
         fresh = rows[~answers.known[rows]]
         fresh = fresh[~self._is_touched(view, fresh)] if len(fresh) else fresh
@@ -190,7 +190,7 @@ class PerNodeFilter(_PerNode):
         return allowed
 
     def allows(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
-        """As allowed, of one row."""
+        """As `allowed`, for one row."""
         if not self.sees_pods or row not in view.touched:
             return bool(self.allowed(state, template, view, np.array([row]))[0])
         info = _info(view, row)
@@ -222,7 +222,7 @@ class PerNodeFilter(_PerNode):
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> Sequence[tuple[str, BoolArray]]:
-        """Why not, of the nodes that came as far as this plugin. Shape of each: bool[n_rows]."""
+        """Why not, for the nodes that reached this plugin. Shape of each: bool[n_rows]."""
         infos = _infos_on(view, rows)
         found: dict[str, BoolArray] = {}
         for said, info in zip(self._said(state, template.pod, infos), infos, strict=True):

@@ -1,4 +1,4 @@
-"""What a scheduling cycle is asked and what it answers: Demand in, Plan or FitError out; nothing is decided.
+"""A scheduling cycle's input and output: Demand in, Plan or FitError out; no decisions here.
 
 Made by core.groups.attempts (Demand) and core.cycle.cycle (the answers).
 """
@@ -28,10 +28,10 @@ def first_of(n: int) -> int:
 
 
 class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
-    """What one group asks of this cycle: `members` to place, at least `n_needed` of them.
+    """One group's request to a cycle: `members` to place, at least `n_needed` of them.
 
-    core.framework.profile has it with its own Profile, as Demand; the plugin interface, which that one is
-    built on, knows no more than this.
+    core.framework.profile adds its Profile to it, as Demand; the plugin interface, which Profile builds on,
+    knows no more than this.
 
     pick: which of n equally good nodes a lone pod gets, from 0. early_stop: a lone pod is offered no more
     than enough nodes; None: all of them.
@@ -45,7 +45,7 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
     early_stop: EarlyStop | None = None
 
     def by_template(self) -> dict[int, tuple[PodTemplate, list[PodInfo]]]:
-        """The members by template serial, in the order in which they come."""
+        """The members by template serial, in order of arrival."""
         first = self.members[0].template
         for info in self.members:
             if info.template is not first:
@@ -63,8 +63,8 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
 
 
 class Plan(msgspec.Struct, gc=False):
-    """Where everybody goes. states: what the cycle of each template left, for Reserve, by (group, serial);
-    n_tried: placements that core.cycle.order_search tried for it."""
+    """Where the members go. states: the cycle state of each template, for Reserve, by (group, serial);
+    n_tried: placements tried by core.cycle.order_search."""
 
     placements: list[Placement]
     states: dict[tuple[GroupKey, int], CycleState] = {}
@@ -72,22 +72,22 @@ class Plan(msgspec.Struct, gc=False):
 
 
 class SearchOutcome(enum.Enum):
-    """What is known of the orders of placing that were not tried first."""
+    """What is known about the placing orders that were not tried first."""
 
     NONE = "none"
-    """There are no others, or they were not asked for."""
+    """There are no others, or they were not searched."""
     PROVED = "proved"
-    """No order does: equal members and equal nodes taken together, all were tried."""
+    """No order works: up to swaps of equal members and equal nodes, all were tried."""
     GAVE_UP = "gave up"
-    """The budget ran out before all were tried: its own, or that of a search for sets of devices."""
+    """A budget ran out before all were tried: the search's own, or that of a search for device sets."""
 
 
 GAVE_UP = "A placement may exist: the search for one ended at searchPlacements."
-"""What people are told of GAVE_UP."""
+"""The message for GAVE_UP."""
 
 
 class FitError(msgspec.Struct, gc=False):
-    """Nobody goes anywhere, and why: for people, and (plugin, template) for what can cure it."""
+    """No member is placed, and why: for people, and (plugin, template) for the changes that can cure it."""
 
     group: Group
     message: str
@@ -98,11 +98,11 @@ class FitError(msgspec.Struct, gc=False):
 
 
 class DryRun(msgspec.Struct, gc=False):
-    """What a PostFilter plugin may try. place: the unit's cycle on a Trial of the plugin's making; search:
-    the same, and other orders of placing for so many placements, of which search_budget is what the unit may
-    spend at a time; siblings: groups that start with a group; lowest_priority: no pod has a lower one;
-    nominated: promises that `place` keeps room for; n_looks: how often it may ask what a node takes; spared:
-    UIDs of pods that did not go when they were asked to."""
+    """What a PostFilter plugin may try. place: the unit's cycle on a Trial of the plugin's; search: the same,
+    trying further orders for up to a number of placements; search_budget: the unit's limit for each use;
+    siblings: groups that start with a group; lowest_priority: no pod has a lower one; nominated: reservations
+    that `place` leaves room for; n_looks: how often it may compute a node's capacity; spared: UIDs of pods
+    that did not go when they were evicted before."""
 
     place: Callable[[Trial], Plan | FitError]
     search: Callable[[Trial, int], Plan | FitError]
@@ -115,8 +115,8 @@ class DryRun(msgspec.Struct, gc=False):
 
 
 class PostFilterResult(msgspec.Struct, gc=False):
-    """Room can be made: where everybody goes once `victims` are gone, and which of them (UIDs) a disruption
-    budget protects that has nothing left: they are deleted, the others evicted."""
+    """Room can be made: where the members go once `victims` are gone, and which victims (UIDs) are protected
+    by an exhausted disruption budget: those are deleted, the others evicted."""
 
     plan: Plan
     victims: tuple[PodInfo, ...]

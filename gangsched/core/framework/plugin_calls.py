@@ -1,6 +1,6 @@
-"""What stands between the core and a plugin: who raises or answers nonsense is named, and costs one attempt.
+"""Guards every call of a plugin: one that raises or returns nonsense is named, and costs one attempt.
 
-Called by core.framework.profile and core.cache.node_info around every call of a plugin.
+Called by core.framework.profile and core.cache.node_info.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class Ask(Protocol):
-    """Calls a plugin at a point: `guarded`, or what also times it."""
+    """Calls a plugin at a point: `guarded`, or a version that also times it."""
 
     def __call__(self, plugin: str, point: str, call: Callable[[*Ts], T], /, *args: *Ts) -> T: ...
 
@@ -62,10 +62,10 @@ def check_count(plugin: str, point: str, own: Any) -> None:
 
 
 def checked_status(plugin: str, point: str, answer: Any, allowed: frozenset[Code]) -> Status:
-    """The answer, saying whose it is. Raises: PluginError (no Status, or one that means nothing here)."""
+    """The answer, with the plugin's name. Raises: PluginError (not a Status, or one not allowed here)."""
     if not isinstance(answer, Status):
         raise PluginError(plugin, point, f"answered {type(answer).__name__}, expected a Status")
-    if answer is SUCCESS:  # which means something everywhere
+    if answer is SUCCESS:  # allowed at every point
         return answer
     if answer.code is Code.ERROR:
         raise PluginError(plugin, point, answer.reason or "said Error without a reason")

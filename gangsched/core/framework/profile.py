@@ -76,15 +76,15 @@ _NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDI
 _NO_OR_SKIP = _NO | {Code.SKIP}
 _NO_OR_WAIT = _NO_OR_SKIP | {Code.WAIT}
 _YES_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
-# Templates of which it is remembered whom they concern; beyond it all are asked about anew.
+# How many templates' concerned plugins are cached; beyond it the cache is cleared.
 _MAX_REMEMBERED = 4096
 
 
 class Points(msgspec.Struct, kw_only=True):
-    """The plugins of one profile by extension point, in the order in which they are asked.
+    """The plugins of one profile by extension point, in calling order.
 
-    Filters for all nodes at once are asked before those that name `sees_pods`, and these before those that
-    look at nodes one by one: the costly ones see what is left.
+    Filters for all nodes at once come before those that declare `sees_pods`, and these before those that look
+    at nodes one by one: the costly ones see only what is left.
     """
 
     queue_sort: QueueSortPlugin
@@ -101,10 +101,10 @@ class Points(msgspec.Struct, kw_only=True):
     binds: tuple[BindPlugin, ...] = ()
     post_binds: tuple[PostBindPlugin, ...] = ()
     has_default_binder: bool = True
-    """Whether the core itself binds what `binds` leave alone."""
+    """Whether the core itself binds pods that `binds` skip."""
 
     def plugins(self) -> dict[str, Plugin]:
-        """Each of them once, by name."""
+        """Each plugin once, by name."""
         found: dict[str, Plugin] = {self.queue_sort.name: self.queue_sort}
         for name in self.__struct_fields__[1:-1]:
             for listed in getattr(self, name):
@@ -114,7 +114,7 @@ class Points(msgspec.Struct, kw_only=True):
 
 
 class _Concerned(NamedTuple):
-    """Who has something to say about pods of one template, and who has not."""
+    """The plugins that concern pods of one template, and those that do not."""
 
     pre_filter: tuple[PreFilterPlugin, ...]
     reserves: tuple[ReservePlugin, ...]
@@ -126,7 +126,7 @@ class Profile:
     """The plugins of one schedulerName, by extension point, in the order of the configuration."""
 
     def __init__(self, scheduler_name: str, points: Points, *, ask: Ask = guarded) -> None:
-        """ask: calls a plugin; every call but PreEnqueue's goes through it."""
+        """ask: calls a plugin; every call except PreEnqueue's goes through it."""
         self._ask = ask
         self.scheduler_name = scheduler_name
         self.points = points
@@ -148,7 +148,7 @@ class Profile:
         self._by_name = points.plugins()
         self._following = tuple(p for p in self._by_name.values() if serves(p, FollowingPlugin))
         self.follows = bool(self._following)
-        """Whether a plugin must be told of each pod that a Trial gains or loses."""
+        """Whether a plugin must be called for each pod that a Trial gains or loses."""
         self._signers = tuple(_signers(self._by_name.values()))
         keyed = {
             p.name: p.signed_annotations for p in self._by_name.values() if hasattr(p, "signed_annotations")
@@ -164,20 +164,20 @@ class Profile:
             for is_owned in (False, True)
             for is_noted in (False, True)
         }
-        """Who reads of a pod's metadata, by (has it owners, has it an annotation that somebody signs)."""
+        """The plugins that sign a pod's metadata, by (it has owners, it has a signed annotation)."""
         self._selective = tuple(p for p in self._by_name.values() if serves(p, SelectivePlugin))
         self._concerned: dict[int, _Concerned] = {}
         self.async_permits = frozenset(p.name for p in self.permits if iscoroutinefunction(p.permit))
         """Permit plugins whose answer is an event."""
         self.names_devices = DEVICES in self._by_name
-        """Without that plugin devices are counts: no pod is given IDs, and none may ask for more."""
+        """Without that plugin devices are counts: no pod gets IDs, and none may ask for more."""
         self._filter_names = frozenset(
             [plugin.name for plugin in points.filters] + [plugin.name for plugin in points.capacities]
         )
 
     @property
     def filters(self) -> tuple[FilterPlugin, ...]:
-        """Those of what nodes are by themselves."""
+        """The Filters of fixed node properties."""
         return self.filtering.fixed
 
     @property
@@ -190,7 +190,7 @@ class Profile:
 
     @property
     def usage_trackers(self) -> tuple[UsageTracker, ...]:
-        """The books that its plugins keep (core.cache.usage_trackers)."""
+        """The usage trackers of its plugins (core.cache.usage_trackers)."""
         return tuple(
             plugin.usage_tracker for plugin in self._by_name.values() if hasattr(plugin, "usage_tracker")
         )
@@ -201,7 +201,7 @@ class Profile:
         return bool(self._signers)
 
     def sign(self, pod: Pod) -> Hashable:
-        """What its plugins read of the pod's metadata; Unsigned when one of them cannot say."""
+        """The part of the pod's metadata that its plugins read; Unsigned when one of them fails."""
         meta = pod.metadata
         annotations = meta.annotations
         is_noted = annotations is not None and not self._signed_annotations.isdisjoint(annotations)
@@ -216,7 +216,7 @@ class Profile:
         return signed
 
     def _unsigned(self, pod: Pod) -> Unsigned:
-        """Who it was; asked again one by one, as this is rare and the rest is asked for every pod."""
+        """Finds the failing plugin by calling each again; rare, so the common path stays cheap."""
         for name, sign in self._signers:
             try:
                 guarded(name, "sign", hash, guarded(name, "sign", sign, pod))
@@ -226,11 +226,11 @@ class Profile:
 
     @property
     def plugins(self) -> Iterable[Plugin]:
-        """Each once, whatever points it serves."""
+        """Each plugin once, whatever points it serves."""
         return self._by_name.values()
 
     def refuses(self, template: PodTemplate) -> str:
-        """Why pods of the template cannot be placed by this profile at all; "" when they can."""
+        """Why this profile cannot place pods of the template at all; "" when it can."""
         if template.problem or not template.needs:
             return template.problem
         for plugin, wish in template.needs:
@@ -241,7 +241,7 @@ class Profile:
     def run_pre_enqueue(self, pod: Pod) -> Status:
         """The first "no" gates the pod."""
         for plugin in self.pre_enqueue:
-            try:  # what guarded does, without its call: this is asked for every pod
+            try:  # guarded() inlined: this runs for every pod
                 status = plugin.pre_enqueue(pod)
             except PluginError:
                 raise
@@ -252,7 +252,7 @@ class Profile:
         return SUCCESS
 
     def concerned(self, template: PodTemplate) -> _Concerned:
-        """Whom the template passes by (SelectivePlugin), asked once and kept."""
+        """The plugins that concern the template (SelectivePlugin), computed once and kept."""
         found = self._concerned.get(template.serial)
         if found is None:
             others = frozenset(
@@ -272,7 +272,7 @@ class Profile:
         return found
 
     def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
-        """The first "no" ends it; who skips, and which nodes are left, is noted in `state`."""
+        """The first "no" ends it; skipping plugins, and the remaining nodes, are recorded in `state`."""
         concerned = self.concerned(template)
         state.unconcerned = concerned.others
         skipped: list[str] = []
@@ -301,7 +301,7 @@ class Profile:
     def tell_placed(
         self, state: CycleState, template: PodTemplate, other: PodTemplate, row: int, view: ClusterView
     ) -> None:
-        """A pod of `other` has come to `row`: what plugins keep in the state of `template` follows."""
+        """A pod of `other` has come to `row`: updates plugins' counts in the state of `template`."""
         for plugin in self._following:
             if plugin.name not in state.skipped:
                 self._ask(plugin.name, "AddPod", plugin.add_pod, state, template, other, row, view)
@@ -315,7 +315,7 @@ class Profile:
                 self._ask(plugin.name, "RemovePod", plugin.remove_pod, state, template, other, row, view)
 
     def admits(self, template: PodTemplate, view: ClusterView, row: int) -> bool:
-        """Whether a node's own properties (not its room) still let the template in."""
+        """Whether a node's fixed properties (not its free resources) still admit the template."""
         return bool(self.filtering.feasible(CycleState(), template, view)[row])
 
     def capacity(
@@ -327,7 +327,7 @@ class Profile:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> list[tuple[str, str, BoolArray]]:
-        """Why nodes are out (Filtering.reasons)."""
+        """Why nodes are excluded (Filtering.reasons)."""
         return self.filtering.reasons(state, template, view)
 
     def score(
@@ -354,13 +354,13 @@ class Profile:
 
     @property
     def quiet(self) -> Profile:
-        """The same plugins with nobody told of each call: for searches, which ask a thousand times."""
+        """The same plugins without per-call observation: for searches, with thousands of calls."""
         return self
 
     def run_post_filter(
         self, unit: Sequence[Demand], trial: Trial, error: FitError, dry_run: DryRun
     ) -> PostFilterResult | Status:
-        """The first plugin that can make room wins; else all their reasons; PENDING where one said so."""
+        """The first plugin that can make room wins; else all their reasons; PENDING if one of them is."""
         reasons: list[str] = []
         named = ""
         code = Code.UNSCHEDULABLE
@@ -389,7 +389,7 @@ class Profile:
         return checked_status(plugin.name, "Permit", answer, _NO_OR_WAIT)
 
     def run_pre_bind_pre_flight(self, template: PodTemplate) -> tuple[str, ...]:
-        """The PreBind plugins that have something to do for pods of this template, in their order."""
+        """The PreBind plugins with work for pods of this template, in order."""
         wanted = []
         for plugin in self.concerned(template).pre_binds:
             look = getattr(plugin, "pre_bind_pre_flight", None)
@@ -406,7 +406,7 @@ class Profile:
         rejected_by: Iterable[tuple[str, PodTemplate | None]],
         view: ClusterView,
     ) -> bool:
-        """Whether one of the plugins that said no may say yes after this change."""
+        """Whether one of the refusing plugins may accept after this change."""
         for name, template in rejected_by:
             plugin = self._by_name.get(name)
             if not serves(plugin, CuringPlugin):
@@ -417,11 +417,11 @@ class Profile:
 
 
 class Demand(DemandOn[Profile], gc=False):
-    """What one group asks of a cycle that runs these plugins."""
+    """One group's request to a cycle with these plugins."""
 
 
 def _signers(plugins: Iterable[Plugin]) -> Iterator[tuple[str, Callable[[Pod], Hashable]]]:
-    """Who reads metadata. Plugins for single nodes are handed the pod itself, and are right by default."""
+    """Plugins that read metadata. Plugins for single nodes get the pod itself, so they sign by default."""
     for plugin in plugins:
         if serves(plugin, PodSigningPlugin):
             if getattr(plugin, "signs", True):

@@ -1,8 +1,8 @@
-"""Scoring: PreScore, Score, NormalizeScore and weights of one profile, summed up for the feasible nodes.
+"""Scoring: PreScore, Score, NormalizeScore and weights of one profile, summed for the feasible nodes.
 
-What plugins that score by row say is kept per template, and only rows that changed are asked again. Where one
-node is wanted and not everybody's score, plugins that look at nodes one by one are asked about no more nodes
-than it takes to know it. Made and called by core.framework.profile.
+Scores of plugins that score by row are kept per template, and only changed rows are recomputed. If only the
+best node is wanted, plugins that look at nodes one by one are called for no more nodes than needed to find
+it. Made and called by core.framework.profile.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from gangsched.core.framework.per_node import NodeInfos, PerNodeScore
 from gangsched.core.framework.plugin_calls import Ask, PluginError, check_shape, checked_status
 from gangsched.core.types.pod_template import PodTemplate
 
-# Asking for a few rows is cheaper than keeping scores of all up to date.
+# For up to this many rows, computing is cheaper than keeping scores of all rows current.
 _FEW_ROWS = 16
 _MAX_REMEMBERED = 2000
-# Of how many nodes plugins that look at them one by one are asked at first, and how much wider each time.
+# The first batch of nodes for plugins that look at them one by one, and its growth factor.
 _FIRST_LOOK = 16
 _WIDER = 4
 _GO_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
 
 
 class _KeptScores:
-    """Scores of one template by plugins that score by row, summed up, but for `stale` rows right up to
-    `mark` of the journal."""
+    """Summed scores of one template by plugins that score by row, current, except `stale` rows, up to `mark`
+    of the journal."""
 
     __slots__ = ("mark", "stale", "values")
 
@@ -89,15 +89,15 @@ class Scoring:
         )
         self._at_once = tuple(one for one in self._not_by_row if one not in self._one_by_one)
         self.goes_by_row = bool(self._by_row) and not self.pre_scores and not self._one_by_one
-        """Whether there may be nothing to ask but plugins that score by row, which is kept."""
+        """Whether possibly only plugins that score by row need to be called; their scores are kept."""
         self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
-        # Who of _not_by_row has a say, by who is not concerned: as many as there are such sets of plugins.
+        # The concerned plugins of _not_by_row, by the set of unconcerned ones: one entry per such set.
         self._others: dict[frozenset[str], tuple[tuple[ScorePlugin, float], ...]] = {}
         self._kept: dict[int, _KeptScores] = {}
         self._spreads_alone: dict[int, bool] = {}
 
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
-        """Whether a plugin reads from the template that its pods wish to be apart from other `members`."""
+        """Whether a plugin wants the template's pods to be apart from other `members`."""
         if not self._spreading:
             return False
         alone = len(members) == 1 and members[0] is template
@@ -120,10 +120,10 @@ class Scoring:
         rows: IntArray,
         at: IntArray | None = None,
     ) -> FloatArray | None:
-        """Weighted sum of all Score plugins for `rows`, float64; None when none has anything to say.
+        """Weighted sum of all Score plugins for `rows`, float64; None when none has an opinion.
 
-        at: which of `rows` are wanted, by position; the others are there for what depends on all of them.
-        PreScore is asked first, each time: what it may skip can depend on the rows.
+        at: which of `rows` are wanted, by position; the others are input to scores that depend on all of
+        them. PreScore runs first, each time: whether it skips may depend on the rows.
         """
         rows.flags.writeable = False
         if at is not None and len(at) < len(rows):
@@ -138,9 +138,10 @@ class Scoring:
     def sums(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> tuple[FloatArray | None, bool]:
-        """As score of all `rows`; and whether each row's depends on that row alone, by all that was said.
+        """As score of all `rows`; and whether each row's sum depends on that row alone.
 
-        Then it is the same as long as the row is, and is_silent of these rows."""
+        Then it stays valid while the row is unchanged and is_silent holds for these rows.
+        """
         rows.flags.writeable = False
         skipped = self._run_pre_score(state, template, view, rows) if self.pre_scores else frozenset()
         if not self._by_row or len(rows) <= _FEW_ROWS:
@@ -150,7 +151,7 @@ class Scoring:
         return (kept, self.goes_by_row) if others is None else (kept + others, False)
 
     def is_silent(self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray) -> bool:
-        """Whether nobody says anything of the rows, nor of some of them, but plugins that score by row."""
+        """Whether only plugins that score by row have an opinion on the rows or any subset of them."""
         others = self._others.get(state.unconcerned)
         if others is None:
             others = tuple(one for one in self._not_by_row if one[0].name not in state.unconcerned)
@@ -169,9 +170,9 @@ class Scoring:
         rows: IntArray,
         lets: Callable[[IntArray], BoolArray] | None = None,
     ) -> int | None:
-        """Of the ascending `rows` that `lets` lets by the one with the highest score, the lowest of equals.
+        """The best of the ascending `rows` that `lets` allows; ties: the lowest row.
 
-        lets: what Filters that look at nodes one by one say of rows, bool[len(rows)]; without it all will do.
+        lets: the Filters that look at nodes one by one, bool[len(rows)]; without it all rows are allowed.
         """
         if len(rows) > _FEW_ROWS and (lets is not None or self._one_by_one):
             sums = self._said_at_once(state, template, view, rows, rows)
@@ -192,12 +193,12 @@ class Scoring:
         rows: IntArray,
         wanted: IntArray,
     ) -> FloatArray | None:
-        """Sums of what all but `_one_by_one` say of the `wanted` rows; None where that may depend on which
-        `rows` are asked about, or on how few."""
+        """Sums of all but `_one_by_one` for the `wanted` rows; None if they may depend on which `rows` are
+        queried, or on how few."""
         if self.pre_scores or len(rows) <= _FEW_ROWS:
             return None
         rows.flags.writeable = False
-        # Who says nothing of these rows says nothing of some of them either.
+        # A plugin without an opinion on these rows has none on a subset either.
         if self._ask_scores(self._at_once, state, template, view, rows) is not None:
             return None
         return self._kept_scores(state, template, view, wanted) if self._by_row else np.zeros(len(wanted))
@@ -211,9 +212,9 @@ class Scoring:
         sums: FloatArray,
         lets: Callable[[IntArray], BoolArray] | None,
     ) -> int | None:
-        """best, by asking first about those of which others say the best, until no other can be better.
+        """As best: queries first the rows that lead by the other scores, until no other row can win.
 
-        Sums are added up in the order of `score`: rounding is the same, and never makes less out of more.
+        Sums are added in the order of `score`: rounding is the same, and is monotonic.
         """
         lift = 0.0
         for plugin, weight in self._one_by_one:
@@ -241,7 +242,7 @@ class Scoring:
     def _run_pre_score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> frozenset[str]:
-        """Who skips. A "no" here is a fault of the plugin: the nodes will do, or there were none."""
+        """The plugins that skip. A "no" here is the plugin's fault: all of these nodes are feasible."""
         skipped: frozenset[str] = frozenset()
         for plugin in self.pre_scores:
             answer = self._ask(plugin.name, "PreScore", plugin.pre_score, state, template, view, rows)
@@ -252,7 +253,7 @@ class Scoring:
     def _kept_scores(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray:
-        """Sums of what plugins that score by row say, kept as the cache has the rows."""
+        """Sums of plugins that score by row, for the cache's rows."""
         kept = self._kept.get(template.serial)
         mark = view.journal_end
         changed = view.changed_since(kept.mark) if kept is not None else None
@@ -265,7 +266,7 @@ class Scoring:
             kept.mark = mark
         stale = kept.stale[rows]
         if stale.any():
-            # Rows that filled up since are not among those asked about, and are not scored for nothing.
+            # Rows that have filled up since are not queried, so they are not rescored in vain.
             asked = rows[stale]
             base = view.base() if isinstance(view, Trial) and view.touched else view
             values = self._ask_scores(self._by_row, state, template, base, asked)
@@ -308,7 +309,7 @@ class Scoring:
             normalize = self._normalizers[plugin.name]
             own = self._ask(plugin.name, "NormalizeScore", normalize, state, template, own)
             check_shape(plugin.name, "NormalizeScore", own, rows.shape, "f")
-        # NaN fails both. The methods min and max would come to the same by way of Python.
+        # NaN fails both. The methods min and max would do the same through slower Python code.
         if len(own) and not (np.minimum.reduce(own) >= 0.0 and np.maximum.reduce(own) <= MAX_SCORE):
             raise PluginError(plugin.name, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
         return own

@@ -1,6 +1,6 @@
-"""Answers: what plugins answer with, and what they are handed: one cycle's scratch, the edge's handle.
+"""Answers of plugins, and what plugins are given: one cycle's scratch space, the edge's handle.
 
-Named to plugin authors by core.framework.interface, from which all of this is imported.
+core.framework.interface re-exports all of this for plugin authors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.group import Group
 
 Rows = IntArray | slice
-"""Which rows are asked about: some, or EVERYWHERE."""
+"""Which rows to compute: some, or EVERYWHERE."""
 
 EVERYWHERE = slice(None)
 
@@ -22,19 +22,19 @@ MAX_SCORE = 100.0
 
 
 class Code(enum.Enum):
-    """What is done next with the answer; the values are kube-scheduler's names."""
+    """What the scheduler does next with the answer; the values are kube-scheduler's names."""
 
     SUCCESS = "Success"
     UNSCHEDULABLE = "Unschedulable"
-    """Not as things stand. PostFilter may make room."""
+    """Not now. PostFilter may make room."""
     UNRESOLVABLE = "UnschedulableAndUnresolvable"
-    """Not, and no pod that goes away would help: PostFilter does not look at these nodes."""
+    """Not, and removing pods would not help: PostFilter skips these nodes."""
     WAIT = "Wait"
     """Permit only."""
     SKIP = "Skip"
     """PreFilter, PreScore and Bind only: nothing to do here for this pod."""
     PENDING = "Pending"
-    """The plugin itself will say when to look again."""
+    """The plugin itself will signal when to retry."""
     ERROR = "Error"
 
 
@@ -69,7 +69,7 @@ SKIP = Status(Code.SKIP)
 
 
 class NodeSubset(msgspec.Struct, frozen=True, gc=False):
-    """PreFilter's other answer: nowhere but on these rows, and the reason that the others are told.
+    """PreFilter's other answer: only these rows, and the reason given for the others.
 
     Shape: mask bool[n_rows].
     """
@@ -79,23 +79,23 @@ class NodeSubset(msgspec.Struct, frozen=True, gc=False):
 
 
 class CycleState:
-    """Scratch for one cycle and template: what a plugin's PreFilter leaves here its Filter and Score read.
+    """Scratch space for one cycle and template: a plugin's PreFilter writes it, its Filter and Score read it.
 
-    Keys are the plugin's own (its name, or a tuple that begins with it). When several orders of placing a
-    gang are tried each goes on from a fork: values that change after PreFilter (in add_pod) have a `clone`
-    method that answers with a copy; all others are shared.
+    Keys belong to the plugin (its name, or a tuple that begins with it). When several orders of placing a
+    gang are tried, each continues from a fork: values that change after PreFilter (in add_pod) have a `clone`
+    method that returns a copy; all others are shared.
     """
 
     __slots__ = ("data", "group", "skipped", "subset", "subset_reasons", "unconcerned")
 
     def __init__(self, group: Group | None = None) -> None:
         self.group = group
-        """Whose members are placed; None where a template is asked about by itself."""
+        """The group whose members are placed; None when a template is evaluated by itself."""
         self.data: dict[Any, Any] = {}
         self.skipped: frozenset[str] = frozenset()
-        """Plugins whose PreFilter said SKIP."""
+        """Plugins whose PreFilter answered SKIP."""
         self.unconcerned: frozenset[str] = frozenset()
-        """Plugins that have nothing to say about the template (SelectivePlugin); among `skipped`."""
+        """Plugins that do not concern the template (SelectivePlugin); a subset of `skipped`."""
         self.subset: BoolArray | None = None
         self.subset_reasons: tuple[tuple[str, NodeSubset], ...] = ()
 
@@ -110,14 +110,14 @@ class CycleState:
 
 
 class Handle(Protocol):
-    """What hooks do their I/O with. Objects are plain dicts; paths are the API server's ("/api/v1/nodes").
+    """The I/O of hooks. Objects are plain dicts; paths are the API server's ("/api/v1/nodes").
 
-    Requests raise errors.ApiError (`code`: the HTTP status, 0 where nothing certain was heard). The rights
-    are those of the scheduler's service account.
+    Requests raise errors.ApiError (`code`: the HTTP status, 0 when the outcome is unknown). The rights are
+    those of the scheduler's service account.
     """
 
     log: Any
-    """`info`, `warning`, `error`: what happened as text, the facts as keywords."""
+    """`info`, `warning`, `error`: the event as text, the facts as keywords."""
 
     async def get(self, path: str) -> Any: ...
 
@@ -126,24 +126,24 @@ class Handle(Protocol):
     async def post(self, path: str, body: Any) -> Any: ...
 
     async def patch(self, path: str, body: Any, *, content_type: str = ...) -> Any:
-        """A JSON merge patch, unless said otherwise."""
+        """A JSON merge patch, unless `content_type` differs."""
         ...
 
     async def kubernetes(self) -> Any:
         """A kubernetes_asyncio.client.ApiClient with the scheduler's credentials: `CoreV1Api(await ...)`.
 
-        Imported when it is first asked for, which takes seconds; the scheduler closes it at its end.
+        Imported on first use, which takes seconds; the scheduler closes it at its end.
         """
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Before looking again at what others have to do first."""
+        """Sleep between polls of something that others have to do first."""
         ...
 
     def allow(self, group: str) -> bool:
-        """A group ("namespace/name") need not wait for this plugin any more; False: no such group waits."""
+        """A group ("namespace/name") stops waiting for this plugin; False: no such group waits."""
         ...
 
     def reject(self, group: str, reason: str) -> bool:
-        """A group that waits in Permit gives back what it holds; False: no such group waits."""
+        """A group that waits in Permit releases its reservations; False: no such group waits."""
         ...
