@@ -1,7 +1,7 @@
 """The OpenAPI documents by which kubectl validates, patches and explains.
 
 Lives here: /openapi/v3 with a document per group and version, made of the recorded structure or of CRDs'
-schemas, and /openapi/v2 with the definitions alone. Not here: schemas (schema/), descriptions
+schemas. Not here: schemas (schema/), descriptions
 (openapi_descriptions.py). Asked by documents.py. Operations say what kubectl reads of them: the kind, the
 parameters of writes, the patch formats. Source of the shape: the documents of a real kube-apiserver.
 """
@@ -58,7 +58,7 @@ class OpenApi:
         self._kept: dict[str, OpenApiDocument] = {}
 
     def answer(self, path: str) -> OpenApiDocument | None:
-        """The document at /openapi/v3, below it or at /openapi/v2; None where there is none."""
+        """The document at /openapi/v3 or below it; None where there is none."""
         if self._revision != self._resources.revision:
             self._kept.clear()
             self._revision = self._resources.revision
@@ -73,8 +73,6 @@ class OpenApi:
     def _made(self, path: str) -> OpenApiDocument | None:
         if path == ROOT:
             return _hashed(_encode({"paths": dict(sorted(self._index().items()))}))
-        if path == "/openapi/v2":
-            return _hashed(_encode(self._version_2()))
         group_version = self._versions().get(path.removeprefix(ROOT + "/"))
         if group_version is None or not path.startswith(ROOT + "/"):
             return None
@@ -161,36 +159,9 @@ class OpenApi:
                 found[name] = schema | {"properties": described}
         return found
 
-    def _version_2(self) -> Spec:
-        """Definitions without paths, as far as clients of the old format still look at them."""
-        definitions: Spec = {}
-        for group, version in self._versions().values():
-            definitions |= self._document(group, version)["components"]["schemas"]
-        text = _encode(dict(sorted(definitions.items()))).replace(REF.encode(), b"#/definitions/")
-        return {
-            "swagger": "2.0",
-            "info": {"title": "Kubernetes", "version": "v1.37"},
-            "paths": {},
-            "definitions": _version_2_schema(msgspec.json.decode(text)),
-        }
-
 
 def _hashed(body: bytes) -> OpenApiDocument:
     return OpenApiDocument(body, hashlib.sha512(body).hexdigest().upper())
-
-
-def _version_2_schema(schema: Any) -> Any:
-    """What version 2 has no word for: a lone reference is not wrapped, and there is no oneOf."""
-    if isinstance(schema, list):
-        return [_version_2_schema(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    choice = schema.get("allOf")
-    if isinstance(choice, list) and len(choice) == 1:
-        schema = {key: value for key, value in schema.items() if key != "allOf"} | choice[0]
-    if isinstance(schema.get("oneOf"), list):
-        schema = {key: value for key, value in schema.items() if key != "oneOf"} | {"type": "string"}
-    return {key: _version_2_schema(value) for key, value in schema.items()}
 
 
 def _references(schema: Any) -> list[str]:

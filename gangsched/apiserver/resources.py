@@ -7,7 +7,7 @@ Source of names and verbs: a real kube-apiserver's discovery documents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -89,7 +89,6 @@ class Resources:
     def __init__(self, resources: tuple[Resource, ...] = ()) -> None:
         self._by_path: dict[tuple[str, str, str], Resource] = {}
         self._by_key: dict[str, Resource] = {}
-        self._listeners: list[Callable[[], None]] = []
         self.revision = 0
         for resource in resources:
             self.add(resource)
@@ -103,13 +102,13 @@ class Resources:
         self._by_key[resource.key] = resource
         for version in resource.versions:
             self._by_path[resource.group, version, resource.plural] = resource
-        self._changed()
+        self.revision += 1
 
     def remove(self, key: str) -> None:
         """Serve it no longer; no error if it is not served."""
         if key in self._by_key:
             self._drop(key)
-            self._changed()
+            self.revision += 1
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         """By the parts of a request's path."""
@@ -143,20 +142,11 @@ class Resources:
         found = (each for each in self._by_key.values() if each.group == group and version in each.versions)
         return sorted(found, key=lambda resource: resource.plural)
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Called after each change of the table."""
-        self._listeners.append(listener)
-
     def _drop(self, key: str) -> None:
         old = self._by_key.pop(key, None)
         if old is not None:
             for version in old.versions:
                 self._by_path.pop((old.group, version, old.plural), None)
-
-    def _changed(self) -> None:
-        self.revision += 1
-        for listener in self._listeners:
-            listener()
 
 
 def _resource(

@@ -310,10 +310,6 @@ def timeout(message: str, *, retry_after_s: int | None = None, causes: Sequence[
     return StatusError(504, "Timeout", f"Timeout: {message}", causes=causes, retry_after_s=retry_after_s)
 
 
-def service_unavailable(message: str) -> StatusError:
-    return StatusError(503, "ServiceUnavailable", message)
-
-
 def internal_error(message: str) -> StatusError:
     return StatusError(
         500, "InternalError", f"Internal error occurred: {message}", causes=[Cause("", message)]

@@ -103,9 +103,3 @@ def test_a_custom_kind_is_described_by_its_definition_and_its_change_changes_the
     assert before is not None
     assert after is not None
     assert before.etag != after.etag
-
-
-def test_the_old_format_has_the_definitions() -> None:
-    definitions = read(documents(), "/openapi/v2")["definitions"]
-    affinity = definitions["io.k8s.api.core.v1.PodSpec"]["properties"]["affinity"]
-    assert affinity == {"$ref": "#/definitions/io.k8s.api.core.v1.Affinity"}

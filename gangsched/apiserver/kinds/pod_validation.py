@@ -46,8 +46,6 @@ def spec_problems(field: str, spec: Object) -> Problems:
     problems += names.one_of(f"{field}.restartPolicy", spec["restartPolicy"], RESTART_POLICIES)
     problems += names.one_of(f"{field}.dnsPolicy", spec["dnsPolicy"], _DNS_POLICIES)
     problems += names.labels(f"{field}.nodeSelector", spec.get("nodeSelector"))
-    if spec["securityContext"]:
-        problems += _security_context(f"{field}.securityContext", spec["securityContext"])
     if found := spec.get("affinity"):
         problems += affinity_validation.affinity(f"{field}.affinity", found)
     if spec["dnsPolicy"] == "None":
@@ -115,16 +113,6 @@ def _host_network(field: str, containers: list[Object]) -> Problems:
         for position, port in enumerate(container.get("ports") or ())
         if port.get("hostPort") != port.get("containerPort")
     ]
-
-
-def _security_context(field: str, context: Object) -> Problems:
-    problems: Problems = []
-    for key in ("fsGroup", "runAsUser", "runAsGroup"):
-        if (value := context.get(key)) is not None:
-            problems += names.in_range(f"{field}.{key}", value, 0, INT32_MAX)
-    for index, value in enumerate(context.get("supplementalGroups") or ()):
-        problems += names.in_range(f"{field}.supplementalGroups[{index}]", value, 0, INT32_MAX)
-    return problems + container_validation.seccomp(f"{field}.seccompProfile", context.get("seccompProfile"))
 
 
 def _gates(field: str, gates: list[Object]) -> Problems:

@@ -7,7 +7,6 @@ Not here: one list with another (strategic_lists.py), whether the outcome is an 
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from gangsched.apiserver.patching import strategic_lists as lists
@@ -22,11 +21,6 @@ DELETE_FROM = "$deleteFromPrimitiveList"
 SET_ORDER = "$setElementOrder"
 
 Object = dict[str, Any]
-
-
-def strategic_merge(doc: Object, patch: Object, schema: Schema) -> Object:
-    """A new document; both arguments stay as they are. Raises: StatusError (400, 500)."""
-    return merge_map(copy.deepcopy(doc), copy.deepcopy(patch), schema)
 
 
 def merge_map(original: Object, patch: Object, schema: Schema | None) -> Object:

@@ -50,33 +50,11 @@ def decode(schema: Schema, obj: dict[str, Any]) -> Decoded:
     return Decoded(found, decoder.unknown)
 
 
-def prune(schema: Schema, obj: dict[str, Any]) -> dict[str, Any]:
-    """Without what the schema does not know; what has the wrong type stays as it is."""
-    return _Decoder(lenient=True).struct(schema, obj, "", ())
-
-
-def unknown_fields(schema: Schema, obj: dict[str, Any]) -> list[str]:
-    """Paths of the fields that the schema does not know, as `spec.containers[0].bar`, in document order."""
-    decoder = _Decoder(lenient=True)
-    decoder.struct(schema, obj, "", ())
-    return decoder.unknown
-
-
-def type_problem(schema: Schema, obj: dict[str, Any]) -> str:
-    """The first value whose type does not fit, in the decoder's words; "" if there is none."""
-    try:
-        decode(schema, obj)
-    except DecodeFailed as failed:
-        return str(failed)
-    return ""
-
-
 class _Decoder:
     """`path` names places for people, `go` is the Go decoder's context: struct, then names to the field."""
 
-    def __init__(self, *, lenient: bool = False) -> None:
+    def __init__(self) -> None:
         self.unknown: list[str] = []
-        self._lenient = lenient
 
     def struct(self, schema: Schema, value: dict[str, Any], path: str, go: tuple[str, ...]) -> dict[str, Any]:
         owner = schema.name.rpartition(".")[2]
@@ -124,7 +102,7 @@ class _Decoder:
                     self._member(element, each, f"{path}[{position}]", go)
                     for position, each in enumerate(value)
                 ]
-        return value if self._lenient else _scalar(schema, value, go)
+        return _scalar(schema, value, go)
 
     def _member(self, schema: Schema, value: Any, path: str, go: tuple[str, ...]) -> Any:
         if value is None:

@@ -1,9 +1,11 @@
-"""Is a CustomResourceDefinition's schema one that the server accepts: structural, with defaults that fit.
+"""Is a CustomResourceDefinition's schema one that the server can work with.
 
-Lives here: the rules of schemas. Not here: the rest of a CRD, which its strategy checks, and custom objects
-(custom.py). Called by the CRDs' strategy. Source of wording: k8s.io/apiextensions-apiserver
-pkg/apis/apiextensions/validation/validation.go and pkg/apiserver/schema/validation.go; CEL rules must be
-there and are not compiled.
+Lives here: the rules of schemas that validation, pruning and apply rely on. Nowhere: the rest of what makes a
+schema structural, and whether defaults fit: a definition is written once and tried on a real server. Not
+here: the rest of a CRD, which its strategy checks, and custom objects (custom.py). Called by the CRDs'
+strategy.
+Source of wording: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go and
+pkg/apiserver/schema/validation.go.
 """
 
 from __future__ import annotations
@@ -12,10 +14,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gangsched.apiserver.schema.custom import python_pattern, validate_custom
-from gangsched.apiserver.schema.decode import unknown_fields
+from gangsched.apiserver.schema.custom import python_pattern
 from gangsched.apiserver.schema.formats import KNOWN
-from gangsched.apiserver.schema.node import Schema
 from gangsched.apiserver.status import (
     FieldProblem,
     forbidden_field,
@@ -27,21 +27,6 @@ from gangsched.apiserver.status import (
 Spec = dict[str, Any]
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _FORBIDDEN = ("$ref", "definitions", "dependencies", "patternProperties", "additionalItems")
-_JUNCTIONS = ("allOf", "anyOf", "oneOf")
-# What only the structure may say, not what stands below a junction.
-_STRUCTURE_ONLY = (
-    "description",
-    "type",
-    "default",
-    "additionalProperties",
-    "nullable",
-    "x-kubernetes-preserve-unknown-fields",
-    "x-kubernetes-int-or-string",
-    "x-kubernetes-embedded-resource",
-    "x-kubernetes-list-type",
-    "x-kubernetes-list-map-keys",
-    "x-kubernetes-map-type",
-)
 
 
 def schema_problems(versions: list[Spec]) -> list[FieldProblem]:
@@ -129,11 +114,6 @@ def _below_problems(schema: Spec, path: str) -> Iterator[FieldProblem]:
     others = schema.get("additionalProperties")
     if isinstance(others, dict):
         yield from _field_problems(others, f"{path}.additionalProperties")
-    for junction in _JUNCTIONS:
-        for position, each in enumerate(schema.get(junction) or ()):
-            yield from _value_rule_problems(each, f"{path}.{junction}[{position}]", schema)
-    if isinstance(schema.get("not"), dict):
-        yield from _value_rule_problems(schema["not"], f"{path}.not", schema)
 
 
 def _field_problems(schema: Spec, path: str, *, what: str = "object fields") -> Iterator[FieldProblem]:
@@ -155,15 +135,6 @@ def _own_problems(schema: Spec, path: str) -> Iterator[FieldProblem]:
         yield forbidden_field(f"{path}.items", "items must be a schema object and not an array")
     if schema.get("type") == "array" and not schema.get("items"):
         yield required(f"{path}.items", "must be specified")
-    if schema.get("properties") and schema.get("additionalProperties") is not None:
-        yield forbidden_field(
-            f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive"
-        )
-    if schema.get("uniqueItems"):
-        yield forbidden_field(
-            f"{path}.uniqueItems",
-            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
-        )
     if pattern := schema.get("pattern"):
         try:
             re.compile(python_pattern(pattern))
@@ -174,25 +145,7 @@ def _own_problems(schema: Spec, path: str) -> Iterator[FieldProblem]:
                 "must be a valid regular expression, but isn't: error parsing regexp: "
                 f"{error.msg}: `{pattern}`",
             )
-    if schema.get("x-kubernetes-preserve-unknown-fields") is False:
-        yield invalid_value(
-            f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined"
-        )
-    if (
-        schema.get("x-kubernetes-embedded-resource")
-        and not schema.get("properties")
-        and not schema.get("x-kubernetes-preserve-unknown-fields")
-    ):
-        yield required(
-            f"{path}.properties",
-            "must not be empty if x-kubernetes-embedded-resource is true without "
-            "x-kubernetes-preserve-unknown-fields",
-        )
-    for position, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
-        if not rule.get("rule"):
-            yield required(f"{path}.x-kubernetes-validations[{position}].rule", "rule is not specified")
     yield from _list_problems(schema, path)
-    yield from _default_problems(schema, path)
 
 
 def _list_problems(schema: Spec, path: str) -> Iterator[FieldProblem]:
@@ -219,29 +172,3 @@ def _list_problems(schema: Spec, path: str) -> Iterator[FieldProblem]:
                 "this property is in x-kubernetes-list-map-keys, so it must have a default or be a "
                 "required property",
             )
-
-
-def _default_problems(schema: Spec, path: str) -> Iterator[FieldProblem]:
-    default = schema.get("default")
-    if default is None:
-        return
-    wrapped = Schema({"type": "object", "properties": {"it": schema}}, custom=True)
-    if unknown_fields(wrapped, {"it": default}):
-        yield invalid_value(f"{path}.default", default, "must not have unknown fields")
-    for problem in validate_custom(wrapped, {"it": default}):
-        below = problem.field.removeprefix("it").lstrip(".")
-        message = problem.message.replace(": it in body", ":  in body").replace(": it.", ": ")
-        yield problem._replace(field=f"{path}.default{'.' + below if below else ''}", message=message)
-
-
-def _value_rule_problems(rule: Spec, path: str, schema: Spec) -> Iterator[FieldProblem]:
-    int_or_string = schema.get("x-kubernetes-int-or-string")
-    for key in _STRUCTURE_ONLY:
-        if key in rule and not (int_or_string and key == "type"):
-            yield forbidden_field(f"{path}.{key}", "must be empty to be structural")
-    for key, each in (rule.get("properties") or {}).items():
-        inner = (schema.get("properties") or {}).get(key) or {}
-        yield from _value_rule_problems(each, f"{path}.properties[{key}]", inner)
-    for junction in _JUNCTIONS:
-        for position, each in enumerate(rule.get(junction) or ()):
-            yield from _value_rule_problems(each, f"{path}.{junction}[{position}]", schema)

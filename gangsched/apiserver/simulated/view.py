@@ -6,8 +6,6 @@ every change by cluster.py, before the controllers are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from gangsched.apiserver.store import Item
@@ -229,10 +227,6 @@ class View:
     def controlled_by(self, uid: str) -> list[PodView]:
         """The pods whose controller that is."""
         return list(self._of_owner.get(uid, {}).values())
-
-    def bound_nodes(self) -> Iterable[str]:
-        """Names of nodes that pods are bound to, whether they exist or not."""
-        return list(self._on_node)
 
 
 def _owners(pod: PodView | None) -> set[str]:

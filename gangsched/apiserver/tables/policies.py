@@ -10,10 +10,8 @@ from datetime import datetime
 
 from gangsched.apiserver.tables.cluster import name_and_age
 from gangsched.apiserver.tables.columns import AGE, Cells, Column, Kind, Object, columns
-from gangsched.apiserver.tables.workloads import selector_text
 
 _NONE = "<none>"
-_UNSET = "<unset>"
 
 
 def _lease(lease: Object, now: datetime) -> Cells:
@@ -84,27 +82,6 @@ def _csi_node(node: Object, now: datetime) -> Cells:
     return [name, len((node.get("spec") or {}).get("drivers") or ()), age]
 
 
-def _admission_policy(policy: Object, now: datetime) -> Cells:
-    name, age = name_and_age(policy, now)
-    spec = policy.get("spec") or {}
-    kind = spec.get("paramKind")
-    shown = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else _UNSET
-    # A policy has one or the other.
-    return [name, len(spec.get("validations") or spec.get("mutations") or ()), shown, age]
-
-
-def _admission_binding(binding: Object, now: datetime) -> Cells:
-    name, age = name_and_age(binding, now)
-    spec = binding.get("spec") or {}
-    reference = spec.get("paramRef") or {}
-    shown = _UNSET
-    if reference.get("name"):
-        shown = f"{reference.get('namespace') or '*'}/{reference['name']}"
-    elif "selector" in reference:
-        shown = selector_text(reference["selector"])
-    return [name, spec.get("policyName", ""), shown, age]
-
-
 def _flow_schema(flow: Object, now: datetime) -> Cells:
     name, age = name_and_age(flow, now)
     spec = flow.get("spec") or {}
@@ -124,36 +101,11 @@ def _by_precedence(flow: Object) -> tuple[int, str]:
     return (flow.get("spec") or {}).get("matchingPrecedence", 0), flow["metadata"].get("name", "")
 
 
-def _priority_level(level: Object, now: datetime) -> Cells:
-    name, age = name_and_age(level, now)
-    spec = level.get("spec") or {}
-    limited = spec.get("limited")
-    queuing = ((limited or {}).get("limitResponse") or {}).get("queuing")
-    return [
-        name,
-        spec.get("type", ""),
-        _NONE if limited is None else limited.get("nominalConcurrencyShares", 0),
-        *(
-            _NONE if queuing is None else queuing.get(key, 0)
-            for key in ("queues", "handSize", "queueLengthLimit")
-        ),
-        age,
-    ]
-
-
-_ADMISSION = "admissionregistration.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _FLOW = "flowcontrol.apiserver.k8s.io"
 _CREATED_AT = Column("Created At", "date")
 _SUBJECTS: tuple[str | Column, ...] = ("Users", "Groups", "ServiceAccounts")
 _BINDING = Kind(columns("Role", AGE, wide=_SUBJECTS), _role_binding)
-_PARAMETERS = Kind(columns("PolicyName", "ParamRef", AGE), _admission_binding)
-
-
-def _policy(counted: str) -> Kind:
-    return Kind(columns(Column(counted, "integer"), "ParamKind", AGE), _admission_policy)
-
-
 # Kinds without columns of their own, in Kubernetes and here.
 ANY = Kind(columns(_CREATED_AT), _created_at)
 
@@ -179,17 +131,9 @@ KINDS = {
         _storage_class,
     ),
     "storage.k8s.io/csinodes": Kind(columns(Column("Drivers", "integer"), AGE), _csi_node),
-    f"{_ADMISSION}/validatingadmissionpolicies": _policy("Validations"),
-    f"{_ADMISSION}/mutatingadmissionpolicies": _policy("Mutations"),
-    f"{_ADMISSION}/validatingadmissionpolicybindings": _PARAMETERS,
-    f"{_ADMISSION}/mutatingadmissionpolicybindings": _PARAMETERS,
     f"{_FLOW}/flowschemas": Kind(
         columns("PriorityLevel", "MatchingPrecedence", "DistinguisherMethod", AGE, "MissingPL"),
         _flow_schema,
         order=_by_precedence,
-    ),
-    f"{_FLOW}/prioritylevelconfigurations": Kind(
-        columns("Type", "NominalConcurrencyShares", "Queues", "HandSize", "QueueLengthLimit", AGE),
-        _priority_level,
     ),
 }
