@@ -51,7 +51,7 @@ from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGai
 from gangsched.plugins import build_profiles, metrics_server_s
 
 if TYPE_CHECKING:
-    from gangsched.extension.budget import Budget
+    from gangsched.extension.budget import TurnBudget
     from gangsched.extension.source import ConfigSource
     from gangsched.shadow.published import Reports, ShadowSettings
     from gangsched.telemetry.service import Tracing
@@ -108,7 +108,7 @@ class SchedulerApp:
         self.config = config
         self._plugins = source.plugins if source is not None else None
         self._acts = shadow is None
-        self._budget: Budget | None = None
+        self._budget: TurnBudget | None = None
         self._asking, extenders = optional.extenders(config, self._client, self.inbox.put)
         self._extenders = extenders
         self.scheduler = Scheduler(

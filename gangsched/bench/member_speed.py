@@ -28,7 +28,7 @@ from gangsched.core.framework.per_node import NodeInfos
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
-from gangsched.extension.budget import Budget, budgeted
+from gangsched.extension.budget import TurnBudget, budgeted
 from gangsched.extension.signatures import check_hooks
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -96,7 +96,7 @@ def measure(n_nodes: int, size: int, n_rounds: int) -> dict[str, MemberCost]:
         (BY_NODE, {}, Cordial),
         (BY_EVERY_NODE, {}, Demanding),
     ):
-        budget = Budget(_BUDGET_S)
+        budget = TurnBudget(_BUDGET_S)
         plugins = [budgeted(kind, kind.name, check_hooks(kind, kind.name), budget)()] if kind else []
         costs[name] = _measure(_loaded(n_nodes, plugins), budget, spec, size, n_rounds)
     return costs
@@ -117,7 +117,7 @@ def floor_ms(n_nodes: int, n_rounds: int) -> list[float]:
 
 
 def _measure(
-    scheduler: Scheduler, budget: Budget, spec: Mapping[str, Any], size: int, n_rounds: int
+    scheduler: Scheduler, budget: TurnBudget, spec: Mapping[str, Any], size: int, n_rounds: int
 ) -> MemberCost:
     gc.set_threshold(200_000)  # as the scheduler's own process has it
     cost = MemberCost([], [])
@@ -134,7 +134,7 @@ def _measure(
 
 
 def _decide(
-    scheduler: Scheduler, budget: Budget, spec: Mapping[str, Any], size: int, *, cpu_milli: int
+    scheduler: Scheduler, budget: TurnBudget, spec: Mapping[str, Any], size: int, *, cpu_milli: int
 ) -> float:
     """Seconds from the group's turn to its binds; then its pods are gone again."""
     name, now_s = f"g{cpu_milli}", cpu_milli * 10.0

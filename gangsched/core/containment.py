@@ -121,7 +121,7 @@ class Steps(Protocol):
         ...
 
 
-class Plainly:
+class PlainSteps:
     """Nothing is contained: tests and simulation want to see what is raised."""
 
     not_before_s = 0.0
@@ -147,7 +147,7 @@ class Plainly:
         do(uid)
 
 
-class Rooms(Protocol):
+class SchedulerParts(Protocol):
     """The parts of a scheduler that are told of a step that failed."""
 
     shared: SharedState
@@ -165,7 +165,7 @@ class Rooms(Protocol):
 class Containment:
     """Runs steps of the scheduler, and clears up after those that fail."""
 
-    def __init__(self, scheduler: Rooms, guard: Callable[[Defect], None]) -> None:
+    def __init__(self, scheduler: SchedulerParts, guard: Callable[[Defect], None]) -> None:
         self._scheduler = scheduler
         self._shared: SharedState = scheduler.shared
         self._guard = guard
@@ -496,4 +496,4 @@ def _kind_of(event: Any) -> str:
     return next((kind for name, kind in kinds if hasattr(event, name)), getattr(event, "kind", "Pod"))
 
 
-__all__ = ["Containment", "Defect", "Plainly", "Steps"]
+__all__ = ["Containment", "Defect", "PlainSteps", "Steps"]

@@ -17,7 +17,7 @@ from gangsched.config import Settings
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.binder import Binder
 from gangsched.core.cache.pod_index import NAMESPACES
-from gangsched.core.containment import Containment, Defect, Plainly, Steps
+from gangsched.core.containment import Containment, Defect, PlainSteps, Steps
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.framework.observer import ObservedProfile, Observer
@@ -103,7 +103,7 @@ class Scheduler:
             else Extenders(extenders, self.shared, self.reporter, self.attempts.give_back)
         )
         self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
-        self._steps: Steps = Plainly(self.shared) if guard is None else Containment(self, guard)
+        self._steps: Steps = PlainSteps(self.shared) if guard is None else Containment(self, guard)
         self._on_run: dict[type, Callable[[Iterator[Any]], None]] = {
             ev.PodAdded: self.membership.put_pods,
             ev.PodUpdated: self.membership.put_pods,

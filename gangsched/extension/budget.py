@@ -30,7 +30,7 @@ class _OverBudgetError(BaseException):
     """Not an Exception, so that a plugin that catches Exception is stopped all the same."""
 
 
-class Budget:
+class TurnBudget:
     """Which plugin is running, and how often each was sampled since the turn began."""
 
     def __init__(self, budget_s: float) -> None:
@@ -106,7 +106,7 @@ class Budget:
 _IN_LOOPS = ("filter_node", "score_node")
 
 
-def budgeted(kind: type[Any], name: str, hooks: Iterable[str], budget: Budget) -> type[Any]:
+def budgeted(kind: type[Any], name: str, hooks: Iterable[str], budget: TurnBudget) -> type[Any]:
     """The same class with these hooks sampled; `async def` hooks are sampled step by step."""
     made: dict[str, Any] = {"__doc__": kind.__doc__, "__module__": kind.__module__}
     made["over_nodes"] = functools.partial(budget.call, name)
@@ -116,7 +116,7 @@ def budgeted(kind: type[Any], name: str, hooks: Iterable[str], budget: Budget) -
     return type(kind.__name__, (kind,), made)
 
 
-def _watched(kind: type[Any], hook: str, name: str, budget: Budget) -> Callable[..., Any]:
+def _watched(kind: type[Any], hook: str, name: str, budget: TurnBudget) -> Callable[..., Any]:
     point = HOOKS[hook].point
     method = getattr(kind, hook)
     own = inspect.getattr_static(kind, hook)

@@ -21,7 +21,7 @@ import msgspec
 from gangsched.config import PluginInfo
 from gangsched.config.strict import nearest
 from gangsched.errors import ConfigError
-from gangsched.extension.budget import Budget, budgeted
+from gangsched.extension.budget import TurnBudget, budgeted
 from gangsched.extension.signatures import HOOKS, POINTS, check_hooks
 from gangsched.plugins import IN_TREE
 
@@ -38,7 +38,7 @@ class KnownPlugins(Mapping[str, PluginInfo]):
 
     def __init__(self, files: Sequence[str] = (), *, budget_s: float = 1.0) -> None:
         """Raises: ConfigError (a file that cannot be loaded, a name that is taken)."""
-        self.budget = Budget(budget_s)
+        self.budget = TurnBudget(budget_s)
         self.factories: dict[str, Callable[..., Any]] = {}
         self._infos: dict[str, PluginInfo] = dict(IN_TREE)
         self._sources: dict[str, str] = {}

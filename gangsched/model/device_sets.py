@@ -36,7 +36,7 @@ class Most(NamedTuple):
     exact: bool = True
 
 
-class Budget:
+class SearchBudget:
     """Counts steps down; `is_spent` once more was asked for than there was."""
 
     __slots__ = ("left",)
@@ -100,7 +100,7 @@ class DeviceSets:
             return Packing(tuple(1 << i for i in _bits(free)))
         found = self._packed.get((free, count))
         if found is None:
-            budget = Budget(_BUDGET)
+            budget = SearchBudget(_BUDGET)
             sets = self._pack(free, count, budget, {})
             if budget.is_spent:
                 sets = max(sets, self._greedily(free, count), key=len)
@@ -138,7 +138,7 @@ class DeviceSets:
     def sets(self, free: int, count: int) -> tuple[list[int], bool]:
         """(sets of `count` among `free`, the best first; whether these are all)."""
         indices = list(_bits(free))
-        budget = Budget(_BUDGET)
+        budget = SearchBudget(_BUDGET)
         found = list(islice(self._cliques(free & self.eligible, count, budget), _MAX_COMPARED))
         found.sort(key=lambda one: self.topology.quality(_bits(one), indices), reverse=True)
         return found, len(found) < _MAX_COMPARED and not budget.is_spent
@@ -169,7 +169,7 @@ class DeviceSets:
             left &= ~part
         return tuple(parts)
 
-    def _cliques(self, among: int, count: int, budget: Budget) -> Iterator[int]:
+    def _cliques(self, among: int, count: int, budget: SearchBudget) -> Iterator[int]:
         """Each clique of `count` once, by its lowest device first; ends early when the budget is spent."""
         if count == 0:
             yield 0
@@ -183,7 +183,7 @@ class DeviceSets:
                     yield rest | 1 << i
 
     def _pack(
-        self, free: int, count: int, budget: Budget, known: dict[int, tuple[int, ...]]
+        self, free: int, count: int, budget: SearchBudget, known: dict[int, tuple[int, ...]]
     ) -> tuple[int, ...]:
         """The most disjoint cliques among `free`; with the budget spent, those that were found."""
         free = self._pruned(free, count)
@@ -207,7 +207,7 @@ class DeviceSets:
         return found
 
     def _pack_connected(
-        self, free: int, count: int, budget: Budget, known: dict[int, tuple[int, ...]]
+        self, free: int, count: int, budget: SearchBudget, known: dict[int, tuple[int, ...]]
     ) -> tuple[int, ...]:
         bound = free.bit_count() // count
         i = min(_bits(free), key=lambda j: ((self.near[j] & free).bit_count(), j))
@@ -221,7 +221,7 @@ class DeviceSets:
 
     def _greedily(self, free: int, count: int) -> tuple[int, ...]:
         found: list[int] = []
-        while one := next(self._cliques(free, count, Budget(_BUDGET)), 0):
+        while one := next(self._cliques(free, count, SearchBudget(_BUDGET)), 0):
             found.append(one)
             free &= ~one
         return tuple(found)
@@ -268,7 +268,7 @@ def pack_together(free: int, wishes: Sequence[Wish]) -> tuple[list[list[int]] | 
 
     None and exact: there is no such assignment; None and not exact: none was found within the budget.
     """
-    budget = Budget(_BUDGET)
+    budget = SearchBudget(_BUDGET)
     taken: list[list[int]] = [[] for _ in wishes]
     # Who has the fewest sets chooses first.
     order = sorted(
@@ -282,7 +282,7 @@ def pack_together(free: int, wishes: Sequence[Wish]) -> tuple[list[list[int]] | 
 
 
 def _place_wishes(
-    free: int, wishes: Sequence[Wish], order: Sequence[int], taken: list[list[int]], budget: Budget
+    free: int, wishes: Sequence[Wish], order: Sequence[int], taken: list[list[int]], budget: SearchBudget
 ) -> bool | None:
     """None: done, `taken` is the answer; else whether it is certain that there is none."""
     left = [i for i in order if len(taken[i]) < wishes[i].n_pods]

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gangsched.config import PluginInfo, ProfileConfig, SchedulerConfig
-from gangsched.core.framework.profile import Points, Profile
+from gangsched.core.framework.profile import ExtensionPoints, Profile
 from gangsched.core.groups.extenders import ExtenderVerdicts
 from gangsched.plugins import (
     default_preemption,
@@ -198,7 +198,7 @@ def build_profiles(
     return profiles
 
 
-def _without_hooks(points: Points) -> Points:
+def _without_hooks(points: ExtensionPoints) -> ExtensionPoints:
     permits = tuple(one for one in points.permits if not inspect.iscoroutinefunction(one.permit))
     return msgspec.structs.replace(
         points, permits=permits, pre_binds=(), binds=(), has_default_binder=True, post_binds=()
@@ -218,7 +218,7 @@ def _build(
         return tuple(plugin for plugin in listed if any(hasattr(plugin, method) for method in methods))
 
     (queue_sort,) = config.plugins["queueSort"]
-    points = Points(
+    points = ExtensionPoints(
         queue_sort=made[queue_sort],
         pre_enqueue=at("preEnqueue", "pre_enqueue"),
         pre_filter=at("preFilter", "pre_filter"),

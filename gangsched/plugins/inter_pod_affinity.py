@@ -27,7 +27,7 @@ from gangsched.core.framework.interface import (
     IntArray,
     Status,
 )
-from gangsched.core.types.affinity_terms import AffinityTerm, Wish, wishes_of
+from gangsched.core.types.affinity_terms import AffinityKind, AffinityTerm, affinity_terms_of
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.selectors import PodTerm
@@ -73,9 +73,9 @@ class InterPodAffinity:
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         """Terms of siblings count although they are not placed yet: they may be placed before this one."""
         said = view.said_of(template)
-        if said and any(wish is Wish.ANTI_REQUIRED for wish, _ in said):
+        if said and any(kind is AffinityKind.ANTI_REQUIRED for kind, _ in said):
             return SUCCESS
-        return SUCCESS if template.wishes and _required(template) else SKIP
+        return SUCCESS if template.affinity_terms and _required(template) else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         return view.kept((self, template.serial), lambda: _Welcome(template, view)).mask()
@@ -100,7 +100,7 @@ class InterPodAffinity:
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
         """100 for the best of `rows`, 0 for the worst; None when no term gives a preference."""
-        if not template.wishes and not view.said_of(template):
+        if not template.affinity_terms and not view.said_of(template):
             return None
         sums = self._wanted(template, view)
         if not sums:
@@ -117,9 +117,11 @@ class InterPodAffinity:
         return scores
 
     def topology_keys(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Sequence[str]:
-        own = {term.topology_key for wish, term in template.wishes if wish in _HARD}
+        own = {term.topology_key for kind, term in template.affinity_terms if kind in _HARD}
         against = view.carried_against(template)
-        return sorted(own | {term.topology_key for (wish, term), _ in against if wish is Wish.ANTI_REQUIRED})
+        return sorted(
+            own | {term.topology_key for (kind, term), _ in against if kind is AffinityKind.ANTI_REQUIRED}
+        )
 
     def at_most(
         self,
@@ -132,8 +134,8 @@ class InterPodAffinity:
         """One a domain where its pods repel each other; where they attract each other, and `others` do not
         match: the capacity of the domains that they are in, or of the roomiest."""
         most = int(room.sum())
-        for wish, term in template.wishes:
-            if wish is Wish.ANTI_REQUIRED and view.means(term.term, template):
+        for kind, term in template.affinity_terms:
+            if kind is AffinityKind.ANTI_REQUIRED and view.means(term.term, template):
                 codes, values = view.label(term.topology_key)
                 clear = at_nodes(codes, domain_totals(codes, len(values), view.matching(term.term))) == 0
                 free = np.where(clear, room, 0)
@@ -146,14 +148,16 @@ class InterPodAffinity:
         if near is not None:
             most = min(most, int(np.where(near, room, 0).sum()))
         if not view.matching(meant).any():
-            for key in {term.topology_key for wish, term in template.wishes if wish is Wish.REQUIRED}:
+            for key in {
+                term.topology_key for kind, term in template.affinity_terms if kind is AffinityKind.REQUIRED
+            }:
                 codes, values = view.label(key)
                 most = min(most, int(domain_totals(codes, len(values), room).max(initial=0)))
         return most
 
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
         """Whether its pods prefer to be away from one of `members`."""
-        away = [term for wish, term in template.wishes if wish is Wish.ANTI_PREFERRED]
+        away = [term for kind, term in template.affinity_terms if kind is AffinityKind.ANTI_PREFERRED]
         return any(_may_mean(one.term, member) for one in away for member in members)
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
@@ -179,34 +183,38 @@ class InterPodAffinity:
             sums[term.topology_key] = counts * weight if before is None else before + counts * weight
 
         has_preference = False
-        for wish, term in template.wishes:
-            if wish is Wish.PREFERRED or wish is Wish.ANTI_PREFERRED:
+        for kind, term in template.affinity_terms:
+            if kind is AffinityKind.PREFERRED or kind is AffinityKind.ANTI_PREFERRED:
                 has_preference = True
-                add(term, view.matching(term.term), term.weight if wish is Wish.PREFERRED else -term.weight)
+                add(
+                    term,
+                    view.matching(term.term),
+                    term.weight if kind is AffinityKind.PREFERRED else -term.weight,
+                )
         if not has_preference and self._args.ignore_preferred_terms_of_existing_pods:
             return {}
-        for (wish, term), rows in view.carried_against(template):
+        for (kind, term), rows in view.carried_against(template):
             weight = {
-                Wish.REQUIRED: self._args.hard_pod_affinity_weight,
-                Wish.PREFERRED: term.weight,
-                Wish.ANTI_PREFERRED: -term.weight,
-                Wish.ANTI_REQUIRED: 0,
-            }[wish]
+                AffinityKind.REQUIRED: self._args.hard_pod_affinity_weight,
+                AffinityKind.PREFERRED: term.weight,
+                AffinityKind.ANTI_PREFERRED: -term.weight,
+                AffinityKind.ANTI_REQUIRED: 0,
+            }[kind]
             if weight:
                 add(term, spread_out(rows, view.n_rows), weight)
         return sums
 
 
-_HARD = (Wish.REQUIRED, Wish.ANTI_REQUIRED)
+_HARD = (AffinityKind.REQUIRED, AffinityKind.ANTI_REQUIRED)
 
 
 def _required(template: PodTemplate) -> bool:
-    return any(wish in _HARD for wish, _ in template.wishes)
+    return any(kind in _HARD for kind, _ in template.affinity_terms)
 
 
 def _all_of(template: PodTemplate) -> PodTerm | None:
     """All required terms as one: a single pod must match all of them; None when there are none."""
-    terms = [term.term for wish, term in template.wishes if wish is Wish.REQUIRED]
+    terms = [term.term for kind, term in template.affinity_terms if kind is AffinityKind.REQUIRED]
     if len(terms) < 2:
         return terms[0] if terms else None
     return msgspec.structs.replace(terms[0], also=tuple(terms[1:]))
@@ -231,7 +239,7 @@ class _Near:
         counts = view.matching(self._meant)
         self._has_all = np.ones(view.n_rows, dtype=np.bool_)
         for key in dict.fromkeys(
-            term.topology_key for wish, term in template.wishes if wish is Wish.REQUIRED
+            term.topology_key for kind, term in template.affinity_terms if kind is AffinityKind.REQUIRED
         ):
             codes, values = view.label(key)
             totals = domain_totals(codes, len(values), counts)
@@ -296,14 +304,14 @@ class _Welcome:
 
 def _apart_over(one: PodTemplate, other: PodTemplate, view: ClusterView) -> list[str]:
     """The topology keys over which one of the two templates repels the other."""
-    said = [(term, other) for wish, term in one.wishes if wish is Wish.ANTI_REQUIRED]
-    said += [(term, one) for wish, term in other.wishes if wish is Wish.ANTI_REQUIRED]
+    said = [(term, other) for kind, term in one.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
+    said += [(term, one) for kind, term in other.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
     return sorted({term.topology_key for term, meant in said if view.means(term.term, meant)})
 
 
 def _not_away(template: PodTemplate, view: ClusterView) -> BoolArray | None:
     """Nodes whose domains have no pod that the template's terms repel."""
-    terms = [term for wish, term in template.wishes if wish is Wish.ANTI_REQUIRED]
+    terms = [term for kind, term in template.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
     return _clear(((term.topology_key, view.matching(term.term)) for term in terms), view)
 
 
@@ -311,8 +319,8 @@ def _not_against(template: PodTemplate, view: ClusterView) -> BoolArray | None:
     """Nodes whose domains have no pod whose terms repel the template."""
     against = [
         (term.topology_key, spread_out(rows, view.n_rows))
-        for (wish, term), rows in view.carried_against(template)
-        if wish is Wish.ANTI_REQUIRED
+        for (kind, term), rows in view.carried_against(template)
+        if kind is AffinityKind.ANTI_REQUIRED
     ]
     return _clear(against, view)
 
@@ -328,12 +336,12 @@ def _clear(counted: Iterable[tuple[str, IntArray]], view: ClusterView) -> BoolAr
 
 def _frees(gone: Pod, template: PodTemplate, view: ClusterView) -> bool:
     """Whether the removed pod was one that the template repels, or one that repelled it."""
-    away = [term.term for wish, term in template.wishes if wish is Wish.ANTI_REQUIRED]
+    away = [term.term for kind, term in template.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
     if any(view.means_pod(term, gone) for term in away):
         return True
     if gone.spec.affinity is None:
         return False
-    said = [term.term for wish, term in wishes_of(gone) if wish is Wish.ANTI_REQUIRED]
+    said = [term.term for kind, term in affinity_terms_of(gone) if kind is AffinityKind.ANTI_REQUIRED]
     return any(view.means(term, template) for term in said)
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.framework.interface import SUCCESS, CycleState, Status
-from gangsched.core.framework.profile import Points, Profile
+from gangsched.core.framework.profile import ExtensionPoints, Profile
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.affinity_terms import Wish
+from gangsched.core.types.affinity_terms import AffinityKind
 from gangsched.core.types.cluster_events import Change
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
@@ -127,7 +127,7 @@ def test_what_pods_say_of_others_is_found_by_those_it_means() -> None:
     shy = c.run(labelled("shy", spec=AGAINST_WEB), on="b")
     web, db = c.template(labelled("w", app="web")), c.template(labelled("d", app="db"))
     [((wish, said), rows)] = c.view.carried_against(web)
-    assert (wish, said.topology_key, dict(rows)) == (Wish.ANTI_REQUIRED, "zone", {1: 1})
+    assert (wish, said.topology_key, dict(rows)) == (AffinityKind.ANTI_REQUIRED, "zone", {1: 1})
     assert not c.view.carried_against(db)
     trial = Trial(c.view)
     trial.place(0, shy.template, 2)
@@ -231,7 +231,8 @@ class Locked:
 def locked() -> Cluster:
     profiles = {
         "gangsched": Profile(
-            "gangsched", Points(queue_sort=PrioritySort(), pre_filter=(Locked(),), capacities=(Devices(),))
+            "gangsched",
+            ExtensionPoints(queue_sort=PrioritySort(), pre_filter=(Locked(),), capacities=(Devices(),)),
         )
     }
     return Cluster(make=lambda settings: Scheduler(profiles, settings), synced=False)

@@ -14,7 +14,7 @@ import pytest
 
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
-from gangsched.core.framework.profile import Demand, Points, Profile
+from gangsched.core.framework.profile import Demand, ExtensionPoints, Profile
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
@@ -30,7 +30,7 @@ ENOUGH = 1_000_000
 
 def profile(*filters: Neighbours) -> Profile:
     fit = NodeResourcesFit()
-    points = Points(
+    points = ExtensionPoints(
         queue_sort=PrioritySort(),
         pre_filter=filters,
         filters=filters,

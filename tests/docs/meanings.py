@@ -310,7 +310,11 @@ FOREIGN_KEYS = {
     "jobset.sigs.k8s.io/replicatedjob-name": ("Pod, label", "user", "which of its replicatedJobs"),
     "jobset.sigs.k8s.io/restart-attempt": ("Pod, label", "user", "each attempt is a gang of its own"),
     "alpha.jobset.sigs.k8s.io/exclusive-topology": ("JobSet", "user", "such a JobSet is no gang"),
-    "alpha.jobset.sigs.k8s.io/node-selector": ("JobSet", "user", "with it a JobSet of exclusive topology is one"),
+    "alpha.jobset.sigs.k8s.io/node-selector": (
+        "JobSet",
+        "user",
+        "with it a JobSet of exclusive topology is one",
+    ),
     "leaderworkerset.sigs.k8s.io/name": ("Pod, label", "user", "the LeaderWorkerSet that the pod belongs to"),
     "leaderworkerset.sigs.k8s.io/group-index": ("Pod, label", "user", "each replica is a gang of its own"),
     "leaderworkerset.sigs.k8s.io/worker-index": ("Pod, label", "user", "0: the leader"),

@@ -103,15 +103,17 @@ class PodIndex:
             return {key: labels[key] for key in sorted(labels) if key in keys}
         return {key: labels[key] for key in sorted(keys) if key in labels}
 
-    def wake(self, wishes: Iterable[Carried]) -> None:
+    def wake(self, affinity_terms: Iterable[Carried]) -> None:
         """A pod has terms about others, so pods matter to each other from now on."""
         self.is_awake = True
         if len(self._said) > self._most_said:
-            self._said = {wish: None for info in self._pods.values() for wish in info.template.wishes}
+            self._said = {
+                stated: None for info in self._pods.values() for stated in info.template.affinity_terms
+            }
             self._said_of.clear()
             self._most_said = max(_MAX_SAID, 2 * len(self._said))
-        for wish in wishes:
-            self._said.setdefault(wish)
+        for stated in affinity_terms:
+            self._said.setdefault(stated)
 
     # -- pods come and go: called while awake only --------------------------------------------------------
 
@@ -126,8 +128,8 @@ class PodIndex:
         if self._is_built:
             self._count(info.pod_class, info.row, -1)
             info.pod_class = None
-            for wish in info.template.wishes:
-                self._carry(wish, info.row, -1)
+            for stated in info.template.affinity_terms:
+                self._carry(stated, info.row, -1)
 
     def relabel(self, info: PodInfo) -> None:
         """A counted pod has new labels, or is being deleted now."""
@@ -144,8 +146,8 @@ class PodIndex:
     def _enter(self, info: PodInfo) -> None:
         info.pod_class = self._class_of(info.pod)
         self._count(info.pod_class, info.row, 1)
-        for wish in info.template.wishes:
-            self._carry(wish, info.row, 1)
+        for stated in info.template.affinity_terms:
+            self._carry(stated, info.row, 1)
 
     def _count(self, pod_class: PodClass, row: int, n: int) -> None:
         left = pod_class.rows.get(row, 0) + n
@@ -158,17 +160,17 @@ class PodIndex:
         for counted in pod_class.counted:
             counted.add(row, n)
 
-    def _carry(self, wish: Carried, row: int, n: int) -> None:
-        rows = self._carried.get(wish)
+    def _carry(self, stated: Carried, row: int, n: int) -> None:
+        rows = self._carried.get(stated)
         if rows is None:
-            rows = self._carried[wish] = {}
+            rows = self._carried[stated] = {}
         left = rows.get(row, 0) + n
         if left:
             rows[row] = left
         else:
             del rows[row]
             if not rows:
-                del self._carried[wish]
+                del self._carried[stated]
 
     def _class_of(self, pod: Pod) -> PodClass:
         labels = self.project(pod.metadata.labels)
@@ -217,7 +219,7 @@ class PodIndex:
             if len(self._said_of) > _MAX_SAID:
                 self._said_of.clear()
             fresh = islice(self._said, n_heard, None)
-            found = [*found, *(wish for wish in fresh if self.means_template(wish[1].term, template))]
+            found = [*found, *(stated for stated in fresh if self.means_template(stated[1].term, template))]
             self._said_of[template.serial] = (len(self._said), found)
         return found
 
@@ -311,8 +313,8 @@ class PodIndex:
                 continue
             for term, rows in counts.items():
                 rows[info.row] += self.means_pod(term, info.pod)
-            for wish in info.template.wishes:
-                at = carried.setdefault(wish, {})
+            for stated in info.template.affinity_terms:
+                at = carried.setdefault(stated, {})
                 at[info.row] = at.get(info.row, 0) + 1
         is_current = self._namespaces_at == self._objects.revision(NAMESPACES)
         for term, rows in counts.items():

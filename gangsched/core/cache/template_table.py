@@ -85,8 +85,8 @@ class TemplateTable:
         else:
             template = self._known(pod, looks, labels, signed)
             self._latest = (looks, template, signed)
-        if template.wishes or spec.topology_spread_constraints:
-            self._index.wake(template.wishes)
+        if template.affinity_terms or spec.topology_spread_constraints:
+            self._index.wake(template.affinity_terms)
         return template
 
     def _known(

@@ -222,19 +222,19 @@ class Trial(ClusterView):
         n_placed, n_gone, mine = self._against.get(template.serial, (0, 0, None))
         changed = [(info.row, info.template, -1) for info in islice(self._gone.values(), n_gone, None)]
         changed += [one for one in self._placed[n_placed:] if one[2] > 0]
-        changed = [one for one in changed if one[1].wishes]
+        changed = [one for one in changed if one[1].affinity_terms]
         if mine is None and changed:
-            mine = {wish: dict(rows) for wish, rows in super().carried_against(template)}
+            mine = {stated: dict(rows) for stated, rows in super().carried_against(template)}
         self._against[template.serial] = (len(self._placed), len(self._gone), mine)
         if mine is None:
             return super().carried_against(template)
         meant: dict[Carried, bool] = {}
         for row, one, count in changed:
-            for wish in one.wishes:
-                if wish not in meant:
-                    meant[wish] = self.means(wish[1].term, template)
-                if meant[wish]:
-                    at = mine.setdefault(wish, {})
+            for stated in one.affinity_terms:
+                if stated not in meant:
+                    meant[stated] = self.means(stated[1].term, template)
+                if meant[stated]:
+                    at = mine.setdefault(stated, {})
                     at[row] = at.get(row, 0) + count
                     if not at[row]:
                         del at[row]

@@ -26,7 +26,7 @@ from gangsched.core.framework.interface import (
     serves,
 )
 from gangsched.core.framework.per_node import NodeInfos, PerNodeFilter
-from gangsched.core.framework.plugin_calls import Ask, check_count, check_shape
+from gangsched.core.framework.plugin_calls import CallPlugin, check_count, check_shape
 from gangsched.core.types.pod_template import PodTemplate
 
 # Memory limit of each kind of per-template cache; beyond it the whole cache is dropped and rebuilt.
@@ -61,7 +61,7 @@ class Filtering:
         *,
         is_told: frozenset[str],
         infos: NodeInfos,
-        ask: Ask,
+        ask: CallPlugin,
     ) -> None:
         self._ask = ask
         self.capacities = tuple(capacities)

@@ -23,7 +23,7 @@ from gangsched.core.framework.interface import (
     Status,
 )
 from gangsched.core.framework.plan import FitError
-from gangsched.core.framework.plugin_calls import Ask, guarded
+from gangsched.core.framework.plugin_calls import CallPlugin, guarded
 from gangsched.core.framework.profile import Demand, Profile
 from gangsched.core.types.group import Group, GroupState, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
@@ -76,7 +76,7 @@ class PluginObserver(Protocol):
         ...
 
 
-def _told_of(observer: Observer) -> Ask:
+def _told_of(observer: Observer) -> CallPlugin:
     if not isinstance(observer, PluginObserver):
         return guarded
     began, ended = observer.plugin_began, observer.plugin_ended

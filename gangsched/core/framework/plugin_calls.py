@@ -16,7 +16,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class Ask(Protocol):
+class CallPlugin(Protocol):
     """Calls a plugin at a point: `guarded`, or a version that also times it."""
 
     def __call__(self, plugin: str, point: str, call: Callable[[*Ts], T], /, *args: *Ts) -> T: ...

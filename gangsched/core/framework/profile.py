@@ -55,7 +55,7 @@ from gangsched.core.framework.interface import (
 from gangsched.core.framework.per_node import NodeInfos, sign_metadata
 from gangsched.core.framework.plan import DemandOn, FitError
 from gangsched.core.framework.plugin_calls import (
-    Ask,
+    CallPlugin,
     PluginError,
     blamed,
     check_shape,
@@ -80,7 +80,7 @@ _YES_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
 _MAX_REMEMBERED = 4096
 
 
-class Points(msgspec.Struct, kw_only=True):
+class ExtensionPoints(msgspec.Struct, kw_only=True):
     """The plugins of one profile by extension point, in calling order.
 
     Filters for all nodes at once come before those that declare `sees_pods`, and these before those that look
@@ -125,7 +125,7 @@ class _Concerned(NamedTuple):
 class Profile:
     """The plugins of one schedulerName, by extension point, in the order of the configuration."""
 
-    def __init__(self, scheduler_name: str, points: Points, *, ask: Ask = guarded) -> None:
+    def __init__(self, scheduler_name: str, points: ExtensionPoints, *, ask: CallPlugin = guarded) -> None:
         """ask: calls a plugin; every call except PreEnqueue's goes through it."""
         self._ask = ask
         self.scheduler_name = scheduler_name

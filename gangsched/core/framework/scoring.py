@@ -26,7 +26,7 @@ from gangsched.core.framework.interface import (
     serves,
 )
 from gangsched.core.framework.per_node import NodeInfos, PerNodeScore
-from gangsched.core.framework.plugin_calls import Ask, PluginError, check_shape, checked_status
+from gangsched.core.framework.plugin_calls import CallPlugin, PluginError, check_shape, checked_status
 from gangsched.core.types.pod_template import PodTemplate
 
 # For up to this many rows, computing is cheaper than keeping scores of all rows current.
@@ -60,7 +60,7 @@ class Scoring:
         *,
         is_told: frozenset[str],
         infos: NodeInfos,
-        ask: Ask,
+        ask: CallPlugin,
     ) -> None:
         self._ask = ask
         self.pre_scores = tuple(pre_scores)

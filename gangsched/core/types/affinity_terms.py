@@ -25,7 +25,7 @@ from gangsched.model.objects import (
 from gangsched.model.selectors import PodTerm, Requirement, selector_of
 
 
-class Wish(enum.Enum):
+class AffinityKind(enum.Enum):
     """What a pod can say of others."""
 
     # Wishes are counted by kind with every such pod; Enum's own hash is a call into Python.
@@ -48,19 +48,19 @@ class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
     weight: int = 0
 
 
-Carried = tuple[Wish, AffinityTerm]
+Carried = tuple[AffinityKind, AffinityTerm]
 """A wish as pods carry it to the node that they are on."""
 
 
-def wishes_of(pod: Pod) -> tuple[Carried, ...]:
+def affinity_terms_of(pod: Pod) -> tuple[Carried, ...]:
     """All that the pod says of others, in the order of its spec."""
     affinity = pod.spec.affinity
     if affinity is None:
         return ()
     found: list[Carried] = []
     for rules, required, preferred in (
-        (affinity.pod_affinity, Wish.REQUIRED, Wish.PREFERRED),
-        (affinity.pod_anti_affinity, Wish.ANTI_REQUIRED, Wish.ANTI_PREFERRED),
+        (affinity.pod_affinity, AffinityKind.REQUIRED, AffinityKind.PREFERRED),
+        (affinity.pod_anti_affinity, AffinityKind.ANTI_REQUIRED, AffinityKind.ANTI_PREFERRED),
     ):
         found += [(required, _compiled(term, pod)) for term in _required(rules)]
         found += [(preferred, _compiled(one.pod_affinity_term, pod, one.weight)) for one in _preferred(rules)]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from gangsched.core.types.affinity_terms import Carried, wishes_of
+from gangsched.core.types.affinity_terms import Carried, affinity_terms_of
 from gangsched.core.types.arrays import IntArray
 from gangsched.errors import ParseError
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint, parse_constraints
@@ -72,7 +72,7 @@ class PodTemplate:
     never for what pods ask, so that nobody can fill the table with invented names.
     padding: (cpu, memory) that scores count on the pod's node beyond its requests; None: nothing.
     images: what it runs and mounts, named as nodes report them, one for each container and image volume.
-    labels: its pods' labels, those that some selector looks at. wishes: what it says of other pods.
+    labels: its pods' labels, those that some selector looks at. affinity_terms: what it says of other pods.
     needs: plugins without which it must not be placed, and why. volumes: those that decide where it may run.
     pod: one of its pods; of its metadata only what is signed (PodSigningPlugin) is true of all of them.
     constraints: what it asks of its devices beyond their number, by resource. asks_for_devices: a container
@@ -81,6 +81,7 @@ class PodTemplate:
 
     __slots__ = (
         "_demand",
+        "affinity_terms",
         "amount_array",
         "amounts",
         "asks_for_devices",
@@ -102,7 +103,6 @@ class PodTemplate:
         "serial",
         "spec",
         "volumes",
-        "wishes",
     )
 
     def __init__(
@@ -111,7 +111,7 @@ class PodTemplate:
         self.serial = serial
         self.pod = pod
         self.labels = labels
-        self.wishes: tuple[Carried, ...] = wishes_of(pod)
+        self.affinity_terms: tuple[Carried, ...] = affinity_terms_of(pod)
         self.spec: PodSpec = pod.spec
         self.namespace = pod.metadata.namespace
         self.problem = ""
