@@ -19,7 +19,7 @@ import anyio
 ADDRESS_TIMEOUT_S = 3.0
 
 
-class Selector(Protocol):
+class SocketSelector(Protocol):
     """The part of `selectors` that kube.transport.readers needs; the loop registers its `fileno`."""
 
     def fileno(self) -> int: ...
@@ -49,7 +49,7 @@ class Network:
             raise
         return sock
 
-    def selector(self) -> Selector:
+    def selector(self) -> SocketSelector:
         """A selector for sockets of this network; the loop can watch the selector itself."""
         return selectors.DefaultSelector()
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
 from gangsched.errors import ConfigError
-from gangsched.kube.network import KERNEL, Network, Selector
+from gangsched.kube.network import KERNEL, Network, SocketSelector
 
 MAX_HEAD_BYTES = 16 * 1024
 _DEFAULT_PORT = 80
@@ -57,7 +57,7 @@ class Tunnel(Network):
             raise
         return sock
 
-    def selector(self) -> Selector:
+    def selector(self) -> SocketSelector:
         return self._network.selector()
 
     async def _ask(self, sock: socket.socket, target: str) -> None:

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from gangsched.kube.network import Network, Selector
+from gangsched.kube.network import Network, SocketSelector
 from gangsched.sim.wire.loop import MemorySelector, VirtualLoop
 from gangsched.sim.wire.weather import Dialled, Weather
 
@@ -204,7 +204,7 @@ class MemoryNetwork(Network):
         self.links.append(link)
         return cast(socket.socket, link.sock)
 
-    def selector(self) -> Selector:
+    def selector(self) -> SocketSelector:
         return MemorySelector(self._loop.number(), self._loop.news)
 
     @property
