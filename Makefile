@@ -10,6 +10,7 @@
 # make docs        build the documentation's site into build/site, strictly: a dead link fails
 # make docs-reference  write anew what follows from the code in docs/ (references, tables, pictures), and the chart
 # make chart       write anew what the Helm chart has from deploy/ and from the configuration's fields
+# make sbom        write build/sbom/: what an image holds, and what tests run with, as CycloneDX
 # make lock        write the requirements locks anew (needs uv)
 # PYTEST_ARGS="-k name -x" narrows the tests, PYTEST_JOBS=0 runs them one after the other; DEMO_ARGS=--keep
 # lets the demo go on.
@@ -31,7 +32,7 @@ STORM_MINUTES ?= 2
 STORM_JOBS ?= 2
 DEMO_ARGS ?=
 
-.PHONY: test demo lint storm controlplane venv lock protocol docs docs-reference chart clean
+.PHONY: test demo lint storm controlplane venv lock protocol docs docs-reference chart sbom clean
 
 # pytest comes last, so that its summary is the last line of the run. Two files at a time, each worker with a
 # control plane of its own: most tests wait for servers and for clocks more than they compute.
@@ -111,6 +112,23 @@ $(DOCS)/.installed: requirements.docs.lock
 	@echo "== $(DOCS): installing the locked requirements of the site"
 	@$(PYTHON) -m venv $(DOCS)
 	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+# From the locks, offline but for the tool, which is needed for this alone. One document for each lock.
+SBOM := build/sbom
+SBOM_TOOL := cyclonedx-bom==7.5.0
+sbom: $(SBOM)/venv/.installed
+	@# The tool does not know a version that is read from the package.
+	@sed "s/^dynamic = .*/version = $$(sed -n 's/^__version__ = //p' gangsched/__init__.py)/" pyproject.toml > $(SBOM)/pyproject.toml
+	@for lock in requirements.runtime requirements; do \
+		$(SBOM)/venv/bin/python -W ignore -m cyclonedx_py requirements --pyproject $(SBOM)/pyproject.toml \
+			--output-reproducible --output-file $(SBOM)/$$lock.cdx.json $$lock.lock || exit 1; \
+		echo "$(SBOM)/$$lock.cdx.json"; done
+
+$(SBOM)/venv/.installed: Makefile
+	@$(CHECK_PYTHON)
+	@$(PYTHON) -m venv $(SBOM)/venv
+	@$(SBOM)/venv/bin/python -m pip install --quiet --disable-pip-version-check $(SBOM_TOOL)
 	@touch $@
 
 # grpcio-tools is needed for this alone; what it makes is committed, and needs the protobuf of the lock.
