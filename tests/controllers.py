@@ -43,7 +43,8 @@ def pod(
 
 
 def template(scheduler: str = OURS) -> Json:
-    return {"spec": {"schedulerName": scheduler, "containers": [{"name": "main", "image": "busybox"}]}}
+    containers = [{"name": "main", "image": "busybox"}]
+    return {"spec": {"schedulerName": scheduler, "restartPolicy": "Never", "containers": containers}}
 
 
 def reference(api_version: str, kind: str, name: str, uid: str = "") -> Json:
