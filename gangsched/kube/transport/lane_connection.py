@@ -49,7 +49,7 @@ class Call(Generic[ItemT]):
         self.version: int  # of the credentials that it was sent with
 
 
-class Owner(Protocol[ItemT]):
+class LaneOf(Protocol[ItemT]):
     """The lane that a connection belongs to."""
 
     def answered(
@@ -71,7 +71,7 @@ class LaneConnection(Connection, Generic[ItemT]):
 
     __slots__ = ("_answer", "_lane", "calls", "is_leaving")
 
-    def __init__(self, lane: Owner[ItemT], readers: Readers) -> None:
+    def __init__(self, lane: LaneOf[ItemT], readers: Readers) -> None:
         super().__init__(readers=readers)
         self._lane = lane
         self._answer: Answer | None = None
