@@ -381,6 +381,38 @@ async def test_group_status_is_a_merge_patch_in_the_version_it_was_read_in() -> 
         assert request.json == {"metadata": {"uid": "u"}, "status": {"phase": "Pending"}}
 
 
+async def test_status_of_a_kind_without_the_subresource_is_written_as_a_part_of_the_object() -> None:
+    """What a real API server answers for Volcano's PodGroups: their status does not exist, they do."""
+    version = "scheduling.volcano.sh/v1beta1"
+
+    def answer(request: Request) -> bytes:
+        if not request.line.endswith("/status"):
+            return obliging(request)
+        return status(404, about="g", kind="podgroups", group="scheduling.volcano.sh")
+
+    async with ScriptedServer(default=answer) as server, running(server) as run:
+        for phase in ("Pending", "Running"):
+            run.dispatcher.submit([WritePodGroupStatus("u", "ns", "g", version, {"phase": phase}, "c")])
+            await run.done()
+        path = f"PATCH /apis/{version}/namespaces/ns/podgroups/g"
+        assert [request.line for request in server.requests] == [f"{path}/status", path, path]
+        assert server.requests[2].json == {"metadata": {"uid": "u"}, "status": {"phase": "Running"}}
+
+
+async def test_status_of_a_group_that_is_gone_is_dropped() -> None:
+    version = "scheduling.volcano.sh/v1beta1"
+
+    def answer(request: Request) -> bytes:
+        return status(404, about="g", kind="podgroups", group="scheduling.volcano.sh")
+
+    async with ScriptedServer(default=answer) as server, running(server) as run:
+        for _ in range(2):
+            run.dispatcher.submit([WritePodGroupStatus("u", "ns", "g", version, {"phase": "Pending"}, "c")])
+            await run.done()
+        asked = [request.line.endswith("/status") for request in server.requests]
+        assert asked == [True, False, True, False], "one that is gone says nothing of its kind"
+
+
 async def test_only_the_last_word_about_a_pod_is_written() -> None:
     async with ScriptedServer() as server, running(server) as run:
         run.dispatcher.submit([condition("one"), condition("two"), condition("other", name="q")])

@@ -12,13 +12,21 @@ import heapq
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gangsched.core.state.group_status import (
+    UNSCHEDULABLE,
+    Told,
+    has_phase,
+    is_same,
+    is_step,
+    status_of,
+    with_condition,
+)
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.group import Group, MemberState, PodInfo
 from gangsched.model.effects import RecordEvent, WritePodCondition, WritePodGroupStatus
 from gangsched.model.objects import Node, Pod
-from gangsched.model.pod_group import CORE, COSCHEDULING, PodGroup
+from gangsched.model.pod_group import CORE, PodGroup
 
-UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 POD_REFUSED, NODE_REFUSED = "PodRefused", "NodeRefused"
 """Reasons of events about what holds devices and is counted only as far as it can be read."""
@@ -66,6 +74,7 @@ class Reporter:
         if group.said != message:
             group.said = message
             self.event(group, "Normal", "GangWaiting", "Permit", message)
+        self._tell_step(group)
 
     def preempting(self, group: Group, message: str) -> None:
         """The group's room is kept for it while its victims go."""
@@ -93,14 +102,9 @@ class Reporter:
                 self.event(group, "Normal", "Scheduled", "Binding", message)
 
     def progressed(self, group: Group) -> None:
-        """A started gang's phase as its object tells it, written when it is another by now.
-
-        Counts alone are not news: a write for each pod that starts would cost as much as binding it.
-        """
-        if group.satisfied and group.key.dialect == COSCHEDULING:
-            status = _coscheduling_status(group)
-            if status is not None and status["phase"] != (group.status_written or {}).get("phase"):
-                self.status(group, scheduled=True, reason="Scheduled", message="")
+        """A pod of the gang runs or has ended: its object says so once the gang as a whole does."""
+        if group.satisfied:
+            self._tell_step(group)
 
     def aborted(self, group: Group, message: str) -> None:
         """A gang that was bound in part, or held, is given back."""
@@ -176,17 +180,23 @@ class Reporter:
         definition = group.definition
         if definition is None or not definition.uid:
             return
-        if group.key.dialect == CORE:
-            status = _core_status(definition, scheduled=scheduled, reason=reason, message=message)
-        elif group.key.dialect == COSCHEDULING:
-            status = _coscheduling_status(group)
-        else:
-            return
+        status = status_of(group, definition, Told(scheduled, reason, message))
         if status is not None and group.devices_told is not None and group.key.dialect == CORE:
-            status = _with_condition(status, group.devices_told)
-        if status is None or status == group.status_written:
+            status = with_condition(status, group.devices_told)
+        # What the object says may be from before our last word.
+        known: Mapping[str, Any] = group.status_written or definition.status
+        if status is not None and not is_same(known, status):
+            self._write(group, definition, status)
+
+    def _tell_step(self, group: Group) -> None:
+        """How far a gang is that has started or is about to, where its object tells that and it is news."""
+        definition = group.definition
+        if definition is None or not definition.uid or not has_phase(definition):
             return
-        self._write(group, definition, status)
+        status = status_of(group, definition, Told(group.satisfied, "Scheduled", "", refused=False))
+        known: Mapping[str, Any] = group.status_written or definition.status
+        if status is not None and is_step(known, status, group.min_count):
+            self._write(group, definition, status)
 
     def devices(self, group: Group, *, healthy: bool, reason: str, message: str) -> None:
         """How the devices of a running gang are, as a condition of its object, where its dialect has any."""
@@ -204,7 +214,7 @@ class Reporter:
             return
         group.devices_told = mine
         known: Mapping[str, Any] = group.status_written or definition.status
-        self._write(group, definition, _with_condition(known, mine))
+        self._write(group, definition, with_condition(known, mine))
 
     def _write(self, group: Group, definition: PodGroup, status: Mapping[str, Any]) -> None:
         group.status_written = status
@@ -274,62 +284,3 @@ class Reporter:
 
 def _name(info: PodInfo) -> str:
     return info.pod.metadata.name
-
-
-def _with_condition(status: Mapping[str, Any], mine: Mapping[str, object]) -> dict[str, Any]:
-    """The conditions of a status with one of them replaced; its time is kept where it says the same."""
-    others = [c for c in status.get("conditions") or () if isinstance(c, dict)]
-    before = next((c for c in others if c.get("type") == mine["type"]), {})
-    own = dict(mine)
-    if before.get("status") == mine["status"] and before.get("lastTransitionTime"):
-        own["lastTransitionTime"] = before["lastTransitionTime"]
-    return {"conditions": [*(c for c in others if c.get("type") != mine["type"]), own]}
-
-
-def _core_status(
-    definition: PodGroup, *, scheduled: bool, reason: str, message: str
-) -> Mapping[str, Any] | None:
-    """A condition, its time stamped at the edge. Source: KEP-4671 (Initially… from 1.37)."""
-    kind = (
-        "PodGroupScheduled" if definition.api_version.endswith("v1alpha2") else "PodGroupInitiallyScheduled"
-    )
-    mine: dict[str, Any] = {
-        "type": kind,
-        "status": "True" if scheduled else "False",
-        "reason": reason,
-        "message": message,
-        "observedGeneration": definition.generation,
-    }
-    others = []
-    for condition in definition.status.get("conditions") or ():
-        if not isinstance(condition, dict):
-            continue
-        if condition.get("type") != kind:
-            others.append(condition)
-        elif condition.get("status") == "True" and not scheduled:
-            return None  # "initially": once true it stays true
-        elif all(condition.get(k) == v for k, v in mine.items()):
-            return None
-        elif condition.get("status") == mine["status"] and condition.get("lastTransitionTime"):
-            mine["lastTransitionTime"] = condition["lastTransitionTime"]  # other words, no transition
-    return {"conditions": [*others, mine]}
-
-
-def _coscheduling_status(group: Group) -> Mapping[str, Any] | None:
-    """Phase and counts. Source: scheduler-plugins `apis/scheduling/v1alpha1/types.go`, PodGroupStatus."""
-    counts = {"running": 0, "succeeded": 0, "failed": 0}
-    for info in group.members.values():
-        phase = info.pod.status.phase.lower()
-        if phase in counts:
-            counts[phase] += 1
-    if group.satisfied:
-        phase = "Running"
-        if counts["failed"] and not counts["running"]:
-            phase = "Failed"
-        elif counts["succeeded"] >= group.min_count:
-            phase = "Finished"
-    elif group.state in (GroupState.BINDING, GroupState.WAITING):
-        phase = "Scheduling"
-    else:
-        phase = "Pending"
-    return {"phase": phase, **counts}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from random import Random
 
 from gangsched.errors import ApiError
@@ -72,6 +72,8 @@ _MERGE = Verb("PATCH", MERGE_PATCH)
 _STRATEGIC_MERGE = Verb("PATCH", STRATEGIC_MERGE_PATCH)
 
 STATUS_TRIES = 5
+# A CRD may get a status subresource: that is found out after this long.
+WHOLE_KNOWN_S = 600.0
 # This many tries of a read take some ten seconds while its gang waits; the core is told after each such
 # series.
 READS_SAID = 6
@@ -186,11 +188,17 @@ class PatchLane(SlowLane[PatchPod]):
 
 
 class StatusLane(SlowLane[StatusWrite]):
-    """Conditions of pods and statuses of groups: only the latest write per object is sent."""
+    """Conditions of pods and statuses of groups: only the latest write per object is sent.
+
+    PodGroups of Volcano and of Koordinator have no status subresource. For these the API server answers as if
+    the object were gone; the status is then written as a part of the object, and the kind is remembered for
+    a while, so that not every write takes two requests.
+    """
 
     name = "write a status"
     method = "PATCH"
     yield_s = 1.0
+    _whole_until_s: Mapping[str, float] = {}
 
     def _key(self, item: StatusWrite) -> Hashable:
         if isinstance(item, WritePodGroupStatus):
@@ -200,7 +208,8 @@ class StatusLane(SlowLane[StatusWrite]):
     def _request(self, call: Call[StatusWrite]) -> tuple[Verb, str, bytes]:
         item = call.item
         if isinstance(item, WritePodGroupStatus):
-            return _MERGE, group_status_path(item), group_status_body(item, time.time())
+            whole = call.n_done > 0 or self._is_known_whole(item)
+            return _MERGE, group_status_path(item, whole=whole), group_status_body(item, time.time())
         path = pod_path(item, "status")
         if isinstance(item, NominateNode):
             return _MERGE, path, nomination_body(item)
@@ -213,10 +222,26 @@ class StatusLane(SlowLane[StatusWrite]):
             return Target("podgroups", "PodGroup", item.name, item.namespace, group)
         return pod(item.namespace, item.name)
 
+    def _done(self, call: Call[StatusWrite], body: bytes) -> None:
+        if isinstance(call.item, WritePodGroupStatus) and call.n_done:
+            until_s = time.monotonic() + WHOLE_KNOWN_S
+            self._whole_until_s = {**self._whole_until_s, call.item.api_version: until_s}
+
+    def _may_be_whole(self, call: Call[StatusWrite], item: WritePodGroupStatus, error: ApiError) -> bool:
+        was_tried = call.n_done > 0 or self._is_known_whole(item)
+        return not was_tried and is_gone(error, self._target(call))
+
+    def _is_known_whole(self, item: WritePodGroupStatus) -> bool:
+        return time.monotonic() < self._whole_until_s.get(item.api_version, 0.0)
+
     def _again(self, call: Call[StatusWrite], error: ApiError) -> bool:
         item = call.item
         if may_pass(error) and call.n_tries < STATUS_TRIES:
             return True
+        if isinstance(item, WritePodGroupStatus) and self._may_be_whole(call, item, error):
+            call.n_done = 1
+            self._put_back(call)
+            return False
         self.n_dropped += 1
         if error.code not in (404, 409):  # 404, 409: the object is gone or replaced, nothing to write to
             self._complaints.say(self.name, error, about=f"{item.namespace}/{item.name}")

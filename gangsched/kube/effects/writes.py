@@ -31,6 +31,9 @@ MAX_NAME_CHARS = 200
 BUMP_KEY = "gangsched.io/fenced"
 """An annotation that is written only to change a pod's version; nothing reads its value."""
 
+_TIMED = ("conditions", "schedulingConditions")
+"""Fields of a status that hold conditions, each with a lastTransitionTime."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -77,11 +80,12 @@ def pod_path(
     return f"{path}/{subresource}" if subresource else path
 
 
-def group_status_path(effect: WritePodGroupStatus) -> str:
-    """Path of a PodGroup's status, in the API version that it was read in."""
+def group_status_path(effect: WritePodGroupStatus, *, whole: bool = False) -> str:
+    """Path of a PodGroup's status, or of the `whole` PodGroup, in the API version that it was read in."""
     group_version = "/".join(segment(part) for part in effect.api_version.split("/"))
     namespace, name = segment(effect.namespace), segment(effect.name)
-    return f"/apis/{group_version}/namespaces/{namespace}/podgroups/{name}/status"
+    path = f"/apis/{group_version}/namespaces/{namespace}/podgroups/{name}"
+    return path if whole else f"{path}/status"
 
 
 def events_path(effect: RecordEvent) -> str:
@@ -161,10 +165,10 @@ def group_status_body(effect: WritePodGroupStatus, wall_s: float) -> bytes:
     A condition without a lastTransitionTime has just changed: the core has no wall clock.
     """
     status = dict(effect.status)
-    conditions = status.get("conditions")
-    if conditions:
-        now = {"lastTransitionTime": _rfc3339(wall_s)}
-        status["conditions"] = [now | condition for condition in conditions]
+    for field in _TIMED:
+        if conditions := status.get(field):
+            now = {"lastTransitionTime": _rfc3339(wall_s)}
+            status[field] = [now | condition for condition in conditions]
     return _encode({"metadata": {"uid": effect.uid}, "status": status})
 
 

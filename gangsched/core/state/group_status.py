@@ -1,0 +1,232 @@
+"""What the status of a group's object says, in the words of the API that the object was read in.
+
+Lives here: one function an API group, from a Group to the fields that are written; nothing is written here.
+Not here: when it is written (reporter, the only caller). Fields that another program writes are left out, as
+a merge patch leaves them; a list replaces the whole list, so what others keep in it is put back.
+
+Sources: KEP-4671 (core); scheduler-plugins' apis/scheduling/v1alpha1/types.go and its PodGroup controller,
+which Koordinator's is a copy of; Volcano's pkg/scheduler/framework/session.go (jobStatus) and gang plugin;
+KAI's pkg/apis/scheduling/v2alpha2/podgroup_types.go and its status updater.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from gangsched.core.types.group import Group, GroupState
+from gangsched.model.pod_group import PodGroup
+
+Status = Mapping[str, Any]
+
+UNSCHEDULABLE = "Unschedulable"
+_RESERVED = (GroupState.WAITING, GroupState.BINDING)
+_MAX_TRANSITIONS = 10**9
+_KAI_CONDITION = "UnschedulableOnNodePool"
+# The name that KAI gives to all nodes of a cluster without node pools.
+_KAI_NODE_POOL = "default"
+
+
+class Told(NamedTuple):
+    """What is to be told: whether the gang is whole, and if not, why not. refused: it was, with a reason."""
+
+    scheduled: bool
+    reason: str
+    message: str
+    refused: bool = True
+
+
+class _Counts(NamedTuple):
+    """Members by what their kubelets say of them."""
+
+    running: int
+    succeeded: int
+    failed: int
+    pending: int
+
+
+def status_of(group: Group, definition: PodGroup, told: Told) -> Status | None:
+    """The fields to write; None where its API has none for this."""
+    say = _SAY.get(definition.api_version.partition("/")[0])
+    return None if say is None else say(group, definition, told)
+
+
+def has_phase(definition: PodGroup) -> bool:
+    """Whether its API tells how far a gang is, and not only whether it was scheduled."""
+    return definition.api_version.partition("/")[0] in _WITH_PHASE
+
+
+def is_step(old: Status, new: Status, min_count: int) -> bool:
+    """Whether `new` tells of more than other counts: another phase, all members have run, or none runs now.
+
+    A write for each pod that starts would cost as much as binding it.
+    """
+    return _step(old, min_count) != _step(new, min_count)
+
+
+def is_same(known: Status, new: Status) -> bool:
+    """Whether `known` says all of `new`, the times of conditions apart."""
+    return all(_timeless(known.get(field)) == _timeless(value) for field, value in new.items())
+
+
+def with_condition(status: Status, mine: Status) -> dict[str, Any]:
+    """The conditions of a status with one of them replaced; its time is kept where it says the same."""
+    return {"conditions": _merged(status.get("conditions"), mine)}
+
+
+def _core(group: Group, definition: PodGroup, told: Told) -> Status | None:
+    """A condition, its time stamped at the edge; Initially… from 1.37."""
+    if not (told.scheduled or told.refused):
+        return None  # no condition of this API tells of a gang that is on its way
+    kind = (
+        "PodGroupScheduled" if definition.api_version.endswith("v1alpha2") else "PodGroupInitiallyScheduled"
+    )
+    mine = {
+        "type": kind,
+        "status": "True" if told.scheduled else "False",
+        "reason": told.reason,
+        "message": told.message,
+        "observedGeneration": definition.generation,
+    }
+    before = _condition(definition.status.get("conditions"), kind)
+    if before.get("status") == "True" and not told.scheduled:
+        return None  # "initially": once true it stays true
+    if all(before.get(key) == value for key, value in mine.items()):
+        return None
+    return with_condition(definition.status, mine)
+
+
+def _coscheduling(group: Group, definition: PodGroup, told: Told) -> Status:
+    counts, least = _count(group), group.min_count
+    if counts.succeeded >= least:
+        phase = "Finished"
+    elif group.satisfied:
+        if counts.failed and not counts.running:
+            phase = "Failed"
+        else:
+            n_started = counts.running + counts.succeeded + counts.failed
+            phase = "Running" if n_started >= least else "Scheduled"
+    elif group.n_bound:
+        phase = "Unknown" if counts.running and told.refused else "Scheduling"
+    elif group.state in _RESERVED:
+        phase = "Scheduling" if group.state is GroupState.BINDING else "PreScheduling"
+    else:
+        phase = "Pending"
+    return {"phase": phase, "scheduled": group.n_bound, **_ended_and_running(counts)}
+
+
+def _volcano(group: Group, definition: PodGroup, told: Told) -> Status:
+    counts, known = _count(group), definition.status
+    if group.satisfied:
+        # Running there means that the pods have their nodes; Completed, that none is left that could run.
+        phase = "Running" if counts.running or counts.pending else "Completed"
+    elif group.n_bound and counts.running and told.refused:
+        phase = "Unknown"
+    elif group.state in _RESERVED or known.get("phase") == "Inqueue":
+        phase = "Inqueue"  # their controllers create pods from here on, and none goes back before it
+    else:
+        phase = "Pending"
+    status: dict[str, Any] = {"phase": phase, **_ended_and_running(counts)}
+    if told.scheduled:
+        mine = {"type": "Scheduled", "status": "True", "reason": "tasks in gang are ready to be scheduled"}
+        others = [c for c in _list(known.get("conditions")) if c.get("type") != "Unschedulable"]
+        status["conditions"] = _merged(others, mine)
+    elif told.refused:
+        reason = told.reason
+        if reason == UNSCHEDULABLE and not group.problem:
+            reason = "NotEnoughResources" if group.is_complete else "NotEnoughTasks"
+        mine = {"type": "Unschedulable", "status": "True", "reason": reason, "message": told.message}
+        status["conditions"] = _merged(known.get("conditions"), mine)
+    return status
+
+
+def _kai(group: Group, definition: PodGroup, told: Told) -> Status:
+    """Counts, and the condition of a group that has no room; its API names no phases."""
+    counts, known = _count(group), _list(definition.status.get("schedulingConditions"))
+    status: dict[str, Any] = {**_ended_and_running(counts), "pending": counts.pending}
+    ours = {"type": _KAI_CONDITION, "nodePool": _KAI_NODE_POOL}
+    others = [c for c in known if any(c.get(key) != value for key, value in ours.items())]
+    if told.scheduled:
+        status["schedulingConditions"] = others
+    elif told.refused:
+        before = next((c for c in known if c not in others), {})
+        mine = {
+            **ours,
+            "status": "True",
+            "reason": told.reason,
+            "message": told.message,
+            "reasons": [{"reason": told.reason, "message": told.message}],
+        }
+        if any(before.get(key) != value for key, value in mine.items()):
+            mine["transitionID"] = str(1 + max((_transition(c) for c in known), default=0))
+        else:
+            mine = dict(before)
+        # Readers of theirs take the last of the list for the latest.
+        status["schedulingConditions"] = [*others, mine]
+    return status
+
+
+_SAY: Mapping[str, Callable[[Group, PodGroup, Told], Status | None]] = {
+    "scheduling.k8s.io": _core,
+    "scheduling.x-k8s.io": _coscheduling,
+    "scheduling.sigs.k8s.io": _coscheduling,
+    "scheduling.volcano.sh": _volcano,
+    "scheduling.run.ai": _kai,
+}
+_WITH_PHASE = frozenset(_SAY) - {"scheduling.k8s.io"}
+
+
+def _count(group: Group) -> _Counts:
+    running = succeeded = failed = 0
+    for info in group.members.values():
+        phase = info.pod.status.phase
+        if phase == "Running":
+            running += 1
+        elif phase == "Succeeded":
+            succeeded += 1
+        elif phase == "Failed":
+            failed += 1
+    return _Counts(running, succeeded, failed, len(group.members) - running - succeeded - failed)
+
+
+def _ended_and_running(counts: _Counts) -> dict[str, int]:
+    return {"running": counts.running, "succeeded": counts.succeeded, "failed": counts.failed}
+
+
+def _list(value: object) -> list[dict[str, Any]]:
+    # Written by anybody who may write statuses.
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _condition(conditions: object, kind: str) -> dict[str, Any]:
+    return next((one for one in _list(conditions) if one.get("type") == kind), {})
+
+
+def _merged(conditions: object, mine: Status) -> list[dict[str, Any]]:
+    before, own = _condition(conditions, mine["type"]), dict(mine)
+    if before.get("status") == mine["status"] and before.get("lastTransitionTime"):
+        own["lastTransitionTime"] = before["lastTransitionTime"]
+    return [*(c for c in _list(conditions) if c.get("type") != mine["type"]), own]
+
+
+def _timeless(value: object) -> object:
+    if not isinstance(value, list):
+        return value
+    return [{k: v for k, v in one.items() if k != "lastTransitionTime"} for one in _list(value)]
+
+
+def _step(status: Status, min_count: int) -> tuple[object, bool, bool]:
+    running = _number(status.get("running"))
+    n_started = running + _number(status.get("succeeded")) + _number(status.get("failed"))
+    return status.get("phase"), n_started >= min_count, running > 0 and n_started >= min_count
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _transition(condition: Mapping[str, Any]) -> int:
+    text = condition.get("transitionID")
+    if not isinstance(text, str) or not text.isascii() or not text.isdecimal() or len(text) > 9:
+        return 0
+    return int(text)
