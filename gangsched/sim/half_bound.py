@@ -53,9 +53,10 @@ class HalfBound:
             self._whole.discard(gang)
             return
         n_bound = api.books.n_bound.get(gang, 0)
-        if n_bound + self._gone.get(gang, 0) >= least:
+        n_gone = self._gone.get(gang, 0)
+        if n_bound + n_gone >= least:
             self._whole.add(gang)
-        elif not n_bound:
+        elif not n_bound + n_gone:
             self._whole.discard(gang)
         if api.books.n_running.get(gang) and n_bound < least and gang not in self._whole:
             self.since_s.setdefault(gang, now_s)
