@@ -11,6 +11,7 @@ import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import MAX_SCORE, CycleState, FloatArray, IntArray
+from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
 
 _MIB = 2**20
@@ -28,19 +29,17 @@ class ImageLocality:
     name = "ImageLocality"
 
     def __init__(self) -> None:
-        self._scores: dict[int, tuple[PodTemplate, _Mark, FloatArray | None]] = {}
+        self._scores: PerTemplate[tuple[_Mark, FloatArray | None]] = PerTemplate(_MAX_REMEMBERED)
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
         """0 to 100, whole numbers; None when no node has enough of the pod's images to count."""
         mark = (view.image_revision, view.n_nodes, view.n_rows)
-        known = self._scores.get(template.serial)
-        if known is None or known[0] is not template or known[1] != mark:
-            if len(self._scores) >= _MAX_REMEMBERED:
-                self._scores.clear()
-            known = self._scores[template.serial] = (template, mark, _scores(template, view))
-        scores = known[2]
+        known = self._scores.get(template)
+        if known is None or known[0] != mark:
+            known = self._scores.put(template, (mark, _scores(template, view)))
+        scores = known[1]
         return None if scores is None else scores[rows]
 
 

@@ -19,6 +19,7 @@ from gangsched.core.framework.interface import (
     FloatArray,
     IntArray,
 )
+from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.names import is_label_value, is_qualified_name
 from gangsched.model.objects import NodeAffinity as AffinityRules
@@ -27,8 +28,6 @@ from gangsched.plugins.node_selector import EVERYWHERE, match_any_term, match_la
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
-# Cached weights per template; cleared all at once, since they are recomputed in microseconds.
-_MAX_REMEMBERED = 2000
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -71,7 +70,7 @@ class NodeAffinity:
 
     def __init__(self, args: Args | None = None) -> None:
         self._added = (args.added_affinity if args else None) or AffinityRules()
-        self._weights: dict[int, tuple[PodTemplate, int, IntArray]] = {}
+        self._weights: PerTemplate[tuple[int, IntArray]] = PerTemplate()
 
     def concerns(self, template: PodTemplate) -> bool:
         has_rules = template.spec.affinity is not None and template.spec.affinity.node_affinity is not None
@@ -121,18 +120,15 @@ class NodeAffinity:
         self, template: PodTemplate, terms: Sequence[PreferredSchedulingTerm], view: ClusterView
     ) -> IntArray:
         """int64[n_rows], kept per template until a node changes: gangs ask for it once per member batch."""
-        known = self._weights.get(template.serial)
+        known = self._weights.get(template)
         if known is not None:
-            whose, revision, weights = known
-            if whose is template and revision == view.static_revision and len(weights) == view.n_rows:
+            revision, weights = known
+            if revision == view.static_revision and len(weights) == view.n_rows:
                 return weights
         weights = np.zeros(view.n_rows, dtype=np.int64)
         for term in terms:
             weights += term.weight * match_term(term.preference, view, EVERYWHERE)
-        if len(self._weights) >= _MAX_REMEMBERED:
-            self._weights.clear()
-        self._weights[template.serial] = (template, view.static_revision, weights)
-        return weights
+        return self._weights.put(template, (view.static_revision, weights))[1]
 
 
 def _rules(template: PodTemplate) -> AffinityRules:

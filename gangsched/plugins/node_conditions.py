@@ -26,6 +26,7 @@ from gangsched.core.framework.interface import (
     Status,
 )
 from gangsched.core.types.group import PodInfo
+from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import ParseError
 from gangsched.model.load import ReportedUsage
@@ -42,7 +43,6 @@ _CONDITIONS = (
     ("PIDPressure", "False", "node(s) had pid pressure"),
 )
 _BY_TYPE = {name: (k, well) for k, (name, well, _) in enumerate(_CONDITIONS)}
-_MAX_REMEMBERED = 2000
 
 
 class ConditionBook:
@@ -105,7 +105,7 @@ class NodeConditions:
 
     def __init__(self) -> None:
         self.usage_tracker = ConditionBook()
-        self._best_effort: dict[int, tuple[PodTemplate, bool]] = {}
+        self._best_effort: PerTemplate[bool] = PerTemplate()
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         """Skip when every node is healthy."""
@@ -134,13 +134,9 @@ class NodeConditions:
         return not any(rows[at] for _, rows in self.reasons(CycleState(), template, view))
 
     def _is_best_effort(self, template: PodTemplate) -> bool:
-        known = self._best_effort.get(template.serial)
-        if known is not None and known[0] is template:
-            return known[1]
-        if len(self._best_effort) >= _MAX_REMEMBERED:
-            self._best_effort.clear()
-        answer = is_best_effort(template.spec)
-        self._best_effort[template.serial] = (template, answer)
+        answer = self._best_effort.get(template)
+        if answer is None:
+            answer = self._best_effort.put(template, is_best_effort(template.spec))
         return answer
 
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import MAX_SCORE, BoolArray, CycleState, FloatArray, IntArray
+from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.resources import PODS
 from gangsched.plugins.node_resources_fit import DEFAULT_RESOURCES, NATIVE, ResourceSpec
-
-_MAX_REMEMBERED = 2000
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -46,7 +45,7 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, args: Args | None = None) -> None:
         resources = (args or Args()).resources
         self._names = tuple(one.name for one in resources if one.name != PODS)
-        self._scored: dict[int, tuple[PodTemplate, int, tuple[IntArray, IntArray]]] = {}
+        self._scored: PerTemplate[tuple[int, tuple[IntArray, IntArray]]] = PerTemplate()
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
@@ -64,9 +63,9 @@ class NodeResourcesBalancedAllocation:
 
     def _columns_of(self, template: PodTemplate) -> tuple[IntArray, IntArray]:
         """(columns [k], requests [k, 1]), int64; other than cpu, memory and disk only if requested."""
-        known = self._scored.get(template.serial)
-        if known is not None and known[0] is template and known[1] == len(template.names):
-            return known[2]
+        known = self._scored.get(template)
+        if known is not None and known[0] == len(template.names):
+            return known[1]
         columns: dict[str, int] = {name: column for column, name in enumerate(NATIVE)}
         columns.update(zip(template.names, template.columns, strict=True))
         names = [name for name in self._names if name in columns]
@@ -74,10 +73,7 @@ class NodeResourcesBalancedAllocation:
             np.array([columns[name] for name in names], dtype=np.int64),
             np.array([[template.requests.get(name, 0)] for name in names], dtype=np.int64).reshape(-1, 1),
         )
-        if len(self._scored) >= _MAX_REMEMBERED:
-            self._scored.clear()
-        self._scored[template.serial] = (template, len(template.names), found)
-        return found
+        return self._scored.put(template, (len(template.names), found))[1]
 
 
 def _evenness(asked: IntArray, allocatable: IntArray, has: BoolArray) -> IntArray:

@@ -28,6 +28,7 @@ from gangsched.core.framework.interface import (
     IntArray,
     Rows,
 )
+from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import ParseError
 from gangsched.model.names import is_qualified_name
@@ -48,7 +49,6 @@ NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _PADDED = (CPU, MEMORY)
 # A hundred times this fits an int64; above it percentages are computed from less precise amounts.
 _MAX_PRECISE = 2**56
-_MAX_REMEMBERED = 2000
 
 _Scored = tuple[IntArray, IntArray, IntArray, IntArray]
 """(columns [k], requests [k, 1], weights [k, 1], which of the k are cpu or memory), int64."""
@@ -149,7 +149,7 @@ class NodeResourcesFit:
         self._score_of = _score_table(strategy)
         self._skips_zero = strategy.type == "RequestedToCapacityRatio"
         self._least = strategy.type == "LeastAllocated"
-        self._scoring: dict[int, tuple[PodTemplate, int, _Scored]] = {}
+        self._scoring: PerTemplate[tuple[int, _Scored]] = PerTemplate()
 
     def capacity(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
@@ -248,9 +248,9 @@ class NodeResourcesFit:
 
     def _scored(self, template: PodTemplate) -> _Scored:
         """The resources scored for the template; extended resources only if requested."""
-        known = self._scoring.get(template.serial)
-        if known is not None and known[0] is template and known[1] == len(template.names):
-            return known[2]
+        known = self._scoring.get(template)
+        if known is not None and known[0] == len(template.names):
+            return known[1]
         requests = _scoring_requests(template)
         columns: dict[str, int] = dict(zip(template.names, template.columns, strict=True))
         columns.update({name: column for column, name in enumerate(NATIVE)})
@@ -265,10 +265,7 @@ class NodeResourcesFit:
             np.array([[self._weights[name]] for name in names], dtype=np.int64).reshape(-1, 1),
             np.array([i for i, name in enumerate(names) if name in _PADDED], dtype=np.int64),
         )
-        if len(self._scoring) >= _MAX_REMEMBERED:
-            self._scoring.clear()
-        self._scoring[template.serial] = (template, len(template.names), scored)
-        return scored
+        return self._scoring.put(template, (len(template.names), scored))[1]
 
 
 def _scoring_requests(template: PodTemplate) -> Mapping[str, int]:

@@ -28,6 +28,7 @@ from gangsched.core.framework.interface import (
     IntArray,
     Status,
 )
+from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.plugins import selecting_objects
@@ -76,7 +77,7 @@ class PodTopologySpread:
         self.signs = bool(self._defaults)
         self.watches: tuple[str, ...] = selecting_objects.WATCHES if self._defaults else ()
         self._default_actions = {one.when_unsatisfiable for one in self._defaults}
-        self._constraints: dict[int, tuple[int, Hashable, dict[str, _Constraints]]] = {}
+        self._constraints: PerTemplate[tuple[int, Hashable, dict[str, _Constraints]]] = PerTemplate()
         self._present: dict[Constraint, tuple[BoolArray, int, IntArray]] = {}
         self._eligible: dict[tuple[int, str], tuple[int, dict[Constraint, BoolArray]]] = {}
 
@@ -195,13 +196,11 @@ class PodTopologySpread:
         own = template.spec.topology_spread_constraints
         if not own and action not in self._default_actions:
             return ()
-        known = self._constraints.get(template.serial)
+        known = self._constraints.get(template)
         if known is None or (not own and known[0] != view.n_object_changes):
             revision = () if own else selecting_objects.revision(view)
             made = known[2] if known is not None and known[1] == revision else self._made(template, view)
-            if len(self._constraints) >= _MAX_REMEMBERED:
-                self._constraints.clear()
-            known = self._constraints[template.serial] = (view.n_object_changes, revision, made)
+            known = self._constraints.put(template, (view.n_object_changes, revision, made))
         return known[2][action]
 
     def _made(self, template: PodTemplate, view: ClusterView) -> dict[str, _Constraints]:

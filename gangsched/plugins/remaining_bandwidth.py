@@ -31,6 +31,7 @@ from gangsched.core.framework.interface import (
     Rows,
     Status,
 )
+from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import ParseError
 from gangsched.model.bandwidth import REQUEST_KEYS, BandwidthRequest, Direction, mbps, parse_request
@@ -38,7 +39,6 @@ from gangsched.model.objects import Pod
 from gangsched.plugins.bandwidth_book import BandwidthBook
 
 _MAX_STALE_S = 86_400.0
-_MAX_REMEMBERED = 2000
 # Nodes that a reason names; a reason has 1,024 bytes in all.
 _NEAR_MISSES = 3
 _DIRECTIONS: tuple[Direction, Direction] = ("egress", "ingress")
@@ -78,7 +78,7 @@ class RemainingBandwidth:
             promise=self._args.promise,
             pool=self._args.pool,
         )
-        self._requests: dict[int, tuple[PodTemplate, BandwidthRequest | None]] = {}
+        self._requests: PerTemplate[tuple[BandwidthRequest | None]] = PerTemplate()
 
     def sign(self, pod: Pod) -> Hashable:
         """The request; for one that a group shares, also the group."""
@@ -103,10 +103,10 @@ class RemainingBandwidth:
         if request.scope == "group":
             n_members = state.group.start_count if state.group is not None else 1
             request = request.share(n_members)
-            known = self._requests.get(template.serial)
-            if known is not None and known[0] is template and known[1] != request:
+            known = self._requests.get(template)
+            if known is not None and known[0] != request:
                 self.usage_tracker.forget_answers()  # the gang's size has changed
-        self._remember(template, request)
+        self._requests.put(template, (request,))
         return SUCCESS
 
     def capacity(
@@ -204,20 +204,14 @@ class RemainingBandwidth:
         return "; ".join(told)
 
     def _request_of(self, template: PodTemplate) -> BandwidthRequest | None:
-        known = self._requests.get(template.serial)
-        if known is not None and known[0] is template:
-            return known[1]
+        known = self._requests.get(template)
+        if known is not None:
+            return known[0]
         try:
             request = parse_request(template.pod.metadata.annotations)
         except ParseError:
             request = None
-        self._remember(template, request)
-        return request
-
-    def _remember(self, template: PodTemplate, request: BandwidthRequest | None) -> None:
-        if len(self._requests) >= _MAX_REMEMBERED:
-            self._requests.clear()
-        self._requests[template.serial] = (template, request)
+        return self._requests.put(template, (request,))[0]
 
 
 def stated_group(pod: Pod) -> Hashable:

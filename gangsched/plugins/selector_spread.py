@@ -16,6 +16,7 @@ import numpy as np
 from gangsched.core.cache.node_table import MISSING
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import MAX_SCORE, CycleState, FloatArray, IntArray
+from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.selectors import PodTerm, Selector
@@ -24,8 +25,6 @@ from gangsched.plugins import selecting_objects
 _ZONE_WEIGHT = 2.0 / 3.0
 _ZONE = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _REGION = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
-# Cached per template; cleared all at once, since they are recomputed in microseconds.
-_MAX_REMEMBERED = 2000
 
 
 class SelectorSpread:
@@ -36,7 +35,7 @@ class SelectorSpread:
     signs_owners: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self._selectors: dict[int, tuple[tuple[int, ...], Selector]] = {}
+        self._selectors: PerTemplate[tuple[tuple[int, ...], Selector]] = PerTemplate()
 
     def sign(self, pod: Pod) -> Hashable:
         return selecting_objects.sign(pod)
@@ -64,12 +63,10 @@ class SelectorSpread:
 
     def _selector(self, template: PodTemplate, view: ClusterView) -> Selector:
         revision = selecting_objects.revision(view)
-        known = self._selectors.get(template.serial)
+        known = self._selectors.get(template)
         if known is None or known[0] != revision:
-            if len(self._selectors) >= _MAX_REMEMBERED:
-                self._selectors.clear()
             made = selecting_objects.selector_for(template, view)
-            known = self._selectors[template.serial] = (revision, made)
+            known = self._selectors.put(template, (revision, made))
         return known[1]
 
 

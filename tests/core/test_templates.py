@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from msgspec.structs import replace
 
 from gangsched.core.cache import template_table as module
 from gangsched.core.cache.cache import Cache
+from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.objects import Toleration
 from gangsched.sim.objects import make_pod
+from tests.core.scenario import cluster
 
 
 def test_large_pods_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,3 +24,19 @@ def test_large_pods_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
         cache.template_of(replace(pod, spec=replace(pod.spec, node_selector={"n": str(i)})))
         assert len(cache.template_table.all) <= 12
     assert cache.template_of(make_pod("small")) is not small, "it was forgotten with the others"
+
+
+def test_no_plugin_and_no_deadline_keeps_what_the_table_has_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods that are created and deleted, each unlike all others: a spec may be a megabyte."""
+    monkeypatch.setattr(module, "_MAX_TEMPLATES", 4)
+    before = {id(one) for one in gc.get_objects() if isinstance(one, PodTemplate)}
+    c = cluster(nodes=2)
+    for i in range(40):
+        pod = make_pod(f"p{i}", gpus=1)
+        # Every other one fits nowhere: its group keeps what refused it.
+        selector = {"no": str(i)} if i % 2 else None
+        spec = replace(pod.spec, tolerations=[Toleration(f"k{i}", "Exists")], node_selector=selector)
+        c.submit(replace(pod, spec=spec)).run().delete(f"p{i}")
+    gc.collect()
+    alive = [one for one in gc.get_objects() if isinstance(one, PodTemplate) and id(one) not in before]
+    assert 0 < len(alive) <= 6

@@ -189,8 +189,9 @@ class SchedulingQueue:
         return groups
 
     def forget(self, group: Group) -> None:
-        """The group no longer exists."""
+        """The group no longer exists. A heap may keep it for minutes, and must not keep its templates."""
         self.park(group, Cause.GONE)
+        group.rejected_by = ()
 
     def _tell(self, group: Group, before: GroupState) -> None:
         if self._observer is not None:

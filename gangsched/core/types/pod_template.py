@@ -80,6 +80,7 @@ class PodTemplate:
     """
 
     __slots__ = (
+        "__weakref__",
         "_demand",
         "affinity_terms",
         "amount_array",
