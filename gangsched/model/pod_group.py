@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from gangsched.errors import ParseError
 from gangsched.model import owners
 from gangsched.model.dialects import core, coscheduling, lightweight, ours
@@ -44,6 +46,7 @@ from gangsched.model.dialects.numbers import (
 )
 from gangsched.model.objects import CustomObject, Pod
 from gangsched.model.owners.dialects import INFERRED_DIALECTS
+from gangsched.model.topology import TOPOLOGY_KEY, annotated_topology, both
 
 GANG_KEY = "gangsched.io/gang"
 RANK_KEY = "gangsched.io/rank"
@@ -122,6 +125,7 @@ _TELLING_LABELS = tuple(
 _TELLING_ANNOTATIONS = tuple(
     dict.fromkeys(
         (
+            TOPOLOGY_KEY,
             *(k for d in DIALECTS for k in (*d.annotations, *d.stated_annotations)),
             *owners.TELLING_ANNOTATIONS,
         )
@@ -213,11 +217,20 @@ def is_inferred(key: GroupKey) -> bool:
 
 def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
     """The group's numbers as this member states them. Raises: ParseError naming the key."""
-    if key.dialect == POD:
-        return PodGroup(key)
     meta = pod.metadata
+    if key.dialect == POD:
+        return PodGroup(key, topology=annotated_topology(meta.annotations))
     dialect = _BY_NAME[key.dialect]
-    return PodGroup(key, **dialect.from_pod(key, meta.labels or _NOTHING, meta.annotations or _NOTHING))
+    numbers = dialect.from_pod(key, meta.labels or _NOTHING, meta.annotations or _NOTHING)
+    numbers.setdefault("topology", annotated_topology(meta.annotations))
+    return PodGroup(key, **numbers)
+
+
+def with_topology_of(group: PodGroup, pod: Pod) -> PodGroup:
+    """A group that an object describes, with what its pods ask for beside that: whoever writes a Job cannot
+    annotate the PodGroup that its controller makes. Raises: ParseError naming the key."""
+    asked = annotated_topology(pod.metadata.annotations)
+    return replace(group, topology=both(group.topology, asked)) if asked else group
 
 
 def group_from_object(dialect: str, api_version: str, item: CustomObject) -> PodGroup:
@@ -256,7 +269,8 @@ def identity_of(pod: Pod) -> tuple[object, ...]:
 def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
     """What a member says of its group, as written, in the order of stated_names."""
     spec, meta = pod.spec, pod.metadata
-    common = (spec.scheduler_name, spec.priority or 0)
+    topology = meta.annotations.get(TOPOLOGY_KEY) if meta.annotations else None
+    common = (spec.scheduler_name, spec.priority or 0, topology)
     dialect = _BY_NAME.get(key.dialect)
     if dialect is None or dialect.kinds:
         return common
@@ -269,7 +283,7 @@ def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
 
 def stated_names(key: GroupKey) -> tuple[str, ...]:
     """What members of a group must agree on."""
-    common = ("spec.schedulerName", "spec.priority")
+    common = ("spec.schedulerName", "spec.priority", TOPOLOGY_KEY)
     dialect = _BY_NAME.get(key.dialect)
     if dialect is None or dialect.kinds:
         return common

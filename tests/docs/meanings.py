@@ -230,6 +230,12 @@ KEYS = {
         "user",
         "JSON list of groups that start together: those that list each other, directly or through others, 64 in all",
     ),
+    "gangsched.io/topology": (
+        "Pod or PodGroup",
+        "user",
+        "labels of nodes that members have in common, the widest first:"
+        " `required: topology.example.com/block, preferred: topology.example.com/rack`",
+    ),
     "gangsched.io/on-partial-bind": ("Pod or PodGroup", "user", "`complete` or `unwind`"),
     "gangsched.io/disruption-mode": (
         "Pod or PodGroup",

@@ -19,8 +19,10 @@ import numpy as np
 
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.device_allocation import n_sets, settle
+from gangsched.core.cycle.domains import topology_of
 from gangsched.core.cycle.order_search import search_orders
 from gangsched.core.cycle.placing import Placing, pre_filtered
+from gangsched.core.cycle.topology import place_in_domains
 from gangsched.core.framework.interface import CycleState, Status
 from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
@@ -68,8 +70,27 @@ def run_cycle(
     nominated: pods that hold a promise on a node and nothing yet; those of equal or higher priority take
     their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods). search_budget:
     placements that core.cycle.order_search may try beyond one for each member; 0: it is not asked. The reason
-    is that of the order given.
+    is that of the order given. Groups that ask for it go to one rack, or what else they ask for
+    (core.cycle.topology).
     """
+    if not any(topology_of(demand) for demand in demands):
+        return _run(demands, view, topology_key, nominated, search_budget)
+    return place_in_domains(
+        demands,
+        _start(demands, view, nominated),
+        lambda narrowed, budget: _run(narrowed, view, topology_key, nominated, budget),
+        search_budget,
+    )
+
+
+def _run(
+    demands: Sequence[Demand],
+    view: ClusterView,
+    topology_key: str,
+    nominated: Sequence[Nominated],
+    search_budget: int,
+) -> Plan | FitError:
+    """As run_cycle, each group on the nodes that it is narrowed to already."""
     refused: FitError | _Shortage | None = None
     given_up: dict[tuple[int, str], None] = {}
     for order in _orders(demands):
@@ -118,9 +139,11 @@ def _gave_up(demands: Sequence[Demand], trial: Trial, given_up: dict[tuple[int, 
         for template in templates_of(demand.members).values():
             if not template.constraints:
                 continue
-            state = CycleState(demand.group)
-            demand.profile.run_pre_filter(state, template, trial)
-            for row in np.flatnonzero(demand.profile.filtering.feasible(state, template, trial)).tolist():
+            state, _ = demand.pre_filter(template, trial)
+            feasible = demand.profile.filtering.feasible(state, template, trial)
+            if state.subset is not None:
+                feasible = feasible & state.subset
+            for row in np.flatnonzero(feasible).tolist():
                 for resource in template.constraints:
                     n_sets(trial, row, template, resource)
     return bool(given_up)

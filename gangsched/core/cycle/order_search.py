@@ -229,8 +229,7 @@ class _Tree:
         return _Way(trial, left, needed, placed, way, step)
 
     def _state(self, kind: _Kind, trial: Trial) -> CycleState | None:
-        state = CycleState(self._demand(kind).group)
-        status = self._demand(kind).profile.run_pre_filter(state, kind.template, trial)
+        state, status = self._demand(kind).pre_filter(kind.template, trial)
         return state if status.is_success else None
 
     def _steps(self, way: _Way) -> Iterator[tuple[int, int]]:

@@ -97,8 +97,7 @@ class Placing:
     def _state_of(self, template: PodTemplate) -> CycleState:
         """PreFilter's word for a template is void once siblings carry wishes that it has not seen."""
         if self.placements and self._profile.filtering.looks_beyond_room:
-            state = self.states[template.serial] = CycleState(self.demand.group)
-            self.refused = self._profile.run_pre_filter(state, template, self.trial)
+            self.states[template.serial], self.refused = self.demand.pre_filter(template, self.trial)
         return self.states[template.serial]
 
     def packed(
@@ -253,8 +252,7 @@ def pre_filtered(
     """A state for each template after its PreFilter; the first template that is refused, and why."""
     states: dict[int, CycleState] = {}
     for template in templates:
-        state = states[template.serial] = CycleState(demand.group)
-        status = demand.profile.run_pre_filter(state, template, trial)
+        states[template.serial], status = demand.pre_filter(template, trial)
         if not status.is_success:
             return states, template, status
     return states, None, SUCCESS

@@ -116,6 +116,11 @@ class Filtering:
         """The plugins that make sees_pods true."""
         return [name for name in self._seeing_names if name not in state.skipped]
 
+    def names_with_a_say(self, state: CycleState) -> list[str]:
+        """The plugins that may be against a node for this template."""
+        names = dict.fromkeys([*self._place, *(one.name for one in self.capacities)])
+        return [name for name in names if name not in state.skipped]
+
     def is_local(self, state: CycleState) -> bool:
         """Whether placing a pod changes Filter's answer for that node alone: only it is recomputed."""
         return all(one.name in state.skipped for one in self.seeing) and all(
@@ -227,6 +232,8 @@ class Filtering:
 
     def ceiling_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
         """The ceiling of one node on which the Trial has just placed such a pod."""
+        if state.subset is not None and not state.subset[row]:
+            return 0
         mask = self.feasible(state, template, view)
         return self._ask_capacity_on(state, template, view, mask, row)
 

@@ -14,12 +14,16 @@ import msgspec
 from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.sampling import EarlyStop
 from gangsched.core.framework.status import Code, CycleState
+from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.pod_group import GroupKey
 
 ProfileT = TypeVar("ProfileT")
+
+TOPOLOGY = "Topology"
+"""Among those who say no, beside plugins: the domains that a group has to go to."""
 
 
 def first_of(n: int) -> int:
@@ -34,7 +38,8 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
     knows no more than this.
 
     pick: which of n equally good nodes a lone pod gets, from 0. early_stop: a lone pod is offered no more
-    than enough nodes; None: all of them.
+    than enough nodes; None: all of them. within: bool[n_rows], the nodes of the domain that the group is
+    narrowed to (core.cycle.topology), and what it is called; None: all nodes.
     """
 
     group: Group
@@ -43,6 +48,8 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
     n_needed: int
     pick: Callable[[int], int] = first_of
     early_stop: EarlyStop | None = None
+    within: BoolArray | None = None
+    within_name: str = ""
 
     def by_template(self) -> dict[int, tuple[PodTemplate, list[PodInfo]]]:
         """The members by template serial, in order of arrival."""
@@ -116,8 +123,10 @@ class DryRun(msgspec.Struct, gc=False):
 
 class PostFilterResult(msgspec.Struct, gc=False):
     """Room can be made: where the members go once `victims` are gone, and which victims (UIDs) are protected
-    by an exhausted disruption budget: those are deleted, the others evicted."""
+    by an exhausted disruption budget: those are deleted, the others evicted. cost: of the victims; of several
+    ways to make room the one that costs least is taken."""
 
     plan: Plan
     victims: tuple[PodInfo, ...]
     violating: frozenset[str] = frozenset()
+    cost: tuple[float, ...] = ()

@@ -53,7 +53,7 @@ from gangsched.core.framework.interface import (
     serves,
 )
 from gangsched.core.framework.per_node import NodeInfos, sign_metadata
-from gangsched.core.framework.plan import DemandOn, FitError
+from gangsched.core.framework.plan import TOPOLOGY, DemandOn, FitError
 from gangsched.core.framework.plugin_calls import (
     CallPlugin,
     PluginError,
@@ -63,6 +63,7 @@ from gangsched.core.framework.plugin_calls import (
     guarded,
 )
 from gangsched.core.framework.scoring import Scoring
+from gangsched.core.types.cluster_events import Change
 from gangsched.core.types.group import Group
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate, Unsigned
@@ -75,6 +76,7 @@ DEVICES = "Devices"
 _NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
 _NO_OR_SKIP = _NO | {Code.SKIP}
 _NO_OR_WAIT = _NO_OR_SKIP | {Code.WAIT}
+_CHANGES_DOMAINS = Change.NODE_ADDED | Change.NODE_REMOVED | Change.NODE_LABELS
 _YES_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
 # How many templates' concerned plugins are cached; beyond it the cache is cleared.
 _MAX_REMEMBERED = 4096
@@ -408,6 +410,10 @@ class Profile:
     ) -> bool:
         """Whether one of the refusing plugins may accept after this change."""
         for name, template in rejected_by:
+            if name == TOPOLOGY:
+                if change.what & _CHANGES_DOMAINS:
+                    return True
+                continue
             plugin = self._by_name.get(name)
             if not serves(plugin, CuringPlugin):
                 return True
@@ -418,6 +424,14 @@ class Profile:
 
 class Demand(DemandOn[Profile], gc=False):
     """One group's request to a cycle with these plugins."""
+
+    def pre_filter(self, template: PodTemplate, view: ClusterView) -> tuple[CycleState, Status]:
+        """A state for the template, narrowed as the group is, after PreFilter; and what PreFilter says."""
+        state = CycleState(self.group)
+        if self.within is not None:
+            outside = NodeSubset(self.within, f"node(s) were outside of {self.within_name}")
+            state.subset, state.subset_reasons = self.within, ((TOPOLOGY, outside),)
+        return state, self.profile.run_pre_filter(state, template, view)
 
 
 def _signers(plugins: Iterable[Plugin]) -> Iterator[tuple[str, Callable[[Pod], Hashable]]]:

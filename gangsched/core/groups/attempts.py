@@ -7,12 +7,13 @@ groups never wait for each other is told in core.state.transitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import OVERTAKEN, reservation_lost
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.cycle import GANG, run_cycle
+from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.interface import SUCCESS, Code, DryRun, Status
 from gangsched.core.framework.plan import FitError, Plan, first_of
 from gangsched.core.framework.plugin_calls import PluginError
@@ -20,6 +21,7 @@ from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.sampling import EarlyStop
 from gangsched.core.groups.nomination import Nominations, would_take
 from gangsched.core.groups.permits import Permits
+from gangsched.core.preemption.by_domain import run_post_filter_by_domain
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -187,7 +189,7 @@ class Attempts:
         return demands
 
     def _cycle(
-        self, demands: list[Demand], view: ClusterView, *, search_budget: int | None = None
+        self, demands: Sequence[Demand], view: ClusterView, *, search_budget: int | None = None
     ) -> Plan | FitError:
         shared = self._shared
         nominated = list(shared.cache.nominated.values())
@@ -214,19 +216,11 @@ class Attempts:
         trial = Trial(shared.cache.view)
         for info in (info for group in yielding for info in group.members.values()):
             trial.lift(info.uid)
-        # Hundreds of cycles: none of them may cost what one may that decides.
-        dry_run = DryRun(
-            lambda made: self._cycle(demands, made, search_budget=0),
-            lambda made, budget: self._cycle(demands, made, search_budget=budget),
-            shared.siblings,
-            shared.lowest_priority(),
-            nominated=[one for one in shared.cache.nominated.values() if one.priority >= priority],
-            n_looks=shared.settings.search_victims,
-            search_budget=shared.settings.search_placements,
-            spared=shared.stuck,
-        )
         shared.count("preemption_attempts")
-        answer = profile.run_post_filter(demands, trial, error, dry_run)
+        if requires_domain(demands):
+            answer = run_post_filter_by_domain(profile, demands, trial, error, self._dry_run)
+        else:
+            answer = profile.run_post_filter(demands, trial, error, self._dry_run(demands))
         if isinstance(answer, Status):
             message = f"{error.message} {answer.reason}" if answer.reason else error.message
             return FitError(error.group, message, error.rejected_by, answer.code)
@@ -247,6 +241,21 @@ class Attempts:
             return self._place(unit)
         self.nominations.promise(unit, answer)
         return None
+
+    def _dry_run(self, demands: Sequence[Demand]) -> DryRun:
+        shared = self._shared
+        priority = min(demand.group.priority for demand in demands)
+        # Hundreds of cycles: none of them may cost what one may that decides.
+        return DryRun(
+            lambda made: self._cycle(demands, made, search_budget=0),
+            lambda made, budget: self._cycle(demands, made, search_budget=budget),
+            shared.siblings,
+            shared.lowest_priority(),
+            nominated=[one for one in shared.cache.nominated.values() if one.priority >= priority],
+            n_looks=shared.settings.search_victims,
+            search_budget=shared.settings.search_placements,
+            spared=shared.stuck,
+        )
 
     def _yielding(self, priority: int) -> list[Group]:
         """Groups of lower priority that wait for victims: what is kept for them is not kept from this one."""

@@ -28,6 +28,7 @@ from gangsched.model.pod_group import (
     is_inferred,
     needs_object,
     stated_names,
+    with_topology_of,
 )
 
 
@@ -60,7 +61,8 @@ class GroupSpecs:
         if group is not None and not _same_numbers(known, read):
             self._shared.touch(group)
         elif group is not None and isinstance(read, PodGroup):
-            group.definition = read
+            before_it = group.definition or read
+            group.definition = replace(read, topology=before_it.topology)
 
     def remove_object(self, event: PodGroupDeleted) -> None:
         """The object is gone; a group that was never whole gathers again."""
@@ -120,7 +122,7 @@ class GroupSpecs:
             known = self._objects.get(group.key)
             if known is None and (group.n_bound or group.state is GroupState.BINDING):
                 return group.definition, ""  # what it was started with stands until it has ended
-            return (None, known) if isinstance(known, str) else (known, "")
+            return (None, known) if isinstance(known, str) else _with_topology(group, known)
         if is_inferred(group.key):
             return self._owners.numbers(group)
         info = group.first()
@@ -167,6 +169,17 @@ class GroupSpecs:
                 del self._strangers[key]
             if key in self._shared.groups:
                 self._shared.touch(self._shared.groups[key])
+
+
+def _with_topology(group: Group, known: PodGroup | None) -> tuple[PodGroup | None, str]:
+    """What its object says, with what its pods say of topology; or what is wrong with that."""
+    info = group.first()
+    if known is None or info is None:
+        return known, ""
+    try:
+        return with_topology_of(known, info.pod), ""
+    except ParseError as error:
+        return None, f"gang {group.key}: {error}"
 
 
 def _disagreement(group: Group) -> str:

@@ -135,7 +135,8 @@ class PreemptionSearch:
 
     def _result(self, plan: Plan, chosen: Chosen) -> PostFilterResult:
         ordered = [info for part in self.victims.parts(chosen) for info in part.values()]
-        return PostFilterResult(plan, tuple(ordered), frozenset(self.victims.violating(chosen)))
+        cost = self.victims.cost(chosen)
+        return PostFilterResult(plan, tuple(ordered), frozenset(self.victims.violating(chosen)), cost.key)
 
     def _helpful(self, trial: Trial) -> list[int]:
         """Nodes where taking pods away may help: those whose own properties let some member in."""
@@ -144,7 +145,8 @@ class PreemptionSearch:
             for template, _ in demand.by_template().values():
                 state = self._trials.state(demand, template, trial)
                 if state is not None:
-                    mask |= demand.profile.filtering.feasible(state, template, trial)
+                    own = demand.profile.filtering.feasible(state, template, trial)
+                    mask |= own if state.subset is None else own & state.subset
         rows: list[int] = np.flatnonzero(mask).tolist()
         return rows
 

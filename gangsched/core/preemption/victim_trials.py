@@ -109,8 +109,8 @@ class VictimTrials:
 
     def state(self, demand: Demand, template: PodTemplate, trial: Trial) -> CycleState | None:
         """What PreFilter leaves; None: it refuses the pod."""
-        state = CycleState(demand.group)
-        return state if demand.profile.run_pre_filter(state, template, trial).is_success else None
+        state, status = demand.pre_filter(template, trial)
+        return state if status.is_success else None
 
     def capacity(self, demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
         """How many of the template each node takes: int64[n_rows]."""

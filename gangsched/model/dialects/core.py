@@ -11,6 +11,7 @@ from typing import Any
 
 from gangsched.model.dialects.dialect import ALL, SINGLE, Dialect, Numbers, ObjectKind
 from gangsched.model.dialects.numbers import count
+from gangsched.model.topology import both, parse_constraints
 
 WHERE = "spec.schedulingGroup.podGroupName"
 """Where a pod names its group; not in its metadata."""
@@ -19,7 +20,12 @@ WHERE = "spec.schedulingGroup.podGroupName"
 def _from_object(spec: Mapping[str, Any], annotated: Numbers) -> Numbers:
     policy = spec.get("schedulingPolicy")
     gang = policy.get("gang") if isinstance(policy, dict) else None
-    numbers: Numbers = {"min_count": 1, "is_basic": not isinstance(gang, dict)}
+    topology = both(parse_constraints(spec), annotated["topology"])
+    numbers: Numbers = {
+        "min_count": 1,
+        "is_basic": not isinstance(gang, dict) and not topology,
+        "topology": topology,
+    }
     if isinstance(gang, dict):
         numbers["min_count"] = count(gang.get("minCount", 1), "spec.schedulingPolicy.gang.minCount")
     priority = spec.get("priority")

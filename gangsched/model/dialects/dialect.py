@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gangsched.model.topology import Topology
+
 POD = "pod"
 """In place of a dialect: a pod that names no group."""
 
@@ -35,7 +37,8 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     preemption takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count
     would stay.
     preempts: whether it may take others' room at all. is_basic: its object says that its pods start one by
-    one, so another name that a pod's user wrote goes before this group's.
+    one, wherever that is, so another name that a pod's user wrote goes before this group's. topology: which
+    labels of nodes its members must, or would rather, have in common.
     """
 
     key: GroupKey
@@ -48,6 +51,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     disruption_mode: str = ""
     preempts: bool = True
     is_basic: bool = False
+    topology: Topology = ()
     on_device_failure: str = ""
     priority: int | None = None
     uid: str = ""

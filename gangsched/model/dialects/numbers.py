@@ -12,6 +12,7 @@ from gangsched.errors import ParseError
 from gangsched.model import bounded
 from gangsched.model.dialects.dialect import ALL, SINGLE, GroupKey, Metadata, Numbers
 from gangsched.model.resources import parse_quantities
+from gangsched.model.topology import annotated_topology
 
 TOTAL_MEMBERS_KEY = "gangsched.io/total-members"
 TIMEOUT_KEY = "gangsched.io/schedule-timeout"
@@ -43,6 +44,7 @@ def annotated_numbers(annotations: Metadata, key: GroupKey) -> Numbers:
         "on_partial_bind": _partial_bind(annotations.get(PARTIAL_BIND_KEY)),
         "disruption_mode": _disruption_mode(annotations.get(DISRUPTION_KEY)),
         "schedule_timeout_s": None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
+        "topology": annotated_topology(annotations),
     }
 
 

@@ -1,0 +1,399 @@
+"""Domains: to which racks (zones, blocks) a group may go, the best first; and why it fits in none.
+
+A domain is the nodes with the same value of every label that the group requires; nodes without one of them
+are in none. The order: where most members have room, on the fewest domains of the labels that it prefers, on
+the fewest nodes, with the least room left over, by name. Domains that cannot do are left out, by sums over
+arrays, and by what plugins that see pods allow at the most. Members that are placed already, or run, decide:
+the others go where they are.
+
+Of preferred labels the narrowest is tried first, one domain of it, then the wider ones, then as few domains
+as can be; where that fails too they are let be. Called by core.cycle.topology.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from gangsched.core.cache.trial import Trial
+from gangsched.core.framework.interface import CycleState
+from gangsched.core.framework.plan import TOPOLOGY, FitError, Plan
+from gangsched.core.framework.profile import Demand
+from gangsched.core.types.arrays import BoolArray, IntArray
+from gangsched.core.types.group import NO_ROW, MemberState, PodInfo
+from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.topology import Topology
+
+MAX_DOMAINS = 64
+"""Where all have room and none does, half of them are the best ones, and the others take turns, from attempt
+to attempt: each costs a cycle."""
+# Domains of one preferred label that are tried.
+_MAX_NARROW = 16
+# Domains named in a reason.
+_MAX_NAMED = 3
+_HERE = (MemberState.BOUND, MemberState.ASSUMED)
+
+_Rejected = tuple[tuple[str, PodTemplate | None], ...]
+_Run = Callable[[Sequence[Demand], int], Plan | FitError]
+
+
+class Area(msgspec.Struct, frozen=True, gc=False):
+    """Nodes that a group is tried on. mask: bool[n_rows], None: all; name: of the domain; is_whole: all of
+    the domain, and not what is preferred of it."""
+
+    mask: BoolArray | None
+    name: str
+    is_whole: bool
+
+
+class _Kind(msgspec.Struct, frozen=True, gc=False):
+    """Members of one template. state: None where PreFilter refuses it as things are; room: how many of them
+    each node takes by what it has left, int64[n_rows]."""
+
+    template: PodTemplate
+    n: int
+    state: CycleState | None
+    room: IntArray
+
+
+def topology_of(demand: Demand) -> Topology:
+    """What the group asks for; () where it may go anywhere."""
+    definition = demand.group.definition
+    return () if definition is None else definition.topology
+
+
+class Domains:
+    """The domains that one group of a unit may go to, as the Trial is.
+
+    now: where it is given, those come first where most members have room as it is there.
+    """
+
+    def __init__(
+        self, demand: Demand, unit: Sequence[Demand], trial: Trial, now: Trial | None = None
+    ) -> None:
+        self._demand = demand
+        self._trial = trial
+        topology = topology_of(demand)
+        self.is_constrained = bool(topology)
+        self.refusal: FitError | None = None
+        """Why no domain can do, whatever room there is."""
+        self.n_answered = 0
+        """Areas answered so far; n_left_out: domains that were not, for their number."""
+        self.n_left_out = 0
+        if not topology:
+            return
+        self._required = [level.key for level in topology if level.required]
+        self._preferred = [level.key for level in topology if not level.required]
+        self._what = " and ".join(self._required)
+        self._texts: dict[str, list[str]] = {}
+        self._unit_templates = [t for one in unit for t, _ in one.by_template().values()]
+        self._kinds = self._kinds_of(trial, is_alone=len(unit) == 1)
+        self._kinds_now = self._kinds_of(now, is_alone=False) if now is not None else []
+        self._here = _placed(demand)
+        base = trial.live if demand.within is None else trial.live & demand.within
+        self._codes = self._domains(self._required, base)
+        self._pin = self._pinned()
+
+    # -- what there is ---------------------------------------------------------------------------------
+
+    def _kinds_of(self, trial: Trial, *, is_alone: bool) -> list[_Kind]:
+        demand = self._demand
+        found: list[_Kind] = []
+        for template, members in demand.by_template().values():
+            state, status = demand.pre_filter(template, trial)
+            n = len(members)
+            if status.is_success:
+                room = np.minimum(demand.profile.filtering.ceiling(state, template, trial), n)
+                found.append(_Kind(template, n, state, room))
+            elif is_alone:
+                rejected = ((status.plugin, template),)
+                self.refusal = FitError(demand.group, status.reason, rejected, status.code)
+            else:  # groups that are placed before may change what PreFilter says
+                found.append(_Kind(template, n, None, np.where(trial.live, n, 0)))
+        return found
+
+    def _domains(self, keys: Sequence[str], base: BoolArray) -> IntArray:
+        """int64[n_rows]: one code for the nodes of `base` with the same values of all `keys`; -1: in none."""
+        found = np.where(base, 0, -1).astype(np.int64)
+        for key in keys:
+            codes = self._trial.label(key)[0].astype(np.int64)
+            is_in = (found >= 0) & (codes >= 0)
+            both = found[is_in] * (int(codes.max(initial=0)) + 1) + codes[is_in]
+            found = np.full(len(found), -1, dtype=np.int64)
+            found[is_in] = np.unique(both, return_inverse=True)[1]
+        return found
+
+    def _pinned(self) -> int | None:
+        """The domain that members are in already, -1 if nobody else may go there; None: they are in none.
+
+        Notes a refusal where they are not all in one.
+        """
+        if not self._required or not self._here:
+            return None
+        codes = self._domains(self._required, self._trial.live)
+        by_domain: dict[int, PodInfo] = {}
+        for info in self._here:
+            by_domain.setdefault(int(codes[info.row]), info)
+        if len(by_domain) == 1 and -1 not in by_domain:
+            return int(self._codes[self._here[0].row])
+        where = [
+            f"{info.pod.metadata.name} is in {self._name(info.row) if code >= 0 else 'none'}"
+            for code, info in by_domain.items()
+        ]
+        told = ", ".join(where[:_MAX_NAMED]) + (", …" if len(where) > _MAX_NAMED else "")
+        self.refusal = self._error(f"its members are not in one {self._what}: {told}")
+        return None
+
+    def _name(self, row: int) -> str:
+        """The domain that a node is in, as its labels name it."""
+        return "/".join(self._text(key, row) for key in self._required)
+
+    def _text(self, key: str, row: int) -> str:
+        codes, values = self._trial.label(key)
+        if key not in self._texts:
+            self._texts[key] = list(values)
+        code = int(codes[row])
+        return self._texts[key][code] if code >= 0 else ""
+
+    # -- in which order --------------------------------------------------------------------------------
+
+    def areas(self) -> Iterator[Area]:
+        """Where the group may be tried, the best first; those are left out that cannot do."""
+        for area in self._candidates() if self.is_constrained else (Area(None, "", is_whole=True),):
+            if area.mask is None or not self._is_hopeless(area.mask):
+                self.n_answered += 1
+                yield area
+
+    def _candidates(self) -> Iterator[Area]:
+        n_all, held = len(self._demand.members), self._held(self._codes)
+        enough = self._open(held, self._demand.n_needed)
+        if held[enough].max(initial=0) >= n_all:  # to place a member more is worth more than a preference
+            for depth in reversed(range(len(self._preferred))):
+                yield from self._narrow(depth, enough[held[enough] >= n_all])
+        ordered = self._sorted(self._codes, enough, np.minimum(held, n_all), self._preferred)
+        if len(ordered) > MAX_DOMAINS:
+            ordered = self._in_turns(ordered)
+        for domain in ordered:
+            mask = self._codes == domain
+            name = self._name(int(mask.argmax()))
+            fewer = self._fewest_domains(mask, self._preferred)
+            if fewer is not None:
+                yield Area(fewer, name, is_whole=False)
+            yield Area(mask if self._required else self._demand.within, name, is_whole=True)
+
+    def _open(self, held: IntArray, wanted: int) -> IntArray:
+        """Domains that hold so many, and that members which are placed already leave to choose from."""
+        enough: IntArray = np.flatnonzero(held >= wanted)
+        return enough if self._pin is None else enough[enough == self._pin]
+
+    def _in_turns(self, ordered: list[int]) -> list[int]:
+        n = MAX_DOMAINS // 2
+        best, others = ordered[:n], ordered[n:]
+        self.n_left_out += len(others) - n
+        start = self._demand.group.attempts * n % len(others)
+        return best + (others[start:] + others[:start])[:n]
+
+    def _narrow(self, depth: int, domains: IntArray) -> Iterator[Area]:
+        """One domain of a preferred label that holds all members; or those that members are in already."""
+        n_all = len(self._demand.members)
+        codes = self._domains([*self._required, self._preferred[depth]], np.isin(self._codes, domains))
+        held = self._held(codes)
+        taken = np.unique(codes[[info.row for info in self._here]])
+        taken = taken[taken >= 0]
+        if len(taken):
+            mask = np.isin(codes, taken)
+            masks = [mask] if self._held_by(mask) >= n_all else []
+        else:
+            narrower = self._preferred[depth + 1 :]
+            ordered = self._sorted(codes, np.flatnonzero(held >= n_all), held, narrower)
+            masks = [codes == one for one in ordered[:_MAX_NARROW]]
+        for mask in masks:
+            name = self._name(int(mask.argmax()))
+            fewer = self._fewest_domains(mask, self._preferred[depth + 1 :])
+            if fewer is not None:
+                yield Area(fewer, name, is_whole=False)
+            yield Area(mask, name, is_whole=False)
+
+    def _sorted(
+        self, codes: IntArray, domains: IntArray, held: IntArray, preferred: Sequence[str]
+    ) -> list[int]:
+        """`domains` by how good they are: most members, fewest preferred domains, fewest nodes, tightest."""
+        if len(domains) < 2:
+            return [int(one) for one in domains]
+        rows = np.flatnonzero((codes >= 0) & (self._amounts > 0))
+        mine, amounts = codes[rows], self._amounts[rows]
+        keys = [-held]
+        if self._kinds_now:
+            keys.append(-self._held(codes, self._kinds_now))
+        for key in preferred:
+            narrow = self._domains([key], codes >= 0)[rows]
+            pairs, at = np.unique(np.stack([mine, narrow]), axis=1, return_inverse=True)
+            sums = np.bincount(at.reshape(-1), weights=amounts).astype(np.int64)
+            sums[pairs[1] < 0] = 0  # a node without the label is in no domain of it
+            keys.append(fewest(pairs[0], sums, held))
+        keys.append(fewest(mine, amounts, held))
+        keys.append(np.bincount(mine, weights=amounts, minlength=len(held)).astype(np.int64))
+        ranks = np.stack(keys, axis=1)
+        first_row = dict(zip(mine[::-1].tolist(), rows[::-1].tolist(), strict=True))
+        labels = (*self._required, *self._preferred)
+        names = {one: [self._text(key, first_row[one]) for key in labels] for one in domains.tolist()}
+        return sorted(names, key=lambda one: (*ranks[one].tolist(), names[one]))
+
+    def _fewest_domains(self, mask: BoolArray, keys: Sequence[str]) -> BoolArray | None:
+        """The nodes of the fewest domains of each label, the widest first, that have room for as many as all
+        of `mask` has; None: for that it takes all of it."""
+        wanted = min(self._held_by(mask), len(self._demand.members))
+        left = mask
+        for key in keys:
+            codes = self._domains([key], left)
+            is_in = codes >= 0
+            sums = np.bincount(codes[is_in], weights=self._amounts[is_in]).astype(np.int64)
+            own = [int(codes[info.row]) for info in self._here]
+            picked = [one for one in dict.fromkeys(own) if one >= 0]
+            missing = wanted - int(sums[picked].sum())
+            row_of = dict(zip(codes[is_in].tolist(), np.flatnonzero(is_in).tolist(), strict=True))
+            others = [one for one in np.flatnonzero(sums).tolist() if one not in picked]
+            others.sort(key=lambda one: (-int(sums[one]), self._text(key, row_of[one])))
+            if missing > int(sums[others].sum()):
+                break  # it takes nodes that are in no domain of this label
+            while missing > 0:
+                last = [one for one in others if sums[one] >= missing]
+                one = min(last, key=lambda one: int(sums[one])) if last else others[0]
+                others.remove(one)
+                picked.append(one)
+                missing -= int(sums[one])
+            left = left & np.isin(codes, picked)
+        return None if (left == mask).all() else left
+
+    @cached_property
+    def _amounts(self) -> IntArray:
+        """int64[n_rows]: how many members each node takes, of all templates."""
+        total: IntArray = np.zeros(self._trial.n_rows, dtype=np.int64)
+        for kind in self._kinds:
+            total += kind.room
+        return total
+
+    def _held(self, codes: IntArray, kinds: Sequence[_Kind] | None = None) -> IntArray:
+        """int64[n_domains]: no more members than that have room in each."""
+        is_in = codes >= 0
+        total: IntArray = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
+        for kind in self._kinds if kinds is None else kinds:
+            sums = np.bincount(codes[is_in], weights=kind.room[is_in], minlength=len(total))
+            total += np.minimum(sums.astype(np.int64), kind.n)
+        return total
+
+    def _held_by(self, mask: BoolArray) -> int:
+        return sum(min(int(kind.room[mask].sum()), kind.n) for kind in self._kinds)
+
+    def _is_hopeless(self, mask: BoolArray) -> bool:
+        """Whether plugins that see pods say that too few members can be there."""
+        filtering = self._demand.profile.filtering
+        n = 0
+        for kind in self._kinds:
+            if kind.state is None:
+                return False
+            state = kind.state.fork()
+            state.subset = mask if kind.state.subset is None else mask & kind.state.subset
+            others = [other for other in self._unit_templates if other is not kind.template]
+            n += filtering.at_most(state, kind.template, self._trial, others, kind.n)
+        return n < self._demand.n_needed
+
+    # -- words -----------------------------------------------------------------------------------------
+
+    def nowhere(self, run: _Run) -> FitError:
+        """No domain does: how near each comes, and what the nearest one lacks."""
+        held = self._held(self._codes)
+        there = [one for one in self._present() if self._pin in (None, one)]
+        needed = self._demand.n_needed
+        if not there:
+            if self._pin is not None:
+                return self._error(f"the {self._what} that its members are in has no node for one more")
+            labels = "the label" if len(self._required) == 1 else "all of the labels"
+            return self._error(f"no node has {labels} {', '.join(self._required)}")
+        names = {one: self._name(int((self._codes == one).argmax())) for one in there}
+        ranked = sorted(there, key=lambda one: (-int(held[one]), names[one]))
+        best = names[ranked[0]]
+        within = self._codes == ranked[0] if self._required else self._demand.within
+        inner = run([replace(self._demand, within=within, within_name=best)], 0)
+        why = inner if isinstance(inner, FitError) else None
+        if not self._required or held[ranked[0]] >= needed:
+            return self.unfit([names[one] for one in ranked if held[one] >= needed], why)
+        if self._pin is not None:
+            room = f"room for {held[ranked[0]]} of" if held[ranked[0]] else "no room for"
+            return self._error(
+                f"its members are in {self._what} {best}, which has {room} {_members(needed)} more", why, best
+            )
+        told = [f"{names[one]} could take {held[one]}" for one in ranked[:_MAX_NAMED]]
+        if (more := len(ranked) - len(told)) > 0:
+            told.append(f"{more} other{'s' if more > 1 else ''} no more than that")
+        return self._error(f"no {self._what} has room for {_members(needed)}: {', '.join(told)}", why, best)
+
+    def _present(self) -> list[int]:
+        """The domains that have a node."""
+        found: list[int] = np.unique(self._codes[self._codes >= 0]).tolist()
+        return found
+
+    def unfit(self, names: Sequence[str], inner: FitError | None) -> FitError:
+        """Domains have the room, and yet the members do not fit there as they ask to be placed."""
+        tried = list(dict.fromkeys(names))
+        if not self._required and inner is not None:
+            return inner
+        told = ", ".join(tried[:_MAX_NAMED])
+        if (more := len(tried) - _MAX_NAMED) > 0:
+            told += f" and {more} more"
+        needed = _members(self._demand.n_needed)
+        return self._error(
+            f"no {self._what or 'node'} takes {needed} as they ask to be placed, tried were {told}",
+            inner,
+            tried[0],
+        )
+
+    def _error(self, said: str, inner: FitError | None = None, where: str = "") -> FitError:
+        group = self._demand.group
+        prefix = f"gang {group.key}: " if group.is_gang else ""
+        if inner is None:
+            return FitError(group, f"{prefix}{said}.", self._rejected_by())
+        message = f"{prefix}{said}. In {where}: {inner.message.removeprefix(prefix)}"
+        rejected = tuple(dict.fromkeys((*self._rejected_by(), *inner.rejected_by)))
+        return replace(inner, group=group, message=message, rejected_by=rejected)
+
+    def _rejected_by(self) -> _Rejected:
+        """All that have a say: in each domain it may be another one that stands in the way."""
+        found: list[tuple[str, PodTemplate | None]] = [(TOPOLOGY, None)]
+        for kind in self._kinds:
+            if kind.state is not None:
+                names = self._demand.profile.filtering.names_with_a_say(kind.state)
+                found += [(name, kind.template) for name in names]
+        return tuple(found)
+
+
+def fewest(groups: IntArray, amounts: IntArray, wanted: IntArray) -> IntArray:
+    """int64[n_groups]: how many of each group's items come to what is wanted of it, the largest first; where
+    all do not, one more than there are items at all. Shapes: groups, amounts int64[n_items]; wanted
+    int64[n_groups]."""
+    counts: IntArray = np.full(len(wanted), len(groups) + 1, dtype=np.int64)
+    order = np.lexsort((-amounts, groups))
+    mine, sums = groups[order], np.cumsum(amounts[order])
+    starts = np.flatnonzero(np.r_[True, mine[1:] != mine[:-1]][: len(mine)])
+    n_before = np.repeat(starts, np.diff(np.r_[starts, len(mine)]))
+    sums -= np.r_[0, sums][n_before]
+    is_enough = sums >= wanted[mine]
+    np.minimum.at(counts, mine[is_enough], (np.arange(len(mine)) - n_before + 1)[is_enough])
+    return counts
+
+
+def _placed(demand: Demand) -> list[PodInfo]:
+    """Members that hold room already and stay: one on its way out keeps nobody where it is."""
+    return [
+        info
+        for info in demand.group.members.values()
+        if info.state in _HERE and info.row != NO_ROW and info.pod.metadata.deletion_timestamp is None
+    ]
+
+
+def _members(n: int) -> str:
+    return f"{n} members" if n > 1 else "one member"

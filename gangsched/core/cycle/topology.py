@@ -1,0 +1,149 @@
+"""Topology: a unit of which some group has to be in one rack (zone, block), or would rather be.
+
+A group goes to one domain whole, so the cycle is run with its nodes narrowed to one, and then to the next,
+the best first (core.cycle.domains says which those are). Where groups that start together ask for it each has
+a domain of its own, and choices are tried together. Called by core.cycle.cycle, which runs one choice.
+
+This is the cycle's and not a plugin's: a Filter is asked about nodes for one template, and here a choice is
+made for a whole group, within which every other rule must hold: devices, affinity, victims, what its siblings
+take. Source of what is required: KEP-5732 (kube-scheduler 1.37, `plugins/topologyaware`), which knows one
+label and nothing preferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from gangsched.core.cache.trial import Trial
+from gangsched.core.cycle.domains import MAX_DOMAINS, Area, Domains, topology_of
+from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome
+from gangsched.core.framework.profile import Demand
+
+# Whole cycles of one attempt: choices where there is room and yet not all fit, for what members ask of each
+# other. A single group's domains are all among them.
+MAX_TRIES = 2 * MAX_DOMAINS
+
+Run = Callable[[Sequence[Demand], int], Plan | FitError]
+"""The cycle, every group narrowed already, and how many placements it may search for another order."""
+
+_Tried = list[tuple[Sequence[Area], FitError]]
+
+
+def place_in_domains(
+    demands: Sequence[Demand], trial: Trial, run: Run, search_budget: int
+) -> Plan | FitError:
+    """Places all demands, each that asks for it within a domain, or says why no choice of domains does.
+
+    trial: the cluster with the room of promises taken; not changed. search_budget: as of core.cycle.cycle,
+    for all choices together.
+    """
+    if any(_is_refused(demand) for demand in demands):
+        return run(demands, 0)
+    choices = [Domains(demand, demands, trial) for demand in demands]
+    for choice in choices:
+        if choice.refusal is not None:
+            return choice.refusal
+    tried: _Tried = []
+    is_cut_short = False
+    for areas in _together([choice.areas() for choice in choices]):
+        if len(tried) >= MAX_TRIES:
+            is_cut_short = True
+            break
+        answer = run(_narrowed(demands, areas), 0)
+        if isinstance(answer, Plan):
+            return answer
+        tried.append((areas, answer))
+    whole = [(areas, error) for areas, error in tried if all(area.is_whole for area in areas)]
+    if search_budget and whole:
+        searched = _searched(demands, whole, run, search_budget)
+        if isinstance(searched, Plan):
+            return searched
+        whole = searched
+    return _explained(choices, whole, run, is_cut_short or any(choice.n_left_out for choice in choices))
+
+
+def requires_domain(demands: Sequence[Demand]) -> bool:
+    """Whether some group has to be in one domain."""
+    return any(level.required for demand in demands for level in topology_of(demand))
+
+
+def narrowed_to_each(demands: Sequence[Demand], room: Trial, now: Trial, n: int) -> list[list[Demand]]:
+    """The unit narrowed to a choice of domains, for up to n choices where all may fit as `room` is; those
+    first where most have room as things are `now`."""
+    choices = [Domains(demand, demands, room, now) for demand in demands]
+    if any(choice.refusal is not None for choice in choices):
+        return []
+    found = []
+    for areas in _together([(a for a in choice.areas() if a.is_whole) for choice in choices]):
+        found.append(_narrowed(demands, areas))
+        if len(found) >= n:
+            break
+    return found
+
+
+def _is_refused(demand: Demand) -> bool:
+    """Whether the cycle refuses the group wherever it goes."""
+    return any(
+        demand.profile.refuses(template) or (template.constraints and not demand.profile.names_devices)
+        for template, _ in demand.by_template().values()
+    )
+
+
+def _narrowed(demands: Sequence[Demand], areas: Sequence[Area]) -> list[Demand]:
+    return [
+        demand if area.mask is None else replace(demand, within=area.mask, within_name=area.name)
+        for demand, area in zip(demands, areas, strict=True)
+    ]
+
+
+def _together(choices: Sequence[Iterator[Area]]) -> Iterator[Sequence[Area]]:
+    """Every choice of an area for each group, the best for all first. A lone group's areas are worked out as
+    they are asked for."""
+    if len(choices) == 1:
+        yield from ((area,) for area in choices[0])
+        return
+    lists = [list(choice) for choice in choices]
+    if all(lists):
+        for rank in range(sum(len(areas) - 1 for areas in lists) + 1):
+            yield from _of_rank(lists, rank)
+
+
+def _of_rank(lists: Sequence[Sequence[Area]], rank: int) -> Iterator[tuple[Area, ...]]:
+    first, rest = lists[0], lists[1:]
+    if not rest:
+        if rank < len(first):
+            yield (first[rank],)
+        return
+    for i in range(min(rank, len(first) - 1) + 1):
+        yield from ((first[i], *others) for others in _of_rank(rest, rank - i))
+
+
+def _searched(demands: Sequence[Demand], tried: _Tried, run: Run, budget: int) -> Plan | _Tried:
+    """Each choice again, with other orders of placing the members."""
+    share = max(budget // len(tried), 1)
+    found: _Tried = []
+    for areas, _ in tried:
+        answer = run(_narrowed(demands, areas), share)
+        if isinstance(answer, Plan):
+            return answer
+        found.append((areas, answer))
+    return found
+
+
+def _explained(choices: Sequence[Domains], tried: _Tried, run: Run, is_cut_short: bool) -> FitError:
+    """Why no choice does: for the first group that has none, else by the first one that was tried."""
+    constrained = [i for i, choice in enumerate(choices) if choice.is_constrained]
+    short = [i for i in constrained if not choices[i].n_answered]
+    if short or not tried:
+        return choices[(short or constrained)[0]].nowhere(run)
+    at = constrained[0]
+    found = choices[at].unfit([each[at].name for each, _ in tried], tried[0][1])
+    outcomes = {each.search for _, each in tried}
+    if is_cut_short or SearchOutcome.GAVE_UP in outcomes:
+        found.search = SearchOutcome.GAVE_UP
+        if "A placement may exist" not in found.message:
+            found.message += f" {GAVE_UP}"
+    found.n_tried = sum(each.n_tried for _, each in tried)
+    return found

@@ -1,0 +1,117 @@
+"""Topology: which labels of nodes the members of a gang must, or would rather, have in common.
+
+Lives here: what is written about it, in the annotation `gangsched.io/topology` of pods and PodGroups and in
+`spec.schedulingConstraints` of the core API's PodGroup. Where a gang goes because of it is
+core.cycle.topology's. Source of the core API's field: KEP-5732; scheduling.k8s.io/v1beta1, PodGroup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from gangsched.errors import ParseError
+from gangsched.model.names import is_qualified_name
+
+TOPOLOGY_KEY = "gangsched.io/topology"
+CONSTRAINTS_FIELD = "spec.schedulingConstraints"
+
+MAX_LEVELS = 8
+"""Data centre, zone, block, row, rack, host: nobody has more, and each costs a pass over the nodes."""
+# A label's key has at most 253 + 1 + 63 characters.
+_MAX_TEXT = MAX_LEVELS * 400
+_LEVEL = re.compile(r"\s*(required|preferred)\s*:\s*(\S+)\s*")
+_EXAMPLE = "'required: topology.example.com/block, preferred: topology.example.com/rack'"
+
+
+class TopologyLevel(msgspec.Struct, frozen=True, gc=False):
+    """One label of nodes. required: all members go where its value is the same; else where it has as few
+    values as can be."""
+
+    key: str
+    required: bool = True
+
+
+Topology = tuple[TopologyLevel, ...]
+"""From the widest level to the narrowest; () asks for nothing."""
+
+
+def annotated_topology(annotations: Mapping[str, str] | None) -> Topology:
+    """What the annotations of a pod or a PodGroup ask for. Raises: ParseError."""
+    text = annotations.get(TOPOLOGY_KEY) if annotations else None
+    return () if text is None else parse_topology(text)
+
+
+@lru_cache(maxsize=256)
+def parse_topology(text: str) -> Topology:
+    """What the annotation says: levels separated by commas, the widest first. Raises: ParseError."""
+    if len(text) > _MAX_TEXT:
+        raise ParseError(
+            f"{len(text)} characters; at most {_MAX_TEXT} may be said of topology", field=TOPOLOGY_KEY
+        )
+    levels = []
+    for part in text.split(","):
+        match = _LEVEL.fullmatch(part)
+        if match is None:
+            raise ParseError(
+                f"{part.strip()[:80]!r} is not a level of topology; levels are written as {_EXAMPLE}, "
+                "the widest first",
+                field=TOPOLOGY_KEY,
+            )
+        levels.append(TopologyLevel(_label_key(match[2], TOPOLOGY_KEY), match[1] == "required"))
+    return _checked(levels, TOPOLOGY_KEY)
+
+
+def parse_constraints(spec: Mapping[str, Any]) -> Topology:
+    """What a core PodGroup's `spec.schedulingConstraints` requires. Raises: ParseError, also for a constraint
+    that is not known: placing the pods all the same would break what their user relies on."""
+    constraints = spec.get("schedulingConstraints")
+    if constraints is None:
+        return ()
+    if not isinstance(constraints, dict):
+        raise ParseError("is not an object", field=CONSTRAINTS_FIELD)
+    for name in constraints:
+        if name != "topology":
+            raise ParseError("is not supported", field=f"{CONSTRAINTS_FIELD}.{name[:80]}")
+    field = f"{CONSTRAINTS_FIELD}.topology"
+    listed = constraints.get("topology") or []
+    if not isinstance(listed, list):
+        raise ParseError("is not a list", field=field)
+    levels = []
+    for i, one in enumerate(listed[: MAX_LEVELS + 1]):
+        if not isinstance(one, dict) or not isinstance(one.get("key"), str):
+            raise ParseError("is not an object with a key", field=f"{field}[{i}]")
+        for name in one:
+            if name != "key":
+                raise ParseError("is not supported", field=f"{field}[{i}].{name[:80]}")
+        levels.append(TopologyLevel(_label_key(one["key"], f"{field}[{i}].key")))
+    return _checked(levels, field)
+
+
+def both(first: Topology, second: Topology) -> Topology:
+    """All that two places ask for; a label that both name is required if either requires it."""
+    required = {level.key for level in (*first, *second) if level.required}
+    keys = dict.fromkeys(level.key for level in (*first, *second))
+    return tuple(TopologyLevel(key, key in required) for key in keys)
+
+
+def _label_key(text: str, field: str) -> str:
+    if not is_qualified_name(text):
+        raise ParseError(f"{text[:80]!r} is no label's key, as topology.example.com/rack is", field=field)
+    return text
+
+
+def _checked(levels: Iterable[TopologyLevel], field: str) -> Topology:
+    found = tuple(levels)
+    if len(found) > MAX_LEVELS:
+        raise ParseError(f"more than {MAX_LEVELS} levels", field=field)
+    keys: dict[str, None] = {}
+    for level in found:
+        if level.key in keys:
+            raise ParseError(f"{level.key[:80]!r} is named twice", field=field)
+        keys[level.key] = None
+    return found
