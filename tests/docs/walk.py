@@ -20,12 +20,12 @@ class Step(NamedTuple):
 
 IN = (
     Step("kube/watch/watch_state.py", "WatchState.lines", "bytes of the watch become typed objects"),
-    Step("kube/watch/decode.py", "Kind", "each object is read once, and frozen"),
-    Step("inbox.py", "Inbox.take", "bounded; events are taken in batches"),
+    Step("kube/watch/pod_reader.py", "PodReader.lines", "each object is read once, and frozen"),
+    Step("inbox.py", "Inbox.put", "bounded; events are taken in batches"),
 )
 CORE = (
     Step("core/scheduler.py", "Scheduler.handle", "events and the time in, effects out"),
-    Step("core/cache/cache.py", "Cache", "nodes are arrays; the pod is counted"),
+    Step("core/groups/membership.py", "Membership.put_pods", "pods become members; what they use is counted"),
     Step("core/groups/reconciler.py", "GroupReconciler.look", "the group moves along its table"),
     Step("core/state/queue.py", "SchedulingQueue.activate", "complete: in line, in QueueSort order"),
     Step("core/groups/attempts.py", "Attempts.run", "its turn, and its siblings'"),

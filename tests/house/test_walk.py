@@ -1,0 +1,43 @@
+"""The walk of a gang is short, leads nowhere twice, and is the one that the docs draw."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.docs.walk import CORE, IN, OUT
+from tests.house.walk import MOMENTS, Walk, traced
+
+MAX_HOPS, MAX_FILES = 40, 24
+# It leads back into a file that it had left where a step is contained, by what calls it; where a lane asks
+# what is sent over it; and where binds that need not wait for each other are sent.
+RETURNS = {
+    ("core/scheduler.py", "core/containment.py", "core/scheduler.py"),
+    ("kube/effects/binding_lane.py", "kube/transport/lane.py", "kube/effects/binding_lane.py"),
+    ("core/binding/binder.py", "core/binding/staggered_bind.py", "core/binding/binder.py"),
+}
+
+
+@pytest.fixture(scope="module")
+def walk() -> Walk:
+    return traced()
+
+
+def test_a_gang_comes_by_every_moment_in_order(walk: Walk) -> None:
+    assert [*map(tuple, walk.moments)] == [*MOMENTS]
+
+
+def test_it_is_short(walk: Walk) -> None:
+    assert len(walk.hops) <= MAX_HOPS
+    assert len(walk.files) <= MAX_FILES
+
+
+def test_it_leads_nowhere_back_and_forth(walk: Walk) -> None:
+    assert {*walk.returns} == RETURNS
+
+
+def test_the_picture_shows_where_it_leads_through(walk: Walk) -> None:
+    """All but the last step, which is the answer's."""
+    steps = [(step.file, step.name) for step in (*IN, *CORE, *OUT[:-1])]
+    places = [(place.file, place.name) for place in walk.places]
+    at = [places.index(step) for step in steps]
+    assert at == sorted(at)
