@@ -75,8 +75,10 @@ class JobCluster(Cluster):
 
     def ends(self, pod: Json, phase: str) -> None:
         """What the kubelet would write when the pod's containers have ended."""
-        path = f"{PODS}/{pod['metadata']['name']}/status"
-        self.plane.request("PATCH", path, {"status": {"phase": phase}}, content_type=MERGE)
+        name = pod["metadata"]["name"]
+        self.plane.request("PATCH", f"{PODS}/{name}/status", {"status": {"phase": phase}}, content_type=MERGE)
+        pods = self.picture.pods
+        self.picture.until(lambda: name not in pods or not is_live(pods[name]), f"{name} is {phase}")
 
     def delete_job(self, name: str) -> None:
         """The Job, then its pods: no garbage collector runs here."""

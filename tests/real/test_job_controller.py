@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.processes import ControlPlane
+from tests.real.cluster import REPO
 from tests.real.jobs import JobCluster, checked_jobs, job_control_plane
 from tests.real.picture import GPU, Json, annotation, node_of, reason_of
 
 pytestmark = pytest.mark.real
 
+README = REPO / "README.md"
+INFER_JOBS = REPO / "deploy" / "infer-jobs" / "rbac.yaml"
 GANG: Json = {"schedulingPolicy": {"gang": {}}}
 
 
@@ -93,6 +98,44 @@ def is_index(pod: Json, *, like: Json) -> bool:
     """Whether it runs the same completion index as another pod of its Job."""
     key = "batch.kubernetes.io/job-completion-index"
     return annotation(pod, key) == annotation(like, key)
+
+
+@pytest.mark.parametrize("nodes", [4, 3], ids=["fits", "one node short"])
+def test_the_readmes_job_goes_by_its_label_beside_the_group_that_its_controller_makes(
+    cluster: JobCluster, nodes: int
+) -> None:
+    [job] = [block for block in yaml_blocks(README) if block["kind"] == "Job"]
+    cluster.nodes(nodes, gpus=8)
+    cluster.schedule()
+    cluster.submit(job)
+    if nodes == 4:
+        cluster.whole("train")
+    else:
+        cluster.held("train", says=f"Insufficient {GPU}")
+    assert cluster.group_of("train")["spec"]["schedulingPolicy"] == {"basic": {}}
+    gangs = {annotation(pod, "gangsched.io/gang") for pod in cluster.members("train")}
+    assert gangs == ({"default/train"} if nodes == 4 else {""})
+
+
+@pytest.mark.parametrize("nodes", [3, 2], ids=["fits", "one node short"])
+def test_an_indexed_job_is_a_gang_where_the_configuration_infers_it(cluster: JobCluster, nodes: int) -> None:
+    cluster.plane.kubectl("apply", "-f", str(INFER_JOBS))
+    cluster.nodes(nodes, gpus=8)
+    cluster.schedule(inferGangs=["Job"])
+    cluster.job("a", pods=3)
+    cluster.gangs["a"] = 3
+    if nodes == 3:
+        cluster.whole("a")
+        cluster.ends(cluster.members("a")[0], "Failed")
+        cluster.whole("a")
+    else:
+        cluster.held("a", says=f"Insufficient {GPU}")
+
+
+def yaml_blocks(page: Path) -> list[Json]:
+    """What a page shows as YAML."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [document for block in blocks for document in yaml.safe_load_all(block)]
 
 
 def test_the_group_says_that_it_waits_and_that_it_was_scheduled(cluster: JobCluster) -> None:
