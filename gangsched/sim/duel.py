@@ -40,6 +40,7 @@ from gangsched.sim.workloads import Workload
 _STEP_S = 0.02
 _LONGEST_PAUSE_S = 8.0
 _BETWEEN_TAKEOVERS_S = (3.0, 12.0)
+_TRIES_AGAIN_S = 5.0
 
 
 def make_follower(settings: Settings) -> Scheduler:
@@ -277,8 +278,10 @@ class Duel:
             replica.paused_until_s = 0.0
         leader = self.replicas[0]
         leader.start()
-        leader.lead()
-        self.run_for(self.settings.settle_s + 40.0)
+        for _ in range(int(self.settings.settle_s / _TRIES_AGAIN_S) + 8):
+            # A takeover by the other one that was still on its way deposes it once more.
+            leader.lead()
+            self.run_for(_TRIES_AGAIN_S)
         for _ in range(30):
             if leader.is_quiet and not leader.scheduler.shared.victims:
                 break
