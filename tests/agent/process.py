@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import yaml
 
 from gangsched.controlplane.daemon import Daemon
 from gangsched.controlplane.processes import ControlPlane
-from gangsched.errors import ApiError
+from tests.support.processes import answered, until
 
 GPU = "nvidia.com/gpu"
 KEY = "gangsched.io/devices"
@@ -90,18 +89,13 @@ class Site:
         return {device["id"]: device["health"] for device in json.loads(text).get(resource, [])}
 
     def until(self, true: Callable[[], object], what: str) -> None:
-        deadline_s = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                if true():
-                    return
-            except ApiError as error:
-                if error.code:
-                    raise
-            said = "\n".join(agent.said for agent in self.agents)
-            assert "Traceback" not in said, said
-            assert time.monotonic() < deadline_s, f"not so after {PATIENCE_S:.0f} s: {what}\n{said}"
-            time.sleep(0.05)
+        until(answered(true), what, timeout_s=PATIENCE_S, story=self._said, check=self._check)
+
+    def _said(self) -> str:
+        return "\n".join(agent.said for agent in self.agents)
+
+    def _check(self) -> None:
+        assert "Traceback" not in self._said(), self._said()
 
     def says(self, node: str, **health: str) -> None:
         """Waits until the node lists just these devices."""

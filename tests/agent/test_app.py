@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,9 +20,9 @@ from gangsched.apiserver.app import EmbeddedCluster
 from gangsched.errors import ConfigError
 from gangsched.kube.credentials import load_credentials
 from tests.agent.virtual import GPU, devices, report
+from tests.support.tasks import until
 
 KEY = "gangsched.io/devices"
-PATIENCE_S = 30.0
 
 
 class Told:
@@ -57,11 +57,6 @@ class Running:
         text = node["metadata"].get("annotations", {}).get(KEY, "{}")
         return {device["id"]: device["health"] for device in json.loads(text).get(GPU, [])}
 
-    async def until(self, true: Callable[[], object]) -> None:
-        with anyio.fail_after(PATIENCE_S):
-            while not true():
-                await anyio.sleep(0.01)
-
 
 def settings(node: str = "n1") -> AgentSettings:
     return default_settings(AgentFlags(node_name=node, nvml="off"), {})
@@ -86,9 +81,9 @@ async def test_what_a_source_says_is_on_the_node(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(hearing, "SILENT_S", 1e9)  # no deadline but the heartbeat, which is beyond patience
     source = Told()
     async with running(tmp_path, source) as agent:
-        await agent.until(lambda: agent.listed() == {"a": "Healthy"})
+        await until(lambda: agent.listed() == {"a": "Healthy"})
         source.says = report(*devices("a", "b", sick=("a",)), source="told")
-        await agent.until(lambda: agent.listed() == {"a": "Unhealthy", "b": "Healthy"})
+        await until(lambda: agent.listed() == {"a": "Unhealthy", "b": "Healthy"})
         assert agent.app.reporter.n_writes == 2
 
 
@@ -99,22 +94,22 @@ async def test_a_source_that_hangs_holds_up_nobody_and_its_devices_are_not_hande
     driver, file = Told("driver"), Told("file", Silence.NOTHING)
     file.says = report(*devices("f"), source="file")
     async with running(tmp_path, driver, file) as agent:
-        await agent.until(lambda: agent.listed() == {"a": "Healthy", "f": "Healthy"})
+        await until(lambda: agent.listed() == {"a": "Healthy", "f": "Healthy"})
         driver.goes_on.clear()
         try:
-            await agent.until(lambda: agent.listed() == {"a": "Unhealthy", "f": "Healthy"})
+            await until(lambda: agent.listed() == {"a": "Unhealthy", "f": "Healthy"})
             file.says = report(*devices("f", "g"), source="file")
-            await agent.until(lambda: agent.listed() == {"a": "Unhealthy", "f": "Healthy", "g": "Healthy"})
+            await until(lambda: agent.listed() == {"a": "Unhealthy", "f": "Healthy", "g": "Healthy"})
         finally:
             driver.goes_on.set()
-        await agent.until(lambda: agent.listed()["a"] == "Healthy")
+        await until(lambda: agent.listed()["a"] == "Healthy")
 
 
 async def test_a_source_that_breaks_goes_on(tmp_path: Path) -> None:
     source = Told()
     source.fails = 3
     async with running(tmp_path, source) as agent:
-        await agent.until(lambda: agent.listed() == {"a": "Healthy"})
+        await until(lambda: agent.listed() == {"a": "Healthy"})
 
 
 async def test_a_node_that_is_not_there_is_a_mistake_with_the_nearest_name(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import ssl
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from gangsched.errors import ApiError
 from gangsched.model.device_report import DEVICE_REPORT_KEY
 from tests.agent.process import ACCOUNT, DEPLOY, KEY, MERGE, NAMESPACE, Site, kubeconfig_of
 from tests.deploy.doors import APPLY, FORCED, JSON_PATCH, STRATEGIC, Answer, Person
+from tests.support.processes import until
 
 pytestmark = pytest.mark.real
 
@@ -31,8 +31,6 @@ LISTED = "nvidia.com.devices.gangsched.io/gpu"
 SICK = "nvidia.com.unhealthy-devices.gangsched.io/gpu"
 KEYS = (KEY, DEVICE_REPORT_KEY, LISTED, SICK)
 OWN = "own-1"
-IN_FORCE_S = 30.0
-"""The API server follows policies by a watch: in force, or not any more, a moment after they are written."""
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +60,6 @@ def anybody_may(plane: ControlPlane) -> bool:
             return False
         raise
     return True
-
-
-def until(true: Any) -> None:
-    deadline_s = time.monotonic() + IN_FORCE_S
-    while not true():
-        assert time.monotonic() < deadline_s, f"not so after {IN_FORCE_S:.0f} s"
-        time.sleep(0.1)
 
 
 def token(plane: ControlPlane, node: str = "") -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from gangsched.certificates import self_signed, server_context
 from gangsched.config import default_config
 from gangsched.kube.credentials import load_credentials
 from gangsched.plugins import IN_TREE
-
-DEADLINE_S = 30.0
+from tests.support.tasks import until
 
 
 @asynccontextmanager
@@ -61,14 +59,6 @@ def member(name: str, gang: str, n: int, *, gpus: int = 8) -> dict[str, Any]:
             ],
         },
     }
-
-
-async def until(true: Callable[[], bool], what: str) -> None:
-    with anyio.move_on_after(DEADLINE_S):
-        while not true():
-            await asyncio.sleep(0.02)
-        return
-    pytest.fail(f"not within {DEADLINE_S:.0f} s: {what}")
 
 
 def pods(cluster: EmbeddedCluster) -> list[Item]:

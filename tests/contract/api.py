@@ -8,10 +8,11 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
+
+from tests.support.processes import until
 
 Json = dict[str, Any]
 
@@ -127,11 +128,14 @@ class Api:
 
     def eventually(self, answers: Callable[[], Answer], code: int = 200) -> Answer:
         """For what the real server does in the background (it serves a new resource): asks until it is so."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while (answer := answers()).code != code:
-            assert time.monotonic() < deadline_s, f"not {code} after {PATIENCE_S:.0f} s: {answer}"
-            time.sleep(0.02)
-        return answer
+        last: list[Answer] = []
+
+        def asked() -> bool:
+            last[:] = [answers()]
+            return last[0].code == code
+
+        until(asked, f"the answer is {code}", timeout_s=PATIENCE_S, story=lambda: last[0])
+        return last[0]
 
     def connect(self) -> http.client.HTTPConnection:
         host, port = self._url.hostname or "", self._url.port

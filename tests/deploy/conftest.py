@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,11 @@ from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ConfigError
 from tests.deploy import doors
 from tests.deploy.rights import AUDIT_POLICY
+from tests.support.processes import until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ENV_HAND_OFF = DEPLOY / "env-hand-off"
 SCHEDULER = "system:serviceaccount:gangsched-system:gangsched"
-IN_FORCE_S = 30.0
-"""The API server follows policies by a watch: in force a moment after they are written."""
 
 
 class Audited(ControlPlane):
@@ -95,12 +93,5 @@ def in_force(plane: ControlPlane) -> None:
         assert made.code == 201, made.message
         return forged.code == bound.code == 403 and "env" in made.body["spec"]["containers"][0]
 
-    until(seen)
-
-
-def until(seen: Callable[[], object]) -> None:
-    """For what the API server learns a moment later."""
-    deadline_s = time.monotonic() + IN_FORCE_S
-    while not seen():
-        assert time.monotonic() < deadline_s, f"not after {IN_FORCE_S:.0f} s"
-        time.sleep(0.1)
+    # The API server follows policies by a watch: they are in force a moment after they are written.
+    until(seen, "the policies are in force")

@@ -14,11 +14,12 @@ from gangsched.controlplane.processes import ControlPlane
 from gangsched.model.device_labels import allocated_key
 from gangsched.model.devices import VISIBLE_KEY
 from tests.conftest import wipe
-from tests.deploy.conftest import ENV_HAND_OFF, until
+from tests.deploy.conftest import ENV_HAND_OFF
 from tests.deploy.doors import PODS, Json, Person, new_pod
 from tests.deploy.test_reserved_keys import KEYS
 from tests.real.cluster import Cluster, checked
 from tests.real.picture import GPU, annotation, ids_of, node_of
+from tests.support.processes import until
 
 pytestmark = pytest.mark.real
 

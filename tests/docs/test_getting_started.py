@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.daemon import Daemon
 from tests.docs.pages import DOCS, ROOT, blocks, commands
+from tests.support.processes import until
 
 PAGE = DOCS / "getting-started.md"
 PATIENCE_S = 60.0
@@ -47,11 +47,14 @@ class Reader:
 
     def until(self, line: str, holds: Callable[[str], bool]) -> str:
         """Types it again and again."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not holds(said := self.type(line)):
-            assert time.monotonic() < deadline_s, f"{line}\n{said}"
-            time.sleep(0.2)
-        return said
+        said: list[str] = []
+
+        def typed() -> bool:
+            said.append(self.type(line))
+            return holds(said[-1])
+
+        until(typed, line, timeout_s=PATIENCE_S, story=lambda: said[-1])
+        return said[-1]
 
     def _words(self, line: str) -> list[str]:
         words = shlex.split(line)

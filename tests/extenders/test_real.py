@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 from gangsched.controlplane.processes import ControlPlane
 from tests.extenders.server import ExtenderServer
 from tests.real.process import Scheduler
+from tests.support.processes import until
 
 pytestmark = pytest.mark.real
 
@@ -90,11 +90,7 @@ class Pair:
         return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
 
     def until(self, seen: Callable[[], Any], what: str) -> Any:
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not (found := seen()):
-            assert time.monotonic() < deadline_s, f"not seen in {PATIENCE_S:.0f} s: {what}\n{self.ours.said}"
-            time.sleep(0.05)
-        return found
+        return until(seen, what, timeout_s=PATIENCE_S, story=lambda: self.ours.said)
 
 
 def comparable(arguments: Json) -> Json:

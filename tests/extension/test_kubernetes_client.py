@@ -16,9 +16,10 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.loaders import FILE_REFRESH_S
 from gangsched.kube.proxies import Proxy, Tunnel
 from tests.connect_proxy import ConnectProxy
-from tests.kube.scripted import Request, ScriptedServer, status, until
+from tests.kube.scripted import Request, ScriptedServer, status
 from tests.kube.test_credentials import EXEC_OK, plugin
 from tests.kube.test_rotation import Place
+from tests.support.tasks import until
 
 NODES = b'{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"n0"}}]}'
 REPO = Path(__file__).parents[2]

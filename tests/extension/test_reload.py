@@ -21,6 +21,7 @@ from gangsched.extension.reload import Reload, at_next_start
 from gangsched.extension.source import ConfigSource
 from gangsched.model.effects import Effect
 from gangsched.plugins import IN_TREE, build_profiles
+from tests.support.tasks import until
 
 KUBE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 OURS = "---\napiVersion: gangsched.io/v1\nkind: GangschedConfiguration\n"
@@ -211,12 +212,6 @@ async def running(scene: Scene, *, on_signals: bool) -> AsyncIterator[None]:
         group.cancel_scope.cancel()
 
 
-async def until(seen: object, scene: Scene) -> None:
-    with anyio.fail_after(20.0):
-        while scene.reload.n_taken != seen:
-            await anyio.sleep(0.01)
-
-
 async def test_sighup_and_a_changed_file_and_a_swapped_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,14 +230,14 @@ async def test_sighup_and_a_changed_file_and_a_swapped_link(
     async with running(scene, on_signals=True):
         (tmp_path / "..data_tmp").symlink_to(second)
         (tmp_path / "..data_tmp").rename(tmp_path / "..data")
-        await until(1, scene)
+        await until(lambda: scene.reload.n_taken == 1)
         assert host.config.settings.settle_s == 9.0
         (second / "config.yaml").write_text(BASE.format(10))
-        await until(2, scene)
+        await until(lambda: scene.reload.n_taken == 2)
         assert host.config.settings.settle_s == 10.0
         monkeypatch.setattr(reload_module, "LOOK_S", 3600.0)
         await anyio.sleep(0.1)
         (second / "config.yaml").write_text(BASE.format(11))
         os.kill(os.getpid(), signal.SIGHUP)
-        await until(3, scene)
+        await until(lambda: scene.reload.n_taken == 3)
         assert host.config.settings.settle_s == 11.0

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -189,10 +189,3 @@ def within(seconds: float = 20.0) -> Iterator[None]:
     """A guard against hanging, not a measurement."""
     with anyio.fail_after(seconds):
         yield
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Wait until `true()`."""
-    with within():
-        while not true():
-            await anyio.sleep(0.005)

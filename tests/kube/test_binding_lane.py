@@ -16,17 +16,8 @@ from gangsched.kube.transport.http1 import Answer, ProtocolError
 from gangsched.kube.transport.readers import Readers
 from gangsched.model.effects import BindPod
 from gangsched.model.events import BindCancelled, BindFailed, BindSucceeded, BindUnknown, Event
-from tests.kube.scripted import (
-    CUT,
-    SILENCE,
-    SUCCESS,
-    ScriptedServer,
-    created,
-    credentials,
-    page,
-    status,
-    until,
-)
+from tests.kube.scripted import CUT, SILENCE, SUCCESS, ScriptedServer, created, credentials, page, status
+from tests.support.tasks import until
 
 
 def bind(n: int = 0, *, cause: str = "c", name: str = "") -> BindPod:

@@ -49,8 +49,8 @@ from tests.kube.scripted import (
     obliging,
     page,
     status,
-    until,
 )
+from tests.support.tasks import until
 
 
 class Running:

@@ -22,9 +22,9 @@ from tests.kube.scripted import (
     credentials,
     page,
     status,
-    until,
     within,
 )
+from tests.support.tasks import until
 
 QUICK = LeaderElectionSettings(True, 3.0, 2.0, 0.05, "gangsched", "apps")
 PATH = "/apis/coordination.k8s.io/v1/namespaces/apps/leases"

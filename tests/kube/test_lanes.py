@@ -25,8 +25,8 @@ from tests.kube.scripted import (
     credentials,
     page,
     status,
-    until,
 )
+from tests.support.tasks import until
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{ }\r\n0\r\n\r\n"
 

@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.kube.transport.pace import Pace, Patience
 from gangsched.kube.transport.readers import Readers
-from tests.kube.scripted import until
+from tests.support.tasks import until
 
 
 async def test_everything_is_heard_when_quiet_and_in_a_crowd() -> None:

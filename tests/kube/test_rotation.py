@@ -21,9 +21,10 @@ from gangsched.kube.transport.pool import RequestPool
 from gangsched.kube.transport.readers import Readers
 from gangsched.kube.transport.stream import open_stream
 from tests.authority import Authority, replace, server_context
-from tests.kube.scripted import Request, ScriptedServer, created, obliging, status, until, within
+from tests.kube.scripted import Request, ScriptedServer, created, obliging, status, within
 from tests.kube.test_credentials import Clock, kubeconfig, plugin
 from tests.kube.test_lanes import Quiet, word
+from tests.support.tasks import until
 
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nnews\r\n"
 

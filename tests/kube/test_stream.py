@@ -16,8 +16,9 @@ from gangsched.kube.transport.connection import Address, Connection
 from gangsched.kube.transport.http1 import Answer, Chunks, ProtocolError
 from gangsched.kube.transport.pace import RECENT_S, Pace
 from gangsched.kube.transport.stream import Stream, open_stream
-from tests.kube.scripted import CUT, ScriptedServer, created, credentials, status, until, within
+from tests.kube.scripted import CUT, ScriptedServer, created, credentials, status, within
 from tests.proxy import self_signed
+from tests.support.tasks import until
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"

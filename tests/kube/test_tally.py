@@ -15,7 +15,8 @@ from gangsched.kube.transport.readers import Readers
 from gangsched.kube.transport.stream import open_stream
 from gangsched.model.effects import BindPod
 from gangsched.model.events import Event
-from tests.kube.scripted import CUT, ScriptedServer, credentials, status, until
+from tests.kube.scripted import CUT, ScriptedServer, credentials, status
+from tests.support.tasks import until
 
 
 @pytest.mark.parametrize(("method", "answers"), [("GET", 2), ("PATCH", 1)])

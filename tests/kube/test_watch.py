@@ -18,9 +18,10 @@ from gangsched.kube.transport.stream import Stream
 from gangsched.kube.watch.decode import Kind, nodes, pod_groups, pods
 from gangsched.kube.watch.reflector import HOLD_S, Reflector, WatchTiming, continue_of
 from gangsched.model.events import Event, KindMissing, KindSynced, PodAdded
-from tests.kube.scripted import Request, ScriptedServer, created, credentials, status, until
+from tests.kube.scripted import Request, ScriptedServer, created, credentials, status
 from tests.kube.scripted import page as page_of
 from tests.kube.test_watch_state import line, page, pod
+from tests.support.tasks import until
 
 TIMING = WatchTiming(silence_s=0.05, grace_s=0.02, missing_s=0.02, backoff_s=(0.01, 0.05))
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -15,8 +15,7 @@ import re
 import shutil
 import subprocess
 import tarfile
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from gangsched.controlplane import assets
 from gangsched.controlplane.daemon import Daemon, free_ports
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ConfigError
+from tests.support.processes import until
 
 NEEDED = ("containerd", "ctr", "runc", "unshare", "busybox")
 PACKAGES = "apt-get install -y --no-install-recommends containerd runc busybox-static util-linux"
@@ -136,7 +136,7 @@ class Machine:
             if self._containerd.running:
                 for task in self._ctr("tasks", "ls", "-q").stdout.split():
                     self._ctr("tasks", "kill", "-s", "SIGKILL", task)
-                until(lambda: not self._running_tasks(), lambda: "tasks do not end", timeout_s=20.0)
+                until(lambda: not self._running_tasks(), "the tasks have ended", timeout_s=20.0)
                 for task in self._ctr("tasks", "ls", "-q").stdout.split():
                     self._ctr("tasks", "rm", "-f", task)
             self._containerd.stop()
@@ -270,14 +270,6 @@ def _digest(blob: bytes) -> str:
 
 def _described(blob: bytes, media_type: str) -> dict[str, Any]:
     return {"mediaType": media_type, "digest": _digest(blob), "size": len(blob)}
-
-
-def until(true: Callable[[], object], said: Callable[[], str], *, timeout_s: float) -> None:
-    """Waits for a fact. Raises: AssertionError with what `said` says."""
-    deadline_s = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline_s, f"not so after {timeout_s:.0f} s: {said()}"
-        time.sleep(0.1)
 
 
 def make_device_files(names: Iterable[str]) -> None:

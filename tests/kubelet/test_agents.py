@@ -22,7 +22,6 @@ import yaml
 
 from gangsched.agent.plan import given_by_kubelet
 from gangsched.controlplane.processes import ControlPlane
-from gangsched.errors import ApiError
 from gangsched.model.device_report import DEVICE_REPORT_KEY, parse_report
 from gangsched.model.devices import ALLOCATED_KEY, parse_allocation, parse_devices
 from gangsched.model.objects import Pod
@@ -30,6 +29,7 @@ from tests.agent.process import ACCOUNT, DEPLOY, MERGE, NAMESPACE, Agent, kubeco
 from tests.kubelet.kubelet import TestKubelet
 from tests.kubelet.sockets import KubeletSockets
 from tests.real.process import Scheduler, service_account, write_config
+from tests.support.processes import answered, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
@@ -207,20 +207,12 @@ class Fleet:
     def until(self, true: Callable[[], object], what: str) -> float:
         """Waits for a fact; how long it took."""
         started_s = time.monotonic()
-        while True:
-            try:
-                if true():
-                    return time.monotonic() - started_s
-            except ApiError as error:
-                if error.code:
-                    raise
-            if time.monotonic() - started_s > PATIENCE_S:
-                logs = [agent.said[-500:] for agent in self.agents.values()]
-                scheduler = self.scheduler.said[-3000:] if self.scheduler else ""
-                raise AssertionError(
-                    f"not so after {PATIENCE_S:.0f} s: {what}\n{scheduler}\n" + "\n".join(logs)
-                )
-            time.sleep(0.05)
+        until(answered(true), what, timeout_s=PATIENCE_S, story=self._story)
+        return time.monotonic() - started_s
+
+    def _story(self) -> str:
+        scheduler = self.scheduler.said[-3000:] if self.scheduler else ""
+        return "\n".join([scheduler, *(agent.said[-500:] for agent in self.agents.values())])
 
     def close(self) -> None:
         for agent in self.agents.values():

@@ -28,11 +28,11 @@ from gangsched.agent.sources.pod_resources import PodResourcesSource
 from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.build import REQUIRE_VARIABLE
 from gangsched.controlplane.processes import ControlPlane
-from gangsched.errors import ApiError
 from tests.agent.process import ACCOUNT, NAMESPACE, Agent, kubeconfig_of
 from tests.kubelet import machine
-from tests.kubelet.machine import Machine, make_device_files, remove_device_files, until
+from tests.kubelet.machine import Machine, make_device_files, remove_device_files
 from tests.real.process import Scheduler, service_account, write_config
+from tests.support.processes import answered, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -156,15 +156,7 @@ class Site:
         self.plane.request("POST", PODS, body)
 
     def until(self, true: Callable[[], object], what: str) -> None:
-        def asked() -> bool:
-            try:
-                return bool(true())
-            except ApiError as error:
-                if error.code:
-                    raise
-                return False
-
-        until(asked, lambda: f"{what}\n{self._story()}", timeout_s=PATIENCE_S)
+        until(answered(true), what, timeout_s=PATIENCE_S, story=self._story)
 
     def _story(self) -> str:
         pods = [f"{name} {pod['status']['phase']} {_why(pod)}" for name, pod in self.pods().items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +34,7 @@ from gangsched.model.events import Event, KindSynced, PodAdded, PodUpdated
 from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus, ResourceRequirements
 from tests.kubelet.kubelet import TestKubelet
 from tests.kubelet.sockets import KubeletSockets, serving
+from tests.support.tasks import until
 
 FPGA, NIC = "example.com/fpga", "example.com/nic"
 PLUGINS = (
@@ -114,14 +115,9 @@ class Node:
     def held(self, pod: Pod, resource: str = FPGA) -> frozenset[str]:
         return self.kubelet.devices.held.get(pod.metadata.uid, {}).get("main", {}).get(resource, frozenset())
 
-    async def until(self, true: Callable[[], object]) -> None:
-        with anyio.fail_after(PATIENCE_S):
-            while not true():
-                await anyio.sleep(0.02)
-
     async def registered(self, times: int = 1) -> None:
-        await self.until(lambda: self.sockets.n_registrations >= times * len(PLUGINS))
-        await self.until(lambda: all(client.n_lists for client in self.sockets.clients.values()))
+        await until(lambda: self.sockets.n_registrations >= times * len(PLUGINS))
+        await until(lambda: all(client.n_lists for client in self.sockets.clients.values()))
 
 
 @asynccontextmanager
@@ -163,7 +159,7 @@ async def test_a_pod_gets_its_planned_set_with_all_that_belongs_to_it(
         assert [(one.host_path, one.read_only) for one in outfit.mounts] == [("/opt/fpga", True)]
         assert [one.name for one in outfit.cdi_devices] == ["example.com/fpga=f1"]
         made.started(pod)
-        await made.until(lambda: made.said and parse_report(made.said[-1]).pods)
+        await until(lambda: made.said and parse_report(made.said[-1]).pods)
         report = parse_report(made.said[-1])
         assert report.resources == (FPGA,), "of what is only counted nothing is said"
         assert [(one.uid, one.containers) for one in report.pods] == [
@@ -179,7 +175,7 @@ async def test_what_is_not_planned_is_refused_with_an_event(directory: Path) -> 
         )
         await made.kubelet.add(stranger)
         assert "no container for which 1 of example.com/fpga are planned" in made.kubelet.failed["uid-s"]
-        await made.until(lambda: made.events)
+        await until(lambda: made.events)
         assert (made.events[0].kind, made.events[0].name, made.events[0].reason) == (
             "Node",
             "n1",
@@ -196,17 +192,17 @@ async def test_a_pod_that_ends_with_anothers_devices_is_spoken_of_until_it_says_
         await made.kubelet.add(second)
         assert made.held(second) == {"f0"}
         made.started(second)
-        await made.until(lambda: made.said and parse_report(made.said[-1]).pods)
+        await until(lambda: made.said and parse_report(made.said[-1]).pods)
         made.kubelet.end(second.metadata.uid)
         ended = msgspec.structs.replace(second, status=PodStatus(phase="Succeeded"))
         made.hear(PodUpdated(ended))
-        await made.until(lambda: parse_report(made.said[-1]).ended)
+        await until(lambda: parse_report(made.said[-1]).ended)
         [late] = parse_report(made.said[-1]).ended
         assert (late.name, late.containers) == ("b", {"main": {FPGA: ("f0",)}})
         notes = {ALLOCATED_KEY: json.dumps({"main": {FPGA: ["f0"]}})}
         meta = msgspec.structs.replace(second.metadata, annotations=notes)
         made.hear(PodUpdated(msgspec.structs.replace(ended, metadata=meta)))
-        await made.until(lambda: not parse_report(made.said[-1]).ended)
+        await until(lambda: not parse_report(made.said[-1]).ended)
         await made.kubelet.add(first)
         assert made.kubelet.failed == {}
 
@@ -255,7 +251,7 @@ async def test_health_is_that_of_the_inventory_and_told_at_once(directory: Path)
         made.listed[FPGA]["f1"] = Device("f1", health="Unhealthy")
         made.show()
         client = made.sockets.clients[FPGA]
-        await made.until(lambda: client.health.get("f1") == "Unhealthy")
+        await until(lambda: client.health.get("f1") == "Unhealthy")
         assert client.health["f0"] == "Healthy"
         n_lists = client.n_lists
         made.show()
@@ -270,7 +266,7 @@ async def test_a_kubelet_that_is_started_anew_finds_the_plugins_again_and_nothin
         pod = made.bound("a", "f1", "f3")
         await made.kubelet.add(pod)
         made.started(pod)
-        await made.until(lambda: made.said and parse_report(made.said[-1]).pods)
+        await until(lambda: made.said and parse_report(made.said[-1]).pods)
         said = list(made.said)
         await made.sockets.stop()
         made.kubelet.restart()
@@ -284,7 +280,7 @@ async def test_a_kubelet_that_is_started_anew_finds_the_plugins_again_and_nothin
         await made.kubelet.add(other)
         assert made.held(pod) == {"f1", "f3"}
         assert made.held(other) == {"f0"}
-        await made.until(lambda: len(parse_report(made.said[-1]).pods) == 2)
+        await until(lambda: len(parse_report(made.said[-1]).pods) == 2)
 
 
 async def test_devices_that_another_plugin_owns_are_listed_by_kubelets_word(directory: Path) -> None:

@@ -31,6 +31,7 @@ from tests.real.picture import (
     reason_of,
 )
 from tests.real.process import Scheduler, service_account, write_config
+from tests.support.processes import until
 
 # Of a larger gang the first ones by name have the full text.
 N_SPEAKERS = 5
@@ -246,11 +247,10 @@ class Cluster:
 
     def eventually(self, seen: Any, what: str, *, timeout_s: float = PATIENCE_S) -> None:
         """For what is not a pod: asks again until it is so."""
-        deadline_s = time.monotonic() + timeout_s
-        while not seen():
-            assert not self._alive(), self._alive()
-            assert time.monotonic() < deadline_s, f"not after {timeout_s:.0f} s: {what}{self._story()}"
-            time.sleep(0.1)
+        until(seen, what, timeout_s=timeout_s, story=self._story, check=self._check_alive)
+
+    def _check_alive(self) -> None:
+        assert not self._alive(), self._alive()
 
     def _story(self) -> str:
         """For a test that fails: what was said to people, and the scheduler's log."""

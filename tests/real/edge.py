@@ -26,8 +26,8 @@ from gangsched.kube.watch.reflector import Reflector, WatchTiming
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
-from tests.kube.scripted import until
 from tests.proxy import Proxy, self_signed
+from tests.support.tasks import until
 
 PODS = "/api/v1/namespaces/default/pods"
 # As in production but impatient, so that tests need not wait; page_limit makes several pages of few pods.

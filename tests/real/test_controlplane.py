@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -15,6 +13,7 @@ import pytest
 
 from gangsched.controlplane.processes import ControlPlane, KubectlFailed
 from gangsched.errors import ApiError
+from tests.support.processes import until
 
 pytestmark = pytest.mark.real
 
@@ -38,15 +37,6 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"containers": [container], **spec},
     }
-
-
-def eventually(holds: Callable[[], bool], *, timeout_s: float = 20.0) -> bool:
-    deadline_s = time.monotonic() + timeout_s
-    while not holds():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def node_of(control_plane: ControlPlane, name: str) -> str | None:
@@ -109,7 +99,7 @@ def test_kube_scheduler_binds(fresh_cluster: ControlPlane, gang: bool) -> None:
     scheduler = fresh_cluster.start_kube_scheduler(gang=gang, config={"podMaxBackoffSeconds": 2})
     fresh_cluster.request("POST", "/api/v1/nodes", NODE)
     fresh_cluster.request("POST", "/api/v1/namespaces/default/pods", pod("p"))
-    assert eventually(lambda: node_of(fresh_cluster, "p") == "n0"), scheduler.tail()
+    until(lambda: node_of(fresh_cluster, "p") == "n0", "p is bound to n0", story=scheduler.tail)
 
 
 def test_killed_api_server_comes_back_with_its_data(fresh_cluster: ControlPlane) -> None:
@@ -133,7 +123,7 @@ def test_named_user_has_the_rights_that_rbac_gives(control_plane: ControlPlane) 
         # Not the role `view`: it is put together by the controller manager, which nobody runs here.
         control_plane.kubectl("create", "clusterrole", "reader", "--verb=list", "--resource=pods")
         control_plane.kubectl("create", "clusterrolebinding", "r", "--clusterrole=reader", "--group=devs")
-        assert eventually(lambda: may_list_pods(control_plane, bob))
+        until(lambda: may_list_pods(control_plane, bob), "bob may list pods")
         data_dir = control_plane.data_dir
     assert not data_dir.exists()
 

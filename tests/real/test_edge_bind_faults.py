@@ -17,7 +17,6 @@ from gangsched.model.events import (
     BindUnknown,
     PodRead,
 )
-from tests.kube.scripted import until
 from tests.proxy import Proxy, Rule, http_answer
 from tests.real.edge import (
     PODS,
@@ -30,6 +29,7 @@ from tests.real.edge import (
     node_of,
     raw,
 )
+from tests.support.tasks import until
 
 # Fixtures, named so that pytest finds them here.
 __all__ = ["http", "raw"]

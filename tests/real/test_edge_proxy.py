@@ -12,8 +12,8 @@ from gangsched.controlplane.processes import ControlPlane
 from gangsched.kube.credentials import load_credentials
 from gangsched.model.events import BindSucceeded
 from tests.connect_proxy import ConnectProxy
-from tests.kube.scripted import until
 from tests.real.edge import bind_of, edge_by, make_node, make_pod, node_of
+from tests.support.tasks import until
 
 pytestmark = pytest.mark.real
 

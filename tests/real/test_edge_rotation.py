@@ -18,8 +18,9 @@ from gangsched.kube import credentials
 from gangsched.kube.credentials import load_credentials
 from gangsched.model.events import BindSucceeded
 from tests.authority import Authority, replace
-from tests.kube.scripted import until, within
+from tests.kube.scripted import within
 from tests.real.edge import Edge, bind_of, edge_by, make_node, make_pod, node_of
+from tests.support.tasks import until
 
 pytestmark = pytest.mark.real
 

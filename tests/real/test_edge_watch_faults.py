@@ -21,7 +21,6 @@ from gangsched.model.events import (
     PodDeleted,
     PodRead,
 )
-from tests.kube.scripted import until
 from tests.proxy import Proxy, Rule, http_answer
 from tests.real.edge import (
     PODS,
@@ -36,6 +35,7 @@ from tests.real.edge import (
     raw,
     watches,
 )
+from tests.support.tasks import until
 
 # Fixtures, named so that pytest finds them here.
 __all__ = ["http", "raw"]

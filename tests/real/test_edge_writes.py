@@ -10,9 +10,9 @@ import pytest
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.model.effects import EvictPod, RecordEvent, WritePodCondition, WritePodGroupStatus
 from gangsched.model.events import EvictionFailed, EvictionSucceeded
-from tests.kube.scripted import until
 from tests.proxy import Proxy
 from tests.real.edge import PODS, edge_on, make_pod, raw
+from tests.support.tasks import until
 
 # Fixtures, named so that pytest finds them here.
 __all__ = ["raw"]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from gangsched.controlplane.processes import ControlPlane
 from tests.real.process import Scheduler
+from tests.support.processes import until
 
 pytestmark = pytest.mark.real
 
 PODS = "/api/v1/namespaces/default/pods"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
-PATIENCE_S = 60.0
 FILE = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -49,10 +48,7 @@ def test_the_same_file(fresh_cluster: ControlPlane, tmp_path: Path) -> None:
                 container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "2"}}}
                 spec = {"schedulerName": name, "containers": [container]}
                 plane.request("POST", PODS, {"metadata": {"name": f"{name}-{i}"}, "spec": spec})
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not all(nodes := _nodes(plane)):
-            assert time.monotonic() < deadline_s, f"{nodes}\n{scheduler.said}"
-            time.sleep(0.1)
+        until(lambda: all(_nodes(plane)), "all are bound", story=lambda: scheduler.said)
         assert plane.request("GET", LEASE)["spec"]["holderIdentity"]
     finally:
         scheduler.stop_cleanly()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import yaml
 
 from gangsched.controlplane.processes import ControlPlane
 from tests.real.process import Scheduler
+from tests.support.processes import until
 
 pytestmark = pytest.mark.real
 
@@ -60,13 +60,12 @@ def _profile(name: str, plugins: dict[str, Any]) -> dict[str, Any]:
 
 def _counts(plane: ControlPlane, ours: Scheduler) -> dict[str, Counter[str]]:
     """Pods by node, by scheduler, once all are bound."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while True:
+
+    def bound() -> Any:
         items = plane.request("GET", PODS)["items"]
-        if all(pod["spec"].get("nodeName") for pod in items):
-            break
-        assert time.monotonic() < deadline_s, f"not all bound in {PATIENCE_S:.0f} s\n{ours.said}"
-        time.sleep(0.2)
+        return items if all(pod["spec"].get("nodeName") for pod in items) else None
+
+    items = until(bound, "all are bound", timeout_s=PATIENCE_S, story=lambda: ours.said)
     found: dict[str, Counter[str]] = {}
     for pod in items:
         found.setdefault(pod["metadata"]["labels"]["by"], Counter())[pod["spec"]["nodeName"]] += 1

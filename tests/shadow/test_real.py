@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,11 @@ from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.daemon import Daemon
 from tests.deploy.conftest import Audited
 from tests.deploy.rights import used
+from tests.support.processes import until
 
 pytestmark = pytest.mark.real
 
 PODS = "/api/v1/namespaces/default/pods"
-PATIENCE_S = 60.0
 STOP_S = 20.0
 MAY_ALL, MAY_READ = "may-all", "may-read"
 READS = {"get", "list", "watch"}
@@ -80,13 +80,6 @@ class Shadowed(Daemon):
         return found
 
 
-def eventually(seen: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not seen():
-        assert time.monotonic() < deadline_s, f"not seen in {PATIENCE_S:.0f} s: {what}"
-        time.sleep(0.1)
-
-
 def pod(name: str, cpu: str, **metadata: Any) -> dict[str, Any]:
     container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu}}}
     return {"metadata": {"name": name, **metadata}, "spec": {"containers": [container]}}
@@ -97,10 +90,10 @@ def test_beside_kube_scheduler(
     user: str, plane: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plane.request("POST", PODS, pod("before", "1"))
-    eventually(lambda: _nodes(plane)["before"], "kube-scheduler binds")
+    until(lambda: _nodes(plane)["before"], "kube-scheduler binds")
     shadow = Shadowed(plane, user, tmp_path)
     try:
-        eventually(lambda: "synced" in shadow.said, "the shadow follows")
+        until(lambda: "synced" in shadow.said, "the shadow follows")
         for i in range(N_PODS):
             plane.request("POST", PODS, pod(f"p{i}", "2" if i % 3 else "500m"))
         gang = {
@@ -118,7 +111,7 @@ def test_beside_kube_scheduler(
             n_ours = sum(bool(one["ours"] or one["oursSaid"]) for one in pods)
             return len(pods) == n_ours == len(names) and n_theirs == len(names) - 1
 
-        eventually(compared, "all pods are compared")
+        until(compared, "all pods are compared")
     finally:
         shadow.stop(timeout_s=STOP_S)
     assert shadow.process.returncode == 0, shadow.said

@@ -10,14 +10,13 @@ from gangsched.apiserver.registry import Registry, utc_now
 from gangsched.apiserver.simulated import SimulatedCluster, run
 from gangsched.apiserver.strategy import Object
 from tests.apiserver.simulated.scenario import World, pod
+from tests.support.tasks import until
 
 LIMIT_S = 20.0
 
 
 async def until_phase(world: World, name: str, phase: str) -> None:
-    async with asyncio.timeout(LIMIT_S):
-        while world.phase(name) != phase:
-            await asyncio.sleep(0.01)
+    await until(lambda: world.phase(name) == phase, f"{name} is {phase}", timeout_s=LIMIT_S)
 
 
 def in_real_time(world: World, speed: float) -> asyncio.Task[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.model.devices import parse_allocation
 from gangsched.plugins import IN_TREE
+from tests.support.tasks import until
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = sorted((ROOT / "config" / "samples").glob("*.yaml"))
@@ -60,11 +60,10 @@ class Live:
         return [item.decode() for item in registry.list(registry.resource(name))]
 
     async def until(self, what: Callable[[], Any]) -> None:
-        deadline_s = time.monotonic() + LIMIT_S
-        while not what():
-            pods = {each["metadata"]["name"]: each["status"] for each in self.all("pods")}
-            assert time.monotonic() < deadline_s, f"not within {LIMIT_S:.0f} s; the pods are {pods}"
-            await asyncio.sleep(0.05)
+        await until(what, timeout_s=LIMIT_S, story=self._story)
+
+    def _story(self) -> str:
+        return f"the pods are { ({each['metadata']['name']: each['status'] for each in self.all('pods')}) }"
 
 
 @asynccontextmanager

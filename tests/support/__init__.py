@@ -1,0 +1,1 @@
+"""What tests of every room share: waiting for what other processes (processes.py) or tasks (tasks.py) do."""
