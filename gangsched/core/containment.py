@@ -1,19 +1,19 @@
-"""Containment: what one event's application, one group's turn, one deadline raises costs that object alone.
+"""Containment: an exception in one event, one group's turn or one deadline costs only the object concerned.
 
-Such an exception is a fault of ours, and the object is what found it: anybody may have written it. So the
-process goes on, the fault is told to the assembly (log, `gangsched_invariant_violations_total`), and what the
-step may have done by half is undone by counting anew.
+Such an exception is a fault of ours, triggered by an object that any user may have written. So the process
+goes on, the fault is reported to the assembly (log, `gangsched_invariant_violations_total`), and a half-done
+step is undone by recounting.
 
-| what failed | what becomes of it |
+| what failed | consequence |
 |---|---|
-| a pod's event | refused: in no group, said on it; on its node it takes the room that can be read of it |
-| ... with its bind on the way | the same where it was promised, until the bind's answer has come |
-| a node's event | refused: nothing goes there, what is there is not given twice |
+| a pod's event | refused: in no group, with a condition; on its node it uses the resources that can be read |
+| ... with its bind in flight | the same on its reserved node, until the bind's answer has come |
+| a node's event | refused: nothing is placed there, what is there is not given twice |
 | a PodGroup's, another object's event | as if it did not parse |
-| a group's turn or look | its reservations go back, it is tried again after its backoff |
+| a group's turn or look | its reservations are released, it is retried after its backoff |
 
-The next event of a refused object is its next chance. Called by core.scheduler where the assembly gives it a
-`guard`; without one (tests, simulation) everything is raised as it is.
+The next event of a refused object is its next chance. Called by core.scheduler if the assembly passes a
+`guard`; without one (tests, simulation) exceptions are raised unchanged.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from gangsched.model.pod_group import GroupKey
 
 _ON_THE_WAY = (BindState.SENT, BindState.READING)
 _ANSWERS = (ev.BindSucceeded, ev.BindFailed, ev.BindCancelled, ev.BindUnknown, ev.PodRead)
-# Of the set that was tried with a group; others of its set rest, and keep what they have.
+# The groups of a set that were tried with a group; others of its set wait, and keep their reservations.
 _WERE_TRIED = (
     GroupState.ACTIVE,
     GroupState.ASKING,
@@ -69,13 +69,13 @@ _WERE_TRIED = (
     GroupState.WAITING,
     GroupState.BINDING,
 )
-# A deadline whose work fails stays in the past; it is not looked at without a pause.
+# A deadline whose work fails stays in the past; retry it only after a pause.
 _PAUSE_S = 0.2
 _MAX_STEPS = 100
 
 
 class Defect(msgspec.Struct, frozen=True):
-    """A fault of ours. where: the step; about: the object that found it; story: the traceback."""
+    """A fault of ours. where: the step; about: the object that triggered it; story: the traceback."""
 
     where: str
     about: str
@@ -84,9 +84,9 @@ class Defect(msgspec.Struct, frozen=True):
 
 
 class Steps(Protocol):
-    """How the scheduler takes its steps: one event, one group, one deadline after the other.
+    """How the scheduler runs its steps: one event, one group, one deadline after the other.
 
-    not_before_s: deadlines are not looked at before. look_again_s: there is something left to do then.
+    not_before_s: deadlines are not checked before. look_again_s: more work is left for that time.
     """
 
     not_before_s: float
@@ -97,15 +97,15 @@ class Steps(Protocol):
         ...
 
     def apply(self, take: Callable[[Iterator[Any]], None], run: Iterable[ev.Event]) -> None:
-        """Lets `take` have the events of one kind, of which it reads one after the other."""
+        """Passes `take` the events of one kind, which it reads one after the other."""
         ...
 
     def each(self, do: Callable[[], Any]) -> None:
-        """Does what looks at one thing after the other, and forgets each before it looks at it."""
+        """Runs work that handles one item after the other, removing each before it handles it."""
         ...
 
     def by_deadline(self, do: Callable[[], Any]) -> None:
-        """Does what is due."""
+        """Runs what is due."""
         ...
 
     def end(self) -> None:
@@ -113,16 +113,16 @@ class Steps(Protocol):
         ...
 
     def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
-        """Does something for a group."""
+        """Runs a step for a group."""
         ...
 
     def for_pod(self, uid: str, do: Callable[[str], Any]) -> None:
-        """Does something for a pod."""
+        """Runs a step for a pod."""
         ...
 
 
 class PlainSteps:
-    """Nothing is contained: tests and simulation want to see what is raised."""
+    """Contains nothing: tests and simulation need to see exceptions."""
 
     not_before_s = 0.0
     look_again_s = NEVER_S
@@ -148,7 +148,7 @@ class PlainSteps:
 
 
 class SchedulerParts(Protocol):
-    """The parts of a scheduler that are told of a step that failed."""
+    """The parts of a scheduler that are notified of a failed step."""
 
     shared: SharedState
     reporter: Reporter
@@ -163,7 +163,7 @@ class SchedulerParts(Protocol):
 
 
 class Containment:
-    """Runs steps of the scheduler, and clears up after those that fail."""
+    """Runs steps of the scheduler, and cleans up after failed ones."""
 
     def __init__(self, scheduler: SchedulerParts, guard: Callable[[Defect], None]) -> None:
         self._scheduler = scheduler
@@ -173,7 +173,7 @@ class Containment:
         self._unresolved: set[GroupKey] = set()
         self._skipped: dict[GroupKey, Group] = {}
         self._ask_s: dict[str, float] = {}
-        """By UID: when a refused pod's bind is asked about, should no answer have come."""
+        """By UID: when to query a refused pod's bind, should no answer have come."""
         self._is_shaken = False
         self.not_before_s = 0.0
         self.look_again_s = NEVER_S
@@ -181,7 +181,7 @@ class Containment:
     # -- steps -------------------------------------------------------------------------------------------
 
     def apply(self, take: Callable[[Iterator[Any]], None], run: Iterable[ev.Event]) -> None:
-        """Lets `take` have the events of one kind; one that fails is refused, and the rest goes on."""
+        """Passes `take` the events of one kind; an event that fails is refused, and the rest goes on."""
         events = list(run)
         left = iter(events)
         while True:
@@ -206,7 +206,7 @@ class Containment:
         self._step(lambda: self._shared.set_time(now_s))
 
     def each(self, do: Callable[[], Any]) -> None:
-        """What raised is forgotten, so doing it again goes on with the next one."""
+        """A failed item has been removed, so running it again continues with the next one."""
         for _ in range(_MAX_STEPS):
             if self._step(do):
                 break
@@ -243,7 +243,7 @@ class Containment:
             self.not_before_s = self._shared.now_s + _PAUSE_S
 
     def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
-        """A group that was refused in this turn rests until another."""
+        """A group that was refused in this turn waits for the next."""
         if group.key in self._refused:
             self._skipped[group.key] = group
             return
@@ -272,10 +272,10 @@ class Containment:
             return False
         return True
 
-    # -- what becomes of it ------------------------------------------------------------------------------
+    # -- after a failure ---------------------------------------------------------------------------------
 
     def _tell(self, where: str, about: str, error: Exception) -> str:
-        """Counts and tells it; answers with the words for people."""
+        """Counts and reports the fault; returns the message for people."""
         problem = f"{type(error).__name__}: {error}"[:500]
         self._shared.count("defects")
         self._is_shaken = True
@@ -289,7 +289,7 @@ class Containment:
         self._shared.count(f"objects_refused/{_kind_of(event)}")
         try:
             self._refuse(event, said, error)
-        except Exception as again:  # what is left of it is not worth the process
+        except Exception as again:  # cleaning up may fail too; that must not end the process
             self._tell(f"refusing after {where}", about, again)
 
     def _refuse(self, event: Any, said: str, error: Exception) -> None:
@@ -327,7 +327,7 @@ class Containment:
     # -- pods --------------------------------------------------------------------------------------------
 
     def _refuse_pod(self, uid: str, pod: Pod, said: str) -> None:
-        """The pod is in no group; on its node, or where its bind may land, its room is taken."""
+        """The pod is in no group; its resources count on its node, or where its bind may land."""
         info = self._shared.cache.pods.get(uid)
         is_on_the_way = info is not None and info.bind in _ON_THE_WAY and not pod.spec.node_name
         node_name = pod.spec.node_name
@@ -344,7 +344,7 @@ class Containment:
             self._scheduler.reporter.refused_pod(pod, said)
 
     def _keep_room(self, pod: Pod, node_name: str, promised: Any) -> None:
-        """As another scheduler's pod: what of it can be read counts, the less the plainer."""
+        """As another scheduler's pod: as much of it as can be read, in ever plainer versions."""
         shared = self._shared
         for plain, allocation in plain_pods(pod, node_name, promised):
             uid = plain.metadata.uid
@@ -359,7 +359,7 @@ class Containment:
                 self._drop_pod(uid, plain)
 
     def _drop_pod(self, uid: str, pod: Pod) -> None:
-        """Out of everything, whatever of it is there."""
+        """Removes every trace of it."""
         shared, scheduler = self._shared, self._scheduler
         shared.unanswered.pop(uid, None)
         info = shared.cache.remove_pod(uid) or self._left_of(uid, pod)
@@ -381,7 +381,7 @@ class Containment:
         self._step(lambda: shared.left_node(uid))
 
     def _left_of(self, uid: str, pod: Pod) -> PodInfo | None:
-        """A pod that is known no longer, and still a member or on its node."""
+        """A removed pod that is still a member or on its node."""
         for group in self._shared.groups.values():
             if uid in group.members:
                 info = group.members[uid]
@@ -390,7 +390,7 @@ class Containment:
         return self._shared.cache.by_node.get(pod.spec.node_name, {}).get(uid)
 
     def _answered(self, event: Any) -> None:
-        """The answer to the bind of a pod that has been refused since: what is certain of it counts again."""
+        """The answer to the bind of a pod refused since: apply what it makes certain."""
         shared = self._shared
         pod = shared.unanswered.get(event.uid)
         if pod is None:
@@ -400,7 +400,7 @@ class Containment:
             return
         del shared.unanswered[event.uid]
         if isinstance(event, ev.BindSucceeded):
-            return  # the watch tells it
+            return  # the watch shows it
         self._drop_pod(event.uid, pod)
         if isinstance(event, ev.PodRead):
             pod = event.pod if event.pod is not None else None
@@ -410,7 +410,7 @@ class Containment:
     # -- nodes -------------------------------------------------------------------------------------------
 
     def _refuse_node(self, node: Node, said: str, *, is_gone: bool) -> None:
-        """There is no such node for us: its pods are known to be there and are counted when it comes back."""
+        """Treats the node as absent: its pods stay known and are counted when it comes back."""
         shared, scheduler = self._shared, self._scheduler
         cache, name = shared.cache, node.metadata.name
         for info in cache.by_node.get(name, {}).values():
@@ -431,7 +431,7 @@ class Containment:
     # -- groups ------------------------------------------------------------------------------------------
 
     def _refuse_group(self, where: str, group: Group, error: Exception) -> None:
-        """It and what was tried with it hold nothing that can be given back, and wait for their backoff."""
+        """The group, and those tried with it, release what they can and wait for their backoff."""
         said = self._tell(where, str(group.key), error).partition("; it is left")[0]
         try:
             together = [g for g in self._shared.siblings(group).values() if g.state in _WERE_TRIED]
@@ -463,7 +463,7 @@ class Containment:
         recount_group(group)
         for info in group.members.values():
             if info.state is ASSUMED and info.bind is BindState.SENT:
-                # It may not have left: should no answer come, the server is asked.
+                # Its bind may not have been sent: should no answer come, the server is queried.
                 self._ask_s[info.uid] = shared.now_s + shared.settings.settle_s
         if group.n_assumed:
             group.failed_binds.setdefault("", said)

@@ -1,7 +1,7 @@
-"""find_broken: the core's promises, recounted from scratch. Slow and simple on purpose.
+"""find_broken: recounts the core's invariants from scratch. Slow and simple on purpose.
 
-Runs after every turn in tests and in simulation, never on the hot path. The numbers in the messages are
-those of the invariants in the project's fault catalogue.
+Runs after every turn in tests and in simulation, never on the hot path. The numbers in the messages are those
+of the invariants in the project's fault catalogue.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gangsched.core.types.group import ASSUMED, BOUND, PENDING, BindState, Group
 
 
 def find_broken(shared: SharedState) -> list[str]:
-    """Every promise that does not hold now, in words; empty when all is well."""
+    """Every invariant that is violated now, in words; empty when all hold."""
     return [
         *_one_owner(shared),
         *_counted_once(shared),
@@ -28,8 +28,8 @@ def _one_owner(shared: SharedState) -> list[str]:
     holders: dict[tuple[str, str, str], str] = {}
     for info in shared.cache.pods.values():
         if info.group is None or not info.ids or info.said_gone:
-            # What a stranger's annotation claims is told as a clash and is no promise of ours; and what is
-            # gone takes nothing from anybody, though a watch that lags shows it until it tells of the end.
+            # Claims in other schedulers' annotations are reported as conflicts and guaranteed by nothing; and
+            # a pod that is gone harms no other, though a lagging watch shows it until its deletion.
             continue
         for resource, ids in info.ids.items():
             for device_id in ids:
@@ -41,12 +41,12 @@ def _one_owner(shared: SharedState) -> list[str]:
 
 
 def _counted_once(shared: SharedState) -> list[str]:
-    """6: what is counted on nodes is the sum of the pods that hold something there."""
+    """6: the use counted on nodes is the sum of the pods that hold something there."""
     cache = shared.cache
     used, counted_padding = cache.nodes.used.tolist(), cache.nodes.padding.tolist()
     for (column, row), exact in cache.nodes.beyond.items():
         used[column][row] = cache.nodes.allocatable.item(column, row) - exact
-    # Plain integers in lists: a handful of additions a pod is cheaper so than any array.
+    # Plain integers in lists: for a handful of additions a pod this is cheaper than any array.
     expected, padding = [[0] * len(row) for row in used], [[0] * len(row) for row in counted_padding]
     row_of = cache.nodes.row_of
     for info in cache.pods.values():
@@ -109,7 +109,7 @@ def _one_place(shared: SharedState) -> list[str]:
 
 
 def _states(shared: SharedState) -> list[str]:
-    """4: who holds, and who is in line, is what the state says."""
+    """4: reservations and places in line agree with the groups' states."""
     broken = []
     n_in_line = 0
     for group in shared.groups.values():
@@ -134,7 +134,7 @@ def _states(shared: SharedState) -> list[str]:
 
 
 def _promises(shared: SharedState) -> list[str]:
-    """4: what is kept for a pod of ours is kept as long as its group waits for its victims, and no longer."""
+    """4: room is reserved for a pod of ours exactly as long as its group waits for its victims."""
     broken = []
     for uid in {*shared.cache.nominated, *shared.cache.ledger.claimants}:
         info = shared.cache.pods.get(uid)

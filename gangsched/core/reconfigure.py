@@ -1,14 +1,14 @@
-"""Taking over another configuration while running: between two turns, and who holds keeps what he holds.
+"""Taking over another configuration while running: between two turns; pods keep what they hold.
 
-Lives here: what of the core's state depends on profiles and settings, and how it follows. Not here: whether
-the configuration is right (config, plugins), when it is read (extension.reload). Called by core.scheduler.
+Lives here: which parts of the core's state depend on profiles and settings, and how they follow. Not here:
+validating the configuration (config, plugins), when it is read (extension.reload). Called by core.scheduler.
 
-| what changes | who waits, queues or runs |
+| what changes | groups that wait, queue or run |
 |---|---|
-| plugins, args, weights | reservations stay; Permit is asked anew; who was turned away may try again |
-| QueueSort | who is in line takes the place that it gives him now |
-| a profile comes | its pods, strangers until now, are listed again and are ours |
-| a profile goes | what it waits for is given back, its pods are strangers; while it binds it stays |
+| plugins, args, weights | reservations stay; Permit is asked anew; rejected groups may try again |
+| QueueSort | the line is sorted anew |
+| a profile comes | its pods, another scheduler's until now, are listed again and are ours |
+| a profile goes | its reservations are released, its pods are another scheduler's; while it binds it stays |
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gangsched.model.events import PodDeleted, PodUpdated
 
 
 def unfinished(shared: SharedState, names: frozenset[str]) -> list[Group]:
-    """Groups of profiles other than `names` that cannot be left now: binds or evictions are on their way."""
+    """Groups of profiles other than `names` that cannot be dropped now: binds or evictions are in flight."""
     moving = (GroupState.BINDING, GroupState.UNWINDING)
     groups = shared.groups.values()
     return [group for group in groups if group.scheduler_name not in names and group.state in moving]
@@ -41,7 +41,7 @@ def reconfigure(
     profiles: Mapping[str, Profile],
     settings: Settings,
 ) -> None:
-    """These profiles and settings are in effect from here on. Nobody must be `unfinished`."""
+    """These profiles and settings are in effect from here on. No group may be `unfinished`."""
     gone = [group for group in shared.groups.values() if group.scheduler_name not in profiles]
     left = [info for group in gone for info in group.members.values()]
     for group in gone:

@@ -1,9 +1,8 @@
-"""Views: what the scheduler believes at this moment, as frozen values for people and programs to read.
+"""Views: the scheduler's present state, as frozen values for people and programs to read.
 
-For tables, explain pages and metrics; nothing here is on the way of a decision, and nothing read here can
-change one. Take views between two turns, from the loop that drives the scheduler: then all their numbers
-belong together. Text from users and servers is made safe to print (one line, no control characters); markup
-is the reader's to escape. Called by gangsched.demo.
+For tables, explain pages and metrics; no decision depends on them. Take views between two turns, from the
+loop that drives the scheduler: then all their numbers belong together. Text from users and servers is made
+safe to print (one line, no control characters); the reader must escape markup. Called by gangsched.demo.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _HOLDING = (MemberState.ASSUMED, MemberState.BOUND)
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """What a group has on one node; IDs by resource, in the order its members were given them."""
+    """What a group has on one node; IDs by resource, in the order of its members."""
 
     node: str
     n_reserved: int = 0
@@ -38,11 +37,11 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 class GroupView(msgspec.Struct, frozen=True):
-    """One group as it is now. Times are on the clock of `handle(now_s)`; None: not, or never.
+    """One group's present state. Times are on the clock of `handle(now_s)`; None: not, or never.
 
-    n_bound counts members that have started, ended ones too; n_running and n_ended are what kubelets say of
-    those. n_needed: so many must be bound for the gang to be whole. why: what the group waits for or was
-    refused for, "" when all is well. deadline_s: when its present state ends by itself.
+    n_bound counts members that have started, including ended ones; n_running and n_ended are as reported by
+    kubelets. n_needed: how many must be bound for the gang to be whole. why: what the group waits for or was
+    refused for, "" when all is well. deadline_s: when its present state times out.
     """
 
     key: GroupKey
@@ -74,7 +73,7 @@ class GroupView(msgspec.Struct, frozen=True):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Where it has something reserved or bound."""
+        """The nodes where it has something reserved or bound."""
         return tuple(holding.node for holding in self.holds)
 
     @property
@@ -84,7 +83,7 @@ class GroupView(msgspec.Struct, frozen=True):
 
 
 class MemberView(msgspec.Struct, frozen=True):
-    """One pod of a group. `why`: what its PodScheduled condition was last given as the reason."""
+    """One pod of a group. `why`: the last reason in its PodScheduled condition."""
 
     uid: str
     name: str
@@ -98,7 +97,7 @@ class MemberView(msgspec.Struct, frozen=True):
 
 
 class DeviceView(msgspec.Struct, frozen=True):
-    """One device in a node's inventory. `group`: whose it is, "" if free or a stranger's pod's."""
+    """One device in a node's inventory. `group`: its holder, "" if free or another scheduler's."""
 
     id: str
     healthy: bool
@@ -135,7 +134,7 @@ def view_group(group: Group) -> GroupView:
         state=group.state,
         why=_why(group),
         since_s=group.since_s,
-        # Groups found at start-up queue by an age that lies far below this clock.
+        # Groups found at start-up are queued by an age far below this clock.
         complete_since_s=complete if 0 <= complete < NEVER_S else None,
         deadline_s=group.deadline_s if group.deadline_s < NEVER_S else None,
         scheduler_name=clean(group.scheduler_name),
@@ -179,7 +178,7 @@ def view_members(group: Group) -> list[MemberView]:
 
 
 def view_nodes(scheduler: Scheduler) -> list[NodeView]:
-    """Every node by name ("n2" before "n10"), with who holds what of its devices."""
+    """Every node by name ("n2" before "n10"), with the holders of its devices."""
     shared = scheduler.shared
     names = sorted(shared.cache.nodes.row_of, key=lambda name: (len(name), name))
     return [_node(shared, name) for name in names]
@@ -224,7 +223,7 @@ def _device(shared: SharedState, device_id: str, healthy: bool, uids: Iterable[s
 
 
 def _holds(group: Group) -> Iterator[Holding]:
-    """Node by node in the order of names; a group's pods on one node are told together."""
+    """Node by node in the order of names; a group's pods on one node are merged."""
     by_node: dict[str, list[PodInfo]] = {}
     for info in group.members.values():
         if info.node_name and info.state in _HOLDING:
@@ -249,7 +248,7 @@ def _clean_all(ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def _why(group: Group) -> str:
-    """The scheduler's last word on it where there is one, else what its state waits for."""
+    """The scheduler's last message about it if there is one, else what its state waits for."""
     if group.problem:
         return clean(group.problem)
     if group.state is GroupState.GATHERING and group.definition is None and needs_object(group.key):

@@ -1,9 +1,9 @@
-"""Scheduler: the core's face. handle, advance and schedule_next answer with effects.
+"""Scheduler: the core's interface. handle, advance and schedule_next return effects.
 
-Synchronous and deterministic: the same calls with the same arguments give the same effects. Called by
-app.py live and by sim/ in virtual time. Behind it: membership (who), group_specs (how many), reconciler
-(where a group stands), attempts (a turn), binder (after the plan), reservations (do they hold), reporter
-(words); they share one SharedState.
+Synchronous and deterministic: the same calls with the same arguments give the same effects. Called by app.py
+live and by sim/ in virtual time. Behind it: membership (members of groups), group_specs (their sizes),
+reconciler (their states), attempts (a turn), binder (carrying out a plan), reservations (validating them),
+reporter (messages); they share one SharedState.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from gangsched.model.workloads import PodDisruptionBudget, selector_keys
 # The kinds that are always followed; PodGroup kinds may be missing.
 KINDS = ("pods", "nodes", *(f"podgroups.{dialect.name}" for dialect in DIALECTS if dialect.kinds))
 _LEADERSHIP = "leadership"
-# Devices claimed twice, and bad reports of nodes, that a follower remembers to speak of when it leads.
+# Devices claimed twice, and bad reports of nodes, that a follower remembers and reports when it leads.
 _MAX_CLASHES = 1000
 
 
 class Scheduler:
-    """One scheduler's whole state, told of events, answering with effects."""
+    """One scheduler's whole state: takes events, returns effects."""
 
     def __init__(
         self,
@@ -73,10 +73,10 @@ class Scheduler:
         """With `leading` False it follows everything and decides nothing until LeadershipGained.
 
         pick: which of n equally good nodes a lone pod gets, from 0; a seeded generator's `randrange` uses
-        them evenly, as kube-scheduler does. extenders: the plugin that profiles have for them, if any are.
+        them evenly, as kube-scheduler does. extenders: the profiles' plugin for extenders, if there are any.
 
-        guard: is told what an object made our own code raise, which then costs that object alone
-        (core.containment); without one it is raised.
+        guard: called with exceptions that an object triggered in our own code, which then affect that object
+        alone (core.containment); without one they are raised.
         """
         if observer is not None:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
@@ -96,7 +96,7 @@ class Scheduler:
         self.reconciler = GroupReconciler(self.shared, self.reporter, self.owners, self.binder, self.attempts)
         self.watches = _watched(profiles.values(), settings)
         self.kinds = (*KINDS, *self.watches)
-        """Kinds that must have been listed whole, or be missing, before the first decision."""
+        """Kinds that must have been fully listed, or be missing, before the first decision."""
         self._extenders = (
             None
             if extenders is None
@@ -109,7 +109,7 @@ class Scheduler:
             ev.PodUpdated: self.membership.put_pods,
             ev.BindSucceeded: self.binder.succeeded,
         }
-        """What comes in numbers is taken in as it comes: all of one kind until another comes between."""
+        """Frequent kinds are applied in runs: all events of one kind until another kind comes."""
         self._on_event: dict[type, Callable[[Any], None]] = {
             ev.PodDeleted: self.membership.remove_pod,
             ev.NodeAdded: lambda e: self._put_node(e.node),
@@ -146,11 +146,11 @@ class Scheduler:
 
     @property
     def is_synced(self) -> bool:
-        """Everything that exists has been heard of once, so decisions can be made."""
+        """Whether all existing objects have been received once, so that decisions can be made."""
         return not self._unheard
 
     def handle(self, events: Sequence[ev.Event], now_s: float) -> list[Effect]:
-        """Applies what happened, in order. now_s: a monotonic clock, in seconds, never going back."""
+        """Applies events, in order. now_s: a monotonic clock, in seconds, never going back."""
         self._steps.begin(now_s)
         for kind, run in groupby(events, type):
             take_all = self._on_run.get(kind) or partial(_one_by_one, self._on_event[kind])
@@ -160,9 +160,9 @@ class Scheduler:
     def reconfigure(
         self, profiles: Mapping[str, Profile], settings: Settings, now_s: float
     ) -> tuple[list[Effect], tuple[str, ...]]:
-        """Takes over; answers with effects and with the kinds to be followed besides.
+        """Applies new profiles and settings; returns effects and the additional kinds to follow.
 
-        Until these have been heard of nothing is decided. Groups that are `unfinished` must not be left.
+        No decisions are made until these kinds are listed. No group may be `unfinished`.
         """
         self.shared.set_time(now_s)
         observer = self.shared.observer
@@ -197,7 +197,7 @@ class Scheduler:
         return more
 
     def unfinished(self, names: Iterable[str]) -> list[Group]:
-        """Groups of other profiles than these that cannot be left yet."""
+        """Groups of other profiles than these that cannot be dropped yet."""
         return unfinished(self.shared, frozenset(names))
 
     def advance(self, now_s: float) -> list[Effect]:
@@ -234,7 +234,7 @@ class Scheduler:
         return self._end_turn()
 
     def _settle(self, group: Group) -> None:
-        """It is bound in part, and the time for the rest of it is over."""
+        """It is bound in part, and the time for the rest is over."""
         if not group.n_assumed:
             if group.preemption is not None and self.shared.settings.allow_eviction:
                 self.attempts.give_back(group, "the victims of the rest of it did not go in time")
@@ -242,9 +242,9 @@ class Scheduler:
         elif self.binder.pre_bind.stop(
             group, "the rest of it was not prepared in time"
         ) or self.binder.staggered.stop(group, "the rest of it was not sent in time"):
-            pass  # looked at again before this turn ends, and then by its policy
+            pass  # reconsidered before this turn ends, and then handled by its policy
         else:
-            # Binds on the way must be answered first.
+            # Binds in flight must be answered first.
             self.shared.settle_by_s[group.key] = self.shared.now_s + 1.0
 
     def _expired(self, group: Group) -> None:
@@ -271,7 +271,7 @@ class Scheduler:
             self.shared.touch(group)
 
     def _try(self, group: Group) -> None:
-        """At once, or after the extenders have been asked: then the group is in line once more."""
+        """At once, or after the extenders have answered: then the group is in line once more."""
         if self._extenders is None:
             self.attempts.run(group)
         elif not self._extenders.rests(group):
@@ -284,7 +284,7 @@ class Scheduler:
         return None if group is None else self.schedule(group, now_s)
 
     def is_on_its_way(self, uid: str) -> bool:
-        """Whether something that binds the pod, or prepares to, has left the process and is not settled."""
+        """Whether a sent effect that binds the pod, or prepares to, is not settled."""
         info = self.shared.cache.pods.get(uid)
         return info is not None and info.state is ASSUMED and info.bind is not UNASKED
 
@@ -330,7 +330,7 @@ class Scheduler:
         }
 
     def validate(self) -> None:
-        """Checks the core's promises against a recount. Raises: InvariantError."""
+        """Checks the core's invariants by recounting. Raises: InvariantError."""
         broken = find_broken(self.shared)
         if broken:
             raise InvariantError(broken[0], story=broken[1:])
@@ -354,7 +354,7 @@ class Scheduler:
         row = self.shared.cache.nodes.row_of.get(name)
         known = self.shared.cache.nodes.nodes[row] if row is not None else None
         if known is not None and known.metadata.uid != node.metadata.uid:
-            return  # the node has been replaced, and the replacement was heard of first
+            return  # the node has been replaced, and the event of its replacement came first
         self.shared.cache.remove_node(name)
         self.audit.node_gone(name)
         self.health.node_gone(name)
@@ -372,7 +372,7 @@ class Scheduler:
         if event.kind == NAMESPACES:
             self.membership.regroup(self.owners.put_namespace(event.object.metadata))
         if cache.objects.put(event.kind, event.object):
-            if not isinstance(event.object, PodDisruptionBudget):  # no decision for one pod hangs on these
+            if not isinstance(event.object, PodDisruptionBudget):  # no single pod's decision depends on these
                 meta = event.object.metadata
                 cache.index.selected.name(
                     (event.kind, meta.namespace, meta.name), selector_keys(event.object)
@@ -449,14 +449,14 @@ class Scheduler:
                     self.shared.touch(group)
 
     def _age(self, group: Group) -> None:
-        """Groups found at start-up queue by when their last member was created, oldest first."""
+        """Groups found at start-up are queued by when their last member was created, oldest first."""
         created = [
             t.timestamp()
             for info in group.members.values()
             if (t := info.pod.metadata.creation_timestamp) is not None
         ]
         if created:
-            # Only the order counts; all of it lies before anything this process sees become complete.
+            # Only the order matters; all of it lies before anything this process sees become complete.
             group.first_complete_s = max(created) - _LONG_AGO_S
 
     def _end_turn(self) -> list[Effect]:
@@ -473,13 +473,13 @@ class Scheduler:
                 touched, shared.touched = shared.touched, {}
                 for group in touched.values():
                     steps.for_group(group, self.group_specs.resolve)
-                for group in touched.values():  # all numbers are known by now, so sets are worked out once
+                for group in touched.values():  # all numbers are known by now, so sets are computed once
                     steps.for_group(group, self.reconciler.look)
             steps.each(shared.flush_changes)
             if shared.cache.clashes or shared.cache.bad_reports:
                 steps.each(self._tell_of_nodes)
         else:
-            # Nobody waits for a cure yet; a follower hears changes for weeks.
+            # Nothing waits for a cure yet; a follower gets changes for weeks.
             shared.changes.clear()
             shared.cache.index.changes.clear()
             shared.cache.index.selected.unpaced()
@@ -490,7 +490,7 @@ class Scheduler:
         return effects
 
     def _tell_of_nodes(self) -> None:
-        """What the cache has found amiss with what is said of nodes and devices."""
+        """Reports what the cache found wrong with reports about nodes and devices."""
         shared = self.shared
         for uid, node_name, device_id in shared.cache.clashes:
             info = shared.cache.pods.get(uid)

@@ -1,12 +1,11 @@
 """One scheduling cycle: the members of one group, or of groups that start together, placed all or nothing.
 
-Works on a Trial and answers with a Plan or a FitError; what becomes of either is core.groups.attempts'.
-Members of one template are one problem (core.cycle.placing). Where several templates, or several groups,
-compete for nodes, or where pods must be near each other or apart, the order in which they are placed decides:
-a few orders are tried that usually do, and then core.cycle.order_search tries the others, until one does,
-none is left, or its budget is used up; the FitError says which. A gang is packed; a lone pod goes to the
-highest score; of several such nodes to the one that `pick` says: handed in with its seed where equal nodes
-shall be used evenly.
+Works on a Trial and returns a Plan or a FitError; core.groups.attempts uses either. Members of one template
+are one problem (core.cycle.placing). When several templates, or several groups, compete for nodes, or when
+pods must be near each other or apart, the placing order matters: a few orders that usually work are tried
+first, and then core.cycle.order_search tries the others, until one works, none is left, or its budget is used
+up; the FitError tells which. A gang is packed; a lone pod goes to the node with the highest score, and among
+equal ones to the one that `pick` selects: a seeded function can be passed in to use equal nodes evenly.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from gangsched.model.device_constraints import CONSTRAINTS_KEY
 
 # Members with different templates compete; when the tightest-first order fails, others are tried.
 _MAX_ORDERS = 6
-# Of groups that start together: a set of 64 that does not fit must not cost 64 times as much.
+# For groups that start together: a set of 64 that does not fit must not cost 64 times as much.
 _MAX_ROTATIONS = 12
-# So many nodes are named in a reason.
+# This many nodes are named in a reason.
 _MAX_NAMED = 3
 GANG = "GangScheduling"
 _NOT_NAMED = f"metadata.annotations: {CONSTRAINTS_KEY}: the plugin Devices is off in this pod's profile"
 
 
 class _Shortage(msgspec.Struct, gc=False):
-    """Why a group did not fit. refused: PreFilter's "no", if it was that."""
+    """Why a group did not fit. refused: PreFilter's "no", if that was the cause."""
 
     demand: Demand
     template: PodTemplate
@@ -67,10 +66,10 @@ def run_cycle(
 ) -> Plan | FitError:
     """Places all demands on one Trial (a copy of `view`, if that is one), or none.
 
-    nominated: pods that hold a promise on a node and nothing yet; those of equal or higher priority take
+    nominated: pods with room reserved on a node that hold nothing yet; those of equal or higher priority take
     their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods). search_budget:
-    placements that core.cycle.order_search may try beyond one for each member; 0: it is not asked. The reason
-    is that of the order given. Groups that ask for it go to one rack, or what else they ask for
+    placements that core.cycle.order_search may try beyond one for each member; 0: no search. The reason
+    is that of the first order. Groups that request it go to one rack, or to another topology domain
     (core.cycle.topology).
     """
     if not any(topology_of(demand) for demand in demands):
@@ -132,8 +131,8 @@ _SAID = {
 
 
 def _gave_up(demands: Sequence[Demand], trial: Trial, given_up: dict[tuple[int, str], None]) -> bool:
-    """Whether a search for sets of devices ended at its budget: on the way (`given_up`), or where a node was
-    counted as it is, which is kept from earlier cycles."""
+    """Whether a search for device sets ended at its budget: in this cycle (`given_up`), or for a node whose
+    count is cached from earlier cycles."""
     trial.given_up = given_up
     for demand in demands:
         for template in templates_of(demand.members).values():
@@ -150,7 +149,7 @@ def _gave_up(demands: Sequence[Demand], trial: Trial, given_up: dict[tuple[int, 
 
 
 def _order_matters(demands: Sequence[Demand], shortage: _Shortage) -> bool:
-    """One template whose Filters do not see pods is counted exactly: what is missing cannot be found."""
+    """One template whose Filters do not see pods is counted exactly: no other order can help."""
     if len(demands) > 1 or len(shortage.states) > 1:
         return True
     return len(shortage.demand.members) > 1 and shortage.demand.profile.filtering.sees_pods(shortage.state)
@@ -171,7 +170,7 @@ def _reserve_nominated(trial: Trial, priority: int, nominated: Iterable[Nominate
 
 
 def _orders(demands: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
-    """The order given first; groups that fit together may fit in one order of filling the nodes only.
+    """The given order first; some groups fit together only if the nodes are filled in another order.
 
     All orders of up to four groups; of more, each group first once, forwards and backwards.
     """
@@ -211,7 +210,7 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
     if at_fault is not None:
         return FitError(demand.group, status.reason, ((status.plugin, at_fault),), status.code)
     order = list(batches.values())
-    if len(order) == 1:  # what it places on the Trial is placed, or the whole attempt is over
+    if len(order) == 1:  # what it places on the Trial stays placed, or the whole attempt ends
         return _place_batches(order, Placing(demand, trial, states, topology_key))
     order.sort(key=lambda batch: _slack(demand, states[batch[0].serial], batch, trial))
     tried = list(permutations(order))[:_MAX_ORDERS] if len(order) <= 4 else [tuple(order), tuple(order[::-1])]
@@ -224,10 +223,9 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
 
 
 def _cluster_too_small(group: Group, view: ClusterView) -> str:
-    """What the nodes have not all together, used or not, of the group's minResources; "" where they have it.
+    """The amounts of the group's minResources that all nodes together lack, used or not; "" if none.
 
-    What its controller writes there is room that it reckons with, for members that may come later or never:
-    so it is no sum to wait for.
+    Its controller may include room for members that come later or never, so it is not a sum to wait for.
     """
     if group.definition is None or not group.definition.min_resources:
         return ""
@@ -239,7 +237,7 @@ def _cluster_too_small(group: Group, view: ClusterView) -> str:
 
 
 def _slack(demand: Demand, state: CycleState, batch: _Batch, view: ClusterView) -> int:
-    """Room to spare for a template; the least goes first."""
+    """Spare room for a template; the one with the least goes first."""
     template, members = batch
     capacity = demand.profile.capacity(state, template, view)
     return int(np.minimum(capacity, len(members)).sum()) - len(members)
@@ -271,7 +269,7 @@ def _place_batches(batches: Sequence[_Batch], placing: Placing) -> Placing | _Sh
 
 
 def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
-    """kube-scheduler's sentence, after one that says what that means for the gang."""
+    """kube-scheduler's sentence, after one about the whole gang."""
     demand, template, view = shortage.demand, shortage.template, shortage.trial
     profile, group = demand.profile, demand.group
     counted: dict[str, int] = {}
@@ -293,17 +291,17 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
         sentence = f"gang {group.key}: {fit} of {wanted} fit; member {member}: {sentence}"
     rejected: list[tuple[str, PodTemplate | None]] = [(plugin, template) for plugin in plugins]
     rejected += _kept_in_place(demands, shortage, plugins)
-    # Where nobody is named as the reason, any change may help.
+    # Without a named plugin, any change may help.
     return FitError(group, sentence, tuple(rejected) or (("", None),))
 
 
 def _kept_in_place(
     demands: Sequence[Demand], shortage: _Shortage, plugins: Sequence[str]
 ) -> Iterator[tuple[str, PodTemplate]]:
-    """(plugin, template) of what may keep the other templates where they are, of this group and its siblings.
+    """(plugin, template) of what may keep the other templates in place, of this group and its siblings.
 
-    Room that helps only one of those may let it move away, and make room for the template that was short: a
-    node that is too small for that one, or a taint that goes. plugins: those that refused it.
+    A change that helps only one of those may let it move away, and make room for the template that was short:
+    a node too small for that one, or a removed taint. plugins: those that rejected it.
     """
     for demand in demands:
         templates = [one for one in templates_of(demand.members).values() if one is not shortage.template]

@@ -1,10 +1,9 @@
-"""Which devices of a node the members that come to it get: Reserve's part on a Trial.
+"""Which devices of a node its new members get: Reserve's part on a Trial.
 
-Called by core.cycle.cycle when it has chosen a node, and when all are placed (`settle`). How many members fit
-is plugins.devices' answer; which set of devices is the best-linked one is model.devices', and with
-constraints model.device_sets'. Members that came before may be given other devices so that one with
-constraints finds its own: what they all asked for is known to the Trial, and one assignment is found for all
-of them.
+Called by core.cycle.cycle when it has chosen a node, and when all are placed (`settle`). plugins.devices
+counts how many members fit; model.devices chooses the best-linked set, with constraints model.device_sets.
+Members placed earlier may be given other devices so that one with constraints finds a set: the Trial knows
+all their requests, and one assignment is computed for all of them.
 """
 
 from __future__ import annotations
@@ -59,14 +58,14 @@ def reserve_devices(
 
 
 def annotations_of(info: PodInfo) -> dict[str, str]:
-    """What a pod's annotations say of the devices that it holds by our books."""
+    """A pod's device annotations, from our own records."""
     return allocation_annotations(info.allocation, by_container=info.template.by_container)
 
 
 def n_sets(view: ClusterView, row: int, template: PodTemplate, resource: str) -> int:
-    """How many more pods find a set that their constraint allows, with those placed before moved if need be.
+    """How many more pods find a set that satisfies the constraint, moving earlier ones if need be.
 
-    Where a search gave up: as many as it has found, and the view is told.
+    If a search gave up: as many as it has found, and the view records it.
     """
     inventory = view.inventory(row, resource)
     if inventory is None:
@@ -90,7 +89,7 @@ def n_sets(view: ClusterView, row: int, template: PodTemplate, resource: str) ->
 
 
 def settle(trial: Trial, placements: Iterable[Placement]) -> None:
-    """Where members were given other devices since they were placed, their placements say so from now on."""
+    """Updates the placements of members whose devices were changed after they were placed."""
     for row, resource in trial.repacked:
         inventory = trial.inventory(row, resource)
         if inventory is None:
@@ -117,7 +116,7 @@ def _take_constrained(
         return masks
     mine, wishes = trial.device_wishes(row, resource)
     n_most = n_sets(trial, row, template, resource) if wishes else 0
-    # A search that gives up on few pods may have found sets for more of them when they were counted.
+    # A search that gives up for few pods may have found sets for more of them when they were counted.
     for n in range(n_pods, n_most + 1):
         packed, _ = _packed(inventory, free | mine, wishes, template, n, resource)
         if packed is not None:
@@ -131,7 +130,7 @@ def _take_constrained(
 def _packed(
     inventory: DeviceInventory, free: int, before: Wishes, template: PodTemplate, n_pods: int, resource: str
 ) -> tuple[list[list[int]] | None, bool]:
-    """(the sets of each wish of before, then of `n_pods` of this template, None: none found; it is sure)."""
+    """(the sets of earlier wishes, then of `n_pods` of this template, None: none found; is that certain?)."""
     asked = [
         Wish(sets_of(inventory.topology, of.constraints.get(resource, ANY)), of.requests[resource], n)
         for of, n in (*((of, len(masks)) for of, masks in before), (template, n_pods))

@@ -1,16 +1,14 @@
-"""Order search: the orders of placing a gang that are left when the usual ones have failed, until one does.
+"""Order search: tries further orders of placing a gang when the usual ones have failed, until one works.
 
-A way of placing is a sequence: a member goes to a node that every Filter allows as things are by then. The
-search walks the tree of such sequences depth first. Two ways that come to the same (members of one template
-swapped, or nodes that core.cycle.symmetry takes for one another) are followed once. A branch is left when
-some group cannot get as many more members as it needs, by what room there is and by what plugins say at the
-most (at_most). It ends with a Plan; or when nothing is left, which proves that there is none; or when
-`budget` placements beyond one for each member have been tried. No clock: the same input ends at the same
-place.
+A way of placing is a sequence of steps: a member goes to a node that every Filter allows at that point. The
+search walks the tree of such sequences depth first. Two equivalent ways (with members of one template
+swapped, or nodes that core.cycle.symmetry considers alike) are followed once. A branch is pruned when some
+group cannot place as many more members as it needs, by free resources and by plugins' upper bounds (at_most).
+It ends with a Plan; or when nothing is left, which proves that there is none; or when `budget` placements
+beyond one for each member have been tried. No clock: the same input ends at the same place.
 
-Where pods see each other the first choice (which rack) decides most, and it is the last that a walk in depth
-comes back to; so each first choice is tried for a while before any is tried to its end. Called by
-core.cycle.cycle.
+When pods see each other the first choice (which rack) matters most, and a depth-first walk revises it last;
+so each first choice is tried for a while before any is tried to its end. Called by core.cycle.cycle.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 
 # What each first choice may try before the next one's turn, beyond one placement for each member; and the
-# share of the budget that may go that way.
+# share of the budget for this.
 _PROBE = 16
 _PROBES_SHARE = 0.5
 
@@ -50,7 +48,7 @@ class _Kind:
 
 
 class _Way:
-    """Some members placed. left: how many of each kind are not; needed: of each group, how many more."""
+    """Some members placed. left: how many of each kind are not; needed: how many more each group needs."""
 
     __slots__ = ("before", "left", "needed", "placed", "step", "trial")
 
@@ -69,7 +67,7 @@ class _Way:
         self.placed = placed
         self.before = before
         self.step = step
-        """(kind, row) of the last one."""
+        """(kind, row) of the last step."""
 
     def steps(self) -> list[tuple[int, int]]:
         """(kind, row) of each placement, in order."""
@@ -84,7 +82,7 @@ class _Way:
 def search_orders(
     demands: Sequence[Demand], trial: Trial, topology_key: str, budget: int
 ) -> tuple[Plan | SearchOutcome, int]:
-    """Places all demands on `trial`, or says what is known (PROVED or GAVE_UP); and how many were tried."""
+    """Places all demands on `trial`, or returns PROVED or GAVE_UP; and how many placements were tried."""
     tree = _Tree(demands, trial, topology_key)
     found = tree.search(budget)
     if isinstance(found, SearchOutcome):
@@ -93,7 +91,7 @@ def search_orders(
 
 
 def _plan(tree: _Tree, way: _Way, trial: Trial, topology_key: str) -> Plan:
-    """The way found, gone again with all that a Plan tells; then members beyond the needed, if they fit."""
+    """Repeats the way found, recording a Plan; then places members beyond the needed, if they fit."""
     placings = []
     for demand in tree.demands:
         templates = [kind.template for kind in tree.kinds if tree.demands[kind.demand] is demand]
@@ -182,7 +180,7 @@ class _Tree:
         return self._walk(self._root, done, limit - self.n_tried)
 
     def _walk(self, root: _Way, seen: set[Hashable], limit: int) -> _Way | SearchOutcome:
-        """Depth first from `root`. A stack of its own: gangs are deeper than Python's."""
+        """Depth first from `root`. Uses its own stack: gangs are deeper than Python's."""
         limit += self.n_tried
         stack = [(root, self._steps(root))]
         while stack:
@@ -212,8 +210,8 @@ class _Tree:
         return placed, (self._turn(at), self._symmetry.key(placed))
 
     def _turn(self, at: int) -> int:
-        """Where nothing but room is used up, kinds have their turns one after another: any way can be put
-        in that order. Then how far the turns have come is part of what a way is."""
+        """If nothing but resources is used up, kinds take turns one after another: any way can be reordered
+        like that. Then the position of the turns is part of a way."""
         return 0 if self._sees_pods else self._order.index(at)
 
     def _go(self, way: _Way, step: tuple[int, int], placed: Mapping[int, Counts]) -> _Way:
@@ -233,7 +231,7 @@ class _Tree:
         return state if status.is_success else None
 
     def _steps(self, way: _Way) -> Iterator[tuple[int, int]]:
-        """(kind, row) to go on with, the likeliest first; none where it can lead nowhere."""
+        """(kind, row) of possible next steps, the most promising first; none if it cannot succeed."""
         kinds = [self.kinds[at] for at in self._order if way.left[at]]
         if not self._sees_pods:
             turn = self._order.index(way.step[0]) if way.before is not None else 0
@@ -267,8 +265,8 @@ class _Tree:
         return any(n < needed for n, needed in zip(most, way.needed, strict=True))
 
     def _rows(self, way: _Way, kind: _Kind, room: IntArray) -> list[int]:
-        """Nodes in use first, then the tightest that takes all, else the roomiest; racks take turns where
-        pods see each other."""
+        """Nodes in use first, then the tightest that takes all, else the roomiest; racks alternate when pods
+        see each other."""
         rows = self._symmetry.representatives(np.flatnonzero(room > 0), way.placed)
         here = room[rows]
         takes_all = here >= way.left[kind.at]

@@ -1,4 +1,4 @@
-"""Packing: how many of n equal members go to which node, when nothing but room tells nodes apart.
+"""Packing: how many of n equal members go to which node, when nodes differ only in free capacity.
 
 Arithmetic on one array: fewest nodes, then fewest racks (a configurable label), then the tightest fit, then
 the highest score, then the lowest row; nodes that the gang has opened come first. Called by core.cycle.cycle.
@@ -30,10 +30,10 @@ def pack(
     topology_key: str,
     lets: Lets | None = None,
 ) -> list[tuple[int, int]]:
-    """(row, count) for up to n_members of one template, nodes the gang has already opened first.
+    """(row, count) for up to n_members of one template, nodes that the gang uses already first.
 
-    lets: which of some rows plugins that look at nodes one by one let a member onto, bool[len(rows)]; they
-    are asked about all nodes only where more than one is needed.
+    lets: rows that plugins which look at nodes one by one allow, bool[len(rows)]; they are called for all
+    nodes only if more than one node is needed.
     """
     if not used and lets is None:
         following = profile.batching.next(state, template, view, capacity, n_members)
@@ -65,12 +65,12 @@ def pack(
     if not len(rows):
         return chosen
     room = np.minimum(capacity[rows], left)
-    # A node without the label is a rack of its own to nobody: all such nodes count as one.
+    # Nodes without the label do not form racks of one: together they count as one rack.
     return chosen + _pack_many(profile, state, template, view, rows, room, racks[rows], left)
 
 
 def _let_by(capacity: IntArray, rows: IntArray, lets: Lets) -> IntArray:
-    """`capacity`, 0 for those of `rows` that are not let by."""
+    """`capacity`, with 0 for those of `rows` that are not allowed."""
     rows = rows[capacity[rows] > 0]
     capacity = capacity.copy()
     capacity[rows[~lets(rows)]] = 0
@@ -88,7 +88,7 @@ def _tightest(
     topology_key: str,
     lets: Lets | None,
 ) -> int | None:
-    """One node that takes all: in a rack the gang is in, then least room left over, then score, then row."""
+    """One node that takes all: in a rack of the gang's, then least room left over, then score, then row."""
     rows = (capacity >= n_members).nonzero()[0]
     if not used and lets is None:
         best = rows[_has_least_room(capacity, rows)]
@@ -137,12 +137,12 @@ def _pack_many(
     rack: CodeArray,
     n_members: int,
 ) -> list[tuple[int, int]]:
-    """Several nodes: the fewest there are, from the fewest racks that allow that number (greedy by rack)."""
+    """Several nodes: the fewest possible, from the fewest racks that allow that number (greedy by rack)."""
     by_room = np.argsort(-room, kind="stable")
     total = np.cumsum(room[by_room])
     n_nodes = int(np.searchsorted(total, n_members)) + 1
     one = _one_rack(by_room, room, rack, n_nodes, n_members) if total[-1] > n_members else None
-    # Scores decide between nodes of equal room: where one rack will do, between those in it.
+    # Scores decide between nodes of equal capacity; if one rack suffices, between those in it.
     at = np.arange(len(rows)) if one is None else np.flatnonzero(rack == one)
     scores = profile.score(state, template, view, rows, at)
     rows, room, rack = rows[at], room[at], rack[at]
@@ -163,7 +163,7 @@ def _pack_many(
 
 
 def _one_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> int | None:
-    """The rack that holds n_members on n_nodes of its nodes alone, of several that with the least room."""
+    """The rack that fits n_members on just n_nodes of its nodes; of several the one with least room."""
     by_rack, starts, best_of = _best_of_racks(by_room, room, rack, n_nodes)
     enough = np.flatnonzero(best_of >= n_members)
     if not len(enough):
@@ -210,7 +210,7 @@ def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n
 def _last_node(
     order: IntArray, rows: IntArray, room: IntArray, rack: CodeArray, rank: FloatArray, n_left: int
 ) -> int:
-    """The last node need not be full: the tightest that takes the rest, in racks already opened if any."""
+    """The last node need not be full: the tightest that takes the rest, if possible in used racks."""
     free = np.ones(len(rows), dtype=np.bool_)
     free[order[:-1]] = False
     fits = np.flatnonzero(free & (room >= n_left))

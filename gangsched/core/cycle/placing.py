@@ -1,9 +1,9 @@
-"""Placing: one group's members on one Trial, template by template; where each goes, as far as it has come.
+"""Placing: one group's members on one Trial, template by template; records where each goes.
 
-Three ways. Equal members of a gang are packed together, when nothing but room tells nodes apart. Where a
-Filter sees pods (affinity to a sibling, spread over racks) they are placed one at a time in the order that
-packing gives, and the Filter is asked anew after each. Where the template wishes to be apart from its
-siblings each goes to the highest score, one at a time; so does a lone pod. Called by core.cycle.cycle and
+Three ways. Equal members of a gang are packed together, when nodes differ only in free capacity. If a Filter
+sees pods (affinity to a sibling, spread over racks) they are placed one at a time in the order that packing
+gives, and the Filter runs again after each. If the template prefers to be apart from its siblings, each
+member goes to the highest score, one at a time; so does a lone pod. Called by core.cycle.cycle and
 core.cycle.order_search.
 """
 
@@ -24,12 +24,12 @@ from gangsched.core.types.group import PodInfo, templates_of
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate
 
-# Of how many nodes at once it is asked whether the member may go there, at first.
+# How many nodes are checked at once, at first, for whether the member may go there.
 _FIRST_LOOK = 16
 
 
 class Placing:
-    """`states` by template serial: made by PreFilter on `trial` as it is now."""
+    """`states` by template serial: from PreFilter on `trial` as it is now."""
 
     def __init__(
         self, demand: Demand, trial: Trial, states: Mapping[int, CycleState], topology_key: str
@@ -48,7 +48,7 @@ class Placing:
             self.states = {serial: state.fork() for serial, state in states.items()}
 
     def place_batch(self, template: PodTemplate, members: Sequence[PodInfo]) -> int:
-        """Places equal members as far as they go; answers how many."""
+        """Places as many equal members as fit; returns how many."""
         demand, profile = self.demand, self._profile
         state = self._state_of(template)
         if not self.refused.is_success:
@@ -95,7 +95,7 @@ class Placing:
         return [(self.states[serial], template) for serial, template in templates.items()]
 
     def _state_of(self, template: PodTemplate) -> CycleState:
-        """PreFilter's word for a template is void once siblings carry wishes that it has not seen."""
+        """PreFilter's result for a template is void once siblings carry terms that it has not seen."""
         if self.placements and self._profile.filtering.looks_beyond_room:
             self.states[template.serial], self.refused = self.demand.pre_filter(template, self.trial)
         return self.states[template.serial]
@@ -103,8 +103,8 @@ class Placing:
     def packed(
         self, template: PodTemplate, state: CycleState, room: IntArray, n_members: int
     ) -> list[tuple[int, int]]:
-        """(node, how many) for members that may share nodes as room allows; `room`: capacity that nobody
-        has looked at nodes one by one for."""
+        """(node, how many) for members that may share nodes as capacity allows; `room`: capacity without the
+        plugins that look at nodes one by one."""
         profile, trial, key = self._profile, self.trial, self._topology_key
         lets = None
         if profile.filtering.looks_at_nodes(state):
@@ -124,7 +124,7 @@ class Placing:
         return int(best[self.demand.pick(len(best)) if lone and len(best) > 1 else 0])
 
     def _one_by_one(self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState) -> int:
-        """In the order that packing gives; Filters are asked anew after each."""
+        """In the order that packing gives; Filters run again after each."""
         filtering, trial = self._profile.filtering, self.trial
         room = self._profile.capacity(state, template, trial, looks=False)
         order = _Order(self, template, state, room, len(members))
@@ -141,11 +141,11 @@ class Placing:
         return len(members)
 
     def _each_by_score(self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState) -> int:
-        """Each to the highest score, as scores are by then."""
+        """Each to the highest score, recomputed after each."""
         filtering, trial = self._profile.filtering, self.trial
         room = self._profile.capacity(state, template, trial)
         is_local = filtering.is_local(state)
-        # What is known of each node, and from here on counted down where a member comes.
+        # The known capacity of each node, counted down from here on as members are placed.
         left = (room if is_local else filtering.ceiling(state, template, trial)).copy()
         for n_placed, info in enumerate(members):
             row = self._best_scored(template, state, room, lone=False)
@@ -161,20 +161,20 @@ class Placing:
         return len(members)
 
     def _count_down(self, left: IntArray, template: PodTemplate, state: CycleState, row: int) -> None:
-        """A capacity is how many more; it is asked about again when none seems left, as it may have been a
-        careful guess (devices that were hard to divide)."""
+        """Decrements a capacity; recomputes it at 0, as it may have been a cautious estimate (devices that
+        were hard to divide)."""
         left[row] -= 1
         if not left[row]:
             left[row] = self._profile.filtering.ceiling_on(state, template, self.trial, row)
 
 
 class _Order:
-    """In which order equal members, placed one at a time, fill nodes.
+    """The order in which equal members, placed one at a time, fill nodes.
 
-    As they would be packed, as long as that is allowed. Once a node takes fewer than it has room for, what
-    stands in the way is not room, and the others are ranked once for all: nodes that take as many as it did,
-    the tightest first; nodes in use before all others. Plugins that look at nodes one by one are asked about
-    those alone whose turn it is.
+    As they would be packed, as long as that is allowed. Once a node takes fewer than it has room for,
+    something other than resources is the limit, and the others are ranked once: nodes that take as many as it
+    did, the tightest first; nodes in use before all others. Plugins that look at nodes one by one are called
+    only for the node whose turn it is.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class _Order:
         self._n_used = 0
 
     def next(self, allowed: BoolArray) -> int | None:
-        """The node for one member more; `allowed`: where all but those plugins let it go now."""
+        """The node for one more member; `allowed`: by all Filters but those plugins."""
         if self._ranked is None:
             while self._plan:
                 row, planned = self._plan[0]
@@ -234,7 +234,7 @@ class _Order:
         return None
 
     def _rank(self) -> IntArray:
-        """Every node that may come to be allowed."""
+        """Every node that may become allowed."""
         placing = self._placing
         profile, trial = placing.demand.profile, placing.trial
         ceiling = profile.filtering.ceiling(self._state, self._template, trial)
@@ -249,7 +249,7 @@ class _Order:
 def pre_filtered(
     demand: Demand, templates: Sequence[PodTemplate], trial: Trial
 ) -> tuple[dict[int, CycleState], PodTemplate | None, Status]:
-    """A state for each template after its PreFilter; the first template that is refused, and why."""
+    """A state for each template after its PreFilter; the first rejected template, and why."""
     states: dict[int, CycleState] = {}
     for template in templates:
         states[template.serial], status = demand.pre_filter(template, trial)

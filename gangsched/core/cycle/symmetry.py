@@ -1,9 +1,9 @@
-"""Symmetry: which nodes, and which ways of placing members on them, are the same but for their names.
+"""Symmetry: which nodes, and which ways of placing members on them, are interchangeable.
 
-Two nodes are alike when everything is equal that a Filter of these templates may look at: what is free, what
-they may run, the pods on them; and two racks when the nodes in them are. Members placed on one instead of the
-other end alike, so core.cycle.order_search tries one of them. Which labels make racks (and zones) is what
-plugins that see pods answer (topology_keys); where one does not say, no two nodes are alike.
+Two nodes are alike when everything that a Filter of these templates may look at is equal: free resources,
+which templates they admit, the pods on them. Two racks are alike when the nodes in them are. Swapping alike
+nodes gives the same result, so core.cycle.order_search tries one of them. Plugins that see pods declare which
+labels form racks and zones (topology_keys); if one does not, no two nodes are alike.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Counts = tuple[int, ...]
 
 
 class Symmetry:
-    """As the Trial is now. keys: labels that make domains; None: every node is one of its own kind.
+    """Of the Trial's present state. keys: labels that form domains; None: every node is of its own kind.
 
     room: for each kind how many members each node takes, int64[n_kinds, n_rows]; sees_pods: whether the pods
-    that are on nodes count.
+    on nodes count.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Symmetry:
         columns = [trial.label(key)[0].astype(np.int64) for key in keys]
         shared = [codes for codes in columns if _is_shared(codes, trial.live)]
         nested = _nested(shared, trial.live)
-        # Of a label that is different on each node it still matters who has it.
+        # For a label with a different value on each node it still matters which nodes have it.
         told_apart = [(codes >= 0).astype(np.int64) for codes in columns]
         if nested is None:
             told_apart += shared
@@ -65,12 +65,12 @@ class Symmetry:
             self.group = _coded(zip(self.group.tolist(), kinds.tolist(), strict=True))
 
     def representatives(self, rows: IntArray, placed: Mapping[int, Counts]) -> IntArray:
-        """One of `rows` for each group of them that are alike, the first, in the order of rows."""
+        """One of `rows` for each group of alike ones, the first, in the order of rows."""
         group = self.group[rows].copy()
         if placed:
             touched = np.array(sorted(placed), dtype=np.int64)
             for level in self._levels:
-                # A domain that holds members is alike to none but itself here; key() knows better.
+                # A domain with members counts as unlike all others here; key() compares more precisely.
                 codes = np.unique(level[touched])
                 at = np.minimum(np.searchsorted(codes, level[rows]), len(codes) - 1)
                 group = group * (len(codes) + 1) + np.where(codes[at] == level[rows], at + 1, 0)
@@ -85,7 +85,7 @@ class Symmetry:
         return found
 
     def key(self, placed: Mapping[int, Counts]) -> Hashable:
-        """Equal for ways of placing that end alike."""
+        """Equal for ways of placing with equivalent results."""
         leaves: dict[tuple[int, ...], list[Any]] = {}
         for row, counts in placed.items():
             path = tuple(int(level[row]) for level in self._levels)
@@ -101,15 +101,15 @@ class Symmetry:
 
 
 def _is_shared(codes: IntArray, live: BoolArray) -> bool:
-    """A label whose every value is on one node only (the host's name) makes no domains beside nodes."""
+    """A label with each value on one node only (the host name) forms no domains beside nodes."""
     named = codes[live & (codes >= 0)]
     return len(named) > 0 and int(np.bincount(named).max()) > 1
 
 
 def _nested(columns: list[IntArray], live: BoolArray) -> list[IntArray] | None:
-    """The labels from the widest domains to the narrowest; None where they cut across each other.
+    """The labels from the widest domains to the narrowest; None if they overlap.
 
-    A node without the label is in a domain of its own kind, with all such nodes.
+    Nodes without the label form one domain together.
     """
     ordered = sorted(columns, key=lambda codes: len(np.unique(codes[live])))
     for wide, narrow in pairwise(ordered):
@@ -127,7 +127,8 @@ def _classes(level: IntArray, kinds: IntArray, live: BoolArray) -> dict[int, int
     known: dict[Hashable, int] = {}
     classes = {}
     for code in sorted(inside):
-        # Nodes without the label are no domain to a plugin that wants one: not alike to any that is.
+        # A plugin that needs the label sees no domain in nodes without it, so they are unlike any that have
+        # it.
         said = (code < 0, tuple(sorted(inside[code])))
         classes[code] = known.setdefault(said, len(known))
     return classes
@@ -146,7 +147,7 @@ def _rows_of(
     *,
     sees_pods: bool,
 ) -> Iterable[Hashable]:
-    """What can be told apart of each row."""
+    """The distinguishing properties of each row."""
     columns = sorted({column for template in templates for column in template.columns})
     arrays = [room, np.stack([trial.live, trial.unschedulable, trial.taint_class])]
     arrays += [codes[None] for codes in told_apart]
@@ -170,7 +171,7 @@ def _rows_of(
 
 
 def _keys(spec: PodSpec) -> Iterable[str]:
-    """Labels that the pod itself asks for: a plugin may leave out nodes without them when it counts."""
+    """Labels that the pod itself requires: a plugin may leave nodes without them out of its counts."""
     yield from spec.node_selector or ()
     rules = spec.affinity.node_affinity if spec.affinity else None
     required = rules.required_during_scheduling_ignored_during_execution if rules else None

@@ -1,5 +1,4 @@
-"""What pods hold by our books, by their annotations and by kubelet's word; differences, and devices that
-fail.
+"""Devices of pods by our records, by annotations and by kubelet's report; differences, and failing devices.
 
 Called by core.scheduler for events of pods and nodes. Not here: the ledger itself (core.cache.device_ledger).
 """

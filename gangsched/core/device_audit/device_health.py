@@ -1,4 +1,4 @@
-"""DeviceHealth: devices that fail under running pods. Told at once, acted on by policy, and never in a storm.
+"""DeviceHealth: devices that fail under running pods. Reported at once, handled by policy, rate-limited.
 
     a device of a bound pod is unhealthy, or not listed any more    event, condition on the group's object
     it is well again before the grace is over                       event; nothing else has happened
@@ -6,9 +6,9 @@
     the same group again, sooner than failure_again_s               waits until then
     the pod, or what replaces the gang, comes back                  takes the place in the queue that it had
 
-The grace is counted anew each time the device has been well, so one that flaps keeps its pod. A group's own
-word (annotation gangsched.io/on-device-failure on its object, or on the pod) goes before the settings'.
-Called by core.scheduler; evictions are asked for again while the pod is there.
+The grace period restarts each time the device has been healthy, so a flapping one keeps its pod. A group's
+own setting (annotation gangsched.io/on-device-failure on its object, or on the pod) overrides the
+configuration's. Called by core.scheduler; evictions are repeated while the pod is there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _A_DAY_S = 86_400.0
 
 
 class _Failure(msgspec.Struct):
-    """A pod with devices that have failed. due_s: when something is done about it; `inf`: nothing is."""
+    """A pod with failed devices. due_s: when to act; `inf`: never."""
 
     info: PodInfo
     devices: str
@@ -47,7 +47,7 @@ class _Failure(msgspec.Struct):
 
 
 class DeviceHealth:
-    """Which running pods have failed devices, and what is done about them."""
+    """Which running pods have failed devices, and the actions taken."""
 
     def __init__(self, shared: SharedState, reporter: Reporter, binder: Binder) -> None:
         self._shared = shared
@@ -59,10 +59,10 @@ class DeviceHealth:
         self._acted_s: dict[str, float] = {}
         self.failing: dict[str, _Failure] = {}
 
-    # -- told ------------------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------------
 
     def node_put(self, node: Node) -> None:
-        """A node as it is now; its pods are looked at when it lists its devices otherwise than before."""
+        """A node's current state; its pods are checked if its device list changed."""
         name = node.metadata.name
         text = inventory_text(node.metadata.annotations, node.metadata.labels)
         if name not in self._listed or self._listed[name] != text:
@@ -70,28 +70,28 @@ class DeviceHealth:
             self._looks[name] = None
 
     def node_gone(self, name: str) -> None:
-        """Its pods are gone with it, or soon."""
+        """Its pods are gone with it, or soon will be."""
         self._listed.pop(name, None)
         self._looks.pop(name, None)
 
     # -- at the end of a turn --------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Looks at the pods of nodes whose devices have changed."""
+        """Checks the pods of nodes whose devices have changed."""
         if not self._looks and not self.failing:
             return
         again: dict[str, None] = {}
         while self._looks:
             name, _ = self._looks.popitem()
             if self._listed.get(name) is None:
-                continue  # it says nothing of its devices now, and so not that they are sick
+                continue  # no list now is no evidence of sickness
             for info in list(self._shared.cache.by_node.get(name, {}).values()):
                 if not info.ids or info.group is None:
                     continue
                 if info.state is MemberState.BOUND:
                     self._examine(info)
                 elif reservation_broken(self._shared.cache, info):
-                    again[name] = None  # its bind may be on the way
+                    again[name] = None  # its bind may be in flight
         self._looks = again
         for uid in [
             uid for uid, failure in self.failing.items() if failure.info.state is not MemberState.BOUND
@@ -99,12 +99,12 @@ class DeviceHealth:
             self._gone(uid)
 
     def advance(self) -> None:
-        """Acts where the grace is over."""
+        """Acts when a grace period is over."""
         for uid in [uid for uid, failure in self.failing.items() if failure.due_s <= self._shared.now_s]:
             self._act(self.failing[uid])
 
     def next_deadline_s(self) -> float:
-        """When `advance` has something to do next; inf: never."""
+        """When `advance` has work next; inf: never."""
         return min((failure.due_s for failure in self.failing.values()), default=math.inf)
 
     # -- one pod ---------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class DeviceHealth:
         self._reporter.devices(group, healthy=False, reason="DeviceFailed", message=said)
 
     def _policy(self, info: PodInfo) -> tuple[str, str]:
-        """(what is done, what is wrong with the pod's own word on it)."""
+        """(the action, what is wrong with the pod's own setting)."""
         asked = (info.pod.metadata.annotations or {}).get(ON_DEVICE_FAILURE_KEY, "")
         group = info.group
         own = group.definition.on_device_failure if group is not None and group.definition else ""
@@ -169,7 +169,7 @@ class DeviceHealth:
         if group is not None and not any(failure.info.group is group for failure in self.failing.values()):
             self._reporter.devices(group, healthy=True, reason=reason, message=message)
 
-    # -- what is done ----------------------------------------------------------------------------------
+    # -- actions ---------------------------------------------------------------------------------------
 
     def _act(self, failure: _Failure) -> None:
         shared, info, group = self._shared, failure.info, failure.info.group
@@ -205,7 +205,7 @@ class DeviceHealth:
             shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
     def _tell(self, info: PodInfo, kind: str, reason: str, message: str) -> None:
-        """On the pod, and on the group's object where there is one."""
+        """On the pod, and on the group's object if there is one."""
         self._reporter.pod_event(info.pod, kind, reason, ACTION, message)
         group = info.group
         if group is not None and group.definition is not None and group.definition.uid:

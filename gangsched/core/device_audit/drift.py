@@ -1,15 +1,15 @@
-"""DriftAudit: what pods hold by our books, by their annotations, and by kubelet; a difference is drift.
+"""DriftAudit: compares the devices of pods in our records, in their annotations, and by kubelet.
 
-Three witnesses. The books (the pod's allocation, counted in core.cache.device_ledger) are what we sent with
-its Binding. The pod's annotations should say the same; whoever edits them later is contradicted, and what was
-bound is written back. The report on the Node (model.device_report) is what kubelet really gave, for resources
-that its device plugin hands out: it is the truth, so the books follow it at once, for all pods of the node in
-one step (two that kubelet swapped swap here too), and then the annotations are made to say it.
+Three sources. Our records (the pod's allocation, counted in core.cache.device_ledger) are what we sent with
+its Binding. The pod's annotations should agree; later edits are overwritten with what was bound. The report
+on the Node (model.device_report) is what kubelet really gave, for resources that its device plugin hands out:
+it takes precedence, so our records follow it at once, for all pods of the node in one step (two that kubelet
+swapped swap here too), and then the annotations are corrected.
 
-Drift is counted while it lasts, told once in an event on its pod, and repaired where the settings let us
-patch pods. What the truth makes useless for its pod (a set that its constraints do not allow, a device that
-another pod was given) is not ours to mend: told, and by policy that pod alone is evicted. Called by
-core.groups.membership and core.scheduler as they hear of pods and nodes; acts at the end of a turn.
+Drift is counted while it lasts, reported once in an event on its pod, and repaired if the settings let us
+patch pods. A device set that kubelet's choice made unusable for its pod (violating its constraints, or given
+to another pod) cannot be repaired here: it is reported, and by policy that pod alone is evicted. Called by
+core.groups.membership and core.scheduler with events of pods and nodes; acts at the end of a turn.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from gangsched.model.objects import Node, Pod
 ACTION = "Audit"
 REASON = "DeviceMismatch"
 EDITED = "edited"
-"""The annotations say something else than was bound."""
+"""The annotations differ from what was bound."""
 SWAPPED = "kubelet"
-"""kubelet gave other devices than were planned."""
+"""kubelet gave other devices than planned."""
 UNUSABLE = "unusable"
-"""What the pod has, or was promised and another got, is no use to it."""
+"""The pod's devices do not satisfy its constraints, or went to another pod."""
 _FIRST_RETRY_S = 0.2
 _LONGEST_RETRY_S = 30.0
-# Without the right to patch pods there is no use in asking often; somebody may grant it.
+# Without the right to patch pods frequent retries are useless; the right may be granted later.
 _FORBIDDEN_RETRY_S = 300.0
 _EVICT_AGAIN_S = 30.0
 
 
 class Drift(msgspec.Struct):
-    """One pod's. due_s: when to do something about it next; `inf`: not before something happens."""
+    """One pod's drift. due_s: when to act next; `inf`: only after another event."""
 
     kind: str
     said: str
@@ -61,7 +61,7 @@ class Drift(msgspec.Struct):
 
 
 class DriftAudit:
-    """Compares, tells, repairs."""
+    """Compares, reports, repairs."""
 
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
@@ -72,10 +72,10 @@ class DriftAudit:
         self.drifts: dict[str, Drift] = {}
         self._ended_pods = EndedPods(shared)
 
-    # -- told ------------------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------------
 
     def node_put(self, node: Node) -> None:
-        """A node as it is now; its report is read when it is another."""
+        """A node's current state; its report is read if it changed."""
         name = node.metadata.name
         text = (node.metadata.annotations or {}).get(DEVICE_REPORT_KEY)
         if text is None:
@@ -89,7 +89,7 @@ class DriftAudit:
             self._reports[name] = (text, report, frozenset(pod.uid for pod in report.pods))
             self._unread.pop(name, None)
         except ParseError as error:
-            self._unread[name] = text  # what was known before is no worse than nothing
+            self._unread[name] = text  # the previous report stays in use
             self._reporter.node_problem(node, str(error), reason="InvalidDeviceReport")
             return
         self._nodes[name] = None
@@ -100,17 +100,17 @@ class DriftAudit:
         self._nodes.pop(name, None)
 
     def pod_bound(self, info: PodInfo) -> None:
-        """The API has said where a pod is."""
+        """The API has shown a pod's node."""
         if info.node_name in self._reports:
             self._nodes[info.node_name] = None
 
     def is_reported(self, info: PodInfo) -> bool:
-        """Whether kubelet has said what it gave this pod."""
+        """Whether kubelet has reported what it gave this pod."""
         known = self._reports.get(info.node_name)
         return known is not None and info.uid in known[2]
 
     def pod_edited(self, info: PodInfo, pod: Pod) -> bool:
-        """A pod that was bound says something of its devices that is new; False: the books take it over.
+        """A bound pod's device annotation changed; False: our records take it over.
 
         A follower takes over everything: it may be its leader's repair.
         """
@@ -134,7 +134,7 @@ class DriftAudit:
         self.drifts.pop(uid, None)
 
     def patched(self, event: PodPatched) -> None:
-        """The watch says the same; until it has, nothing more is sent."""
+        """The watch will show the result; until then nothing more is sent."""
         drift = self.drifts.get(event.uid)
         if self._ended_pods.answered(event.uid, again_s=_FIRST_RETRY_S):
             self._shared.count("device_repairs")
@@ -172,18 +172,18 @@ class DriftAudit:
             self._compare(name, self._reports[name][1])
 
     def look_everywhere(self) -> None:
-        """This process decides from now on: everything that it was told as a follower is compared."""
+        """This process decides from now on: compares everything that it received as a follower."""
         self._nodes.update(dict.fromkeys(sorted(self._reports)))
 
     def advance(self) -> None:
-        """Repairs and evictions whose time has come."""
+        """Repairs and evictions that are due."""
         now_s = self._shared.now_s
         for uid in [uid for uid, drift in self.drifts.items() if drift.due_s <= now_s]:
             info = self._shared.cache.pods.get(uid)
             if info is None or info.state not in (MemberState.BOUND, MemberState.ASSUMED):
                 del self.drifts[uid]
             elif info.state is MemberState.ASSUMED:
-                self.drifts[uid].due_s = now_s + _FIRST_RETRY_S  # its bind is on the way
+                self.drifts[uid].due_s = now_s + _FIRST_RETRY_S  # its bind is in flight
             elif self.drifts[uid].kind == UNUSABLE:
                 self._evict(info)
             else:
@@ -192,12 +192,12 @@ class DriftAudit:
             self._confirm(ended, allocation_of(ended.pod)[0])
 
     def next_deadline_s(self) -> float:
-        """When `advance` has something to do next; inf: never."""
+        """When `advance` has work next; inf: never."""
         soonest = min((drift.due_s for drift in self.drifts.values()), default=math.inf)
         return min(soonest, self._ended_pods.next_deadline_s())
 
     def statistics(self) -> dict[str, int]:
-        """Pods that drift now, by kind."""
+        """Numbers of drifting pods, by kind."""
         found = dict.fromkeys((EDITED, SWAPPED, UNUSABLE), 0)
         for drift in self.drifts.values():
             found[drift.kind] += 1
@@ -215,7 +215,7 @@ class DriftAudit:
         for one in report.pods:
             info = on_node.get(one.uid)
             if info is None or info.state is not MemberState.BOUND:
-                continue  # gone since, or looked at when the answer to its bind is here
+                continue  # gone since, or checked when the answer to its bind is here
             truth = as_reported(info.pod, info.allocation, one.containers, report.resources)
             if in_order(truth) != in_order(info.allocation):
                 changed.append((info, truth))
@@ -237,7 +237,7 @@ class DriftAudit:
                     self._unusable(info, why)
         for info, truth in changed:
             if info.group is None:
-                continue  # another scheduler's pod: now we know what it holds
+                continue  # another scheduler's pod: now its devices are known
             self._drifted(
                 info, SWAPPED, f"kubelet gave it {told(truth)}, planned were {told(planned[info.uid])}"
             )
@@ -245,7 +245,7 @@ class DriftAudit:
                 self._unusable(info, why)
 
     def _lost_to_another(self, info: PodInfo, device_id: str) -> None:
-        """kubelet gave to somebody else what our books had for this pod, which it has not admitted yet."""
+        """kubelet gave another pod a device planned for this one, which it has not admitted yet."""
         if info.group is None:
             return
         if info.state is MemberState.BOUND or info.bind in ON_ITS_WAY:
@@ -267,7 +267,7 @@ class DriftAudit:
                 return f"{', '.join(ids)} are not {resource} {constraint.described}"
         return ""
 
-    # -- what comes of it ------------------------------------------------------------------------------
+    # -- outcomes --------------------------------------------------------------------------------------
 
     def _drifted(self, info: PodInfo, kind: str, said: str) -> None:
         known = self.drifts.get(info.uid)
@@ -320,7 +320,7 @@ class DriftAudit:
             self._shared.emit(EvictPod(info.uid, meta.namespace, meta.name, cause_id))
 
     def _is_right(self, info: PodInfo, pod: Pod) -> bool:
-        """Whether the pod's annotations, or its labels, say what the books say, in whatever words."""
+        """Whether the pod's annotations, or its labels, agree with our records in content."""
         written = {k: v for k, v in (pod.metadata.annotations or {}).items() if is_device_key(k)}
         labels = allocated_labels(pod.metadata.labels)
         wanted = annotations_of(info)

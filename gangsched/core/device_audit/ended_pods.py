@@ -1,7 +1,7 @@
-"""EndedPods: pods that kubelet gave others' devices, and that ended before their annotations could say so.
+"""EndedPods: pods that got other devices than planned, and ended before their annotations were corrected.
 
-They hold nothing any more, so no book is touched: only what they say is made true, from what the node's agent
-remembers of them (model.device_report, `ended`), which it does until that is so. Asked by
+They hold nothing any more, so our records stay; only their annotations are corrected, from the report of the
+node's agent (model.device_report, `ended`), which lists them until that is done. Called by
 core.device_audit.drift.
 """
 
@@ -22,7 +22,7 @@ _LONGEST_RETRY_S = 30.0
 
 
 class EndedPod(msgspec.Struct):
-    """One pod's. due_s: when to look at it next; `inf`: not before something happens."""
+    """One pod's state. due_s: when to check it next; `inf`: only after another event."""
 
     node_name: str
     had: Allocation
@@ -33,14 +33,14 @@ class EndedPod(msgspec.Struct):
 
 
 class EndedPods:
-    """By UID: pods that are to say something else than they do."""
+    """By UID: pods whose annotations need correcting."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
         self.pods: dict[str, EndedPod] = {}
 
     def compare(self, name: str, report: DeviceReport) -> list[tuple[PodInfo, str]]:
-        """What is new in a node's report: pods, and what is to be told of them."""
+        """News in a node's report: pods, and the message about each."""
         there = {one.uid: one for one in report.ended}
         for uid in [
             uid for uid, ended_pod in self.pods.items() if ended_pod.node_name == name and uid not in there
@@ -60,7 +60,7 @@ class EndedPods:
         return found
 
     def advance(self) -> list[PodInfo]:
-        """Writes what is due; answers with pods that say what they had."""
+        """Writes what is due; returns pods whose annotations are correct now."""
         now_s, right = self._shared.now_s, []
         devices = self._shared.settings.devices
         for uid in [uid for uid, ended_pod in self.pods.items() if ended_pod.due_s <= now_s]:
@@ -73,7 +73,7 @@ class EndedPods:
                 del self.pods[uid]
                 right.append(info)
             elif info.state not in ENDED:
-                ended_pod.due_s = now_s + _RETRY_S  # its node's word came before the API server's
+                ended_pod.due_s = now_s + _RETRY_S  # the node's report came before the API server's event
             elif not devices.repair or ended_pod.is_sent:
                 ended_pod.due_s = math.inf
             else:
@@ -86,7 +86,7 @@ class EndedPods:
         return min((ended_pod.due_s for ended_pod in self.pods.values()), default=math.inf)
 
     def answered(self, uid: str, *, again_s: float) -> bool:
-        """A patch was answered: looked at again after so long. False: it was none of ours."""
+        """A patch was answered: check again after `again_s`. False: it was none of ours."""
         ended_pod = self.pods.get(uid)
         if ended_pod is None or not ended_pod.is_sent:
             return False

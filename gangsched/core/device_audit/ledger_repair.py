@@ -1,8 +1,8 @@
-"""Corrections of the books when kubelet's word is heard: who has what now, in one step for a whole node.
+"""Corrects our records from kubelet's report: which pod has which device, in one step for a whole node.
 
-Called by core.device_audit.drift; the books are the cache's. A device has one holder throughout: who had it
-in the books and has not been admitted by kubelet yet gets in exchange what the new holder was planned to
-have.
+Called by core.device_audit.drift; the records are the cache's. A device has one holder throughout: a pod that
+had it in our records and has not been admitted by kubelet yet gets in exchange what the new holder was
+planned to have.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
 class Corrected(NamedTuple):
-    """exchanged: pods that have others now than were planned for them; lost: (pod, device) without one."""
+    """exchanged: pods with other devices than planned now; lost: (pod, device) without a replacement."""
 
     exchanged: list[PodInfo]
     lost: list[tuple[PodInfo, str]]
 
 
 def correct(cache: Cache, changed: Sequence[tuple[PodInfo, Allocation]]) -> Corrected:
-    """Makes the books say what these pods of one node have."""
+    """Makes our records agree with what these pods of one node have."""
     freed: dict[str, list[str]] = {}
     for info, _ in changed:
         for resource, ids in info.ids.items():

@@ -1,7 +1,6 @@
-"""What a pod holds by kubelet's word, told, compared and written: values and the patch that says so.
+"""A pod's devices by kubelet's report: values, comparisons, and the patch that writes them.
 
-Called by core.device_audit.drift for pods that live and core.device_audit.ended_pods for those that have
-ended.
+Called by core.device_audit.drift for live pods and core.device_audit.ended_pods for ended ones.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
 def as_reported(pod: Pod, planned: Allocation, given: Allocation, resources: tuple[str, ...]) -> Allocation:
-    """What the pod holds: of the report's resources what it says, of others what was planned.
+    """The pod's devices: as reported for the report's resources, as planned for others.
 
-    A container that is not listed has its turn yet, or is a plain init container, which kubelet never lists:
-    the one keeps what no other of the pod has got, for the rest what those were planned to have; the other
-    draws on what the running containers have.
+    A container that is not listed is either not started yet, or a plain init container, which kubelet never
+    lists. The former keeps planned devices that no other container of the pod has got, and for the rest gets
+    what those were planned to have; the latter uses devices of the running containers.
     """
     truth: dict[str, dict[str, tuple[str, ...]]] = {}
     has: dict[str, list[str]] = {}
@@ -57,7 +56,7 @@ def as_reported(pod: Pod, planned: Allocation, given: Allocation, resources: tup
 
 
 def in_order(allocation: Allocation) -> dict[str, dict[str, list[str]]]:
-    """Equal for allocations that are the same in whatever order they are written."""
+    """Equal for allocations that are the same in any order."""
     return {c: {r: sorted(ids) for r, ids in sets.items()} for c, sets in allocation.items() if sets}
 
 
@@ -72,7 +71,7 @@ def told(allocation: Allocation) -> str:
 
 
 def written_anew(info: PodInfo, allocation: Allocation, *, in_labels: bool) -> PatchPod:
-    """The patch after which the pod says this and nothing else of its devices."""
+    """The patch after which the pod lists exactly these devices."""
     meta = info.pod.metadata
     notes: dict[str, str | None] = {key: None for key in sorted(meta.annotations or {}) if is_device_key(key)}
     labels: dict[str, str | None] = dict.fromkeys(sorted(allocated_labels(meta.labels)))

@@ -1,8 +1,8 @@
 """Attempts: one group's turn, from the front of the queue to bound, waiting or rejected.
 
-Runs the cycle for the group, or for all groups that start together, on one Trial; makes the Plan real
-(assume), asks Permit, and starts the binds, or holds, or rejects. Also ends a wait in Permit. Why waiting
-groups never wait for each other is told in core.state.transitions.
+Runs the cycle for the group, or for all groups that start together, on one Trial; applies the Plan (assume),
+calls Permit, and starts the binds, or holds, or rejects. Also ends a wait in Permit. core.state.transitions
+explains why waiting groups never wait for each other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gangsched.core.types.group import (
 )
 from gangsched.core.types.placement import Placement
 
-# While a sibling is in one of these its set is not tried; it stirs the set when it has come to rest.
+# While a sibling is in one of these states its set is not tried; the sibling wakes the set afterwards.
 _BUSY = (GroupState.BINDING, GroupState.UNWINDING)
 _TRIABLE = (
     GroupState.ACTIVE,
@@ -107,9 +107,9 @@ class Attempts:
             self.reject(unit, str(error), plugin=error.plugin)
 
     def _waits_for_labels(self, unit: list[Group]) -> bool:
-        """Whether pods are still to be told apart by labels that its members have, or look at.
+        """Whether pods must first be regrouped by labels that its members have, or look at.
 
-        A unit that holds what it has, or is half bound, does not wait: they are told apart at once for it.
+        A unit with reservations or bound members does not wait: the regrouping is done at once for it.
         """
         shared = self._shared
         selected = shared.cache.index.selected
@@ -130,7 +130,7 @@ class Attempts:
         return True
 
     def _refuse_set(self, group: Group, why: str) -> None:
-        """More groups start with this one than may. Those that wait already are refused in their turn."""
+        """More groups start with this one than allowed. Those already waiting are refused in their turn."""
         self._shared.start_together.refused[group.key] = None
         self.reject([group], why)
         for other in self._shared.start_together.neighbours(group):
@@ -138,7 +138,7 @@ class Attempts:
                 self._shared.queue.activate(other, Cause.LOOK_AGAIN)
 
     def decide(self, unit: list[Group]) -> None:
-        """Places the unit on top of what it holds; failing that, gives that back and tries from nothing."""
+        """Places the unit on top of what it holds; failing that, releases that and tries from nothing."""
         cache = self._shared.cache
         held: list[PodInfo] = []
         for group in unit:
@@ -150,7 +150,7 @@ class Attempts:
         waited = self.nominations.lift(unit)
         answer = self._place(unit)
         if isinstance(answer, FitError) and all(each.n_assumed and each.n_short <= 0 for each in unit):
-            answer = Plan([])  # who has come beside what is needed stays behind, for now
+            answer = Plan([])  # members beyond the needed stay behind, for now
         if isinstance(answer, FitError):
             why = f"the rest does not fit beside what was held: {answer.message}"
             if sum(self._shared.forget_all(each, why) for each in unit) > 0:
@@ -204,7 +204,7 @@ class Attempts:
     # -- preemption ------------------------------------------------------------------------------------
 
     def _make_room(self, unit: list[Group], error: FitError) -> Plan | FitError | None:
-        """PostFilter. None: the unit waits for its victims; a Plan: it was enough to take reservations."""
+        """PostFilter. None: the unit waits for its victims; a Plan: taking reservations was enough."""
         shared = self._shared
         profile = shared.profile_of(unit[0])
         allowed = shared.settings.allow_eviction or shared.settings.tells_victims
@@ -258,7 +258,7 @@ class Attempts:
         )
 
     def _yielding(self, priority: int) -> list[Group]:
-        """Groups of lower priority that wait for victims: what is kept for them is not kept from this one."""
+        """Groups of lower priority that wait for victims: their reservations yield to this one."""
         waiting = {id(p): p for found in self._shared.victims.values() for p in found}
         return [group for p in waiting.values() for group in p.unit if group.priority < priority]
 
@@ -267,7 +267,7 @@ class Attempts:
         return {(row, one) for uid in group.members for row, _, ids in claims(uid) for one in ids}
 
     def _keep_waiting(self, unit: list[Group], waited: Preemption) -> FitError | None:
-        """Looked at again: as long as the unit fits once its victims are gone, it waits for them."""
+        """Reconsiders a waiting unit: it keeps waiting while it fits once its victims are gone."""
         demands = self._demands(unit, quiet=True)
         trial = Trial(self._shared.cache.view)
         trial.remove(*waited.waits_for.values())
@@ -278,10 +278,10 @@ class Attempts:
         self.nominations.renew(waited, answer.placements)
         return None
 
-    # -- what comes of it --------------------------------------------------------------------------------
+    # -- outcomes ----------------------------------------------------------------------------------------
 
     def _reserve(self, unit: list[Group], plan: Plan) -> Status | None:
-        """Makes the Plan real; answers with the first Reserve plugin's "no". Raises: PluginError."""
+        """Applies the Plan; returns the first Reserve plugin's "no". Raises: PluginError."""
         observer = self._shared.observer
         if observer is not None:
             observer.point_began("Reserve")
@@ -351,7 +351,7 @@ class Attempts:
     def reject(
         self, unit: list[Group], message: str, *, plugin: str = GANG, answer: FitError | None = None
     ) -> None:
-        """Nobody of the unit starts now; what any of them held is given back."""
+        """No member of the unit starts now; reservations are released."""
         for group in unit:
             self._shared.forget_all(group, message)
             self.nominations.drop(group)
@@ -361,14 +361,14 @@ class Attempts:
             for info in group.in_state(MemberState.PENDING):
                 self.nominations.unwrite(info)
             self._shared.count("rejections")
-            if answer is not None and answer.code is Code.PENDING:  # no change will tell when it may fit
+            if answer is not None and answer.code is Code.PENDING:  # no change will signal when it may fit
                 self._shared.queue.back_off(group, Cause.SAID_LATER, self._shared.now_s)
             else:
                 self._shared.queue.reject(group, Cause.REJECTED, self._shared.now_s)
             self._reporter.rejected(group, message)
 
     def timed_out(self, group: Group) -> None:
-        """WaitOnPermit's deadline: the whole set's reservations are given back."""
+        """WaitOnPermit's deadline: the whole set's reservations are released."""
         if group.preemption is not None:
             if not self.nominations.again(group):
                 self._shared.count("preemption_timeouts")
@@ -379,7 +379,7 @@ class Attempts:
         self.give_back(group, f"WaitOnPermit timed out; {group.message}" if group.message else "timed out")
 
     def give_back(self, group: Group, why: str) -> None:
-        """A waiting group, and what waits with it, holds nothing any more and backs off."""
+        """Releases the reservations of a waiting group, and of those that wait with it; they back off."""
         shared = self._shared
         together = [group, *(g for g in shared.siblings(group).values() if g.state is GroupState.WAITING)]
         for each in together:

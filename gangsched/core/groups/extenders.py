@@ -1,10 +1,10 @@
-"""Extenders: what extenders say of a group's nodes, for one attempt; and the rest until they have said it.
+"""Extenders: the extenders' answers about a group's nodes, for one attempt; meanwhile the group waits.
 
-Extenders are other programs; asking them is an effect, their answer an event, and in between the group rests
-(state Asking). They are asked once for each template of the group's members and of its siblings', about the
-nodes that would take one pod now. The answers hold for the attempt that follows and no longer. In profiles
-it is a plugin like others: a Filter, and a Score in kube-scheduler's measure.
-Source: kube-scheduler `schedule_one.go` (findNodesThatPassExtenders, prioritizeNodes).
+Extenders are other programs; a request to them is an effect, their answer an event, and in between the group
+waits (state Asking). They are asked once for each template of the members of the group and its siblings,
+about the nodes that would take one pod now. The answers hold for the following attempt only. In profiles it
+is a plugin like others: a Filter, and a Score on kube-scheduler's scale. Source: kube-scheduler
+`schedule_one.go` (findNodesThatPassExtenders, prioritizeNodes).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from gangsched.model.pod_group import GroupKey
 
 # Extenders score 0 to 10, nodes 0 to 100.
 EXTENDER_SCALE = 10
-# A plugin's scores end at 100, an extender's sum nowhere. A power of two loses nothing of whole numbers.
+# A plugin's scores end at 100, an extender's sum is unbounded. A power of two keeps whole numbers exact.
 _UNIT = 2.0**40
-# The edge answers within the extenders' own timeouts; this is for an edge that broke.
+# The edge answers within the extenders' own timeouts; this guards against a failing edge.
 _SLACK_S = 30.0
 _NOBODY = ExtendersAnswered(0)
 _RESTING = (GroupState.ASKING, GroupState.WAITING)
@@ -49,9 +49,9 @@ _NO_ROWS: IntArray = np.zeros(0, dtype=np.int64)
 
 
 class Interest(msgspec.Struct, frozen=True):
-    """One extender as the core knows it. managed: resources; none: every pod is its business.
+    """One extender as the core knows it. managed: resources; none: every pod concerns it.
 
-    is_asked: about nodes; one that only binds is not.
+    is_asked: about nodes; false for one that only binds.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Interest(msgspec.Struct, frozen=True):
     is_asked: bool = True
 
     def wants(self, spec: PodSpec) -> bool:
-        """Whether it is to be asked about nodes for such a pod."""
+        """Whether to ask it about nodes for such a pod."""
         return self.is_asked and self.manages(spec)
 
     def manages(self, spec: PodSpec) -> bool:
@@ -76,13 +76,13 @@ class Interest(msgspec.Struct, frozen=True):
 
 
 class ExtenderVerdicts:
-    """The plugin: answers for the attempt under way, by template."""
+    """The plugin: answers for the current attempt, by template."""
 
     name = "Extenders"
     weight = _UNIT
 
     def __init__(self, interests: Sequence[Interest], binder: BindPlugin | None = None) -> None:
-        """`binder`: of the one that binds, if one does; it stands before all others."""
+        """`binder`: the binding extender's plugin, if any; it comes before all others."""
         self.interests = interests
         self.binder = binder
         self.current: Mapping[int, ExtendersAnswered] = {}
@@ -91,7 +91,7 @@ class ExtenderVerdicts:
         return SUCCESS if template.serial in self.current else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
-        """Nodes not asked about will not do; in a what-if without some pods, all but refused ones will."""
+        """Nodes not asked about fail; in a what-if with pods removed, all but refused ones pass."""
         answer = self.current.get(template.serial)
         if answer is None:
             return None
@@ -120,7 +120,7 @@ class ExtenderVerdicts:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """Times `weight` it is what kube-scheduler adds: the sum of scores, each times 10 and its weight."""
+        """Times `weight` it is kube-scheduler's value: the sum of scores, each times 10 and its weight."""
         answer = self.current.get(template.serial)
         if answer is None or not answer.scores:
             return None
@@ -133,7 +133,7 @@ class ExtenderVerdicts:
 
 
 class _Asked:
-    """What one group is being asked about. open: ticket -> template; answers: by template."""
+    """One group's open requests. open: ticket -> template; answers: by template."""
 
     __slots__ = ("answers", "group", "open")
 
@@ -144,7 +144,7 @@ class _Asked:
 
 
 class Extenders:
-    """Asks for groups, keeps their answers, and lets them rest in between."""
+    """Sends requests for groups, keeps the answers, and lets the groups wait in between."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Extenders:
         reporter: Reporter,
         give_back: Callable[[Group, str], None],
     ) -> None:
-        """`give_back`: what becomes of a group that holds something and cannot go on."""
+        """`give_back`: called for a group with reservations that cannot go on."""
         self._interests = verdicts.interests
         self._verdicts = verdicts
         self._shared = shared
@@ -164,7 +164,7 @@ class Extenders:
         self._last_ticket = 0
 
     def rests(self, group: Group) -> bool:
-        """Whether the group must wait for extenders; if not, their answers are in force until `spent`."""
+        """Whether the group must wait for extenders; if not, their answers hold until `spent`."""
         asked = self._asked.get(group.key)
         if asked is None or asked.group is not group:
             asked = self._asked[group.key] = _Asked(group)
@@ -181,12 +181,12 @@ class Extenders:
         return False
 
     def spent(self, group: Group) -> None:
-        """The attempt is over, and with it what they said."""
+        """The attempt is over, and their answers are void."""
         self._verdicts.current = {}
         self._asked.pop(group.key, None)
 
     def answered(self, event: ExtendersAnswered) -> None:
-        """They have spoken; the group is in line again when all its templates have been spoken of."""
+        """Answers have arrived; the group is back in line when all its templates are answered."""
         key = self._whose.pop(event.ticket, None)
         asked = self._asked.get(key) if key is not None else None
         if asked is None or event.ticket not in asked.open:
@@ -202,11 +202,11 @@ class Extenders:
                 self._shared.queue.activate(group, Cause.EXTENDERS_ANSWERED)
 
     def late(self, group: Group) -> None:
-        """Nobody has answered at all."""
+        """No answer arrived in time."""
         self._fail(group, "extenders did not answer in time")
 
     def _fail(self, group: Group, why: str) -> None:
-        """The attempt is over before it began; time may cure it."""
+        """The attempt ends before it began; a retry may succeed."""
         shared = self._shared
         self._asked.pop(group.key, None)
         shared.count("extender_errors")
@@ -217,7 +217,7 @@ class Extenders:
             self._reporter.rejected(group, why)
 
     def _rest(self, group: Group) -> None:
-        """A group that holds reservations keeps its own deadline."""
+        """A group with reservations keeps its own deadline."""
         if group.state is GroupState.WAITING:
             return
         if group.state is not GroupState.ASKING or group.deadline_s == NEVER_S:
@@ -234,7 +234,7 @@ class Extenders:
                     yield self._shared.profile_of(each), info
 
     def _ask(self, asked: _Asked, profile: Profile, info: PodInfo) -> bool:
-        """Whether there is anybody to ask, and anything."""
+        """Sends a request; returns whether there was any extender and node to ask about."""
         template, view = info.template, self._shared.cache.view
         wanting = tuple(i for i, one in enumerate(self._interests) if one.wants(template.spec))
         if not wanting or template.problem:
@@ -244,7 +244,7 @@ class Extenders:
             fits = profile.run_pre_filter(state, template, view).is_success
             rows = np.flatnonzero(profile.capacity(state, template, view) > 0) if fits else _NO_ROWS
         except PluginError:
-            return False  # the attempt meets it too, and tells it
+            return False  # the attempt meets the same problem and reports it
         if not len(rows):
             return False
         self._last_ticket += 1
@@ -267,6 +267,6 @@ class Extenders:
 
 
 def _rows(nodes: Collection[str], view: ClusterView) -> IntArray:
-    """int64[k]: where they are; nodes that are gone by now are left out."""
+    """int64[k]: their rows; nodes that are gone by now are left out."""
     rows = [row for row in map(view.row_of, nodes) if row is not None and row < view.n_rows]
     return np.array(rows, dtype=np.int64)

@@ -1,7 +1,8 @@
-"""GroupSpecs: what a group asks for, worked out from its object, its members, and members that are not ours.
+"""GroupSpecs: a group's requirements, computed from its object, its members, and other schedulers' pods.
 
-Held here: PodGroup objects as read, and who else names a group of ours. A mistake becomes the group's
-`problem` and is told to its members; it never raises. Called by core.groups.membership and core.scheduler.
+Held here: PodGroup objects as read, and other schedulers' pods that name a group of ours. A mistake becomes
+the group's `problem` and is reported to its members; it never raises. Called by core.groups.membership and
+core.scheduler.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ from gangsched.model.pod_group import (
 
 
 class GroupSpecs:
-    """Applies PodGroup objects and strangers to the scheduler's groups, and resolves a group's numbers."""
+    """Applies PodGroup objects and other schedulers' pods to our groups, and resolves a group's numbers."""
 
     def __init__(self, shared: SharedState, owners: Owners) -> None:
         self._shared = shared
         self._owners = owners
         self._objects: dict[GroupKey, PodGroup | str] = {}
-        """PodGroup objects as read, or what is wrong with one."""
+        """PodGroup objects as read, or the problem with one."""
         self._read_from: dict[GroupKey, PodGroupAdded | PodGroupUpdated] = {}
-        """What they were read from."""
+        """The objects they were read from."""
         self._strangers: dict[GroupKey, Counter[str]] = {}
         """Members that name another scheduler, by its name."""
         self._stranger_of: dict[str, tuple[GroupKey, str]] = {}
 
     def put_object(self, event: PodGroupAdded | PodGroupUpdated) -> None:
-        """A PodGroup object as it is now."""
+        """A PodGroup object's current state."""
         meta = event.item.metadata
         key = GroupKey(event.dialect, meta.namespace, meta.name)
         known, before = self._objects.get(key), self._read_from.get(key)
@@ -74,9 +75,10 @@ class GroupSpecs:
             self._shared.touch(self._shared.groups[key])
 
     def refuse_object(self, key: GroupKey, uid: str, message: str) -> None:
-        """The object does not parse at all; what was known of it before stands no longer.
+        """The object does not parse at all; its earlier content is void.
 
-        Known under another UID it is another dialect's object of the same name, and none of this.
+        If it is known under another UID, that one is another dialect's object of the same name, and
+        unaffected.
         """
         known = self._objects.get(key)
         if isinstance(known, PodGroup) and known.uid != uid:
@@ -86,12 +88,12 @@ class GroupSpecs:
             self._shared.touch(self._shared.groups[key])
 
     def is_basic(self, key: GroupKey) -> bool | None:
-        """Whether that PodGroup asks for nothing together; None as long as there is none."""
+        """Whether that PodGroup requires no gang; None if it does not exist."""
         known = self._objects.get(key)
         return known.is_basic if isinstance(known, PodGroup) else None if known is None else False
 
     def resolve(self, group: Group) -> None:
-        """Works out the group's numbers, or what is wrong with them, from its members and its object."""
+        """Computes the group's numbers, or the problem with them, from its members and its object."""
         listed = group.start_together
         group.definition, group.problem = self._spec_of(group)
         if group.start_together != listed:
@@ -121,7 +123,7 @@ class GroupSpecs:
         if needs_object(group.key):
             known = self._objects.get(group.key)
             if known is None and (group.n_bound or group.state is GroupState.BINDING):
-                return group.definition, ""  # what it was started with stands until it has ended
+                return group.definition, ""  # its original definition holds until it has ended
             return (None, known) if isinstance(known, str) else _with_topology(group, known)
         if is_inferred(group.key):
             return self._owners.numbers(group)
@@ -135,7 +137,7 @@ class GroupSpecs:
             return None, f"gang {group.key}: {error}" if group.is_gang else str(error)
 
     def note_stranger(self, pod: Pod) -> None:
-        """A pod of another scheduler; counts if it names a group."""
+        """A pod of another scheduler; recorded if it names a group."""
         uid = pod.metadata.uid
         if uid in self._stranger_of:
             return
@@ -204,7 +206,7 @@ def _read(event: PodGroupAdded | PodGroupUpdated) -> PodGroup | str:
 def _differ_in_status(
     before: PodGroupAdded | PodGroupUpdated, event: PodGroupAdded | PodGroupUpdated
 ) -> bool:
-    """Whether a PodGroup says what it said but for its status: most often it is the echo of our own word."""
+    """Whether only a PodGroup's status changed: most often the echo of our own write."""
     then, now = before.item.metadata, event.item.metadata
     return (
         then.uid == now.uid

@@ -1,8 +1,8 @@
-"""Membership: what the watch says about pods becomes members of groups, and room taken on nodes.
+"""Membership: turns the watch's pods into members of groups, and into resources used on nodes.
 
-Keyed by UID throughout; hearing something twice or late changes nothing. Pods of other schedulers are
-counted for the room they take (bound or nominated) and never written to; where they name a group of ours,
-the group is refused, because nobody could start it whole.
+Keyed by UID throughout; repeated or late events change nothing. Pods of other schedulers count for the
+resources they use (bound or nominated) and are never written to; if one names a group of ours, the group is
+rejected, because it could never start whole.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from gangsched.model.pod_group import (
     stated_by,
 )
 
-# Nothing has left the process for these.
+# For these no bind was sent.
 _UNSENT = (UNASKED, BindState.PREPARING, BindState.HELD)
 
 _AT_THE_GATE = (MemberState.GATED, PENDING)
@@ -76,13 +76,13 @@ class Membership:
         self._group_specs = group_specs
         self._owners = owners
         self._latest: SimilarPod | None = None
-        """Of the pod that joined last, where it says something of the next one."""
+        """The pod that joined last, as far as it applies to the next one."""
         self._joined: Group | None = None
-        """What that pod joined in this run of events: it is there, and touched."""
+        """What that pod joined in this run of events: it exists, and is marked for reconsideration."""
         self._named_twice = NamedTwice()
 
     def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
-        """Pods as they are now, one after the other. An older version than the one known is ignored."""
+        """Applies current pods, one after the other. An older version than the known one is ignored."""
         known, profiles = self._shared.cache.pods, self._shared.profiles
         self._joined = None
         for event in events:
@@ -98,9 +98,9 @@ class Membership:
                 self._update(info, pod)
 
     def sort_out(self, core_key: GroupKey) -> None:
-        """A core PodGroup is told: pods that name it and another group are that one's if it is basic.
+        """A core PodGroup arrived: pods that name it and another group belong to that group if it is basic.
 
-        Not pods whose bind is on the way: they were placed by what was known then.
+        Pods with a bind in flight stay: they were placed by what was known then.
         """
         self._joined = None
         if self._latest is not None and self._latest.core_beside is not None:
@@ -115,7 +115,7 @@ class Membership:
                 self._join(info.pod)
 
     def look_again(self, uid: str) -> None:
-        """PreEnqueue is asked once more: it failed, or it is another one by now."""
+        """Calls PreEnqueue again: it failed, or the plugin changed."""
         info = self._shared.cache.pods.get(uid)
         if info is not None and info.state in _AT_THE_GATE and info.group is not None:
             target = self._state_of(info, info.pod)
@@ -124,7 +124,7 @@ class Membership:
                 self._shared.touch(info.group)
 
     def come_back(self, info: PodInfo) -> None:
-        """A consistent read has found a pod that had been said to be gone."""
+        """A consistent read has found a pod that had been reported gone."""
         if info.state is LEAVING and info.group is not None:
             target = self._state_of(info, info.pod)
             if target is not LEAVING:
@@ -221,7 +221,7 @@ class Membership:
             self._named_twice.add(like.core_beside, info.uid)
 
     def _group_of(self, key: GroupKey, pod: Pod) -> Group:
-        """The group that the pod joins, made when it is the first."""
+        """The group that the pod joins, created if it is the first."""
         shared = self._shared
         group = shared.groups.get(key)
         if group is None:
@@ -229,7 +229,7 @@ class Membership:
         return group
 
     def _meet(self, pod: Pod) -> SimilarPod:
-        """A pod that is not like the one before it."""
+        """A pod unlike the one before it."""
         templates = self._shared.cache.template_table
         template = templates.of(pod)
         key, problem, holds = self._key_of(pod)
@@ -265,17 +265,17 @@ class Membership:
             self._shared.unanswered[info.uid] = pod
             return
         if group is None:
-            # It was another scheduler's when first seen; schedulerName is immutable, so this is a new life.
+            # It was another scheduler's when first seen; schedulerName is immutable, so this is a new pod.
             self._remove(info.uid)
             self._join(pod)
             return
         if info.state is BOUND and not pod.spec.node_name:
-            # The bind's answer overtook the watch: this version is from before the bind, and nodeName is
-            # never taken away from a pod, so nothing that it holds may be given back for it.
+            # The bind's answer overtook the watch: this version is from before the bind. nodeName is never
+            # removed from a pod, so nothing may be released because of it.
             self._shared.cache.renew(info, pod)
             return
         if info.bind in _UNSENT and identity_of(pod) != info.identity:
-            # With its bind on the way the pod stays where it is: the reservation must outlive the answer.
+            # With a bind in flight the pod stays where it is: the reservation must outlive the answer.
             self._remove(info.uid)
             self._join(pod)
             return
@@ -304,7 +304,7 @@ class Membership:
         assert group is not None
         shared.cache.renew(info, pod)
         if target in (PENDING, MemberState.GATED):
-            return  # the promise stands: only the outcome of its bind, or its group, can end it
+            return  # the reservation stands: only its bind's outcome, or its group, can end it
         if target is BOUND or target in ENDED:
             by_us = info.bind not in _UNSENT
             if not by_us or _is_elsewhere(info, pod):
@@ -320,11 +320,11 @@ class Membership:
             info.bind = UNASKED
             shared.forget(info, LEAVING)
         else:
-            return  # being deleted while its bind is on the way: the bind's answer decides
+            return  # being deleted with a bind in flight: the bind's answer decides
         shared.touch(group)
 
     def _replace_pod(self, info: PodInfo, pod: Pod) -> None:
-        """A new version of a pod that stays where it is; room is counted anew if it asks for another."""
+        """A new version of a pod that keeps its node; recounts it if its requests changed."""
         old, shared = info.pod, self._shared
         shared.cache.renew(info, pod)
         if pod.spec.node_name and not old.spec.node_name:
@@ -356,7 +356,7 @@ class Membership:
     def _place(self, info: PodInfo, pod: Pod) -> None:
         in_labels = self._shared.settings.devices.in_labels
         if in_labels and _lacks_labels(info, pod) and self._audit.pod_edited(info, pod):
-            # The server dropped them from our Binding: the devices are this pod's all the same.
+            # The server dropped them from our Binding: the devices still belong to this pod.
             self._audit.pod_bound(info)
             return
         allocation, problem = allocation_of(pod)
@@ -383,12 +383,12 @@ class Membership:
             self._shared.hooks.blame(error, info.group, pod)
             self._shared.look_again_at(self._shared.now_s + self._shared.settings.pod_max_backoff_s, info)
             return MemberState.GATED
-        # Also what was said to be gone: a version that shows it alive is the later word.
+        # Also a pod reported gone: a version that shows it alive is newer.
         return PENDING
 
 
 def _newer(pod: Pod, known: Pod) -> bool:
-    """Resource versions compare as numbers (KEP-5504 made that a promise); others are taken as news."""
+    """Compares resource versions as numbers (KEP-5504 guarantees that); others count as newer."""
     new, old = pod.metadata.resource_version, known.metadata.resource_version
     if new.isdecimal() and old.isdecimal():
         return int(new) > int(old)
@@ -396,24 +396,24 @@ def _newer(pod: Pod, known: Pod) -> bool:
 
 
 def _allocated(info: PodInfo, pod: Pod) -> str | None:
-    """Labels are looked through only where they may say something: most pods ask for no device."""
+    """Looks at labels only if they may matter: most pods request no device."""
     meta = pod.metadata
     return allocation_text(meta.annotations, meta.labels if info.template.asks_for_devices else None)
 
 
 def _lacks_labels(info: PodInfo, pod: Pod) -> bool:
-    """Whether our own Binding, which carried IDs, has come to the pod without them."""
+    """Whether our own Binding, which carried IDs, was stored without them."""
     is_ours = info.node_name == pod.spec.node_name and GANG_KEY in (pod.metadata.annotations or {})
     return is_ours and bool(info.ids) and _allocated(info, pod) is None
 
 
 def _is_elsewhere(info: PodInfo, pod: Pod) -> bool:
-    """Whether the pod's node or devices are told otherwise than they are known."""
+    """Whether the pod's node or devices differ from the known ones."""
     return info.node_name != pod.spec.node_name or info.allocated != _allocated(info, pod)
 
 
 def _says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
-    """Whether the pod's node or devices are told otherwise than they are known, or than they were told."""
+    """Whether the pod's node or devices differ from the known ones, or from its previous version."""
     if _is_elsewhere(info, pod):
         return True
     if not old.spec.node_name:
@@ -426,7 +426,7 @@ def _says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
 
 
 def _is_edited(old: Pod, pod: Pod) -> bool:
-    """Whether plugins may read another thing of its metadata now."""
+    """Whether plugins may now read something different in its metadata."""
     before, now = old.metadata, pod.metadata
     return before.annotations != now.annotations or before.labels != now.labels
 

@@ -1,15 +1,15 @@
-"""Nominations: what a unit was promised that waits for its victims to go, and how that ends.
+"""Nominations: reservations of a unit that waits for its victims to go, and how they end.
 
 While it waits nothing is assumed: its members are pending, their devices are claimed in the ledger, their
-room is nominated (others of no higher priority leave it alone), `nominatedNodeName` says so on the pods, and
+room is nominated (others of no higher priority leave it alone), `nominatedNodeName` shows it on the pods, and
 the groups are in the state Waiting with a deadline. When the last victim is gone the unit gets its turn;
-core.groups.attempts then lifts the promise and places it like any other. Called by core.groups.attempts,
-core.groups.membership (through SharedState.left_node) and core.scheduler; the search for victims is
-core.preemption.search's.
+core.groups.attempts then lifts the reservation and places it like any other. Called by core.groups.attempts,
+core.groups.membership (through SharedState.left_node) and core.scheduler; core.preemption.search chooses the
+victims.
 
-Victims are evicted; where that goes against a disruption budget they are deleted, as kube-scheduler does. An
-eviction that is refused is asked again every two seconds and turned into a deletion at the third refusal:
-the others are on their way out by then. Victims that are not gone by the deadline are not counted on again.
+Victims are evicted; if that violates a disruption budget they are deleted, as kube-scheduler does. A refused
+eviction is repeated every two seconds and turned into a deletion at the third refusal: the other victims are
+terminating by then. Victims that are not gone by the deadline are not chosen again.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from gangsched.model.events import EvictionFailed
 
 _ASK_AGAIN_S = 2.0
 _MAX_REFUSALS = 3
-# What Kubernetes gives a pod that says nothing.
+# Kubernetes' default grace period for pods.
 _GRACE_S = 30
 _MAX_NAMED = 4
 
 
 class Nominations:
-    """Keeps the promises of preemption."""
+    """Manages preemption's reservations."""
 
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
         self._reporter = reporter
 
-    # -- a promise begins --------------------------------------------------------------------------------
+    # -- begin ---------------------------------------------------------------------------------------------
 
     def promise(self, unit: Sequence[Group], result: PostFilterResult) -> None:
-        """The unit waits for its victims, who are asked to go."""
+        """The unit waits for its victims, which are evicted."""
         shared = self._shared
         waits_for = {info.uid: info for info in result.victims if info.state is MemberState.BOUND}
         grace_s = max(_grace_s(info) for info in waits_for.values())
@@ -65,7 +65,7 @@ class Nominations:
             shared.observer.preempted(unit, tuple(waits_for.values()))
 
     def renew(self, preemption: Preemption, placements: Iterable[Placement]) -> None:
-        """Who goes where once the room is there; on the second and later calls, by now."""
+        """Updates which member goes where once the room is free; also called later, when that changes."""
         shared = self._shared
         nodes = set()
         for placement in placements:
@@ -106,7 +106,7 @@ class Nominations:
     # -- while it lasts ----------------------------------------------------------------------------------
 
     def _ask(self, preemption: Preemption) -> None:
-        """Asks every victim that is not on its way out yet to go."""
+        """Evicts every victim that is not terminating yet."""
         by = preemption.unit[0]
         message = f"{by.scheduler_name}: preempting to accommodate a higher priority pod"
         for uid, info in preemption.waits_for.items():
@@ -119,7 +119,7 @@ class Nominations:
                 self._shared.emit(EvictPod(uid, meta.namespace, meta.name, by.cause_id))
 
     def again(self, group: Group) -> bool:
-        """A waiting group's time has come: asks again; answers False when the deadline is over."""
+        """A waiting group's timer: evicts again; returns False when the deadline is over."""
         preemption = group.preemption
         assert preemption is not None
         if self._shared.now_s < preemption.deadline_s:
@@ -131,18 +131,18 @@ class Nominations:
         return False
 
     def refused(self, event: EvictionFailed) -> Group | None:
-        """A victim's eviction was refused; answers with the group that has to give up because of it."""
+        """A victim's eviction was refused; returns the group that has to give up because of it."""
         found = self._shared.victims.get(event.uid)
         if not found or event.code in (404, 409):
-            return None  # gone, or another pod of that name: the watch tells
+            return None  # gone, or another pod of that name: the watch shows it
         for preemption in found:
             preemption.refused = {**preemption.refused, event.uid: preemption.refused.get(event.uid, 0) + 1}
         return None if event.code == 429 else found[0].unit[0]
 
-    # -- a promise ends ----------------------------------------------------------------------------------
+    # -- end -----------------------------------------------------------------------------------------------
 
     def lift(self, unit: Iterable[Group]) -> Preemption | None:
-        """For the turn that places the unit: nothing is kept for it. It is renewed or dropped after that."""
+        """Removes the unit's reservations for the turn that places it; afterwards renewed or dropped."""
         lifted = None
         for group in unit:
             if group.preemption is not None:
@@ -153,7 +153,7 @@ class Nominations:
         return lifted
 
     def drop(self, group: Group, *, keep_written: bool = False) -> None:
-        """Nothing is kept for the unit any more, and it waits for nobody."""
+        """Removes the unit's reservations; it waits for no victim any more."""
         preemption = group.preemption
         if preemption is None:
             return
@@ -172,7 +172,7 @@ class Nominations:
                     self.unwrite(info)
 
     def unwrite(self, info: PodInfo) -> None:
-        """Takes back a nomination that the pod's status tells of."""
+        """Removes a nomination from the pod's status."""
         if info.nominated or (info.nominated is None and info.pod.status.nominated_node_name):
             self._write(info, "")
 
@@ -186,7 +186,7 @@ class Nominations:
 
 
 def would_take(result: PostFilterResult, view: ClusterView) -> str:
-    """Whom a unit would take, for one that takes nobody."""
+    """Describes the victims a unit would take, for one with preemption off."""
     nodes = sorted({view.name(placement.row) for placement in result.plan.placements})
     named = ", ".join(nodes[:_MAX_NAMED]) + (", …" if len(nodes) > _MAX_NAMED else "")
     bound = [info for info in result.victims if info.state is MemberState.BOUND]

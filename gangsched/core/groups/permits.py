@@ -1,14 +1,13 @@
-"""Permits: Permit's answers, from plugins that answer at once, from plugins asked at the edge, and by hand.
+"""Permits: Permit's answers, from synchronous plugins, from plugins at the edge, and from people.
 
-Answers are kept for as long as the group holds what it holds: a group that gives its reservations back is
-asked about anew. Who waits for what stands here for whoever wants to let it go (a plugin through its handle,
-an operator through the secure port); the wait itself is a state of core.state.transitions' table, ended by
-its deadline.
+Answers are kept while the group keeps its reservations: a group that releases them is asked about anew. What
+a group waits for is recorded here, for a plugin (through its handle) or an operator (through the secure port)
+that wants to release it; the wait itself is a state of core.state.transitions' table, ended by its deadline.
 
-    sync plugin      asked in the group's turn, and again whenever the group or a sibling changes
-    async plugin     asked at the edge once for each set of reserved members; until it answers the group waits
-    GroupAllowed     the named plugin, or every plugin that may be overruled, need not be waited for any more
-    GroupRejected    everything is given back
+    sync plugin      called in the group's turn, and again whenever the group or a sibling changes
+    async plugin     called at the edge once for each set of reserved members; the group waits for its answer
+    GroupAllowed     stop waiting for the named plugin, or for every plugin that may be overruled
+    GroupRejected    release everything
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from gangsched.model.pod_group import GroupKey
 
 
 class _Wait:
-    """What is known about one group that is reserved.
+    """What is known about one reserved group.
 
     allowed: plugins that were overruled, "" for all; answers and open: of async plugins, about `members`;
     waits_for: plugin -> its reason, as of the group's last turn.
@@ -42,7 +41,7 @@ class _Wait:
 
 
 class Permits:
-    """Asks Permit, and keeps what was said."""
+    """Calls Permit, and keeps the answers."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
@@ -50,7 +49,7 @@ class Permits:
         shared.on_given_back.append(self.forget)
 
     def ask(self, group: Group, siblings: Mapping[str, Group]) -> Status:
-        """The first "no" wins; else a "wait" as long as anybody says so. Raises: PluginError."""
+        """The first "no" wins; else "wait" if any plugin answers that. Raises: PluginError."""
         observer = self._shared.observer
         if observer is None:
             return self._ask(group, siblings)
@@ -90,7 +89,7 @@ class Permits:
         return Status(Code.WAIT, reason, waits[0].plugin, min(timeouts) if timeouts else None)
 
     def _asked(self, group: Group, plugin: str) -> Status:
-        """An async plugin's answer, or that it is still awaited."""
+        """An async plugin's answer, or a wait until it comes."""
         wait = self._waits.setdefault(group.key, _Wait())
         members = frozenset(info.uid for info in group.in_state(MemberState.ASSUMED))
         if members != wait.members:
@@ -104,7 +103,7 @@ class Permits:
         return Status.wait(f"{plugin} is being asked", plugin=plugin)
 
     def answered(self, call: HookCall, event: HookAnswered) -> None:
-        """An async plugin has said something: the group is looked at in its turn."""
+        """An async plugin has answered: the group is reconsidered in its turn."""
         group, wait = call.group, self._waits.get(call.group.key)
         if wait is None or wait.open.get(call.plugin) is not call:
             return
@@ -115,14 +114,14 @@ class Permits:
         wait.answers[call.plugin] = status
         if group.state is GroupState.WAITING:
             if status.code is Code.WAIT and status.timeout_s is not None:
-                # Its time runs from its word, not from when it was asked; another plugin's earlier end stays.
+                # Its timeout runs from its answer, not from the call; another plugin's earlier timeout stays.
                 ends_s = self._shared.now_s + status.timeout_s
                 alone = len(wait.waits_for) == 1
                 self._shared.queue.set_deadline(group, ends_s if alone else min(ends_s, group.deadline_s))
             self._shared.queue.activate(group, Cause.LOOK_AGAIN)
 
     def allow(self, event: GroupAllowed) -> bool:
-        """Whether there was such a wait to end."""
+        """Ends such a wait; returns whether there was one."""
         group, wait = self._shared.groups.get(event.group), self._waits.get(event.group)
         if group is None or wait is None or group.state is not GroupState.WAITING:
             return False
@@ -131,7 +130,7 @@ class Permits:
         return True
 
     def is_asking(self, group: Group) -> bool:
-        """All that it waits for is an answer that is on its way: nothing to tell people of."""
+        """Whether it waits only for a pending answer: not worth reporting."""
         wait = self._waits.get(group.key)
         return wait is not None and bool(wait.open) and set(wait.open) == set(wait.waits_for)
 
@@ -141,7 +140,7 @@ class Permits:
         return wait.waits_for if wait is not None else {}
 
     def forget(self, group: Group) -> None:
-        """The group holds nothing any more, or binds: nobody's word about it counts any longer."""
+        """The group has no reservations any more, or binds: earlier answers are void."""
         wait = self._waits.pop(group.key, None)
         if wait is not None:
             self._shared.hooks.cancel(wait.open.values())
@@ -153,5 +152,5 @@ class Permits:
 
 
 def may_be_overruled(plugin: object) -> bool:
-    """Not those that wait for what the group's own definition asks for: without it the gang is not whole."""
+    """Not plugins that enforce the group's own definition: the gang would be incomplete."""
     return bool(getattr(plugin, "may_be_overruled", True))

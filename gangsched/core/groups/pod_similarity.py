@@ -1,8 +1,7 @@
-"""SimilarPod: what was found out about a pod and holds for each one that differs from it in its name alone.
+"""SimilarPod: findings about a pod that hold for each pod that differs from it only in its name.
 
-A gang's pods come one after the other and alike, so all this is worked out once a gang. Kept by
-core.groups.membership, of the pod that came last; what depends on a pod's name, or on the moment, is not
-here.
+A gang's pods come one after the other and alike, so all this is computed once a gang. core.groups.membership
+keeps it for the pod that came last; nothing here depends on a pod's name or on the moment.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from gangsched.model.pod_group import GroupKey
 
 
 class SimilarPod(NamedTuple):
-    """pod: the one that was looked at; key: its group's, of dialect POD where it is a group of one.
+    """pod: the examined one; key: its group's, of dialect POD for a group of one.
 
     problem: what is wrong with how it names its group. identity and stated: as in core.types.group's PodInfo.
-    edition: of the templates, by which `template` is right. core_beside: the core PodGroup that it names
-    beside a group that its metadata names.
+    edition: of the templates, for which `template` is valid. core_beside: the core PodGroup that it names
+    beside a group named in its metadata.
     """
 
     pod: Pod
@@ -33,7 +32,7 @@ class SimilarPod(NamedTuple):
 
 
 def are_alike(one: Pod, other: Pod) -> bool:
-    """Whether their users wrote the same, but for the name; what is most often another comes first."""
+    """Whether users wrote the same except for the name; compares what differs most often first."""
     this, that = one.metadata, other.metadata
     return (
         this.labels == that.labels

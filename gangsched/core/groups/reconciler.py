@@ -1,7 +1,7 @@
-"""GroupReconciler: looks at a group whose members or numbers changed, and moves it where they put it.
+"""GroupReconciler: examines a group whose members or numbers changed, and moves it accordingly.
 
 The table itself, with every cause and why no two gangs ever wait for each other, is core.state.transitions. A
-group found half bound at start-up, or by another hand, is completed or unwound here (`recover`).
+group found half bound, at start-up or through others' changes, is completed or unwound here (`recover`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.model.objects import Pod
 
-# A gang that is still being created says nothing for this long: its pods come one by one.
+# A gang that is still being created is not reported for this long: its pods come one by one.
 GATHER_REPORT_S = 5.0
 # In line, or back in line by itself.
 _TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 
 
 class GroupReconciler:
-    """Looks at a group whose members or numbers changed and moves it along the table."""
+    """Examines a group whose members or numbers changed and moves it along the table."""
 
     def __init__(
         self, shared: SharedState, reporter: Reporter, owners: Owners, binder: Binder, attempts: Attempts
@@ -42,13 +42,13 @@ class GroupReconciler:
         }
 
     def look(self, group: Group) -> None:
-        """Moves the group to where its facts put it; safe to call at any time, twice changes nothing."""
+        """Moves the group to the state that its members imply; idempotent, safe at any time."""
         if not group.members:
             self._attempts.nominations.drop(group)
             self._shared.drop_group(group)
             return
         if not group.n_bound:
-            group.satisfied = False  # all of the gang that was whole is gone: its successors start together
+            group.satisfied = False  # the whole former gang is gone: its successors start together
         elif not group.satisfied and group.definition is not None and group.n_bound >= group.start_count:
             group.satisfied = True
         self._look_in.get(group.state, self._look_at_rest)(group)
@@ -57,13 +57,13 @@ class GroupReconciler:
             group.recovering = False
 
     def recover(self, group: Group) -> None:
-        """A group found half bound is completed first or unwound, by policy: after a restart, mostly.
+        """Completes or unwinds, by policy, a group found half bound, mostly after a restart.
 
-        A gang that was whole and lost members looks the same but for time: its pending members were created
-        after the last bind. A pending member that existed before it was left out of a gang that never was
-        whole, however many of the others are gone by now: their eviction may have been under way. So was one
-        that never had a node and is being deleted. Both times are the API server's own, to the second; a tie
-        counts as half bound.
+        A gang that was whole and lost members differs only in times: its pending members were created after
+        the last bind. A pending member that existed before that bind was left out, so the gang was never
+        whole, however many of the others are gone by now: their eviction may have been under way. The same
+        holds for one that never had a node and is being deleted. Both times are the API server's own, to the
+        second; a tie counts as half bound.
         """
         bound_at = [t for info in group.in_state(MemberState.BOUND) if (t := _bound_at(info.pod))]
         last = max(bound_at, default=None)
@@ -81,7 +81,7 @@ class GroupReconciler:
             self._attempts.give_back(group, why)
             self._look_at_rest(group)
         else:
-            # Looked at again in its turn, holding what it holds.
+            # Reconsidered in its turn, keeping its reservations.
             self._shared.queue.activate(group, Cause.LOOK_AGAIN)
 
     def _look_at_rest(self, group: Group) -> None:
@@ -90,7 +90,7 @@ class GroupReconciler:
             if group.state is not GroupState.UNSCHEDULABLE or group.message != group.problem:
                 group.rejected_by = (("GangScheduling", None),)
                 queue.reject(group, Cause.PROBLEM, now_s)
-            self._reporter.rejected(group, group.problem)  # also to members that have come since
+            self._reporter.rejected(group, group.problem)  # also for members that came later
             group.message = group.problem
             return
         if group.recovering and not group.n_pending:
@@ -121,7 +121,7 @@ class GroupReconciler:
             queue.activate(group, Cause.COMPLETE)
 
     def expired(self, group: Group) -> None:
-        """A deadline of the queue's has passed: backoff, flush, report or wait, by the group's state."""
+        """A queue deadline has passed: backoff, flush, report or wait, by the group's state."""
         if group.state is GroupState.WAITING:
             self._attempts.timed_out(group)
         elif group.state is GroupState.GATHERING:

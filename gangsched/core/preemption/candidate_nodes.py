@@ -1,8 +1,8 @@
-"""Victim nodes: with which nodes a search for a gang's victims begins, and how it goes on from there.
+"""Candidate nodes: where a search for a gang's victims begins, and how it widens.
 
-A large cluster is not looked at as a whole: first the nodes that give room away the cheapest, then those of
-one domain (a rack, say), as members may have to be near each other or away from others, then ever more.
-Called by core.preemption.search; which nodes are the cheapest is core.preemption.node_costs's.
+A large cluster is not searched as a whole: first the nodes whose room is cheapest to free, then those of one
+domain (a rack, say), as members may have to be near each other or apart, then ever more. Called by
+core.preemption.search; core.preemption.node_costs ranks the nodes by cost.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.types.arrays import IntArray
 
-# How many times more nodes are looked at next.
+# The growth factor of the number of nodes.
 _WIDER = 8
-# Domains that are tried one by one, the cheapest first, before more nodes are.
+# How many domains are tried one by one, the cheapest first, before more nodes are.
 _MAX_DOMAINS = 16
 
 
 def ever_more(rows: list[int], n: int, domains: Iterable[IntArray]) -> Iterator[list[int]]:
-    """Of `rows`, the cheapest first, n, those of one domain, then more and more; all of them at the end."""
+    """Of `rows`, the cheapest first: n rows, those of one domain, then ever more; all of them at the end."""
     if n < len(rows):
         yield rows[:n]
         yield from _in_one_domain(rows, domains)
@@ -47,7 +47,7 @@ def _in_one_domain(rows: list[int], domains: Iterable[IntArray]) -> Iterator[lis
 
 
 def domains(unit: Sequence[Demand], trials: VictimTrials) -> Iterator[IntArray]:
-    """int64[n_rows] for each label that matters to constraints: which domain a node is in, -1: none."""
+    """int64[n_rows] for each label used by constraints: the node's domain, -1: none."""
     keys: dict[str, None] = {}
     room = trials.room
     for demand in unit:

@@ -1,7 +1,7 @@
-"""GangVictims: victims for a gang as kube-scheduler chooses a node's, a node at a time, the cheapest first.
+"""GangVictims: chooses a gang's victims as kube-scheduler does a pod's, node by node, the cheapest first.
 
-Step 3 of core.preemption.search, which calls it and judges what comes of it: here a member is only counted
-against what a node takes without this pod and that, so constraints among members may find the answer wanting.
+Step 3 of core.preemption.search, which calls it and checks the result: here only each node's capacity without
+certain pods is considered, so constraints among members may still rule the result out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Block(msgspec.Struct, gc=False):
 
 
 class GangVictims:
-    """n_candidates: how many of n nodes that would do are weighed against each other."""
+    """n_candidates: how many of n suitable nodes are compared."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class GangVictims:
         return self._trials.n_left <= self._stops_at
 
     def choose(self, level: Chosen, free: Chosen) -> dict[str, PodInfo] | None:
-        """Of `level`, what the cheapest node gives up for a member, again and again; None: it did not come
-        out that way, or the budget ran out. free: those who cost nothing, and are taken in any case."""
-        self._stops_at = self._trials.n_left // 2  # others have something to ask too
+        """Of `level`, repeatedly what the cheapest node gives up for a member; None: no result, or the budget
+        ran out. free: pods that cost nothing, and are taken in any case."""
+        self._stops_at = self._trials.n_left // 2  # the other steps need budget too
         trial = self._trials.without(free)
         chosen = dict(free)
         for demand in self._unit:
@@ -120,7 +120,7 @@ class GangVictims:
         return {uid: info for uid, info in level.items() if uid not in chosen}
 
     def _fill(self, demand: Demand, template: PodTemplate, n: int, trial: Trial) -> int:
-        """Members go where there is room without anybody leaving; answers how many."""
+        """Places members where there is room without evicting; returns how many."""
         placed = 0
         while placed < n:
             room = self._trials.capacity(demand, template, trial)
@@ -142,7 +142,7 @@ class GangVictims:
         chosen: Chosen,
         level: Chosen,
     ) -> _Block | None:
-        """What the node must give up for n members, as SelectVictimsOnNode: all go, then some are let off."""
+        """What the node must give up for n members, as SelectVictimsOnNode: all go, then some are spared."""
         here = {info.uid: info for info in self._victims.on_row[row] if info.uid in level}
         victims = self._rest(self._victims.close({**chosen, **here}), chosen)
         if self._trials.capacity_on(demand, template, self._trials.without(victims, trial), row) < n:

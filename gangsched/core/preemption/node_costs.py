@@ -1,9 +1,10 @@
-"""NodeCosts: what every node would have to give up for one more pod by room alone, for all nodes at once.
+"""NodeCosts: what each node would have to give up for one more pod, by resources alone, for all nodes at
+once.
 
-Here kube-scheduler's rule for one node (all who may go are gone; then the most important are let off as long
-as the pod still fits) is done on arrays, one step for the k-th most important pod of all nodes together. Only
-resources and numbers of devices count here: it is exact where nothing else has a say, and else what a node
-costs at the least, near enough to say where to look first. Called by core.preemption.pod_victims and
+kube-scheduler's rule for one node (remove all potential victims; then spare the most important ones as long
+as the pod still fits) runs here on arrays, one step for the k-th most important pod of all nodes together.
+Only resources and numbers of devices count: the result is exact if no other Filter matters, and else a lower
+bound of a node's cost, good enough to decide where to look first. Called by core.preemption.pod_victims and
 core.preemption.search. Source of the rule: kube-scheduler 1.37 `plugins/defaultpreemption`,
 SelectVictimsOnNode.
 """
@@ -26,9 +27,9 @@ _ASSUMED = MemberState.ASSUMED
 
 
 class NodeCosts(msgspec.Struct, frozen=True, gc=False):
-    """Nodes that could take the pod if everybody left who may, the cheapest first; ties: row.
+    """Nodes that could take the pod if all potential victims left, the cheapest first; ties: row.
 
-    rows int64[n]; room int64[n]: how many such pods they take then; keys: what one costs, in the order of
+    rows int64[n]; room int64[n]: how many such pods they take then; keys: the cost of one, in the order of
     victims.Cost.
     """
 
@@ -43,7 +44,7 @@ def rank(
     on_row: Mapping[int, Sequence[PodInfo]],
     guarded: Collection[str],
 ) -> NodeCosts:
-    """on_row: who may go, by node; guarded: UIDs of those who go against a disruption budget."""
+    """on_row: potential victims by node; guarded: UIDs of those protected by a disruption budget."""
     rows = np.fromiter(on_row, dtype=np.int64, count=len(on_row))
     needs, has, columns = _asked(template, view, rows)
     victims = [info for here in on_row.values() for info in here]
@@ -77,9 +78,9 @@ def rank(
 def _asked(
     template: PodTemplate, view: ClusterView, rows: IntArray
 ) -> tuple[IntArray, IntArray, list[tuple[str, int]]]:
-    """Of what the template asks for: amounts [c], free room [n, c], and what each column is (name, column).
+    """The template's requests: amounts [c], free room [n, c], and each column as (name, column).
 
-    Devices that a node lists are counted by what is free of them, on nodes that list them.
+    Devices are counted by the free ones, on nodes that list them.
     """
     columns = list(zip(template.names, template.columns, strict=True))
     needs = np.array(template.amounts, dtype=np.int64)
@@ -95,7 +96,7 @@ def _asked(
 
 
 def _held(victims: Sequence[PodInfo], columns: Sequence[tuple[str, int]]) -> IntArray:
-    """What each of them holds of each column: int64[n_victims, c]."""
+    """What each of them holds in each column: int64[n_victims, c]."""
     seen: dict[int, int] = {}
     amounts: list[list[int]] = []
     for serial, template in {info.template.serial: info.template for info in victims}.items():
@@ -110,7 +111,7 @@ def _held(victims: Sequence[PodInfo], columns: Sequence[tuple[str, int]]) -> Int
 def _not_reprieved(
     empty: IntArray, needs: IntArray, held: IntArray, order: IntArray, counts: IntArray
 ) -> BoolArray:
-    """Who has to go, bool[n_victims]; `order`: nodes one after the other, each's most important first."""
+    """The pods that cannot be spared, bool[n_victims]; `order`: node by node, each's most important first."""
     goes = np.zeros(len(order), dtype=np.bool_)
     first = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(counts) else counts
     left = empty

@@ -1,13 +1,13 @@
-"""PodVictims: whom one pod takes, by kube-scheduler's rule: the pods of the node where they cost least.
+"""PodVictims: one pod's victims, by kube-scheduler's rule: the pods of the node where they cost least.
 
-On a node all go who may; then they are let off one by one, the most important first, those before others who
-go against a disruption budget as things stand on that node. The nodes are asked in the order that room alone
-suggests (core.preemption.node_costs): where nothing else has a say the first answer is the best one. Else as
-many are weighed as the plugin's arguments say; kube-scheduler begins with any node, we with the cheapest.
-Called by core.preemption.search. Sources: kube-scheduler 1.37 `plugins/defaultpreemption`
+On a node all potential victims are removed; then they are spared one by one, the most important first,
+starting with those protected by a disruption budget. Nodes are tried in the order that resources alone
+suggest (core.preemption.node_costs): if no other Filter matters the first result is the best one. Else as
+many are compared as the plugin's arguments say; kube-scheduler begins with a random node, we with the
+cheapest. Called by core.preemption.search. Sources: kube-scheduler 1.37 `plugins/defaultpreemption`
 (SelectVictimsOnNode), `framework/preemption/preemption.go` (DryRunPreemption, pickOneNodeForPreemption).
 
-Other than there, a pod that is on its way out costs nothing: to wait for it takes nothing from anybody.
+Unlike there, a pod that is terminating costs nothing: waiting for it harms no pod.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Cost, Victims
 from gangsched.core.types.group import PodInfo
 
-# Whose Filter is a matter of room, ports apart.
+# Plugins whose Filter depends on resources only (apart from ports).
 _BY_ROOM = {"NodeResourcesFit", "Devices", "NodePorts"}
 _Found = tuple[Cost, int, dict[str, PodInfo]]
 
 
 class PodVictims:
-    """One pod's search among those who may go. ran_out: it ended before enough nodes were weighed."""
+    """One pod's search among the potential victims. ran_out: it ended before enough nodes were compared."""
 
     def __init__(
         self, demand: Demand, victims: Victims, trials: VictimTrials, n_candidates: Callable[[int], int]
@@ -41,7 +41,7 @@ class PodVictims:
         self._n_candidates = n_candidates
 
     def choose(self) -> tuple[Plan, dict[str, PodInfo]] | None:
-        """Where the pod goes, and whom it takes; None: no node's pods make room for it."""
+        """Where the pod goes, and its victims; None: no node's pods make room for it."""
         ranking = rank(self._trials.room, self._template, self._victims.on_row, self._victims.guarded)
         for _, _, chosen in sorted(self._weighed(ranking), key=itemgetter(0, 1)):
             plan = self._trials.place(chosen)
@@ -70,8 +70,7 @@ class PodVictims:
         return found
 
     def _room_decides(self) -> bool:
-        """Whether what core.preemption.node_costs says of a node is all there is to say, if it holds for the
-        first."""
+        """Whether core.preemption.node_costs is exact for all nodes, if it is for the first."""
         template, profile = self._template, self._demand.profile
         state = self._trials.state(self._demand, template, self._trials.room)
         if state is None or template.host_ports or template.volumes or template.constraints:
@@ -81,7 +80,7 @@ class PodVictims:
         return room_only and self._victims.are_single
 
     def _on_node(self, row: int) -> tuple[Cost, dict[str, PodInfo]] | None:
-        """What the node has to give up, by SelectVictimsOnNode; None: it would not do even then."""
+        """What the node has to give up, by SelectVictimsOnNode; None: even that would not suffice."""
         victims = self._victims.close({info.uid: info for info in self._victims.on_row[row]})
         against = self._victims.violating(victims)
         if not self._takes(row, victims):

@@ -1,22 +1,25 @@
-"""PreemptionSearch: the cheapest pods to take away so that a whole unit of groups fits, or none.
+"""PreemptionSearch: the cheapest pods to evict so that a whole unit of groups fits, or none.
 
-A pure search on Trials, called by plugins.default_preemption. Every candidate set is judged by the very cycle
-that will place the unit (DryRun.place), so whatever a Filter says holds for it too. Who may go, what goes
-together and what it costs is core.preemption.victims'; what is asked of Trials, and what that may cost,
-core.preemption.victim_trials's. A lone pod's victims are core.preemption.pod_victims'. For gangs:
+A pure search on Trials, called by plugins.default_preemption. Every candidate set is tested by the very cycle
+that will place the unit (DryRun.place), so all Filters apply to it. core.preemption.victims defines which
+pods may be evicted, which go together and their cost; core.preemption.victim_trials runs the tests and
+accounts for their cost. A lone pod's victims are core.preemption.pod_victims'. For gangs:
 
-1. Without all who may go: if the unit does not fit then, nobody goes. Of large clusters first those nodes
-   only that give room away the cheapest (core.preemption.node_costs), then ever more.
-2. The lowest level (sparing disruption budgets first, then by the highest priority taken) at which it fits.
-3. Node by node, as kube-scheduler: what a node needs to give up for the next members, the most important let
-   off first; the cheapest node a member is taken, again and again, room that is free being used before.
-4. Of the whole set everybody is let off without whom it fits as well, the most important first.
-5. Where there are few: every set that costs less is tried too, the cheapest first.
+1. Remove all potential victims: if the unit does not fit then, none is evicted. In large clusters, first only
+   on the
+   nodes whose room is cheapest to free (core.preemption.node_costs), then on ever more.
+2. Find the lowest level (sparing disruption budgets first, then by the highest priority taken) at which it
+   fits.
+3. Node by node, as kube-scheduler: what a node must give up for the next members, sparing the most important
+   pods
+   first; repeatedly take the cheapest node for a member, using free room before.
+4. From the whole set spare each pod without which the unit still fits, the most important first.
+5. If there are few: try every cheaper set too, the cheapest first.
 
-The set is a least one wherever step 5 comes to its end (about a dozen pods of that level), else one of which
-nobody can be let off. Where members have constraints among themselves and the usual orders of placing them
-fail, core.cycle.order_search looks for others, here too; and as a member may need somebody near who would
-have to go, smaller sets than all are then tried in step 1. Source: KEP-5710.
+The set is the cheapest if step 5 runs to its end (about a dozen pods of that level), else one from which no
+pod can be spared. If members have constraints among themselves and the usual orders of placing them fail,
+core.cycle.order_search tries others, here too; and as a member may need a pod near it that is a potential
+victim, step 1 then also tries smaller sets. Source: KEP-5710.
 """
 
 from __future__ import annotations
@@ -39,21 +42,22 @@ from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Chosen, Cost, DisruptionBudget, Victims, is_free
 from gangsched.core.types.group import PodInfo
 
-# Whole cycles that one search may try: to let somebody off (fewer with more pods taken out, as each costs
-# more then), to find a cheaper set.
+# Whole cycles that one search may run: to spare pods (fewer when more pods are removed, as each then costs
+# more), to find a cheaper set.
 _MAX_LET_OFF = 64
 _MIN_LET_OFF = 16
 _LET_OFF_PODS = 8192
 _MAX_IMPROVE = 100
-# Sets that are priced, at a few microseconds each, before the cheapest are tried; of no more pods than that.
+# Sets that are priced, at a few microseconds each, before the cheapest are tried; sets of no more pods than
+# that.
 _MAX_SETS = 2048
 _MAX_POOL = 64
 # Nodes that a search begins with: at least, and for each member.
 _FIRST_NODES = 128
 _NODES_A_MEMBER = 4
-# With more pods than that taken out, a search for an order of placing costs more than it is worth.
+# With more pods removed, a search for a placing order costs more than it is worth.
 _MAX_SEARCHED = 512
-# Sets smaller than everybody that are tried where a member may need somebody near who would go.
+# How many smaller sets are tried if a member may need a potential victim near it.
 _MAX_STAYING = 256
 _AFFINITY = "InterPodAffinity"
 _NO_NODE = "there is no node with room for it"
@@ -74,7 +78,7 @@ class PreemptionSearch:
         budgets_of: BudgetsOf,
         n_candidates: Callable[[int], int],
     ) -> None:
-        """n_candidates: how many of n nodes that would do are weighed against each other."""
+        """n_candidates: how many of n suitable nodes are compared."""
         self._unit = unit
         self._n_nodes = trial.n_nodes
         self._n_candidates = n_candidates
@@ -96,7 +100,7 @@ class PreemptionSearch:
         self._is_lone = len(unit) == 1 and len(unit[0].members) == 1 and not unit[0].group.is_gang
 
     def run(self) -> PostFilterResult | Status:
-        """Room for the unit, or why there is none to be made."""
+        """Room for the unit, or why none can be made."""
         if not self.victims.on_row:
             return self._helpless("")
         if self._is_lone:
@@ -111,11 +115,11 @@ class PreemptionSearch:
         if chosen is None or not self._trials.fits(chosen):
             chosen = self._near(level)
         if len(chosen) == len(level) and self._trials.is_spent:
-            return self._ran_out()  # nobody is taken whom nobody has looked at
+            return self._ran_out()  # do not evict pods that were not examined
         chosen = self._without_idle(self._improve(self._let_off(chosen)))
         plan = self._trials.place(chosen)
         if isinstance(plan, FitError):
-            # A plugin that answers one way with more pods gone and another with less.
+            # A plugin is inconsistent: it accepts with more pods removed and refuses with fewer.
             return Status.unschedulable("no set of victims was found that makes room")
         return self._result(plan, chosen)
 
@@ -139,7 +143,7 @@ class PreemptionSearch:
         return PostFilterResult(plan, tuple(ordered), frozenset(self.victims.violating(chosen)), cost.key)
 
     def _helpful(self, trial: Trial) -> list[int]:
-        """Nodes where taking pods away may help: those whose own properties let some member in."""
+        """Nodes where evicting pods may help: their fixed properties admit some member."""
         mask = np.zeros(trial.n_rows, dtype=np.bool_)
         for demand in self._unit:
             for template, _ in demand.by_template().values():
@@ -153,7 +157,7 @@ class PreemptionSearch:
     # -- step 1 ------------------------------------------------------------------------------------------
 
     def _enough(self) -> Chosen | Status:
-        """So many that the unit fits without them; or why there is no such set."""
+        """Pods whose removal lets the unit fit; or why there is no such set."""
         answer: FitError | None = None
         on_row = self.victims.on_row
         n_first = max(_FIRST_NODES, _NODES_A_MEMBER * sum(demand.n_needed for demand in self._unit))
@@ -179,8 +183,8 @@ class PreemptionSearch:
         return fewer if fewer is not None else self._helpless(answer.message if answer is not None else "")
 
     def _ranked(self) -> list[int] | Status:
-        """Nodes where some template gets room if all leave who may, those that give it away the cheapest
-        first; or why it is not enough, where adding up says so."""
+        """Nodes where some template gets room if all potential victims leave, the cheapest first; or why that
+        cannot suffice, if a sum already shows it."""
         on_row, room = self.victims.on_row, self._trials.room
         ranked: list[list[int]] = []
         for demand in self._unit:
@@ -201,12 +205,12 @@ class PreemptionSearch:
         return list(found)
 
     def _order_matters(self) -> bool:
-        """Whether the unit may fit in one order of placing it and not in another."""
+        """Whether the unit may fit in one placing order and not in another."""
         kinds = [kind for demand in self._unit for kind in demand.by_template().values()]
         return len(kinds) > 1 or any(self._seeing())
 
     def _may_need_somebody(self) -> bool:
-        """Whether a member that does not fit without somebody may fit beside him."""
+        """Whether a member that does not fit without some pod may fit beside it."""
         return any(name != _AFFINITY or near for name, near in self._seeing())
 
     def _seeing(self) -> Iterator[tuple[str, bool]]:
@@ -220,7 +224,7 @@ class PreemptionSearch:
                     yield from ((name, near) for name in demand.profile.filtering.names_seeing(state))
 
     def _where_some_stay(self) -> Chosen | None:
-        """Sets smaller than everybody, the cheapest first."""
+        """Smaller sets, the cheapest first."""
         sets = self._sets(None)
         for _, taken in sets[:_MAX_STAYING]:
             if self._trials.is_spent:
@@ -233,7 +237,7 @@ class PreemptionSearch:
     # -- step 2 ------------------------------------------------------------------------------------------
 
     def _level(self) -> dict[str, PodInfo]:
-        """Everybody up to the lowest level at which the unit fits."""
+        """All potential victims up to the lowest level at which the unit fits."""
         levels: dict[tuple[bool, int], dict[str, PodInfo]] = {}
         for uid, info in self._everybody.items():
             if uid not in self._free:
@@ -276,7 +280,7 @@ class PreemptionSearch:
     # -- steps 4 and 5 -----------------------------------------------------------------------------------
 
     def _let_off(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
-        """Halves of those left are let off together as long as that works, so that many need few tries."""
+        """Spares halves of the remaining pods together while that works, so that many need few tries."""
         todo = [[part for part in self.victims.parts(chosen) if any(uid not in self._free for uid in part)]]
         n_tries = max(_MIN_LET_OFF, min(_MAX_LET_OFF, _LET_OFF_PODS // max(len(chosen), 1)))
         for _ in range(n_tries if len(chosen) < len(self._everybody) else 4 * _MAX_LET_OFF):
@@ -295,7 +299,7 @@ class PreemptionSearch:
         return chosen
 
     def _improve(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
-        """The cheapest set there is, where there are few enough to try."""
+        """The cheapest set, if there are few enough to try."""
         for _, taken in self._sets(self.victims.cost(chosen))[:_MAX_IMPROVE]:
             if self._trials.is_spent:
                 break
@@ -304,7 +308,7 @@ class PreemptionSearch:
         return chosen
 
     def _sets(self, before: Cost | None) -> list[tuple[Cost, dict[str, PodInfo]]]:
-        """Closed sets that cost less than `before`, the cheapest first; none where there are too many."""
+        """Closed sets that cost less than `before`, the cheapest first; none if there are too many."""
         pool: dict[frozenset[str], dict[str, PodInfo]] = {}
         for uid, info in self._everybody.items():
             if uid not in self._free and (before is None or self.victims.level(info) <= before.level):
@@ -329,7 +333,7 @@ class PreemptionSearch:
         return sorted(cheaper.values(), key=lambda one: one[0])
 
     def _without_idle(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
-        """Nobody is waited for, and no reservation is taken, on a node that the unit does not use."""
+        """Spares pods, and releases no reservations, on nodes that the unit does not use."""
         plan = self._trials.place(chosen)
         if isinstance(plan, FitError):
             return chosen
@@ -345,10 +349,10 @@ class PreemptionSearch:
                 chosen = fewer
         return chosen
 
-    # -- words -------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------------
 
     def _helpless(self, message: str) -> Status:
-        """kube-scheduler's sentence about preemption: every node counted under why it is no help."""
+        """kube-scheduler's sentence about preemption: counts nodes by why they do not help."""
         if self.victims.n_binding:
             return Status(Code.PENDING, "pods of lower priority are being bound, who may go once they are")
         if message:

@@ -1,9 +1,9 @@
-"""VictimTrials: Trials without some pods, how much room they have, and what asking costs.
+"""VictimTrials: Trials with some pods removed, their capacity, and the cost of queries.
 
-A search for victims asks this many thousand times, so every question is counted against its budget, in looks:
-one look is asking one node how many of a pod it takes. There is no clock here: the same input ends at the
-same place. Pods that hold a promise on a node (nominated) have their room; core.cycle.cycle sees to that
-where a whole unit is placed. Called by core.preemption.search and core.preemption.pod_victims.
+A search for victims runs many thousand queries, so each is charged to its budget, in looks: one look is the
+capacity of one node for a pod. There is no clock here: the same input ends at the same place. Nominated pods'
+reservations are respected; core.cycle.cycle does that when a whole unit is placed. Called by
+core.preemption.search and core.preemption.pod_victims.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from gangsched.core.preemption.victims import Chosen
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.pod_template import PodTemplate
 
-# What a question costs beyond a look, by measurement: so many nodes in arrays, or so many pods taken out of a
-# Trial, come to one; what a cycle costs; and a search for an order, which looks at all nodes before it tries
-# placements.
+# Measured costs of queries, in looks: this many nodes in arrays, or this many pods removed from a Trial, cost
+# one; a cycle; and a search for a placing order, which looks at all nodes before it tries placements.
 _NODES_A_LOOK = 200
 _PODS_A_LOOK = 8
 _LOOKS_A_CYCLE = 10
 _NODES_A_SEARCH = 2
 _LOOKS_A_PLACEMENT = 5
-# Searches for an order of placing after the first have together as much as it has, and each a share of that,
-# so that what one of them has found is found again when the victims are gone.
+# All searches for a placing order after the first share as much budget as the first has, in equal parts, so
+# that a found order is found again when the victims are gone.
 _SHARE = 4
 
 
 class VictimTrials:
-    """Questions about one unit on one Trial. n_left: looks; gave_up: a search for an order ended before all
-    were tried."""
+    """Queries about one unit on one Trial. n_left: looks; gave_up: a search for a placing order ended before
+    all were tried."""
 
     def __init__(self, trial: Trial, dry_run: DryRun) -> None:
         self.trial = trial
@@ -55,7 +54,7 @@ class VictimTrials:
         return self.n_left <= 0
 
     def without(self, chosen: Chosen, trial: Trial | None = None) -> Trial:
-        """A fork of `trial`, else of the cluster with the room of promises taken, without these pods."""
+        """A fork of `trial`, else of the cluster with nominations subtracted, without these pods."""
         made = (trial or self.room).fork()
         made.remove(*chosen.values())
         self.n_left -= len(chosen) // _PODS_A_LOOK
@@ -80,8 +79,8 @@ class VictimTrials:
         return answer
 
     def search(self, chosen: Chosen) -> Plan | FitError:
-        """As place, and where it says no with other orders of placing; from here on `place` looks for them
-        too, as far as the budget goes."""
+        """As place, and on failure with other placing orders; from here on `place` tries those too, as far as
+        the budget goes."""
         answer = self.place(chosen)
         self._is_searching = True
         self._placements_left = self._dry_run.search_budget
@@ -108,7 +107,7 @@ class VictimTrials:
     # -- nodes -------------------------------------------------------------------------------------------
 
     def state(self, demand: Demand, template: PodTemplate, trial: Trial) -> CycleState | None:
-        """What PreFilter leaves; None: it refuses the pod."""
+        """The state after PreFilter; None: it rejects the pod."""
         state, status = demand.pre_filter(template, trial)
         return state if status.is_success else None
 
@@ -121,7 +120,7 @@ class VictimTrials:
         return demand.profile.capacity(state, template, trial)
 
     def capacity_on(self, demand: Demand, template: PodTemplate, trial: Trial, row: int) -> int:
-        """As capacity, for a node that takes the template by what it is."""
+        """As capacity, for a node whose fixed properties admit the template."""
         state = self.state(demand, template, trial)
         if state is None:
             return 0
@@ -132,6 +131,6 @@ class VictimTrials:
         return int(demand.profile.capacity(state, template, trial)[row])
 
     def is_local(self, demand: Demand, template: PodTemplate) -> bool:
-        """Whether a pod that goes changes what Filter says of its own node alone."""
+        """Whether removing a pod changes Filter's answer for its own node alone."""
         state = self.state(demand, template, self.room)
         return state is not None and demand.profile.filtering.is_local(state)

@@ -1,14 +1,14 @@
-"""Victims: who may be taken away for a unit of higher priority, what goes together, and what it costs.
+"""Victims: which pods may be evicted for a unit of higher priority, which go together, and their cost.
 
-Here is what a set of victims is: closed under the gangs' bonds, measured by Cost, judged by disruption
-budgets. Which set is chosen is core.preemption.search's. Pure; nothing is changed here.
+Defines a set of victims: closed under the gangs' bonds, measured by Cost, checked against disruption budgets.
+core.preemption.search chooses the set. Pure; nothing is changed here.
 
-A gang whose disruption mode is "all" goes as a whole, one that says "single" pod by pod. One that says
-nothing keeps its min_count or nothing: what it has beyond that goes pod by pod, and the first pod below it
-takes all the others along, because a gang of which less than that runs does no work. (A PodGroup of
-scheduling.k8s.io that says nothing says "single": that is what its API means by it.) Gangs that start
-together stop together. Reservations of a gang that waits in Permit go with the whole of its set, and cost
-nothing, as do pods that are on their way out already.
+A gang with disruption mode "all" is evicted as a whole, one with "single" pod by pod. One without a mode
+keeps its min_count or nothing: pods beyond min_count go one by one, and the first pod below it takes all the
+others along, because a gang with fewer running does no work. (A PodGroup of scheduling.k8s.io without a mode
+means "single", by its API.) Gangs that start together stop together. Reservations of a gang that waits in
+Permit are released with those of its whole set, and cost nothing; neither do pods that are terminating
+already.
 
 Sources: kube-scheduler 1.37 `framework/preemption/preemption.go` (pickOneNodeForPreemption), `util.go`
 (MoreImportantVictim, FilterVictimsWithPDBViolation); scheduling.k8s.io/v1beta1, DisruptionMode.
@@ -33,18 +33,18 @@ Chosen = Mapping[str, PodInfo]
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True, gc=False):
-    """A PodDisruptionBudget as it stands: how many more of these pods may be disrupted."""
+    """A PodDisruptionBudget's present state: how many more of these pods may be disrupted."""
 
     allowed: int
     uids: frozenset[str]
 
 
 class Cost(msgspec.Struct, frozen=True, gc=False, order=True):
-    """What a set of victims costs; the first difference decides, less is better.
+    """The cost of a set of victims; the first difference decides, less is better.
 
-    n_violations: pods that go against a disruption budget. highest: the highest priority. total: the sum of
-    the priorities, each lifted above 0. latest: when the first of those of the highest priority started,
-    negated: of two sets that one goes whose pods have run for less.
+    n_violations: pods protected by a disruption budget. highest: the highest priority. total: the sum of the
+    priorities, each made positive. latest: when the first of those of the highest priority started, negated:
+    of two sets the one whose pods have run for less is cheaper.
     """
 
     n_violations: int = 0
@@ -55,12 +55,12 @@ class Cost(msgspec.Struct, frozen=True, gc=False, order=True):
 
     @property
     def level(self) -> tuple[bool, int]:
-        """Whether a budget is broken, and the highest priority."""
+        """Whether a budget is violated, and the highest priority."""
         return self.n_violations > 0, self.highest
 
     @property
     def key(self) -> tuple[float, ...]:
-        """As core.preemption.node_costs tells it."""
+        """In the form of core.preemption.node_costs."""
         return self.n_violations, self.highest, self.total, self.n_pods, self.latest
 
 
@@ -76,7 +76,7 @@ class _Bond:
 
 
 class Victims:
-    """Everybody who may be taken away for one unit, by node row. n_binding: those who are being bound."""
+    """All pods that may be evicted for one unit, by node row. n_binding: those being bound."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Victims:
         siblings: Callable[[Group], Mapping[str, Group]],
         spared: Collection[str] = (),
     ) -> None:
-        """priority: the unit's; victims have a lower one. spared: UIDs that must not be counted on."""
+        """priority: the unit's; victims have a lower one. spared: UIDs that must not be chosen."""
         self._priority = priority
         self._siblings = siblings
         self._spared = spared
@@ -95,7 +95,7 @@ class Victims:
         self._bond_of: dict[str, _Bond] = {}
         self._budgets: Sequence[DisruptionBudget] = ()
         self.guarded: Collection[str] = ()
-        """UIDs of those who go against a budget whoever else goes."""
+        """UIDs of pods that violate a budget whichever others are evicted."""
         self.n_binding = 0
         self.on_row: dict[int, list[PodInfo]] = {}
         for row in rows:
@@ -104,26 +104,26 @@ class Victims:
                 self.on_row[row] = here
 
     def respect(self, budgets: Sequence[DisruptionBudget]) -> None:
-        """The disruption budgets that costs are measured by from now on."""
+        """Sets the disruption budgets that costs refer to from now on."""
         self._budgets = budgets
         self.guarded = {uid for budget in budgets if budget.allowed < 1 for uid in budget.uids}
 
     @property
     def are_single(self) -> bool:
-        """Whether what one of them costs does not depend on who else goes."""
+        """Whether a pod's cost does not depend on which others are evicted."""
         return not self._bond_of and all(budget.allowed < 1 for budget in self._budgets)
 
     def everybody(self) -> Iterator[PodInfo]:
-        """All of them, on the rows that were asked about."""
+        """All of them, on the requested rows."""
         return (info for here in self.on_row.values() for info in here)
 
     def with_their_gangs(self) -> Iterator[PodInfo]:
-        """As everybody, then those who would have to go with one of them, wherever they are; some twice."""
+        """As everybody, then all pods that would have to go with one of them, on any node; some twice."""
         yield from self.everybody()
         for bond in {id(bond): bond for bond in self._bond_of.values()}.values():
             yield from bond.pods.values()
 
-    # -- who ---------------------------------------------------------------------------------------------
+    # -- eligibility -------------------------------------------------------------------------------------
 
     def _may_go(self, info: PodInfo) -> bool:
         if priority_of(info) >= self._priority or info.uid in self._spared:
@@ -143,7 +143,7 @@ class Victims:
         return found is not None
 
     def _bond(self, group: Group, state: MemberState) -> None:
-        """Notes what goes with the group's pods; None: somebody among them may not go, so nobody may."""
+        """Records what goes with the group's pods; None: one of them may not be evicted, so none may."""
         gangs = [group]
         for _, other in sorted(self._siblings(group).items()):
             if state is MemberState.ASSUMED or _stays_whole(other):
@@ -171,7 +171,7 @@ class Victims:
     # -- sets --------------------------------------------------------------------------------------------
 
     def close(self, chosen: Chosen) -> dict[str, PodInfo]:
-        """With all those that cannot stay when these go."""
+        """The set plus all pods that cannot stay when these go."""
         closed = dict(chosen)
         bonds = {id(bond): bond for uid in chosen if (bond := self._bond_of.get(uid)) is not None}
         for bond in bonds.values():
@@ -188,7 +188,7 @@ class Victims:
         return self.close({info.uid: info})
 
     def level(self, info: PodInfo) -> tuple[bool, int]:
-        """What its going costs at least: whether it goes against a budget, and the highest priority."""
+        """A lower bound of its cost: whether it violates a budget, and the highest priority."""
         bond = self._bond_of.get(info.uid)
         if bond is None:
             return info.uid in self.guarded, priority_of(info)
@@ -198,7 +198,7 @@ class Victims:
         return bond.level if min(bond.spare.values()) < 1 else self.cost(self.atom(info)).level
 
     def parts(self, chosen: Chosen) -> list[dict[str, PodInfo]]:
-        """A closed set in pieces that can be let off one by one, the most important first."""
+        """A closed set in pieces that can be spared one by one, the most important first."""
         found: list[dict[str, PodInfo]] = []
         seen: dict[str, None] = {}
         for uid, info in chosen.items():
@@ -212,7 +212,7 @@ class Victims:
         return sorted(found, key=lambda part: (violating.isdisjoint(part), _unimportance(part)))
 
     def violating(self, chosen: Chosen) -> set[str]:
-        """Those of the set that go against a disruption budget: budgets are used up by the most important."""
+        """Pods of the set that violate a disruption budget; the most important use up budgets first."""
         found: set[str] = set()
         if not self._budgets:
             return found
@@ -226,7 +226,7 @@ class Victims:
         return found
 
     def cost(self, chosen: Chosen, *, n_violations: int | None = None) -> Cost:
-        """What a closed set costs; n_violations: where it is known already. Source of the order:
+        """The cost of a closed set; n_violations: if known already. Source of the order:
         pickOneNodeForPreemption."""
         costly = [info for info in chosen.values() if not is_free(info)]
         if not costly:
@@ -241,28 +241,28 @@ class Victims:
 
 
 def priority_of(info: PodInfo) -> int:
-    """A gang's for its members, else the pod's own."""
+    """The gang's for its members, else the pod's own."""
     return info.group.priority if info.group is not None else info.pod.spec.priority or 0
 
 
 def started_s(info: PodInfo) -> float:
-    """Unix seconds; one that has not started is the youngest of all."""
+    """Unix seconds; a pod that has not started counts as the youngest."""
     time = info.pod.status.start_time
     return math.inf if time is None else time.timestamp()
 
 
 def is_leaving(info: PodInfo) -> bool:
-    """Being deleted: its room comes back by itself."""
+    """Being deleted: its room is freed anyway."""
     return info.pod.metadata.deletion_timestamp is not None
 
 
 def is_free(info: PodInfo) -> bool:
-    """Nothing is lost by it: on its way out, or nothing but a reservation."""
+    """Costs nothing: terminating, or only a reservation."""
     return info.state is MemberState.ASSUMED or is_leaving(info)
 
 
 def _unimportance(part: Chosen) -> tuple[object, ...]:
-    """Sorts the most important first: high priorities, gangs before pods, large gangs, those that run long.
+    """Sorts the most important first: high priorities, gangs before pods, large gangs, long-running ones.
 
     Source: MoreImportantVictim. Ties: name.
     """
@@ -275,7 +275,7 @@ def _unimportance(part: Chosen) -> tuple[object, ...]:
 
 
 def _stays_whole(group: Group) -> bool:
-    """Whether losing one pod too many is losing all; what a lone pod or a "single" one never does."""
+    """Whether losing one pod too many means losing all; false for a lone pod or a "single" gang."""
     definition = group.definition
     return group.is_gang and definition is not None and definition.disruption_mode != SINGLE
 

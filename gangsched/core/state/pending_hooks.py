@@ -1,10 +1,10 @@
-"""PendingHooks: what plugins are being asked at the edge, by ticket; and the points that decide nothing.
+"""PendingHooks: plugins' hooks running at the edge, by ticket; and the points whose answers decide nothing.
 
 The core never waits: RunHook is an effect, HookAnswered an event, and in between there is one HookCall here.
-Who is asked next, and what an answer means, is said by whoever asked: core.binding.pre_bind (PreBind),
+The caller decides which plugin is next, and what an answer means: core.binding.pre_bind (PreBind),
 core.binding.binder (Bind), core.groups.permits (Permit). PostBind and Unreserve are informational, so they
-begin and end here. After a crash no ticket of the old process means anything: its pods are found unbound, and
-are planned anew.
+begin and end here. After a crash the old process's tickets are void: its pods are found unbound, and are
+planned anew.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _NOTHING: Mapping[str, str] = {}
 
 
 class HookCall:
-    """One plugin is asked about one member (`info`), or about the group as a whole.
+    """A call of one plugin for one member (`info`), or for the group as a whole.
 
-    attempt: the member's when it was asked, so that a late answer is not taken for a newer one's. later: who
-    is asked after this one, by name.
+    attempt: the member's at the time of the call, so that a late answer is not taken for a newer one's.
+    later: the plugins to call after this one, by name.
     """
 
     __slots__ = ("attempt", "group", "info", "later", "plugin", "point", "ticket")
@@ -51,7 +51,7 @@ class HookCall:
 
 
 class PendingHooks:
-    """Asks, and knows what is being asked. `emit` takes effects, `count` counts by name."""
+    """Starts and tracks calls. `emit` takes effects, `count` counts by name."""
 
     def __init__(self, emit: Callable[[Effect], None], count: Callable[[str], None]) -> None:
         self._emit = emit
@@ -59,7 +59,7 @@ class PendingHooks:
         self._last_ticket = 0
         self.calls: dict[int, HookCall] = {}
         self.latest: HookCall | None = None
-        """The one whose answer was taken last."""
+        """The call whose answer was taken last."""
 
     def ask(
         self,
@@ -69,7 +69,7 @@ class PendingHooks:
         info: PodInfo | None = None,
         annotations: Mapping[str, str] = _NOTHING,
     ) -> HookCall:
-        """Asks the first of `plugins`; the others are told to whoever takes the answer."""
+        """Calls the first of `plugins`; the others are passed to the code that takes the answer."""
         self._last_ticket += 1
         call = HookCall(self._last_ticket, point, group, info, plugins[0], plugins[1:])
         self.calls[call.ticket] = call
@@ -89,7 +89,7 @@ class PendingHooks:
         return call
 
     def take(self, event: HookAnswered) -> HookCall | None:
-        """The call that this answers; None when it was taken back since. A failure is told here, once."""
+        """The call that this answers; None when it was cancelled. A failure is reported here, once."""
         call = self.latest = self.calls.pop(event.ticket, None)
         if call is not None and event.code == Code.ERROR.value:
             about = call.info.pod.key if call.info is not None else str(call.group.key)
@@ -97,27 +97,27 @@ class PendingHooks:
         return call
 
     def cancel(self, calls: Iterable[HookCall]) -> None:
-        """Takes back those that have not been answered."""
+        """Cancels those that have not been answered."""
         tickets = tuple(call.ticket for call in calls if self.calls.pop(call.ticket, None) is not None)
         if tickets:
             self._emit(CancelHooks(tickets))
 
     def post_bind(self, info: PodInfo, profile: Profile) -> None:
-        """A member is bound: everybody who wants to know is told, and no answer changes anything."""
+        """A member is bound: calls all PostBind plugins; their answers change nothing."""
         if info.group is not None:
             for plugin in profile.post_binds:
                 self.ask(POST_BIND, (plugin.name,), info.group, info)
 
     def unreserve(self, group: Group, infos: Sequence[PodInfo], profile: Profile) -> None:
-        """What these members held is given back: all Reserve plugins are told, the last one first."""
+        """These members' reservations are released: calls all Reserve plugins, the last one first."""
         for plugin in reversed(profile.reserves):
             try:
                 plugin.unreserve(group, infos)
-            except Exception as error:  # nothing may keep a reservation from being given back
+            except Exception as error:  # nothing may keep a reservation from being released
                 self.blame(PluginError(plugin.name, "Unreserve", f"{type(error).__name__}: {error}"), group)
 
     def blame(self, error: PluginError, group: Group | None = None, pod: Pod | None = None) -> None:
-        """A plugin failed: counted by its name, said in the log, and told to people where a group suffers."""
+        """A plugin failed: counted by name, logged, and reported if a group suffers."""
         self._count("plugin_errors")
         self._count(f"plugin_errors/{error.plugin}/{error.point}")
         cause_id = group.cause_id if group is not None else ""
@@ -139,7 +139,7 @@ _MAX_NOTE = 1024
 
 
 def status_of(event: HookAnswered, plugin: str) -> Status:
-    """The answer as the Status that the plugin gave, or would have given."""
+    """The answer as the Status that the plugin gave, or an equivalent one."""
     return Status(Code(event.code), event.reason, plugin, event.timeout_s)
 
 

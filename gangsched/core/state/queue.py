@@ -1,4 +1,4 @@
-"""SchedulingQueue: which group is tried next, and when the others may be tried again.
+"""SchedulingQueue: which group is tried next, and when the others may be retried.
 
 Groups that can be tried are in a heap ordered by QueueSort; groups with something to wait for are in a
 second heap of deadlines. Both are lazy: an entry that no longer matches its group is dropped when it
@@ -20,8 +20,8 @@ from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState
 from gangsched.model.pod_group import GroupKey
 
-# Waking compares every change with every unschedulable group; beyond this many pairs the changes of one
-# kind are heard as one that happened somewhere, which can only wake too many.
+# Waking compares every change with every unschedulable group; beyond this many pairs the changes of one kind
+# are merged into one without detail, which can only wake too many.
 _MAX_PAIRS = 20_000
 
 SortKey = Callable[[Group], tuple[Any, ...]]
@@ -42,7 +42,7 @@ class SchedulingQueue:
         flush_s: float = 300.0,
         observer: Observer | None = None,
     ) -> None:
-        """`clock`: the turn's time. When a state began is told to people and decides nothing."""
+        """`clock`: the turn's time. The start of a state is for people and affects no decision."""
         self._clock = clock
         self._observer = observer
         self._sort_key = sort_key
@@ -57,7 +57,7 @@ class SchedulingQueue:
         self._unschedulable: dict[GroupKey, Group] = {}
 
     def configure(self, *, initial_backoff_s: float, max_backoff_s: float, flush_s: float) -> None:
-        """For what fails from now on; backoffs that run end as they would have."""
+        """Applies to failures from now on; running backoffs keep their end."""
         self._initial_backoff_s = initial_backoff_s
         self._max_backoff_s = max_backoff_s
         self._flush_s = flush_s
@@ -68,9 +68,9 @@ class SchedulingQueue:
         return self._n_active
 
     def activate(self, group: Group, cause: Cause) -> None:
-        """Puts a group in line; a group already in line takes the place that its key gives it now.
+        """Puts a group in line; a group already in line moves to the place of its current key.
 
-        A group that is WAITING stays so and is looked at again (a member or a sibling has come).
+        A group that is WAITING stays so and is reconsidered (a member or a sibling has come).
         """
         self._leave_unschedulable(group)
         before = move(group, cause, self._clock())
@@ -80,7 +80,7 @@ class SchedulingQueue:
         self._line_up(group)
 
     def rebuild(self, groups: Iterable[Group]) -> None:
-        """Each group is kept where its state says, whatever a step that ended halfway has left behind."""
+        """Puts each group where its state says, whatever a step that failed halfway has left behind."""
         self._active, self._deadlines, self._unschedulable = [], [], {}
         self._n_active = 0
         for group in groups:
@@ -103,7 +103,7 @@ class SchedulingQueue:
         heapq.heappush(self._active, key)
 
     def pop_active(self) -> Group | None:
-        """The group whose turn it is; None when nothing can be tried now."""
+        """The next group; None when nothing can be tried now."""
         while self._active:
             *_, token, group = heapq.heappop(self._active)
             if group.active_token == token:
@@ -120,7 +120,7 @@ class SchedulingQueue:
         self._leave_unschedulable(group)
 
     def park(self, group: Group, cause: Cause, deadline_s: float = NEVER_S) -> None:
-        """Puts a group out of line; the state that the cause leads to may end by itself at `deadline_s`."""
+        """Puts a group out of line; the state that the cause leads to may time out at `deadline_s`."""
         self.leave_line(group)
         self._tell(group, move(group, cause, self._clock()))
         self.set_deadline(group, deadline_s)
@@ -164,14 +164,14 @@ class SchedulingQueue:
                 self.wake(group, Cause.CURED, now_s)
 
     def set_deadline(self, group: Group, deadline_s: float) -> None:
-        """The group's present state ends by itself then; replaces an earlier deadline."""
+        """When the group's present state times out; replaces an earlier deadline."""
         group.deadline_s = deadline_s
         if deadline_s < NEVER_S:
             self._serial += 1
             heapq.heappush(self._deadlines, (deadline_s, self._serial, group))
 
     def next_deadline_s(self) -> float | None:
-        """When `due` has something to say next; None: never."""
+        """When `due` returns something next; None: never."""
         while self._deadlines:
             deadline_s, _, group = self._deadlines[0]
             if group.deadline_s == deadline_s and group.state is not GroupState.DELETED:
@@ -180,7 +180,7 @@ class SchedulingQueue:
         return None
 
     def due(self, now_s: float) -> list[Group]:
-        """Groups whose deadline has passed, earliest first; each is told once."""
+        """Groups whose deadline has passed, earliest first; each is returned once."""
         groups = []
         while (deadline_s := self.next_deadline_s()) is not None and deadline_s <= now_s:
             _, _, group = heapq.heappop(self._deadlines)

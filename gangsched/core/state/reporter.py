@@ -1,9 +1,9 @@
-"""Reporter: decisions put into words, as effects: pod conditions, events, PodGroup status.
+"""Reporter: describes decisions in messages, as effects: pod conditions, events, PodGroup status.
 
-Says a thing once: a condition that already reads so is not written again, an event goes to the group's
-object or its first pod and not to every member. Of a large gang a few members have the full text and the
-others a sentence that points to them and never changes, so that a gang of 5,000 that counts its members does
-not write 5,000 pods for each that comes. Reasons and actions are kube-scheduler's where it has one.
+Writes a thing once: an unchanged condition is not written again, and an event goes to the group's object or
+its first pod and not to every member. In a large gang a few members have the full text and the others a
+constant sentence that points to them, so that a gang of 5,000 with a changing member count does not write
+5,000 pods for each new member. Reasons and actions are kube-scheduler's where it has one.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from gangsched.model.pod_group import CORE, PodGroup
 
 SCHEDULER_ERROR = "SchedulerError"
 POD_REFUSED, NODE_REFUSED = "PodRefused", "NodeRefused"
-"""Reasons of events about what holds devices and is counted only as far as it can be read."""
+"""Event reasons for objects that hold devices and are counted only as far as they can be read."""
 DEVICES_HEALTHY = "DevicesHealthy"
-# kube-apiserver refuses longer event notes; conditions are kept to the same for people's sake.
+# kube-apiserver refuses longer event notes; conditions have the same limit, for readability.
 MAX_MESSAGE = 1024
-# Members that have the full text: the first by name, which are the same ones after a restart, and those that
-# `kubectl get pods` lists first.
+# Members with the full text: the first by name, which are the same after a restart, and those that `kubectl
+# get pods` lists first.
 N_SPEAKERS = 5
 
 
 def clean(text: str) -> str:
-    """One line without control characters (names and annotations come from strangers), cut to size."""
+    """One line without control characters (names and annotations are untrusted), cut to size."""
     shown = text
     if not text.isprintable():
         shown = "".join(c if c.isprintable() else "\\x%02x" % ord(c) for c in text)  # noqa: UP031
@@ -47,16 +47,16 @@ def clean(text: str) -> str:
 
 
 class Reporter:
-    """Turns what the core decided into effects for people to read."""
+    """Turns the core's decisions into effects for people to read."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
 
     def rejected(self, group: Group, message: str, *, reason: str = "FailedScheduling") -> None:
-        """The group cannot start now: every unbound member says so, or who does; one event tells it."""
+        """The group cannot start now: a condition on unbound members (or a few speakers), and an event."""
         message = clean(message)
         self._tell(group, message)
-        # A gated member says so itself (SchedulingGated, from the API server), and that stays true.
+        # A gated member has its own condition (SchedulingGated, from the API server), which stays true.
         unbound = (MemberState.PENDING, MemberState.ASSUMED)
         self._tell_members(group, [i for i in group.members.values() if i.state in unbound], message)
         if group.said != message:
@@ -77,7 +77,7 @@ class Reporter:
         self._tell_step(group)
 
     def preempting(self, group: Group, message: str) -> None:
-        """The group's room is kept for it while its victims go."""
+        """The group's room is reserved while its victims go."""
         self._tell(group, clean(message))
         message = clean(f"gang {group.key}: {message}" if group.is_gang else message)
         group.message = message
@@ -107,15 +107,15 @@ class Reporter:
             self._tell_step(group)
 
     def aborted(self, group: Group, message: str) -> None:
-        """A gang that was bound in part, or held, is given back."""
+        """A gang that was bound in part, or reserved, releases what it holds."""
         message = clean(message)
         self._tell(group, message)
         self.event(group, "Warning", "GangAborted", "Scheduling", message)
 
     def unclear(self, group: Group, message: str) -> None:
-        """A group's binds are still without a clear answer from the API server after several tries.
+        """A group's binds still have no clear answer from the API server after several tries.
 
-        Its pods are not written to: nobody knows which of them are bound.
+        Its pods get no condition: it is unknown which of them are bound.
         """
         message = clean(
             f"gang {group.key} keeps what it has reserved until the API server itself gives a clear answer: "
@@ -129,7 +129,7 @@ class Reporter:
         self.status(group, scheduled=False, reason="AnswerUnclear", message=message)
 
     def event(self, group: Group, kind: str, reason: str, action: str, message: str) -> None:
-        """One event on the group's object, or on its first pod where it has none."""
+        """One event on the group's object, or on its first pod if it has none."""
         definition = group.definition
         if definition is not None and definition.uid:
             regarding = (
@@ -154,7 +154,7 @@ class Reporter:
         )
 
     def node_problem(self, node: Node, message: str, *, reason: str = "InvalidDeviceInventory") -> None:
-        """The node's inventory, status or another report of it cannot be used as it is."""
+        """The node's inventory, status or another report of it is unusable."""
         regarding = ("Node", "v1", "", node.metadata.name, node.metadata.uid)
         self._event(regarding, "Warning", reason, "Scheduling", clean(message), "")
 
@@ -164,7 +164,7 @@ class Reporter:
         self._event(regarding, "Warning", "FailedScheduling", "Scheduling", clean(message), "")
 
     def refused_pod(self, pod: Pod, message: str) -> None:
-        """A pod that we cannot deal with: said on it, as a condition while it is unbound, and as an event."""
+        """A pod that we cannot handle: a condition while it is unbound, and an event."""
         meta, message = pod.metadata, clean(message)
         if not pod.spec.node_name:
             self._shared.emit(
@@ -176,7 +176,7 @@ class Reporter:
         self.pod_event(pod, "Warning", reason, "Scheduling", message)
 
     def status(self, group: Group, *, scheduled: bool, reason: str, message: str) -> None:
-        """The status of the group's object, in its dialect, when it differs from what was last written."""
+        """The status of the group's object, in its dialect, when it differs from the last one written."""
         definition = group.definition
         if definition is None or not definition.uid:
             return
@@ -199,7 +199,7 @@ class Reporter:
             self._write(group, definition, status)
 
     def devices(self, group: Group, *, healthy: bool, reason: str, message: str) -> None:
-        """How the devices of a running gang are, as a condition of its object, where its dialect has any."""
+        """The state of a running gang's devices, as a condition of its object, if its dialect has any."""
         definition = group.definition
         if definition is None or not definition.uid or group.key.dialect != CORE:
             return
@@ -234,7 +234,7 @@ class Reporter:
             self._shared.observer.told(group, message)
 
     def _tell_members(self, group: Group, infos: Sequence[PodInfo], message: str) -> None:
-        """The full text on a few, a sentence that stays on the others."""
+        """The full text on a few members, a constant sentence on the others."""
         if len(infos) <= N_SPEAKERS:
             for info in infos:
                 self._condition(info, UNSCHEDULABLE, message)

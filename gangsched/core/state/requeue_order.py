@@ -1,7 +1,7 @@
-"""RequeueOrder: what replaces evicted pods takes the place in the queue that those had, ahead of newer work.
+"""RequeueOrder: pods that replace evicted ones take their place in the queue, ahead of newer work.
 
-A gang is known by its key, a lone pod by its controller, as its successor has another name. Written by
-core.device_audit.device_health, asked by core.groups.reconciler when a group becomes complete for the first
+A gang is identified by its key, a lone pod by its controller, as its successor has another name. Written by
+core.device_audit.device_health, read by core.groups.reconciler when a group becomes complete for the first
 time.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from gangsched.core.types.group import NEVER_S, Group, PodInfo
 from gangsched.model.pod_group import POD
 
-# Who does not come back within this time has no place any more.
+# A successor that comes later than this has lost its place.
 _KEPT_S = 3600.0
 _MAX_PLACES = 10_000
 
@@ -38,7 +38,7 @@ class RequeueOrder:
             del self._places[next(iter(self._places))]
 
     def take(self, group: Group, now_s: float) -> float:
-        """Since when a group that is complete now counts as complete."""
+        """The time since which a group that is complete now counts as complete."""
         if not self._places:
             return now_s
         first = group.first()
@@ -53,7 +53,7 @@ class RequeueOrder:
 
 
 def name_of(group: Group) -> str:
-    """What a gang and the one that replaces it have in common."""
+    """The identity shared by a gang and its replacement."""
     return f"{group.key.dialect} {group.key}"
 
 

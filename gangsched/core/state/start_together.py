@@ -1,12 +1,12 @@
-"""StartTogether: which groups are one set, because they name each other in `gangsched.io/groups`.
+"""StartTogether: which groups form one set, because they name each other in `gangsched.io/groups`.
 
-A set is what start_together connects, directly or through others, where both sides name each other: a group
-that waits for one that waits for a third waits for the third, and they are placed as one. Were a chain's ends
-tried apart, one end could hold the room that the other's neighbour needs.
+A set contains all groups connected by start_together, directly or through others, where both sides name each
+other: a group that waits for one that waits for a third waits for the third, and they are placed as one. If
+the ends of a chain were tried separately, one end could hold the room that the other's neighbour needs.
 
-A set is worked out once for all its groups and kept until some group's list changes or a group that has one
-is gone. Each group is expanded at most once in between, and one of a set that is too large is never expanded
-for the next. Called by core.state.state, core.groups.group_spec and core.groups.attempts.
+A set is computed once for all its groups and kept until some group's list changes or a group with a list is
+gone. Each group is expanded at most once in between, and a group of a set that is too large is never expanded
+again for another. Called by core.state.state, core.groups.group_spec and core.groups.attempts.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _ALONE: Mapping[str, Group] = MappingProxyType({})
 
 
 class StartTogether:
-    """The sets of the groups that exist. refused: groups whose set was found too large when it was tried."""
+    """The sets of the existing groups. refused: groups whose set was found too large when it was tried."""
 
     def __init__(self, groups: Mapping[GroupKey, Group]) -> None:
         self._groups = groups
         self._sets: dict[GroupKey, Mapping[str, Group] | None] = {}
-        """None: of a set that is too large."""
+        """None: the set is too large."""
         self._siblings: dict[GroupKey, Mapping[str, Group]] = {}
         self.refused: dict[GroupKey, None] = {}
 
     def siblings(self, group: Group) -> Mapping[str, Group]:
-        """The other groups of its set that exist, by "namespace/name"; nobody where the set is too large."""
+        """The other existing groups of its set, by "namespace/name"; empty if the set is too large."""
         if not group.start_together:
             return _ALONE
         found = self._siblings.get(group.key)
@@ -43,7 +43,7 @@ class StartTogether:
         return found
 
     def problem(self, group: Group) -> str:
-        """Why the group cannot start because of its set; empty where nothing is wrong."""
+        """Why the group cannot start because of its set; empty if it can."""
         if not group.start_together or self._set_of(group) is not None:
             return ""
         others = [name for name in group.start_together if name != str(group.key)][:3]
@@ -54,7 +54,7 @@ class StartTogether:
         )
 
     def changed(self, group: Group, before: tuple[str, ...]) -> list[Group]:
-        """The group's list is another than `before`, or it is gone: returns those that this may cure."""
+        """The group's list differs from `before`, or the group is gone: returns the groups this may cure."""
         self._sets.clear()
         self._siblings.clear()
         self.refused.pop(group.key, None)
@@ -92,7 +92,8 @@ class StartTogether:
                     continue
                 found[name] = other
                 todo.append(other)
-                # What is known of a neighbour here can only be that its set is too large: then this is it.
+                # A neighbour with a known result here can only be in a set that is too large: then this is
+                # that set.
                 if len(found) > MAX_START_TOGETHER or other.key in self._sets:
                     return found, False
         return found, True

@@ -1,8 +1,8 @@
-"""SharedState: what the rooms of the core share during a turn, and the turn's output.
+"""SharedState: state shared by the core's rooms during a turn, and the turn's output.
 
-Membership, Binder, Permits, Reporter and Scheduler all hold the one SharedState; none of them keeps state of
-its own about pods or groups. A turn is one call of Scheduler.handle, advance or schedule_next: it collects
-effects and changes here, and ends by waking what the changes can cure.
+Membership, Binder, Permits, Reporter and Scheduler all use the one SharedState; none of them keeps its own
+state about pods or groups. A turn is one call of Scheduler.handle, advance or schedule_next: it collects
+effects and changes here, and ends by waking the groups that the changes may cure.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 
 PRE_ENQUEUE = -1
-"""In the heap of retries in place of an attempt: PreEnqueue failed, and is asked again."""
+"""Stands in the heap of retries for an attempt: PreEnqueue failed, and is called again."""
 LOOK_FOR = -2
-"""There too: a pod that the server said is gone, which the watch has not said yet."""
+"""Likewise: a pod that the server reported gone before the watch did."""
 
 
 class SharedState:
@@ -64,26 +64,26 @@ class SharedState:
         self.changes: list[ClusterChange] = []
         self.touched: dict[GroupKey, Group] = {}
         self.settle_by_s: dict[GroupKey, float] = {}
-        """Half-bound groups and when they are given back, if they are not whole by then."""
+        """Half-bound groups and when they are unwound, unless they are whole by then."""
         self.retries: list[tuple[float, str, int]] = []
-        """Heap of (when, UID, attempt): binds to be sent again; or PreEnqueue to be asked again."""
+        """Heap of (when, UID, attempt): binds to be sent again, or PreEnqueue to be called again."""
         self.lowest_of_groups = 2**31
-        """The lowest priority that a group's object, and not its pods, has ever had."""
+        """The lowest priority that any group's object (as opposed to its pods) has had."""
         self.victims: dict[str, list[Preemption]] = {}
-        """By UID: pods that somebody waits for to go."""
+        """By UID: pods that some group waits for to go."""
         self.stuck: dict[str, None] = {}
-        """UIDs of victims that had not gone when their time was over; not counted on again."""
+        """UIDs of victims that had not gone by their deadline; not chosen again."""
         self.unanswered: dict[str, Pod] = {}
-        """By UID: refused pods whose bind may be on its way, as last seen; their room is kept meanwhile."""
+        """By UID: refused pods that may have a bind in flight, as last seen; their room stays reserved."""
         self.counters: Counter[str] = Counter()
         self.hooks = PendingHooks(self.emit, self.count)
         self.on_given_back: list[Callable[[Group], None]] = []
-        """Told of a group that held reservations and nothing was sent for them, or that exists no more."""
+        """Called with a group whose reservations ended without a bind, or that no longer exists."""
         self.requeue_order = RequeueOrder()
         self.decides = False
-        """Everything that exists has been heard of, and no other process leads."""
+        """All existing objects have been received, and no other process leads."""
         self.broken_reservations: dict[GroupKey, tuple[Group, str]] = {}
-        """Groups of which a promise was found broken in this turn, and why."""
+        """Groups for which a broken reservation was found in this turn, and why."""
         self._sort = next(iter(profiles.values())).queue_sort
         self.queue = SchedulingQueue(
             sort_key=self._sort_key,
@@ -96,7 +96,7 @@ class SharedState:
         )
 
     def take_over(self, profiles: Mapping[str, Profile], settings: Settings) -> None:
-        """These are in effect from now on; whatever depends on who is ours is core.reconfigure's."""
+        """These are in effect from now on; core.reconfigure handles which pods are ours."""
         self.profiles = profiles
         self.settings = settings
         self._sort = next(iter(profiles.values())).queue_sort
@@ -119,22 +119,22 @@ class SharedState:
         self.cache.usage_trackers.advance(now_s)
 
     def emit(self, effect: Effect) -> None:
-        """Adds to what this turn wants done."""
+        """Adds an effect to this turn's output."""
         self.effects.append(effect)
 
     def count(self, name: str, n: int = 1) -> None:
-        """Adds to a counter that statistics() shows."""
+        """Adds to a counter in statistics()."""
         self.counters[name] += n
 
     def touch(self, group: Group) -> None:
-        """The group is looked at again before the turn ends."""
+        """The group is reconsidered before the turn ends."""
         self.touched[group.key] = group
 
     def profile_of(self, group: Group) -> Profile:
         return self.profiles[group.scheduler_name]
 
     def forget(self, info: PodInfo, state: MemberState) -> None:
-        """Gives back what a member holds and moves it to `state`; its room may cure others."""
+        """Releases what a member holds and moves it to `state`; the freed room may cure others."""
         if info.state is MemberState.ASSUMED:
             self.unreserve([info])
         change = self.cache.forget(info)
@@ -147,11 +147,11 @@ class SharedState:
         self.left_node(info.uid)
 
     def lowest_priority(self) -> int:
-        """No pod on a node has a lower one, so far as a glance can tell."""
+        """A lower bound of the priorities of pods on nodes, cheap to compute."""
         return min(min(self.cache.priorities, default=2**31), self.lowest_of_groups)
 
     def left_node(self, uid: str) -> None:
-        """A pod holds nothing on its node any more: who waited for the last of its victims gets its turn."""
+        """A pod holds nothing on its node any more: a group whose last victim it was gets its turn."""
         self.stuck.pop(uid, None)
         for preemption in self.victims.pop(uid, ()):
             del preemption.waits_for[uid]
@@ -159,7 +159,7 @@ class SharedState:
                 self.queue.activate(preemption.unit[0], Cause.LOOK_AGAIN)
 
     def forget_all(self, group: Group, why: str) -> int:
-        """Gives back every reservation of a group that has not sent a bind; answers how many."""
+        """Releases all reservations of a group that has not sent a bind; returns how many."""
         held = group.in_state(MemberState.ASSUMED)
         if held:
             self.unreserve(held)
@@ -175,13 +175,13 @@ class SharedState:
         return len(held)
 
     def unreserve(self, held: Sequence[PodInfo]) -> None:
-        """Tells Reserve plugins of members of one group that are about to lose what they hold."""
+        """Calls Unreserve plugins for members of one group that are about to lose their reservations."""
         group = held[0].group
         if group is not None and (profile := self.profile_of(group)).reserves:
             self.hooks.unreserve(group, held, profile)
 
     def flush_changes(self) -> None:
-        """Wakes what this turn's changes can cure."""
+        """Wakes the groups that this turn's changes may cure."""
         changes = self.changes
         if self.cache.index.changes:
             changes += self.cache.index.changes
@@ -191,16 +191,16 @@ class SharedState:
             self.queue.hear(changes, self.cache.view, self.now_s)
 
     def siblings(self, group: Group) -> Mapping[str, Group]:
-        """The other groups of its set that exist, by "namespace/name"; see core.state.start_together."""
+        """The other existing groups of its set, by "namespace/name"; see core.state.start_together."""
         return self.start_together.siblings(group)
 
     def list_changed(self, group: Group, before: tuple[str, ...]) -> None:
-        """The group starts with others than `before`, or is gone: a set that was too large may fit now."""
+        """The group's list changed, or it is gone: a set that was too large may fit now."""
         for other in self.start_together.changed(group, before):
             self.queue.wake(other, Cause.CURED, self.now_s)
 
     def stir_siblings(self, group: Group) -> None:
-        """The group has come to rest, one way or the other: those that start with it are tried again."""
+        """The group has come to rest: groups that start with it are tried again."""
         for other in self.siblings(group).values():
             if other.state is GroupState.WAITING:
                 self.queue.activate(other, Cause.LOOK_AGAIN)
@@ -208,22 +208,22 @@ class SharedState:
                 self.queue.wake(other, Cause.CURED, self.now_s)
 
     def retry_bind_at(self, when_s: float, info: PodInfo) -> None:
-        """Sends the member's bind again then."""
+        """Resend the member's bind at `when_s`."""
         heapq.heappush(self.retries, (when_s, info.uid, info.attempt))
 
     def look_again_at(self, when_s: float, info: PodInfo) -> None:
-        """Asks about a pod's PreEnqueue again then."""
+        """Call PreEnqueue for a pod again at `when_s`."""
         heapq.heappush(self.retries, (when_s, info.uid, PRE_ENQUEUE))
 
     def look_for_at(self, when_s: float, info: PodInfo) -> None:
-        """Asks then whether a pod is there that was said to be gone."""
+        """Check at `when_s` whether a pod reported gone still exists."""
         heapq.heappush(self.retries, (when_s, info.uid, LOOK_FOR))
 
     def pop_retry(self) -> tuple[float, str, int]:
         return heapq.heappop(self.retries)
 
     def next_deadline_s(self) -> float | None:
-        """When something happens by itself next."""
+        """When the next timer expires."""
         times = [self.queue.next_deadline_s() or NEVER_S]
         if self.retries:
             times.append(self.retries[0][0])
@@ -242,7 +242,7 @@ class SharedState:
             return True
 
     def _sort_key(self, group: Group) -> tuple[Any, ...]:
-        """QueueSort's; a group whose key cannot be had is behind all others."""
+        """QueueSort's key; a group without a valid key goes last."""
         try:
             return (0, self._sort.sort_key(group))
         except PluginError as error:

@@ -1,20 +1,20 @@
 """The gang's table: every state that a group can be in, what moves it on, and where to; and its story.
 
 `move` is the one place where a group's state is written. A pair of state and cause that the table does not
-have is a defect, told with the group's story. The causes are the only thing a story keeps beside the times:
-with the table the states follow from them. What makes a cause come true is decided by the callers: attempts,
-binding, gang, nomination and others, through the queue, which keeps each group where its state says.
+have is a defect, reported with the group's story. A story keeps only causes and times: with the table the
+states follow from them. The callers decide when a cause applies: attempts, binding, gang, nomination and
+others, through the queue, which keeps each group where its state says.
 
-Why two gangs never wait for each other. A group holds reservations without binding only in Waiting, and
-it enters Waiting only when every existing member of every group of its start_together set is reserved too
-(they are placed on one Trial, all or nothing). So what a Waiting group waits for is always something that
-does not exist yet: a pod or a group that its user has still to create. When that comes and does not fit
-beside what is held, all the set's holds are given back in the same turn before it is tried again as one
-piece (Attempts.decide), and groups of a set leave Waiting together. Hence no edge "waits for" ever points
-from a group that holds to a group that holds: there is no cycle to be in, and the deadline is for users
-who never come, not for deadlocks. A group that waits for its victims holds no pod's reservation: it waits
-for pods that were told to go, and those wait for nobody. tests/sim/test_no_deadlock.py draws that graph
-after every turn.
+Why two gangs never wait for each other. A group holds reservations without binding only in Waiting, and it
+enters Waiting only when every existing member of every group of its start_together set is reserved too (they
+are placed on one Trial, all or nothing). So what a Waiting group waits for is always something that does not
+exist yet: a pod or a group that its user has still to create. When that comes and does not fit beside what is
+held, all the set's reservations are released in the same turn before it is tried again as one piece
+(Attempts.decide), and groups of a set leave Waiting together. Hence no edge "waits for" ever points from a
+group that holds to a group that holds: there can be no cycle, and the deadline is for users who never create
+the rest, not for deadlocks. A group that waits for its victims holds no pod's reservation: it waits for pods
+that are being evicted, and those wait for nothing. tests/sim/test_no_deadlock.py draws that graph after every
+turn.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from gangsched.core.types.group import Group, GroupState
 from gangsched.errors import InvariantError
 
 _MAX_MOVES = 64
-"""Moves that a story keeps of one group; of a longer one the oldest half is left out."""
+"""Moves kept in one group's story; of a longer one the oldest half is dropped."""
 
 
 class Cause(enum.Enum):
-    """Why a group is moved, in the words of its story."""
+    """Why a group is moved, as shown in its story."""
 
     # Every move looks its pair up; Enum's own hash is a call into Python.
     __hash__ = object.__hash__
@@ -77,11 +77,11 @@ _WAITING, _BINDING, _BOUND = GroupState.WAITING, GroupState.BINDING, GroupState.
 _UNWINDING, _DELETED = GroupState.UNWINDING, GroupState.DELETED
 
 _AT_REST = (_GATED, _GATHERING, _ACTIVE, _ASKING, _BACKOFF, _UNSCHEDULABLE, _BOUND)
-"""Nothing is held and no bind is on its way; a look at the members decides where the group belongs."""
+"""Nothing is held and no bind is in flight; the members determine where the group belongs."""
 _TRIED = (_ACTIVE, _ASKING, _BACKOFF, _UNSCHEDULABLE, _WAITING)
-"""What an attempt finds its groups in: the one whose turn it is, and those that start together with it."""
+"""States of an attempt's groups: the one whose turn it is, and those that start together with it."""
 _IN_LINE = (_ACTIVE, _WAITING)
-"""Waiting groups stand in line to be looked at again, and hold what they hold."""
+"""Waiting groups are in line to be reconsidered, and keep their reservations."""
 _ANY = tuple(state for state in GroupState if state is not _DELETED)
 _HALF_BOUND = (*_AT_REST, _WAITING, _BINDING)
 
@@ -103,7 +103,7 @@ _ROWS: tuple[tuple[Iterable[GroupState], Cause, GroupState | None], ...] = (
     (_TRIED, Cause.PREEMPTS, _WAITING),
     (_TRIED, Cause.REJECTED, _UNSCHEDULABLE),
     (_TRIED, Cause.SAID_LATER, _BACKOFF),
-    # While it waits: through Backoff, where the backoff of the last failure is not over.
+    # While it waits: through Backoff, if the backoff of the last failure is not over.
     ((_UNSCHEDULABLE,), Cause.CURED, _ACTIVE),
     ((_UNSCHEDULABLE,), Cause.CURED_EARLY, _BACKOFF),
     ((_BACKOFF, _UNSCHEDULABLE), Cause.TIME_IS_UP, _GATHERING),
@@ -112,7 +112,7 @@ _ROWS: tuple[tuple[Iterable[GroupState], Cause, GroupState | None], ...] = (
     (_IN_LINE, Cause.PLACE_CHANGED, None),
     (_IN_LINE, Cause.RECONFIGURED, None),
     ((_UNSCHEDULABLE,), Cause.RECONFIGURED, _ACTIVE),
-    # Binds, and what becomes of a gang that is bound in part.
+    # Binds, and the ways of a gang that is bound in part.
     ((_BINDING,), Cause.ALL_BOUND, _BOUND),
     ((_BOUND,), Cause.MORE_MEMBERS, _ACTIVE),
     ((_BINDING,), Cause.BIND_FAILED, _BACKOFF),
@@ -132,7 +132,7 @@ _ROWS: tuple[tuple[Iterable[GroupState], Cause, GroupState | None], ...] = (
 TRANSITIONS: dict[tuple[GroupState, Cause], GroupState] = {
     (state, cause): to or state for states, cause, to in _ROWS for state in states
 }
-"""Every move that there is."""
+"""Every possible move."""
 
 
 class Moved(NamedTuple):
@@ -145,7 +145,7 @@ class Moved(NamedTuple):
 
 
 def move(group: Group, cause: Cause, now_s: float) -> GroupState:
-    """Puts the group into the state that the table has for it; answers with the one before.
+    """Puts the group into the state that the table gives; returns the previous one.
 
     Raises: InvariantError (the table has no such move).
     """
@@ -180,7 +180,7 @@ def _replayed(group: Group, n_moves: int) -> list[Moved]:
 
 
 def drawn() -> str:
-    """The table as docs/architecture.md has it: for each cause the states it may find, and where it leads."""
+    """The table for docs/architecture.md: for each cause the possible states before, and the state after."""
     lines = ["| cause | what happened | found | goes to |", "|---|---|---|---|"]
     for states, cause, to in _ROWS:
         found = "any" if states is _ANY else ", ".join(state.value for state in states)

@@ -1,10 +1,10 @@
-"""What a pod's spec says of other pods, in a form that can be compared and counted.
+"""A pod's terms about other pods, in a form that can be compared and counted.
 
-Made once per template (core.types.pod_template), counted by core.cache.pod_index, read by the plugins whose
-business it is. Namespaces that a term leaves out are the pod's own. Keys of matchLabelKeys and
-mismatchLabelKeys are merged into the selector here as kube-apiserver does when it admits the pod, so that
-merging twice changes nothing. Sources: kube-scheduler `framework/types.go` (AffinityTerm), kubernetes
-`pkg/registry/core/pod/strategy.go` (applyMatchLabelKeysAndMismatchLabelKeys).
+Made once per template (core.types.pod_template), counted by core.cache.pod_index, read by the affinity
+plugins. A term's omitted namespaces are the pod's own. Keys of matchLabelKeys and mismatchLabelKeys are
+merged into the selector as kube-apiserver does when it admits the pod, so that merging twice changes nothing.
+Sources: kube-scheduler `framework/types.go` (AffinityTerm), kubernetes `pkg/registry/core/pod/strategy.go`
+(applyMatchLabelKeysAndMismatchLabelKeys).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from gangsched.model.selectors import PodTerm, Requirement, selector_of
 
 
 class AffinityKind(enum.Enum):
-    """What a pod can say of others."""
+    """The kinds of terms that a pod can have about others."""
 
-    # Wishes are counted by kind with every such pod; Enum's own hash is a call into Python.
+    # Terms are counted by kind with every such pod; Enum's own hash is a call into Python.
     __hash__ = object.__hash__
 
     REQUIRED = "required affinity"
@@ -49,11 +49,11 @@ class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
 
 
 Carried = tuple[AffinityKind, AffinityTerm]
-"""A wish as pods carry it to the node that they are on."""
+"""A term as counted on the node of the pods that have it."""
 
 
 def affinity_terms_of(pod: Pod) -> tuple[Carried, ...]:
-    """All that the pod says of others, in the order of its spec."""
+    """All terms of the pod about others, in the order of its spec."""
     affinity = pod.spec.affinity
     if affinity is None:
         return ()
@@ -68,7 +68,7 @@ def affinity_terms_of(pod: Pod) -> tuple[Carried, ...]:
 
 
 def keys_named(spec: PodSpec) -> Iterator[str]:
-    """The labels of pods that the spec's selectors look at."""
+    """The pod labels that the spec's selectors look at."""
     affinity = spec.affinity
     if affinity is not None:
         for rules in (affinity.pod_affinity, affinity.pod_anti_affinity):
@@ -84,7 +84,7 @@ def keys_named(spec: PodSpec) -> Iterator[str]:
 def merged_keys(
     keys: Sequence[str] | None, labels: Mapping[str, str], *, operator: str = "In"
 ) -> list[Requirement]:
-    """The pod's own values of `keys` as conditions; a label that it has not is none."""
+    """The pod's own values of `keys` as conditions; a missing label gives none."""
     return [Requirement(key, operator, (labels[key],)) for key in keys or () if key in labels]
 
 

@@ -1,7 +1,7 @@
-"""Changes: what an event changed in the cluster, in the words in which plugins name what may cure their "no".
+"""Changes of the cluster, in the terms by which plugins declare what may cure their rejections.
 
-Made by core.cache.cache and core.cache.node_table as events are applied; heard by core.state.queue, which
-asks the plugins.
+Made by core.cache.cache and core.cache.node_table as events are applied; processed by core.state.queue, which
+calls the plugins.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gangsched.model.objects import Pod
 
 
 class Change(enum.Flag):
-    """What an event changed in the cluster, as a plugin names what can cure its rejections.
+    """A kind of change, by which a plugin declares what can cure its rejections.
 
     Source of the idea: kube-scheduler's EventsToRegister and QueueingHint (KEP-4247).
     """
@@ -22,26 +22,26 @@ class Change(enum.Flag):
     NONE = 0
     NODE_ADDED = enum.auto()
     NODE_REMOVED = enum.auto()
-    """What was on it is nowhere now, which evens out what it made uneven. Its row says nothing any more."""
+    """Its pods no longer count anywhere, which may even out a spread. Its row has no data any more."""
     NODE_ALLOCATABLE = enum.auto()
     NODE_LABELS = enum.auto()
     NODE_TAINTS = enum.auto()
     """Taints or spec.unschedulable."""
     NODE_DEVICES = enum.auto()
     ROOM_FREED = enum.auto()
-    """A pod that held room on a node is gone, ended, or its reservation was given back."""
+    """A pod that held resources on a node is gone or ended, or its reservation was released."""
     NODE_REPORT = enum.auto()
-    """A node says that it has more left than before: of bandwidth, or of what else a usage tracker counts."""
+    """A node reports more left than before: of bandwidth, or of anything else that a usage tracker counts."""
     GROUP_CHANGED = enum.auto()
     """A member appeared, or the group's own numbers or object changed."""
     SIBLING_CHANGED = enum.auto()
     """A group named in start_together changed its state."""
     POD_ADDED = enum.auto()
-    """A pod has come to a node, promised or bound. Told only while some pod or plugin asks about pods."""
+    """A pod came to a node, reserved or bound. Emitted only while some pod or plugin looks at pods."""
     POD_LABELS = enum.auto()
-    """A pod that is on a node has other labels now, or is being deleted. Told as POD_ADDED is."""
+    """A pod on a node has new labels, or is being deleted. Emitted under the same condition as POD_ADDED."""
     OBJECT = enum.auto()
-    """An object of another kind appeared, changed or went; `kind` says which kind."""
+    """An object of another kind appeared, changed or went; `kind` names it."""
 
 
 class ClusterChange(msgspec.Struct, frozen=True, gc=False):
@@ -50,8 +50,8 @@ class ClusterChange(msgspec.Struct, frozen=True, gc=False):
     what: Change
     row: int = -1
     resources: frozenset[str] = frozenset()
-    """For ROOM_FREED, NODE_ALLOCATABLE and NODE_DEVICES: the resource names of which there is more now."""
+    """For ROOM_FREED, NODE_ALLOCATABLE and NODE_DEVICES: the resource names with more available now."""
     ports: bool = False
     pod: Pod | None = None
-    """For ROOM_FREED, POD_ADDED and POD_LABELS: the pod; None where several changes are heard as one."""
+    """For ROOM_FREED, POD_ADDED and POD_LABELS: the pod; None if several changes were merged."""
     kind: str = ""

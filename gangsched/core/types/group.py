@@ -1,8 +1,8 @@
-"""Group and its members: what a gang is at this moment, as counted facts.
+"""Group and its members: a gang's present state, with counts.
 
-A lone pod is a group of one and takes the same path. What may happen next is core.state.transitions' table;
-where a group waits is core.state.queue's. Members count themselves: every change of a member's state goes
-through Group.move, so that the counts are right for a group of 100,000 at the price of one addition.
+A lone pod is a group of one and takes the same path. Possible next states are in core.state.transitions'
+table; the group's place in line is core.state.queue's. Counts are maintained: every change of a member's
+state goes through Group.move, so that they are right for a group of 100,000 at the price of one addition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEVER_S = math.inf
 
 
 class MemberState(enum.Enum):
-    """Where one pod of ours stands; exactly one of these from the moment the watch shows it."""
+    """The state of one of our pods; exactly one from the moment the watch shows it."""
 
     # Members are counted by state on every step; Enum's own hash is a call into Python.
     __hash__ = object.__hash__
@@ -33,14 +33,14 @@ class MemberState(enum.Enum):
     GATED = "gated"
     PENDING = "pending"
     ASSUMED = "assumed"
-    """Reserved (waiting) or its bind is on the way."""
+    """Reserved (waiting), or its bind is in flight."""
     BOUND = "bound"
     DONE = "done"
-    """Its containers ended well: it holds nothing and still counts for a gang that was whole."""
+    """Its containers succeeded: it holds nothing and still counts for a gang that was whole."""
     FAILED = "failed"
-    """It ended otherwise: it holds nothing and counts for nothing, as a successor may take its place."""
+    """It failed: it holds nothing and does not count, as a successor may take its place."""
     LEAVING = "leaving"
-    """Unbound and being deleted, or the server said it is gone: counts for nothing."""
+    """Unbound and being deleted, or reported gone by the server: does not count."""
 
 
 class BindState(enum.Enum):
@@ -48,14 +48,14 @@ class BindState(enum.Enum):
 
     NONE = "none"
     PREPARING = "preparing"
-    """PreBind is not over for the whole gang: nothing has been sent."""
+    """PreBind is not over for the whole gang: nothing was sent."""
     HELD = "held"
-    """Its gang is binding, and kubelet could mix it up with a pod that is due: nothing has been sent."""
+    """Its gang is binding, but kubelet could confuse it with another due pod: nothing was sent."""
     SENT = "sent"
     READING = "reading"
     """The outcome is unknown; a GET decides."""
     BUMPING = "bumping"
-    """It is given up and may still land; once the pod has another version it cannot, and its room is free."""
+    """It is given up and may still land; after a bump of its version it cannot, and its room is freed."""
 
 
 class GroupState(enum.Enum):
@@ -67,7 +67,7 @@ class GroupState(enum.Enum):
     GATHERING = "gathering"
     ACTIVE = "active"
     ASKING = "asking"
-    """Extenders are asked about its nodes; in line again when they have answered."""
+    """Extenders are asked about its nodes; back in line when they have answered."""
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
     WAITING = "waiting"
@@ -77,13 +77,13 @@ class GroupState(enum.Enum):
     DELETED = "deleted"
 
 
-# Asked for every pod in every turn: a name of the module's costs a tenth of an Enum's attribute.
+# Read for every pod in every turn: a module-level name costs a tenth of an Enum attribute.
 PENDING, ASSUMED = MemberState.PENDING, MemberState.ASSUMED
 BOUND, DONE, LEAVING = MemberState.BOUND, MemberState.DONE, MemberState.LEAVING
 ENDED = (MemberState.DONE, MemberState.FAILED)
 UNASKED, SENT = BindState.NONE, BindState.SENT
 ON_ITS_WAY = (BindState.SENT, BindState.READING, BindState.BUMPING)
-"""Something has left the process for these, and may take effect."""
+"""For these a bind was sent and may take effect."""
 
 _NOBODY = dict.fromkeys(MemberState, 0)
 
@@ -91,15 +91,14 @@ _NOBODY = dict.fromkeys(MemberState, 0)
 class PodInfo(msgspec.Struct, eq=False):
     """A pod as the cache holds it: ours (with a group) or another scheduler's (without).
 
-    row: the node row it is counted on, NO_ROW if none; node_name: where the API or our promise says it is;
-    allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger; allocated: the
-    annotation that says so, as sent or seen. identity: what put it into its group, to notice when that is
-    edited; stated: what it says of the group's numbers; pod_class: those it is counted among
-    (core.cache.pod_index). nominated: the nominatedNodeName that we wrote last, None: none so far. unclear:
-    what came last instead of a clear answer to its bind; n_refused: how often that was a refusal which named
-    no pod. sent_version: the pod's version in the bind that was sent last. in_doubt: a bind was sent of which
-    nobody knows whether it will land. said_gone: a consistent read has not found it; the watch, which lags,
-    may show it bound all the same until it tells of the end.
+    row: the node row it is counted on, NO_ROW if none; node_name: its node according to the API or our
+    reservation; allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger;
+    allocated: the annotation with them, as sent or seen. identity: what put it into its group, to notice
+    edits of that; stated: its statement of the group's numbers; pod_class: its class (core.cache.pod_index).
+    nominated: the nominatedNodeName that we wrote last, None: none so far. unclear: the last answer to its
+    bind that was not clear; n_refused: how often that was a refusal which named no pod. sent_version: the
+    pod's version in the last bind sent. in_doubt: a bind was sent that may or may not land. said_gone: a
+    consistent read has not found it; the watch, which lags, may still show it bound until it shows the end.
     """
 
     pod: Pod
@@ -132,13 +131,14 @@ class PodInfo(msgspec.Struct, eq=False):
 
 
 class Group:
-    """The members of one group, counted by state, and where the group stands.
+    """The members of one group, counted by state, and the group's own state.
 
     first_complete_s: when min_count members first existed, kept through failed attempts (QueueSort reads it).
-    satisfied: the gang was bound whole once, so a member that comes or goes now stands alone. recovering:
-    bound in part and to be completed first. since_s: when the present state began; deadline_s: when it ends
-    by itself. preemption: in state Waiting, victims that must go first, and what is kept for it. moves:
-    (when, cause) of each since it was in `moved_from` (core.state.transitions). devices_told: the condition
+    satisfied: the gang was bound whole once, so members that come or go now are independent. recovering:
+    bound in part and to be completed first. since_s: when the present state began; deadline_s: when it times
+    out. preemption: in state Waiting, victims that must go first, and what is reserved for it. moves: (when,
+    cause) of each since it was in `moved_from` (core.state.transitions). devices_told: the condition of its
+    object about its devices.
     of its object that says how its devices are.
     """
 
@@ -211,7 +211,7 @@ class Group:
 
     @property
     def is_gang(self) -> bool:
-        """Named as a group, so messages speak of the gang; a lone pod is spoken of as a pod."""
+        """Whether it is a named group, which messages call a gang; a lone pod is called a pod."""
         return self.key.dialect != POD
 
     @property
@@ -220,7 +220,7 @@ class Group:
 
     @property
     def start_count(self) -> int:
-        """How many must be bound for the gang to be whole: total_count where it is given, else min_count."""
+        """How many must be bound for the gang to be whole: total_count if given, else min_count."""
         return max(self.definition.min_count, self.definition.total_count) if self.definition else 1
 
     @property
@@ -242,13 +242,13 @@ class Group:
 
     @property
     def n_existing(self) -> int:
-        """Members that count towards min_count: neither gated, nor failed, nor leaving."""
+        """Members that count towards min_count: not gated, failed or leaving."""
         counts = self.counts
         return counts[PENDING] + counts[ASSUMED] + counts[BOUND] + counts[DONE]
 
     @property
     def is_complete(self) -> bool:
-        """May be tried: its numbers are known and enough members exist."""
+        """Whether it may be tried: its numbers are known and enough members exist."""
         if self.definition is None or self.problem:
             return False
         return self.satisfied or self.n_existing >= self.definition.min_count
@@ -257,14 +257,14 @@ class Group:
     def n_needed(self) -> int:
         """How many more must be placed in one attempt; at least 1.
 
-        Where more members are waited for in Permit (total_count), every existing one is needed
-        up to that number: the gang must not hold room while it waits for room.
+        If Permit waits for more members (total_count), every existing one is needed up to that number: the
+        gang must not hold resources while it waits for resources.
         """
         return max(1, self.n_short)
 
     @property
     def n_short(self) -> int:
-        """How many members more the gang cannot start without; 0 or less when it holds what it needs."""
+        """How many more members the gang needs to start; 0 or less when it has enough."""
         if self.satisfied or self.definition is None:
             return 0
         short = self.min_count - self.n_bound - self.n_assumed
@@ -274,7 +274,7 @@ class Group:
 
     @property
     def is_half_bound(self) -> bool:
-        """Some members run and the gang as a whole does not."""
+        """Whether some members run but the gang as a whole does not."""
         return not self.satisfied and 0 < self.n_bound < self.start_count
 
     def add(self, info: PodInfo) -> None:
@@ -312,12 +312,12 @@ class Group:
         return [info for info in self.members.values() if info.state is state] if n else []
 
     def first(self) -> PodInfo | None:
-        """The member that speaks for the gang where it has no object."""
+        """The member that represents the gang if it has no object."""
         return next(iter(self.members.values()), None)
 
 
 def templates_of(infos: Iterable[PodInfo]) -> dict[int, PodTemplate]:
-    """By serial, in the order in which they come."""
+    """By serial, in order of arrival."""
     found: dict[int, PodTemplate] = {}
     before: PodTemplate | None = None
     for info in infos:
@@ -328,8 +328,8 @@ def templates_of(infos: Iterable[PodInfo]) -> dict[int, PodTemplate]:
 
 
 class Preemption(msgspec.Struct, eq=False, gc=True):
-    """One unit's promise. waits_for: victims by UID that are not gone yet; violating: those of them that a
-    disruption budget protects; refused: how often each one's eviction was."""
+    """One unit's reservation by preemption. waits_for: victims by UID that are not gone yet; violating:
+    victims protected by a disruption budget; refused: how often each eviction was refused."""
 
     unit: tuple[Group, ...]
     waits_for: dict[str, PodInfo]

@@ -1,4 +1,4 @@
-"""Where pods go: a member's reservation, and room promised to a pod that does not hold it yet."""
+"""Where pods go: a member's reservation, and a nomination of a pod that does not hold its room yet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Nominated(msgspec.Struct, frozen=True, gc=False):
-    """Room that is promised on a node to a pod that does not hold it yet."""
+    """Room reserved on a node for a pod that does not hold it yet."""
 
     info: PodInfo
     node_name: str

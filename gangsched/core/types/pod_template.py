@@ -28,7 +28,7 @@ _NO_CONSTRAINTS: Mapping[str, DeviceConstraint] = {}
 
 
 def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> tuple[object, ...]:
-    """Equal for pods that no plugin can tell apart; `labels` are those that some selector looks at."""
+    """Equal for pods that no plugin can distinguish; `labels` are those that some selector looks at."""
     spec = pod.spec
     return (
         pod.metadata.namespace,
@@ -50,33 +50,33 @@ def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> tuple[object, 
 
 
 def constraints_of(pod: Pod) -> str | None:
-    """What the pod's annotation asks of its devices, as it is written."""
+    """The device constraints in the pod's annotation, unparsed."""
     annotations = pod.metadata.annotations
     return annotations.get(CONSTRAINTS_KEY) if annotations else None
 
 
 class Unsigned(msgspec.Struct, frozen=True):
-    """A plugin could not say what it reads of a pod: such a pod is refused with the reason."""
+    """A plugin failed to sign a pod: such a pod is rejected with the reason."""
 
     problem: str
 
 
 class PodTemplate:
-    """What plugins see of a pod.
+    """The part of a pod that plugins see.
 
-    pod: one of those that share it; of its metadata the namespace and what plugins sign is true of them all.
+    pod: one of the pods that share it; of its metadata only the namespace and what is signed
+    (PodSigningPlugin) hold for all of them.
 
-    requests: the non-zero requests by name. names/columns/amounts: those of them that some node has had, as
-    parallel lists into the resource columns; column_array int64[k] and amount_array int64[k, 1]: the same as
-    arrays. missing: the others; columns are made for what nodes offer,
-    never for what pods ask, so that nobody can fill the table with invented names.
-    padding: (cpu, memory) that scores count on the pod's node beyond its requests; None: nothing.
-    images: what it runs and mounts, named as nodes report them, one for each container and image volume.
-    labels: its pods' labels, those that some selector looks at. affinity_terms: what it says of other pods.
-    needs: plugins without which it must not be placed, and why. volumes: those that decide where it may run.
-    pod: one of its pods; of its metadata only what is signed (PodSigningPlugin) is true of all of them.
-    constraints: what it asks of its devices beyond their number, by resource. asks_for_devices: a container
-    asks for an extended resource. by_container: several do, or one for several, so that each is told its own.
+    requests: the non-zero requests by name. names/columns/amounts: those that some node has had, as parallel
+    lists into the resource columns; column_array int64[k] and amount_array int64[k, 1]: the same as arrays.
+    missing: the others; columns are made only for resources that nodes offer, never for pods' requests, so
+    that invented names cannot fill the table. padding: (cpu, memory) that scores count on the pod's node
+    beyond its requests; None: nothing. images: the images it runs and mounts, named as nodes report them, one
+    for each container and image volume. labels: its pods' labels that some selector looks at. affinity_terms:
+    its terms about other pods. needs: plugins without which it must not be placed, and why. volumes: those
+    that restrict its nodes. constraints: requirements on its devices beyond their number, by resource.
+    asks_for_devices: a container requests an extended resource. by_container: several do, or one requests
+    several, so each gets its own list.
     """
 
     __slots__ = (
@@ -136,7 +136,7 @@ class PodTemplate:
         self._demand: dict[str, tuple[tuple[str, int, bool], ...]] = {}
 
     def resolve(self, table: ResourceTable) -> None:
-        """Looks the requests up again; what counts this template by column must be counted anew around it."""
+        """Looks the requests up again; counts of this template by column must be rebuilt afterwards."""
         self.names: list[str] = [name for name in self.requests if name in table]
         self.columns: list[int] = [table.column(name) for name in self.names]
         self.amounts: list[int] = [self.requests[name] for name in self.names]
@@ -158,7 +158,7 @@ class PodTemplate:
         return found
 
     def demand(self, resource: str) -> tuple[tuple[str, int, bool], ...]:
-        """Who among the containers asks for devices of `resource` (model.devices.device_demand)."""
+        """The containers' requests for devices of `resource` (model.devices.device_demand)."""
         found = self._demand.get(resource)
         if found is None:
             found = self._demand[resource] = device_demand(self.spec, resource)
@@ -166,7 +166,7 @@ class PodTemplate:
 
 
 def _n_device_requests(spec: PodSpec) -> int:
-    """Pairs of container and extended resource; the rule that deploy/env-hand-off goes by too."""
+    """Pairs of container and extended resource; deploy/env-hand-off uses the same rule."""
     n = 0
     for container in (*(spec.init_containers or ()), *spec.containers):
         if container.resources is not None:
@@ -176,7 +176,7 @@ def _n_device_requests(spec: PodSpec) -> int:
 
 
 def _needs(spec: PodSpec) -> tuple[tuple[str, str], ...]:
-    """(plugin, what it alone can give): placed without, the pod would miss what its user relies on."""
+    """(plugin, the feature that needs it): without that plugin the pod would lack the feature."""
     found = []
     if spec.affinity is not None:
         for name, wish in (
@@ -194,9 +194,9 @@ def _needs(spec: PodSpec) -> tuple[tuple[str, str], ...]:
 
 
 def unsupported(spec: PodSpec) -> str:
-    """What the pod requires that no plugin of ours can give yet; "" when there is nothing.
+    """A requirement of the pod that no plugin of ours supports yet; "" when there is none.
 
-    Placing it all the same would break a promise that its user believes to have.
+    Placing it anyway would break a guarantee that its user expects.
     """
     if spec.resource_claims:
         return "spec.resourceClaims: claims of dynamic resource allocation are not supported (yet)"
@@ -204,7 +204,7 @@ def unsupported(spec: PodSpec) -> str:
 
 
 def _signed_volumes(pod: Pod) -> list[object]:
-    """What decides of its volumes; claims of its own are named after the pod."""
+    """What determines its volumes; claims of its own are named after the pod."""
     signed: list[object] = [_volume_images(pod.spec)]
     for volume in pod.spec.volumes or ():
         if volume.is_storage:
@@ -219,7 +219,7 @@ def _volume_images(spec: PodSpec) -> list[str] | None:
 
 
 def _images(spec: PodSpec) -> list[str]:
-    """A name without tag and digest means the tag latest; registries are not guessed.
+    """A name without tag and digest means the tag latest; no default registry is assumed.
 
     Source: kube-scheduler `plugins/imagelocality/image_locality.go`, normalizedImageName.
     """
