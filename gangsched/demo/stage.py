@@ -16,13 +16,14 @@ import msgspec
 
 from gangsched.apiserver.app import EmbeddedCluster
 from gangsched.app import SchedulerApp
-from gangsched.config import TracingSettings, default_config
+from gangsched.config import SchedulerConfig, TracingSettings, default_config
 from gangsched.core.reports import GroupView, NodeView, view_groups, view_nodes
 from gangsched.demo.play import StoryFailed
 from gangsched.demo.samples import JOBS, read
 from gangsched.demo.story import N_GPUS, N_NODES, N_RACKS, Apply, Delete
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
+from gangsched.model.owners import ORDERED
 from gangsched.plugins import IN_TREE
 from gangsched.telemetry.service import Tracing
 
@@ -82,7 +83,7 @@ async def open_stage(
         cluster.kubeconfig(kubeconfig)
         credentials = await load_credentials(kubeconfig=str(kubeconfig))
         # The first of equally good nodes, so that the picture is the same each time.
-        app = SchedulerApp(default_config(IN_TREE), credentials, even_ties=False, tracing=tracing)
+        app = SchedulerApp(_config(), credentials, even_ties=False, tracing=tracing)
         async with ApiClient(credentials) as client, anyio.create_task_group() as running:
             running.start_soon(_run, app)
             stage = LiveStage(app, client, samples=samples, url=cluster.url, kubeconfig=kubeconfig)
@@ -93,6 +94,14 @@ async def open_stage(
                 with anyio.CancelScope(shield=True):
                     await app.stop(_STOP_S)
                 running.cancel_scope.cancel()
+
+
+def _config() -> SchedulerConfig:
+    """The defaults, and any Indexed Job is a gang."""
+    config = default_config(IN_TREE)
+    inferred = dict.fromkeys(config.settings.infer_gangs, ORDERED)
+    settings = msgspec.structs.replace(config.settings, infer_gangs=inferred)
+    return msgspec.structs.replace(config, settings=settings)
 
 
 @asynccontextmanager

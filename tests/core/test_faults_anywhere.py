@@ -35,6 +35,7 @@ from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.nomination import Nominations
+from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.groups.reservations import Reservations
@@ -68,6 +69,7 @@ ROOMS: tuple[type, ...] = (
     ),
     *(
         Membership,
+        Owners,
         NodeTable,
         Nominations,
         GroupSpecs,

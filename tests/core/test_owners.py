@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import ObjectMeta, Pod
+from gangsched.model.objects import ObjectMeta, Pod, SchedulingGroup
 from gangsched.model.owners import DEFAULT_INFERRED, ORDERED, OwnerName
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.workloads import Namespace
@@ -184,6 +184,31 @@ def test_an_explicit_group_always_wins() -> None:
     c.submit(with_annotations(pods, {MIN_MEMBERS_KEY: "2"})).run()
     assert n_bound(c) == 2
     assert [key.name for key in c.scheduler.shared.groups] == ["mine"]
+
+
+def in_core_group(pods: list[Pod], name: str) -> list[Pod]:
+    return [replace(p, spec=replace(p.spec, scheduling_group=SchedulingGroup(name))) for p in pods]
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["PodGroup first", "PodGroup last"])
+def test_a_basic_pod_group_of_the_job_controller_asks_for_nothing(is_late: bool) -> None:
+    """With the gate WorkloadWithJob every Job has one, and each pod names it."""
+    c = cluster(nodes=4, settings=ALL).tell(ev.OwnerPut(made.owner(made.job("a", parallelism=4))))
+    basic = make_pod_group("a-1f2e", spec={"schedulingPolicy": {"basic": {}}})
+    if not is_late:
+        c.object("core", basic)
+    pods = in_core_group(made.decoded(made.job_pods("a", 4)), "a-1f2e")
+    assert n_bound(c.submit(pods[:3]).run()) == 0
+    if is_late:
+        assert n_bound(c.object("core", basic).run()) == 0
+    assert n_bound(c.submit(pods[3:]).run()) == 4
+
+
+def test_a_gang_that_the_job_asks_for_in_its_own_words_wins() -> None:
+    c = cluster(nodes=4, settings=ALL).tell(ev.OwnerPut(made.owner(made.job("a", parallelism=4))))
+    c.object("core", make_pod_group("a-1f2e", spec={"schedulingPolicy": {"gang": {"minCount": 2}}}))
+    pods = in_core_group(made.decoded(made.job_pods("a", 2)), "a-1f2e")
+    assert n_bound(c.submit(pods).run()) == 2
 
 
 def test_min_members_makes_a_controllers_gang_elastic() -> None:

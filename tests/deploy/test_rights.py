@@ -22,6 +22,7 @@ from tests.deploy.conftest import DEPLOY, Audited
 from tests.deploy.rights import Right, Used, granted, missing, unused, used
 from tests.kube.scripted import status
 from tests.real.cluster import Cluster, checked
+from tests.real.controllers import Controllers
 from tests.real.process import Scheduler, binding_gate, service_account
 from tests.web.measured import samples
 
@@ -138,6 +139,8 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
             return False
         return True
 
+    for kind in ("JobSet", "LeaderWorkerSet", "RayCluster", "Workload", "MPIJob"):
+        Controllers(cluster).install(kind)
     cluster.nodes(7, gpus=8, racks=2)
     ports = free_ports(2)
     answer = status(500, reason="InternalError", message="oops")

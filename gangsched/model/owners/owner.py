@@ -11,9 +11,9 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from gangsched.model.dialects.numbers import MAX_MEMBERS
 from gangsched.model.objects import ObjectMeta
 
-MAX_MEMBERS = 100_000
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_MEMBERS)]
 """A number of pods or of replicas; what is beyond costs the object that has it."""
 DEFAULT_SCHEDULER = "default-scheduler"

@@ -15,7 +15,7 @@ import yaml
 from gangsched.apiserver.app import EmbeddedCluster, Simulation
 from gangsched.apiserver.strategy import Object
 from gangsched.app import SchedulerApp
-from gangsched.config import default_config
+from gangsched.config import SchedulerConfig, default_config
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.model.devices import parse_allocation
@@ -67,11 +67,13 @@ class Live:
 
 
 @asynccontextmanager
-async def live(tmp_path: Path, *, nodes: int = 8, speed: float = 30.0) -> AsyncIterator[Live]:
+async def live(
+    tmp_path: Path, *, nodes: int = 8, speed: float = 30.0, config: SchedulerConfig | None = None
+) -> AsyncIterator[Live]:
     simulation = Simulation(nodes=nodes, racks=2, speed=speed)
     async with EmbeddedCluster(simulation=simulation, seed=1) as cluster:
         credentials = await load_credentials(kubeconfig=str(cluster.kubeconfig(tmp_path / "kubeconfig")))
-        app = SchedulerApp(default_config(IN_TREE), credentials)
+        app = SchedulerApp(config or default_config(IN_TREE), credentials)
         running = asyncio.create_task(app.run(on_signals=False))
         try:
             async with ApiClient(credentials) as client:
