@@ -34,7 +34,7 @@ from gangsched.model.pod_group import MAX_MEMBERS, MAX_START_TOGETHER
 from gangsched.model.resources import MAX_RESOURCES
 from gangsched.plugins import IN_TREE
 from gangsched.web.access import STRANGERS_A_SECOND
-from tests.docs import meanings, walk
+from tests.docs import meanings, shapes, walk
 from tests.docs.pages import DOCS, ROOT
 
 # Not opened up: kube-scheduler's own shapes, told in words, and what is told once for `all`.
@@ -308,6 +308,7 @@ def _literal(node: ast.expr) -> object:
 WHOLE = {"configuration.md": configuration_page, "annotations.md": annotation_page}
 REGIONS = {
     ("architecture.md", "gang table"): gang_table,
+    ("controllers.md", "shapes"): shapes.table,
     ("plugins.md", "plugin table"): plugin_table,
     ("operating.md", "metrics"): metrics,
     ("operating.md", "limits"): limits,

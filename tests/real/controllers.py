@@ -28,7 +28,7 @@ class Controllers:
             return
         definition = crd(kind)
         try:
-            self._plane.request("POST", _CRDS, definition)
+            self._plane.request("POST", CRDS, definition)
         except ApiError as error:
             if error.code != 409:
                 raise
@@ -38,7 +38,7 @@ class Controllers:
         """No such kind is served when this returns."""
         one = OWNER_KINDS[kind]
         try:
-            self._plane.request("DELETE", f"{_CRDS}/{one.resource}.{one.group}")
+            self._plane.request("DELETE", f"{CRDS}/{one.resource}.{one.group}")
         except ApiError as error:
             if error.code != 404:
                 raise
@@ -46,7 +46,7 @@ class Controllers:
 
     def _is_served(self, kind: str) -> bool:
         try:
-            self._plane.request("GET", _collection(kind))
+            self._plane.request("GET", collection(kind))
         except ApiError as error:
             if error.code in (404, 429):
                 return False
@@ -55,7 +55,7 @@ class Controllers:
 
     def put(self, made: Json) -> None:
         """Creates an object, or replaces the one of an earlier test."""
-        path, name = _collection(made["kind"]), made["metadata"]["name"]
+        path, name = collection(made["kind"]), made["metadata"]["name"]
         try:
             self._plane.request("DELETE", f"{path}/{name}")
         except ApiError as error:
@@ -64,7 +64,7 @@ class Controllers:
         self._plane.request("POST", path, made)
 
     def change(self, kind: str, name: str, patch: Json) -> None:
-        self._plane.request("PATCH", f"{_collection(kind)}/{name}", patch, content_type=MERGE)
+        self._plane.request("PATCH", f"{collection(kind)}/{name}", patch, content_type=MERGE)
 
     def create(self, pods: Iterable[Json]) -> None:
         for pod in pods:
@@ -113,9 +113,10 @@ class Controllers:
         assert self.n_bound() == n_bound
 
 
-_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def _collection(kind: str) -> str:
+def collection(kind: str) -> str:
+    """Where objects of an owner's kind are."""
     one = OWNER_KINDS[kind]
     return f"/apis/{one.group}/{one.versions[0]}/namespaces/default/{one.resource}"

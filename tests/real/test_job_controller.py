@@ -11,7 +11,7 @@ import yaml
 
 from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.processes import ControlPlane
-from tests.real.cluster import REPO
+from tests.real.cluster import RACK, REPO
 from tests.real.jobs import JobCluster, checked_jobs, job_control_plane
 from tests.real.picture import GPU, Json, annotation, node_of, reason_of
 
@@ -130,6 +130,20 @@ def test_an_indexed_job_is_a_gang_where_the_configuration_infers_it(cluster: Job
         cluster.whole("a")
     else:
         cluster.held("a", says=f"Insufficient {GPU}")
+
+
+def test_a_job_that_asks_for_one_rack_is_placed_in_one_or_not_at_all(cluster: JobCluster) -> None:
+    cluster.nodes(4, gpus=8, racks=2)
+    cluster.schedule()
+    for node in ("n0", "n1"):
+        cluster.pod(f"taker-{node}", gpus=8, scheduler="default-scheduler")
+        cluster.bind_by_hand(f"taker-{node}", node)
+    one_rack = {"schedulingConstraints": {"topology": [{"key": RACK}]}}
+    cluster.job("a", pods=2, scheduling={**GANG, **one_rack})
+    cluster.held("a", says=RACK)
+    cluster.delete("taker-n0")
+    cluster.whole("a")
+    assert {node_of(pod) for pod in cluster.members("a")} == {"n0", "n2"}
 
 
 def yaml_blocks(page: Path) -> list[Json]:
