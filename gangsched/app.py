@@ -1,15 +1,15 @@
 """The assembly: reflectors, the async queue, the core, the dispatcher and the lease around one loop.
 
-The one direction: reflectors and dispatcher put events into the inbox; the queue hands them to the core in
-batches between cycles and gives out the group whose turn it is; its effects go to the dispatcher. Nothing
-here decides anything. Called by cli.py; the bench and end-to-end tests start it as a process.
+One direction: reflectors and dispatcher put events into the inbox; the queue passes them to the core in
+batches between cycles and returns the next group; the core's effects go to the dispatcher. No decisions here.
+Called by cli.py; the bench and end-to-end tests start it as a process.
 
 | with leader election | the core | what leaves the process | then |
 |---|---|---|---|
-| following | hears everything, decides nothing | nothing | |
-| the lease is gained | as above | kube.take_over: the fence, bumps, reads | heard all: LeadershipGained |
+| following | receives everything, decides nothing | nothing | |
+| the lease is gained | as above | kube.take_over: the fence, bumps, reads | all received: LeadershipGained |
 | leading | decides | its effects | |
-| the lease or the fence is lost, or has run out unnoticed | is not asked any more | nothing | exit code 1 |
+| the lease or the fence is lost, or expired unnoticed | is not called any more | nothing | exit code 1 |
 | SIGTERM | no new binds; those in flight are answered | then the lease is released | exit code 0 |
 """
 
@@ -61,11 +61,12 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# The collector finds next to nothing here: what is made for each pod holds no cycles. At the default of 700
-# it would look a hundred times for every gang's worth of JSON.
+# The collector finds next to nothing here: the objects made for each pod contain no cycles. At the default of
+# 700 it would run a hundred times for every gang's worth of JSON.
 _GC_YOUNG = 200_000
-# Pages of lists come and go. A block larger than the largest one freed before (128 KiB, to begin with) glibc
-# gives back to the kernel at once, and every 4 KiB of the next one are a fault again; others it keeps.
+# glibc returns a freed block to the kernel at once if it is larger than any freed before (128 KiB at first),
+# and then every 4 KiB of the next block cause a page fault. Freeing one large block raises that threshold for
+# pages of lists.
 _KEPT_BYTES = 4 * 2**20
 
 
@@ -84,20 +85,21 @@ class SchedulerApp:
         shadow: ShadowSettings | None = None,
         source: ConfigSource | None = None,
     ) -> None:
-        """`even_ties`: equally good nodes are used evenly by lone pods, and not the first of them first.
+        """`even_ties`: lone pods use equally good nodes evenly, instead of always the first.
 
-        `web`: the port of health and metrics; it is taken here. Raises: ConfigError, when it cannot be.
+        `web`: the port of health and metrics, which is bound here. Raises: ConfigError, if that fails.
 
-        `tracing` is the caller's to close when `run` has ended.
+        `tracing` must be closed by the caller after `run`.
 
-        `source`: where the configuration is read again, and its outside plugins come from; none: nowhere.
+        `source`: where the configuration is reread from, and its out-of-tree plugins come from; none:
+        nowhere.
 
-        `shadow`: decide and write nothing; the configuration must be one that gangsched.shadow made fit.
+        `shadow`: decide and write nothing; gangsched.shadow must have prepared the configuration.
         """
         rng = Random(seed)
         election = config.leader_election
         instance = os.uname().nodename
-        # Unlike any other process's, also that of another container on a host of the same name.
+        # Unique to this process, even against a container on a host of the same name.
         identity = f"{instance}_{rng.randbytes(8).hex()}"
         self._client = ApiClient(credentials)
         self._rng = rng
@@ -200,11 +202,11 @@ class SchedulerApp:
     async def run(self, *, grace_s: float = 10.0, on_signals: bool = True) -> int:
         """Schedules until SIGTERM or SIGINT, then stops within `grace_s`; until `stop` without `on_signals`.
 
-        Answers with the exit code: 1 when the lease was lost, as kube-scheduler does; a fresh start is the
-        one way to follow again that is exercised every day. Raises: ConfigError (the API server is too old
-        for what is configured).
+        Returns the exit code: 1 when the lease was lost, as kube-scheduler does; a fresh start is the one way
+        to follow again that is exercised every day. Raises: ConfigError (the API server is too old for the
+        configuration).
         """
-        # Modules live for ever too; the collection before the first bind need not walk them (15 of 25 ms).
+        # Modules are permanent too; the collection before the first bind need not walk them (15 of 25 ms).
         gc.freeze()
         gc.set_threshold(_GC_YOUNG, *gc.get_threshold()[1:])
         bytes(_KEPT_BYTES)  # never touched, and free again
@@ -238,7 +240,7 @@ class SchedulerApp:
         if self._reports is not None:
             self._reports.say()
         if self._tracing is not None:
-            self._tracing.hear(self.inbox.take())  # answers that no further decision needed
+            self._tracing.hear(self.inbox.take())  # answers after the last decision
         return 1 if self._lost else 0
 
     async def _schedule(self) -> None:
@@ -256,12 +258,12 @@ class SchedulerApp:
         await self.stop(grace_s)
 
     async def stop(self, grace_s: float) -> None:
-        """No further decisions; what is in flight is answered, or given up after `grace_s`; then run ends."""
+        """Makes no more decisions; waits for what is in flight, up to `grace_s`; then run ends."""
         self._stopping = True
         began_s = time.monotonic()
         await self.edge.drain(grace_s)
         done = await self.dispatcher.drain(grace_s - (time.monotonic() - began_s))
-        # With a bind unanswered the lease runs out by itself: that one may land until then.
+        # With a bind unanswered the lease is left to expire: that bind may land until then.
         if self._elector is not None and done and not self._lost:
             released = await self._elector.release()
             _log.info("the lease is released" if released else "the lease could not be released")
@@ -281,7 +283,7 @@ class SchedulerApp:
         return profiles
 
     def follow(self, kinds: Sequence[str]) -> None:
-        """These other kinds too; until they have been heard of nothing is decided."""
+        """Follow these kinds too; no decisions are made until they are listed."""
         self._unheard |= {*kinds}
         self._start_following(kinds)
 
@@ -303,17 +305,17 @@ class SchedulerApp:
                     raise ConfigError(f"its plugins read {name}, which we may not: {error}") from None
 
     def ask_metrics_server(self, period_s: float) -> None:
-        """So often from now on; 0: not at all."""
+        """Poll metrics-server this often from now on; 0: not at all."""
         self._metrics_server.ask_every(period_s)
 
     def tell_pods_anew(self) -> None:
-        """Pods of a profile that has come are among those that the core was told of before."""
+        """Emit all pods again: some that were skipped belong to a new profile."""
         self._reflectors["pods"].tell_anew()
 
     # -- what goes in and out --------------------------------------------------------------------------
 
     def submit(self, effects: Sequence[Effect]) -> None:
-        """Effects leave only while we may act; a follower's complaints are its leader's to make."""
+        """Effects leave only while we may act; a follower's reports are left to its leader."""
         if self._budget is not None:
             self._budget.turn_ended()
         if self._tracing is not None:
@@ -324,9 +326,9 @@ class SchedulerApp:
             self.dispatcher.submit(effects)
 
     def _may_act(self) -> bool:
-        """Whether this process leads at this moment; after a pause the lease's own task has its turn late.
+        """Whether this process leads right now; after a pause the lease's own task may run late.
 
-        In shadow mode nobody may act.
+        In shadow mode no process may act.
         """
         if self._elector is None:
             return self._reports is None
@@ -335,7 +337,7 @@ class SchedulerApp:
         return self._elector.holds
 
     def _heard(self, events: Sequence[Event]) -> None:
-        """Says when the first lists are in; what they brought lives long."""
+        """Logs when the first lists are in; their objects live long."""
         if self._web is not None:
             self._web.heard(events)
         self._start_following(self.scheduler.newly_watched())
@@ -346,7 +348,7 @@ class SchedulerApp:
                 self._unheard.discard(event.kind)
         if self._unheard:
             return
-        # The collector need not look at it again, nor now: a collection here would hold up the first bind.
+        # The collector need not scan them again, nor now: a collection here would delay the first bind.
         gc.freeze()
         decides = self.scheduler.is_synced
         _log.info("synced, scheduling" if decides else "synced, following", **_sizes(self.scheduler))
@@ -364,7 +366,7 @@ class SchedulerApp:
             self._everything.start_soon(self._take_over)
 
     async def _take_over(self) -> None:
-        """Leads once nothing of who led before can land, and the watch has shown what had."""
+        """Leads once no earlier leader's bind can land, and the watch has shown those that landed."""
         await take_over(
             self._client, self._reflectors["pods"].state, self._fence, self.dispatcher.bumps, self._rng
         )
@@ -372,7 +374,7 @@ class SchedulerApp:
         _log.info("leading", **_sizes(self.scheduler))
 
     def _lose(self, why: str) -> None:
-        """No bind leaves the process from here on, nor anything else."""
+        """From here on no bind, nor anything else, leaves the process."""
         if self._lost:
             return
         self._lost = True
@@ -387,7 +389,7 @@ class SchedulerApp:
 
 
 def _nothing(_: Sequence[Event]) -> None:
-    """Nobody listens."""
+    """Ignores notifications."""
 
 
 def _sizes(scheduler: Scheduler) -> dict[str, int]:

@@ -1,7 +1,7 @@
-"""What a server of ours shows to its clients: the certificate it was given, or one made for the run. Floor 0.
+"""A server's TLS certificate: a configured one, or one generated at start. Floor 0.
 
-Lives here: key and self-signed certificate as PEM text, and the TLS context of a server. Not here: who serves
-with it (web, apiserver). cryptography is imported when a certificate is made: that takes as long as a
+Lives here: key and self-signed certificate as PEM text, and the TLS context of a server. Not here: the
+servers (web, apiserver). cryptography is imported only to generate a certificate: that takes as long as a
 scheduler's first hundred binds.
 """
 
@@ -21,7 +21,7 @@ from gangsched.errors import ConfigError
 if TYPE_CHECKING:
     from cryptography.x509 import GeneralName
 
-# As client-go's GenerateSelfSignedCertKey: whoever runs for longer than this is restarted once in between.
+# As client-go's GenerateSelfSignedCertKey: a process that runs longer is expected to restart in between.
 VALID_DAYS = 365
 
 
@@ -87,7 +87,7 @@ def _general_name(host: str) -> GeneralName:
 
 
 def server_context(pair: Pair) -> ssl.SSLContext:
-    """The TLS context of a server that shows this certificate."""
+    """The TLS context of a server with this certificate."""
     context = _context()
     with _as_file(pair.certificate + pair.key) as path:
         context.load_cert_chain(path)
@@ -122,9 +122,9 @@ def _context() -> ssl.SSLContext:
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """A path to read `data` at, once: OpenSSL's loader takes nothing else. In memory where the system can.
+    """A path to read `data` from, once: OpenSSL's loader takes nothing else. In memory if the system can.
 
-    So that a key never reaches a disk, and a container needs no place to write.
+    So a key never reaches a disk, and a container needs no writable place.
     """
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
         descriptor = os.memfd_create("gangsched-tls")

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; answers with the exit code."""
+    """Runs one command; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _parser(arguments)
     args = parser.parse_args(arguments)
     try:
         code = int(args.run(args))
-        sys.stdout.flush()  # here, where it can be told that nobody reads any more
+        sys.stdout.flush()  # flush here, where a closed pipe can be handled
         return code
     except ConfigError as error:
         print(f"gangsched: {error}", file=sys.stderr)
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gangsched: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Whoever reads, `head` for one, has seen enough. What is left is flushed to nowhere at the exit.
+        # The reader, `head` for one, has seen enough. The rest is discarded at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
@@ -106,7 +106,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-# Each is a module with `add_arguments` and `run`, imported when it is the one that was asked for.
+# Modules with `add_arguments` and `run`; only the requested one is imported.
 _COMMANDS = {
     "agent": (
         "gangsched.agent.command",
@@ -154,14 +154,14 @@ def _fill(parser: argparse.ArgumentParser, command: ModuleType) -> None:
 
 
 def _run_scheduler(args: argparse.Namespace) -> int:
-    # Most of what an import makes stays; at the default of 700 the collector would walk it all again and
-    # again, 50 ms of CPU in a scheduler's start. What it is set to while running is the app's.
+    # Most imported objects are permanent; at the default of 700 the collector would scan them repeatedly, 50
+    # ms of CPU in a scheduler's start. The app sets the threshold for running.
     gc.set_threshold(200_000)
-    # NumPy's linear algebra, of which nothing is used, would start a thread for each core: 70 ms of CPU.
+    # NumPy's linear algebra, which we do not use, would start a thread for each core: 70 ms of CPU.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from gangsched.logs import set_up_logs
 
-    set_up_logs(args.logging_format, debug=args.v >= 4)  # first: it sees to it that structlog loads fast
+    set_up_logs(args.logging_format, debug=args.v >= 4)  # first, since it makes structlog load fast
 
     import anyio
     import msgspec
@@ -179,7 +179,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     trace_notes: list[str] = []
 
     def finish(config: SchedulerConfig) -> SchedulerConfig:
-        """What is in effect, for whoever asks: the file, and what goes above it."""
+        """The configuration in effect: the file, and what overrides it."""
         if shadow is not None:
             config = without_writes(config)
         trace, trace_notes[:] = resolve(

@@ -1,6 +1,6 @@
-"""Faults of our own that the core has contained, as the log tells them. Called by the assembly.
+"""Logs faults of our own that the core has contained. Called by the assembly.
 
-The same fault may be found by a thousand objects: its story is told once, later ones in a line a minute.
+A thousand objects may trigger the same fault: its traceback is logged once, repetitions as one line a minute.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_KINDS = 256
 
 
 class Defects:
-    """Tells each place that fails once with its story."""
+    """Logs each failing place once with its traceback."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -4,7 +4,7 @@
     ├── ConfigError      the user's: a file, a flag, an environment that cannot be used as it is
     ├── ParseError       the user's or a peer's: a value on an object that does not parse
     ├── ApiError         the API server's answer, or its silence
-    │   └── Unreachable  there is no connection to it: said once for all that want one
+    │   └── Unreachable  there is no connection to it: logged once for all callers
     └── InvariantError   ours: a promise of the core does not hold; carries the story that led there
 
 "No" is not an exception: a decision is a value (`core.framework.interface.Status`).
@@ -52,8 +52,8 @@ class Subject(NamedTuple):
 class ApiError(GangschedError):
     """An answer that is no success (`code` > 0), or none (`code` == 0: the outcome is unknown).
 
-    `subject` is what the answer's Status is about. None: the answer was no Status, so whoever stands before
-    the API server may have made it up, and it proves nothing.
+    `subject` is what the answer's Status is about. None: the answer was no Status, so a proxy before the API
+    server may have made it up, and it proves nothing.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Unreachable(ApiError):
 
 
 class InvariantError(GangschedError):
-    """A promise of the core was broken: a bug of ours. `story` is what led there, oldest first."""
+    """An invariant of the core is broken: a bug of ours. `story` is what led there, oldest first."""
 
     def __init__(self, message: str, *, story: Sequence[str] = ()) -> None:
         self.message = message

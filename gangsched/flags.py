@@ -1,8 +1,8 @@
 """Flags of `gangsched scheduler` beyond the file: leader election, pages, traces, and kube-scheduler's.
 
-Lives here: names, what they mean, what is wrong with them. Not here: running (cli.py, which adds them to its
-parser). Flags that people bring from kube-scheduler are taken where they mean the same; those that change
-nothing here are taken and said to; those whose absence would be a surprise are refused with the reason.
+Lives here: names, meanings, errors. Not here: running (cli.py, which adds them to its parser).
+kube-scheduler's flags are accepted where they mean the same; those without effect here are accepted with a
+note; those whose absence would be a surprise are refused with the reason.
 Source: `kube-scheduler --help`, v1.37.
 """
 
@@ -22,8 +22,8 @@ DEFAULT_PORT = 10259
 OPEN_PATHS = "/healthz,/readyz,/livez"
 
 _ELECTION = {
-    "lease-duration": ("DURATION", "how long the others wait for a leader that is silent (15s)"),
-    "renew-deadline": ("DURATION", "how long the leader goes on without renewing (10s)"),
+    "lease-duration": ("DURATION", "how long others wait for a silent leader (15s)"),
+    "renew-deadline": ("DURATION", "how long the leader continues without renewing (10s)"),
     "retry-period": ("DURATION", "how often the lease is renewed, or asked about (2s)"),
     "resource-lock": ("KIND", "leases, and nothing else"),
     "resource-name": ("NAME", "the Lease's name (gangsched)"),
@@ -48,12 +48,12 @@ _NOTHING_HERE = {
     "profiling": _NO_PROFILING,
 }
 _NOT_THERE = {
-    "client-ca-file": "client certificates are not read; whoever may read /metrics has a token",
+    "client-ca-file": "client certificates are not read; readers of /metrics need a token",
     "feature-gates": "there are no feature gates; the configuration file says what is on",
-    "pod-max-in-unschedulable-pods-duration": "say unschedulableFlushSeconds in the configuration file",
-    "requestheader-client-ca-file": "no proxy's word about users is taken",
-    "tls-cipher-suites": "TLS 1.2 and 1.3 with Python's own choice of suites are spoken",
-    "tls-min-version": "TLS 1.2 and 1.3 are spoken",
+    "pod-max-in-unschedulable-pods-duration": "use unschedulableFlushSeconds in the configuration file",
+    "requestheader-client-ca-file": "user headers of proxies are not trusted",
+    "tls-cipher-suites": "TLS 1.2 and 1.3 are used with Python's own choice of suites",
+    "tls-min-version": "TLS 1.2 and 1.3 are supported",
     "vmodule": "there is one level for all: -v",
 }
 
@@ -85,7 +85,7 @@ def add_election_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def election_flags(args: argparse.Namespace) -> dict[str, str | bool]:
-    """Those that were given, by the names of the file's section."""
+    """The given flags, by the field names of the file's section."""
     names = {"leader_elect": "leader_elect"}
     for name in _ELECTION:
         field = name.replace("-", "_")
@@ -102,9 +102,7 @@ def add_web_flags(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_PORT,
         help=f"HTTPS for /healthz, /livez, /readyz, /metrics and /configz; 0: none ({DEFAULT_PORT})",
     )
-    parser.add_argument(
-        "--bind-address", metavar="IP", default="0.0.0.0", help="where that port is (everywhere)"
-    )
+    parser.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="address of that port (all)")
     parser.add_argument(
         "--tls-cert-file", metavar="FILE", default="", help="its certificate (default: one made for the run)"
     )
@@ -118,7 +116,7 @@ def add_web_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def web_settings(args: argparse.Namespace) -> WebSettings | None:
-    """None: no port is wanted. Raises: ConfigError."""
+    """None: no port is configured. Raises: ConfigError."""
     certificate, key = args.tls_cert_file, args.tls_private_key_file
     if bool(certificate) != bool(key):
         missing = "--tls-private-key-file" if certificate else "--tls-cert-file"
@@ -138,7 +136,7 @@ def web_settings(args: argparse.Namespace) -> WebSettings | None:
 
 
 def add_trace_flags(parser: argparse.ArgumentParser) -> None:
-    """Each overrides the file's tracing section; what they come to is telemetry.settings' to say."""
+    """Each overrides the file's tracing section; telemetry.settings merges them."""
     parser.add_argument(
         "--trace-endpoint",
         metavar="URL",
@@ -152,15 +150,15 @@ def add_trace_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_shadow_flags(parser: argparse.ArgumentParser) -> None:
-    """For trying it on a living cluster."""
+    """For trials on a living cluster."""
     parser.add_argument(
         "--shadow",
         action="store_true",
         help="decide for the pods of the configuration's schedulerNames (without --config: default-scheduler)"
-        " and write nothing; say at the end, and on SIGUSR1, where the other scheduler did otherwise",
+        " and write nothing; say at the end, and on SIGUSR1, where the other scheduler differed",
     )
     parser.add_argument(
-        "--shadow-report", metavar="FILE", default="", help="write that as JSON to this file too"
+        "--shadow-report", metavar="FILE", default="", help="also write that report as JSON to this file"
     )
 
 
@@ -176,13 +174,13 @@ def shadow_settings(args: argparse.Namespace) -> ShadowSettings | None:
 
 
 def add_foreign_flags(parser: argparse.ArgumentParser) -> None:
-    """What else people have in their kube-scheduler's command line; not in our --help."""
+    """Other flags common on kube-scheduler's command lines; not shown in our --help."""
     for name in (*_NOTHING_HERE, *_NOT_THERE):
         parser.add_argument(f"--{name}", nargs="?", const="true", help=argparse.SUPPRESS)
 
 
 def foreign_notes(args: argparse.Namespace) -> list[str]:
-    """What to say about flags that change nothing. Raises: ConfigError, for those that would be missed."""
+    """Notes on flags without effect. Raises: ConfigError, for those that would be missed."""
     for name, why in _NOT_THERE.items():
         if getattr(args, name.replace("-", "_")) is not None:
             raise ConfigError(f"is not there: {why}", path=f"--{name}")
@@ -191,7 +189,7 @@ def foreign_notes(args: argparse.Namespace) -> list[str]:
 
 
 def boolean(text: str) -> bool:
-    """As Go's flags read it."""
+    """As Go's flags parse it."""
     if text in ("1", "t", "T", "true", "TRUE", "True"):
         return True
     if text in ("0", "f", "F", "false", "FALSE", "False"):

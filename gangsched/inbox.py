@@ -1,6 +1,6 @@
-"""The inbox and the async queue: what the one loop sleeps on, and in which order it works.
+"""The inbox and the async queue: what the one loop waits for, and in which order it works.
 
-Events wait in the Inbox and are handed to the core in batches between cycles; the GroupQueue gives out the
+Events wait in the Inbox and are passed to the core in batches between cycles; the GroupQueue returns the
 group whose turn it is. Nothing here decides anything. Called by app.py.
 """
 
@@ -18,21 +18,20 @@ from gangsched.kube.transport.pace import Pace
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 
-# Reflectors wait when this many events are not handled yet; outcomes of effects are never refused, they
-# are bounded by what is in flight.
+# Reflectors wait when this many events are not handled yet; outcomes of effects are never refused, since what
+# is in flight is bounded.
 _INBOX_LIMIT = 10_000
-# Decisions run ahead of the binds by this many pods and no further: a later decision knows more, and the
-# first bind leaves at once even when thousands of gangs are waiting. They go on when fewer than the first
-# are left: many gangs in one turn cost each much less than a turn for each.
+# Decisions run ahead of the binds by at most this many pods: a later decision knows more, and the first bind
+# leaves at once even when thousands of gangs are waiting. They resume when fewer than the first number are
+# left: many gangs in one turn cost each much less than a turn for each.
 AHEAD = (128, 256)
-# Twice as far with a fence: half of them are sent while the other half gathers for one write of the fence.
+# Twice as many with a fence: half of them are sent while the other half gathers for one write of the fence.
 AHEAD_WITH_FENCE = (256, 512)
-# Outcomes of binds are not urgent: handled this much later, many at a time; while thousands are bound still
-# more of them.
+# Outcomes of binds are not urgent: they are handled this much later, many at a time; later still under load.
 _OUTCOMES_DELAY_S = 0.01
 _BUSY_DELAY_S = 0.04
 _MANY_OUTCOMES = 64
-# The longest the loop works without letting the sockets have a turn.
+# The longest the loop works before it lets the sockets have a turn.
 _MAX_TURN_S = 0.005
 
 
@@ -55,9 +54,9 @@ class Inbox:
         self._n_putting = 0
 
     async def put(self, events: Sequence[Event]) -> None:
-        """For reflectors: waits while the inbox is full, behind those who wait already.
+        """For reflectors: waits while the inbox is full, in order of arrival.
 
-        That this process leads must not be heard before what a reflector had to tell by then.
+        The event that this process leads must come after everything a reflector had to report by then.
         """
         if not self.is_full and not self._n_putting:
             self._append(events)
@@ -78,7 +77,7 @@ class Inbox:
         self.wake()
 
     def put_nowait(self, event: Event) -> None:
-        """For outcomes of effects; noticed a little later, so that many are handled in one turn."""
+        """For outcomes of effects; handled a little later, so that many share one turn."""
         self._events.append(event)
         n_events = len(self._events)
         if n_events == 1 and self._sleeper is not None:
@@ -88,7 +87,7 @@ class Inbox:
 
     @property
     def is_full(self) -> bool:
-        """Reflectors wait."""
+        """Whether reflectors have to wait."""
         return len(self._events) >= _INBOX_LIMIT
 
     def take(self) -> list[Event]:
@@ -101,7 +100,7 @@ class Inbox:
         return events
 
     def wake(self) -> None:
-        """Lets a sleeper look."""
+        """Wakes the sleeper."""
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
@@ -123,7 +122,7 @@ class Inbox:
                 self._timer = None
 
     def _wake_in(self, delay_s: float) -> None:
-        """Wakes the sleeper then, unless it is woken before already."""
+        """Wakes the sleeper at that time, unless it is woken before."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             if self._timer.when() <= loop.time() + delay_s:
@@ -133,7 +132,7 @@ class Inbox:
 
 
 class Decider(Protocol):
-    """The core as the loop sees it: the Scheduler, or what stands before it."""
+    """The core's interface to the loop: the Scheduler, or a wrapper of it."""
 
     def handle(self, events: Sequence[Event], now_s: float) -> list[Effect]: ...
 
@@ -160,7 +159,7 @@ class GroupQueue:
         n_binds_waiting: Callable[[], int],
         ahead: tuple[int, int] = AHEAD,
     ) -> None:
-        """`submit` gets each turn's effects; `hears` its events before the core has them, `heard` after."""
+        """`submit` gets each turn's effects; `hears` its events before the core, `heard` after it."""
         self._scheduler = scheduler
         self._inbox = inbox
         self._submit = submit
@@ -198,7 +197,7 @@ class GroupQueue:
             self._yield_at_s = time.monotonic() + _MAX_TURN_S
 
     def _advance(self, now_s: float) -> bool:
-        """See to what is due; whether there was anything."""
+        """Handles due deadlines; returns whether there were any."""
         deadline_s = self._scheduler.next_deadline_s()
         if deadline_s is None or deadline_s > now_s:
             return False

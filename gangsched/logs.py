@@ -12,8 +12,8 @@ from collections.abc import MutableMapping
 from typing import Any, TextIO
 
 if "rich" not in sys.modules and "structlog" not in sys.modules:
-    # structlog imports rich where it is installed, for tracebacks we do not print; in a scheduler's start
-    # that is 45 ms of CPU, a tenth of it.
+    # structlog imports rich, if installed, for tracebacks that we do not print: 45 ms of CPU, a tenth of a
+    # scheduler's start.
     sys.modules["rich"] = None  # type: ignore[assignment]
     import structlog
 

@@ -1,6 +1,6 @@
-"""Parts that a scheduler process has where they are asked for: each is loaded there, and not before.
+"""Optional parts of a scheduler process: each is loaded only when it is configured.
 
-Lives here: the imports that a plain start does without. Not here: how the parts are put together (app).
+Lives here: imports that a plain start avoids. Not here: how the parts are put together (app).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def observer(measures: Measures | None, tracing: Tracing | None) -> Observer | None:
-    """Who is told what the core does; None where nobody is, which costs the core nothing."""
+    """The core's observer; None if there is nothing to observe for, which costs the core nothing."""
     observers: list[Observer] = [] if measures is None else [measures]
     if tracing is not None:
         observers.append(tracing.tracer)
@@ -46,7 +46,7 @@ def reload(source: ConfigSource, host: Host) -> Reload:
 def extenders(
     config: SchedulerConfig, client: ApiClient, put: Callable[[Sequence[Event]], Awaitable[None]]
 ) -> tuple[Asking | None, ExtenderVerdicts | None]:
-    """Who asks them, and what the core knows of them; loaded where there are any."""
+    """The client of the extenders and their plugin for the core; loaded only if there are extenders."""
     if not config.extenders:
         return None, None
     from gangsched.extenders.asking import Asking
@@ -56,7 +56,7 @@ def extenders(
 
 
 async def require_binding_labels(client: ApiClient, rng: Random, *, source: str) -> None:
-    """For who writes device IDs as labels. Raises: ConfigError (an API server that would drop them)."""
+    """For device IDs written as labels. Raises: ConfigError (an API server that would drop them)."""
     from gangsched.kube.transport.backoff import Backoff
     from gangsched.kube.version import require_binding_labels
 
@@ -70,7 +70,7 @@ async def require_binding_labels(client: ApiClient, rng: Random, *, source: str)
 def shadow(
     scheduler: Scheduler, profiles: dict[str, Profile], settings: ShadowSettings
 ) -> tuple[Decider, Reports]:
-    """What stands before the core in shadow mode, and its reports; loaded for it alone."""
+    """Shadow mode's wrapper of the core, and its reports; loaded only for it."""
     from gangsched.shadow.follower import Shadow
     from gangsched.shadow.published import Reports
 
@@ -79,7 +79,7 @@ def shadow(
 
 
 def measures() -> Measures:
-    """A scheduler without pages loads nothing of this."""
+    """A scheduler without pages loads none of this."""
     from gangsched.web.measures import Measures
 
     return Measures()

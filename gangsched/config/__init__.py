@@ -36,9 +36,9 @@ DEFAULT_SCHEDULER_NAME = "gangsched"
 """Without a file. A file whose only profile has no name means kube-scheduler's `default-scheduler`."""
 
 KUBE_DEFAULT_NAME = "default-scheduler"
-# kube-scheduler caps the wait of a Permit plugin here too (framework/runtime, maxTimeout).
+# kube-scheduler limits a Permit plugin's wait to this too (framework/runtime, maxTimeout).
 _MAX_PERMIT_WAIT_S = 900.0
-# One placement takes about 0.1 ms on 5,000 nodes, and nothing else is decided meanwhile.
+# One placement takes about 0.1 ms on 5,000 nodes, and no other decision is made meanwhile.
 _MAX_SEARCH = 1_000_000
 # A scheduler that is held up for longer loses its lease.
 _MAX_BUDGET_S = 10.0
@@ -48,23 +48,21 @@ _NO_FLAGS: Mapping[str, str | bool] = {}
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How gangs are treated, whatever the profile.
+    """How gangs are treated, for all profiles.
 
-    on_partial_bind: what becomes of a gang that is bound in part when a bind fails for good; settle_s: how
-    long it may stay so. permit_wait_s: WaitOnPermit's timeout where neither group nor plugin gives one.
-    hook_timeout_s: how long a plugin's Permit, PreBind, Bind or PostBind at the edge may take.
-    plugin_budget_s: how long an outside plugin may hold up the scheduler in one turn.
-    topology_key: the node label that names a rack. invalid_inventory: what a node with an unreadable
-    inventory offers. allow_eviction: half-bound gangs may be given back by evicting what is bound.
-    fence: binds are listed before they are sent, so that those of a process that does not lead any more are
-    harmless (kube.election.fence).
-    tells_victims: whom preemption would take is searched and told where nobody may be evicted (shadow mode).
-    parallelism: binds that the server is given to work on at once. search_placements: how many placements
-    beyond one for each member may be tried before a gang is told that it does not fit. search_victims: how
-    often one search for victims may ask a node how many pods it would take. devices: config.devices.
-    nodes_to_score: how many percent of the nodes are looked at for a lone pod, by profile (0: by the
-    cluster's size); without any, all of them. infer_gangs: whose pods are gangs without saying so, by profile
-    (model.owners), in the order in which they are asked.
+    on_partial_bind: what happens to a gang that is bound in part when a bind fails for good; settle_s: how
+    long it may stay so. permit_wait_s: WaitOnPermit's timeout if neither group nor plugin sets one.
+    hook_timeout_s: the limit of a plugin's Permit, PreBind, Bind or PostBind at the edge. plugin_budget_s:
+    how long an out-of-tree plugin may hold up the scheduler in one turn. topology_key: the node label that
+    names a rack. invalid_inventory: what a node with an unreadable inventory offers. allow_eviction:
+    half-bound gangs may be unwound by evicting bound pods. fence: binds are listed before they are sent, so
+    that those of a former leader are harmless (kube.election.fence). tells_victims: report the victims that
+    preemption would choose if it may not evict (shadow mode). parallelism: binds in flight at once.
+    search_placements: how many placements beyond one for each member may be tried before a gang is reported
+    as not fitting. search_victims: how often one search for victims may compute a node's capacity. devices:
+    config.devices. nodes_to_score: percentage of the nodes considered for a lone pod, by profile (0: by the
+    cluster's size); without any, all of them. infer_gangs: which controllers' pods are gangs without stating
+    it, by profile (model.owners), in the order of checking.
     """
 
     on_partial_bind: Literal["complete", "unwind"] = "complete"
@@ -90,7 +88,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
-    """All that the file says, checked and with defaults. notes: accepted, and does nothing here."""
+    """The whole file, checked and with defaults. notes: accepted fields that do nothing here."""
 
     profiles: tuple[ProfileConfig, ...]
     settings: Settings
@@ -108,7 +106,7 @@ def default_config(
     election_flags: Mapping[str, str | bool] = _NO_FLAGS,
     scheduler_name: str = DEFAULT_SCHEDULER_NAME,
 ) -> SchedulerConfig:
-    """What runs without a file: one profile with all default plugins. Raises: ConfigError."""
+    """The configuration without a file: one profile with all default plugins. Raises: ConfigError."""
     kube = KubeDocument(profiles=(Profile(scheduler_name=scheduler_name),))
     return _assemble(kube, OurDocument(), plugins, [], election_flags, source="")
 
@@ -121,11 +119,11 @@ def parse_config(
     election_flags: Mapping[str, str | bool] = _NO_FLAGS,
     extenders: Sequence[ExtenderConfig] | None = None,
 ) -> SchedulerConfig:
-    """Reads a configuration file's text. `plugins` are all there are, in their default order.
+    """Reads a configuration file's text. `plugins` are all known ones, in their default order.
 
     `election_flags` override leaderElection's fields (by LeaderElection's names) before anything is checked.
-    `extenders` count resources in the file's stead: in a running process they stay those it started with.
-    Raises: ConfigError, carrying `source` (the file's name, for the message).
+    `extenders` replace the file's own: in a running process they stay those it started with. Raises:
+    ConfigError, carrying `source` (the file's name, for the message).
     """
     try:
         kube, ours = _by_kind(read_documents(text))
@@ -144,7 +142,7 @@ def parse_config(
 
 
 def without_writes(config: SchedulerConfig) -> SchedulerConfig:
-    """The same for shadow mode: neither lease nor fence is taken, half-bound gangs are nobody's to evict."""
+    """The same for shadow mode: takes neither lease nor fence, and evicts no half-bound gangs."""
     election = msgspec.structs.replace(config.leader_election, leader_elect=False)
     settings = msgspec.structs.replace(config.settings, allow_eviction=False, tells_victims=True, fence=False)
     return msgspec.structs.replace(config, leader_election=election, settings=settings)
@@ -227,7 +225,7 @@ def _assemble(
 def _without_managed(
     profiles: tuple[ProfileConfig, ...], extenders: Sequence[ExtenderConfig]
 ) -> tuple[ProfileConfig, ...]:
-    """Resources that an extender counts alone (ignoredByScheduler) are not NodeResourcesFit's to count."""
+    """Resources managed by an extender alone (ignoredByScheduler) are excluded from NodeResourcesFit."""
     names = [one.name for each in extenders for one in each.managed if one.ignored_by_scheduler]
     found = []
     for profile in profiles:
@@ -268,7 +266,7 @@ def _profiles(
 def _check_kube(
     kube: KubeDocument, election: LeaderElectionSettings, notes: list[str], *, early_stop: bool
 ) -> None:
-    """Rules of kube-scheduler's validation, and what is not there yet."""
+    """kube-scheduler's validation rules, and notes on unsupported fields."""
     if kube.parallelism <= 0:
         raise ConfigError(f"{kube.parallelism} is not greater than 0", path="parallelism")
     if kube.pod_initial_backoff_seconds <= 0:
@@ -309,7 +307,7 @@ def _check_percentage(percentage: int | None, path: str, notes: list[str], *, co
 
 
 def _nodes_to_score(kube: KubeDocument, ours: OurDocument, names: Iterable[str]) -> dict[str, int]:
-    """percentageOfNodesToScore by profile, where it counts: its own, else the whole file's, else 0."""
+    """percentageOfNodesToScore by profile, if it applies: its own, else the whole file's, else 0."""
     if not ours.early_stop:
         return {}
     everywhere = kube.percentage_of_nodes_to_score or 0

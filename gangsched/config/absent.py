@@ -1,9 +1,8 @@
-"""kube-scheduler's plugins that are not here: where they would serve, and what happens instead.
+"""kube-scheduler's plugins that we do not have: the points they serve, and what happens instead.
 
-Lives here: what a file that names them needs to be read as kube-scheduler reads it. Not here: plugins (each
-has its own file; once there is one of a name listed here, it counts and the line here does not). Called by
-config.profiles.
-Points, weights and arguments: kube-scheduler 1.37, as `kube-scheduler -v=2` says them when it starts.
+Lives here: what is needed to read a file that names them as kube-scheduler reads it. Not here: plugins (each
+has its own file, which takes precedence over an entry here). Called by config.profiles. Points, weights and
+arguments: kube-scheduler 1.37, as printed by `kube-scheduler -v=2` at start.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _SCORES = ("preScore", "score")
 
 
 class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Read and checked; claims are not allocated here."""
+    """Read and validated; claims are not allocated here."""
 
     filter_timeout: str = "10s"
     binding_timeout: str = "10m"
@@ -36,7 +35,7 @@ class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """instead: what is done with pods that need it. gate: the feature gate that it waits for, if any."""
+    """instead: what happens to pods that need it. gate: the feature gate that it depends on, if any."""
 
     name: str
     points: tuple[str, ...]

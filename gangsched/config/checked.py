@@ -1,7 +1,7 @@
-"""What a configuration file comes to, for people (text) and for programs (plain data).
+"""A configuration file's resolved content, for people (text) and for programs (plain data).
 
-For `gangsched check-config`. Lives here: the layout. Not here: reading the file (the rest of config), and
-the documents that say the same again (config.effective). Called by cli.
+For `gangsched check-config`. Lives here: the layout. Not here: reading the file (the rest of config), and the
+equivalent documents (config.effective). Called by cli.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gangsched.config.absent import ABSENT
 from gangsched.config.effective import effective_documents
 from gangsched.config.profiles import PluginInfo, ProfileConfig
 
-# Points whose plugins weigh something.
+# Points whose plugins have weights.
 _WEIGHED = "score"
 
 
 def resolved(config: SchedulerConfig, known: Mapping[str, PluginInfo]) -> dict[str, Any]:
-    """profiles, notes, what of kube-scheduler is not there, and the documents in effect."""
+    """profiles, notes, kube-scheduler's missing plugins, and the documents in effect."""
     return {
         "profiles": [_profile(profile) for profile in config.profiles],
         "extenders": [_extender(one) for one in config.extenders],
@@ -32,7 +32,7 @@ def resolved(config: SchedulerConfig, known: Mapping[str, PluginInfo]) -> dict[s
 
 
 def resolved_text(config: SchedulerConfig, known: Mapping[str, PluginInfo]) -> str:
-    """The same in lines: points in the order in which they come, plugins in the order in which they run."""
+    """The same in lines: points in their order, plugins in calling order."""
     lines = [f"note: {note}" for note in config.notes]
     for profile in config.profiles:
         lines += _profile_lines(profile)
@@ -88,13 +88,13 @@ def _extender_line(one: ExtenderConfig) -> str:
 
 
 def _args(profile: ProfileConfig) -> Iterator[tuple[str, Any]]:
-    """Of the plugins that run; a file may have arguments for others."""
+    """Of the enabled plugins; a file may have arguments for others."""
     ran = {name for names in profile.plugins.values() for name in names}
     return ((name, args) for name, args in profile.args.items() if name in ran)
 
 
 def _said(args: Any) -> Any:
-    """As a file would have it, without what is empty."""
+    """As in a file, without empty fields."""
     return _bare(msgspec.to_builtins(args, str_keys=True))
 
 
@@ -106,5 +106,5 @@ def _bare(value: Any) -> Any:
 
 
 def _absent(known: Mapping[str, PluginInfo]) -> Iterator[tuple[str, Any]]:
-    """Default plugins of kube-scheduler's that are not here; those behind a gate nobody expects."""
+    """kube-scheduler's default plugins that we lack, except those behind a gate that is off."""
     return ((name, one) for name, one in ABSENT.items() if name not in known and not one.gate)

@@ -1,4 +1,4 @@
-"""The part of our settings that is about devices. Floor 0; called by config only."""
+"""The device section of our settings. Floor 0; called by config only."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _MAX_SECONDS = 86_400.0
 
 
 class DeviceSettings(msgspec.Struct, frozen=True):
-    """hand_off: how a resource's IDs reach the containers; what is not named is handed off by environment.
-    `count`: no IDs are given. `device-plugin`: binds of pods that kubelet could mix up are spaced.
-    allocation_in: what carries a pod's IDs in its Binding (model.device_labels); both are read.
+    """How IDs reach containers, and what happens to failed or mismatched devices.
 
-    repair: where a pod's device annotations do not say what is true they are written anew, which takes the
-    verb patch on pods. on_mismatch: what becomes of a pod that has other devices than it can use.
-    on_failure: what becomes of pods whose device has been unhealthy for failure_grace_s; the same group is
-    not evicted for it again within failure_again_s.
+    hand_off: how a resource's IDs reach the containers; by environment if not listed. `count`: no IDs are
+    assigned. `device-plugin`: binds of pods that kubelet could confuse are spaced. allocation_in: what
+    carries a pod's IDs in its Binding (model.device_labels); both are read.
+
+    repair: wrong device annotations of pods are corrected, which takes the verb patch on pods. on_mismatch:
+    what happens to a pod whose devices are unusable for it. on_failure: what happens to pods whose device has
+    been unhealthy for failure_grace_s; the same group is not evicted for that again within failure_again_s.
     """
 
     hand_off: Mapping[str, str] = {}
@@ -37,7 +38,7 @@ class DeviceSettings(msgspec.Struct, frozen=True):
 
     @property
     def counted(self) -> frozenset[str]:
-        """Resources of which no IDs are given."""
+        """Resources whose IDs are not assigned."""
         return frozenset(name for name, way in self.hand_off.items() if way == "count")
 
     @property

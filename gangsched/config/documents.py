@@ -1,8 +1,8 @@
-"""The two documents of the configuration file as they are written, with their defaults.
+"""The two documents of the configuration file as written, with their defaults.
 
-The first is kube-scheduler's own, so that a file moves from it to us as it is; the second is ours. Defaults
-are kube-scheduler's where the comment does not say otherwise. Rules between fields are in config itself..
-Sources: k8s.io/kube-scheduler `config/v1/types.go`, kubernetes `pkg/scheduler/apis/config/v1/defaults.go`.
+The first is kube-scheduler's own, so that its files work unchanged; the second is ours. Defaults are
+kube-scheduler's unless the comment differs. Rules between fields are in config itself. Sources:
+k8s.io/kube-scheduler `config/v1/types.go`, kubernetes `pkg/scheduler/apis/config/v1/defaults.go`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Document(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
 
 class PluginRef(_Document, frozen=True):
-    """weight is for score only; 0 and none given are 1."""
+    """weight is for score only; 0 and a missing weight mean 1."""
 
     name: str
     weight: int = 0
@@ -36,7 +36,7 @@ class PluginSet(_Document, frozen=True):
 
 
 class PluginSets(_Document, frozen=True):
-    """What a profile changes at each extension point; multiPoint is every point that a plugin serves."""
+    """A profile's changes at each extension point; multiPoint means every point that a plugin serves."""
 
     multi_point: PluginSet = PluginSet()
     pre_enqueue: PluginSet = PluginSet()
@@ -69,7 +69,7 @@ class Profile(_Document, frozen=True):
 
 
 class LeaderElection(_Document, frozen=True):
-    """leaderElect not set is false here (kube-scheduler: true), resourceName gangsched (kube-scheduler)."""
+    """An unset leaderElect is false here (kube-scheduler: true), resourceName gangsched (kube-scheduler)."""
 
     leader_elect: bool | None = None
     lease_duration: str = "15s"
@@ -109,7 +109,7 @@ class KubeDocument(_Document, frozen=True):
 
 
 class Tracing(_Document, frozen=True):
-    """Off where neither an endpoint nor a file is given. Meanings: config.tracing.TracingSettings."""
+    """Off if neither an endpoint nor a file is set. Meanings: config.tracing.TracingSettings."""
 
     endpoint: str = ""
     file: str = ""
@@ -132,7 +132,7 @@ Inferred = Literal["Job", "JobSet", "LeaderWorkerSet", "RayCluster", "Kueue"]
 
 
 class ProfileOptions(_Document, frozen=True):
-    """What is ours of a profile; the rest of it is in KubeSchedulerConfiguration."""
+    """Our part of a profile; the rest of it is in KubeSchedulerConfiguration."""
 
     scheduler_name: str
     infer_gangs: tuple[Inferred, ...] | None = None

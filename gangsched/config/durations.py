@@ -1,7 +1,6 @@
 """Go's durations, as configuration files and flags write them: 15s, 1m30s, 500ms.
 
-Lives here: text to seconds and back. Not here: what is long enough for what. Called by the other rooms of
-config.
+Lives here: text to seconds and back. Not here: limits. Called by the other rooms of config.
 """
 
 from __future__ import annotations
@@ -24,5 +23,5 @@ def duration_s(text: str, path: str = "") -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """As Go reads it: 15s, 0.5s, 90s."""
+    """In Go's notation: 15s, 0.5s, 90s."""
     return f"{seconds:.9g}s"

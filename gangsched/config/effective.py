@@ -1,4 +1,4 @@
-"""The configuration that is in effect, as documents that say the same when they are read again.
+"""The configuration in effect, as documents that give the same result when reread.
 
 For /configz and --write-config-to. Lives here: SchedulerConfig to plain data, defaults spelled out. Not here:
 reading (the rest of config).
@@ -69,7 +69,7 @@ def _inferred(by_profile: Mapping[str, tuple[str, ...]]) -> Document:
 
 
 def _profile(profile: ProfileConfig, percentage: int | None) -> Document:
-    """Every point by its own list, in the order in which its plugins run: no defaults are left to merge."""
+    """Every point with its own list, in calling order: no defaults are left to merge."""
     plugins: Document = {"multiPoint": {"disabled": [{"name": "*"}]}}
     for point, names in profile.plugins.items():
         enabled = [{"name": name} for name in names]

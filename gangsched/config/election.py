@@ -74,7 +74,7 @@ def resolve_election(document: LeaderElection, flags: Mapping[str, str | bool]) 
 def _check_order(
     given: LeaderElection, seconds: Mapping[str, float], lease: str, renew: str, retry: str
 ) -> None:
-    """Who leads must have stopped before others may start, and must have had more than one try."""
+    """A leader must have stopped before others may start, and must have had more than one try to renew."""
     if seconds["retry_period"] <= 0:
         raise ConfigError(f"{given.retry_period} is not greater than 0", path=retry)
     if seconds["renew_deadline"] <= seconds["retry_period"] * _JITTER:

@@ -1,9 +1,9 @@
-"""Extenders: other programs that are asked by HTTP which nodes will do, and which are better.
+"""Extenders: other programs that filter and score nodes over HTTP.
 
-Lives here: the section as it is written, and what it comes to, checked. Not here: asking them
-(gangsched.extenders), and what the answers do (core.groups.extenders). Called by config.
-Sources: k8s.io/kube-scheduler `config/v1/types.go` (Extender), kubernetes `pkg/scheduler/apis/config/
-validation/validation.go` (validateExtenders), `pkg/scheduler/extender.go`.
+Lives here: the section as written, resolved and checked. Not here: calling them (gangsched.extenders), and
+using their answers (core.groups.extenders). Called by config. Sources: k8s.io/kube-scheduler
+`config/v1/types.go` (Extender), kubernetes `pkg/scheduler/apis/config/ validation/validation.go`
+(validateExtenders), `pkg/scheduler/extender.go`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ManagedResource(_Document, frozen=True):
 
 
 class TLSDocument(_Document, frozen=True):
-    """The data are base64 of PEM and win over the files."""
+    """The data are base64 of PEM and take precedence over the files."""
 
     insecure: bool = False
     server_name: str = ""
@@ -65,7 +65,7 @@ class ExtenderDocument(_Document, frozen=True):
 
 
 class TLSSettings(msgspec.Struct, frozen=True):
-    """verify: whether the server must show a certificate of ca (or of a public authority, without one)."""
+    """verify: whether ca (or, without one, a public authority) must have signed the server's certificate."""
 
     verify: bool = True
     server_name: str = ""
@@ -78,7 +78,7 @@ class TLSSettings(msgspec.Struct, frozen=True):
 
 
 class ExtenderConfig(msgspec.Struct, frozen=True):
-    """One extender. Verbs not given are not asked. managed: resources; none: every pod is its business."""
+    """One extender. Verbs not configured are not called. managed: resources; none: it handles every pod."""
 
     url: str
     filter_verb: str = ""
@@ -94,7 +94,7 @@ class ExtenderConfig(msgspec.Struct, frozen=True):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What it is asked, for people."""
+        """The verbs it is called with, for people."""
         asked = [
             ("filter", self.filter_verb),
             ("prioritize", self.prioritize_verb),
@@ -153,7 +153,7 @@ def _resolve(one: ExtenderDocument, path: str) -> ExtenderConfig:
 
 
 def _tls(one: ExtenderDocument, path: str) -> TLSSettings | None:
-    """enableHTTPS without an authority means that none is asked for, as in kube-scheduler."""
+    """enableHTTPS without an authority means no verification, as in kube-scheduler."""
     tls = one.tls_config or TLSDocument()
     if bool(tls.cert_file or tls.cert_data) != bool(tls.key_file or tls.key_data):
         raise ConfigError("a certificate and its key are both needed, or neither", path=path)
@@ -184,14 +184,14 @@ def _check_url(url: str, path: str) -> None:
     try:
         parts = urlsplit(url)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number
+    except ValueError:  # a port that is not a number
         fine = False
     if not fine:
         raise ConfigError(f"{url!r} is not the URL of an extender, as http://127.0.0.1:8888 is", path=path)
 
 
 def effective_extender(one: ExtenderConfig) -> dict[str, Any]:
-    """As the file would have it, defaults spelled out; a key is never told."""
+    """As in a file, with defaults; a key is never shown."""
     document = one.document
     said: dict[str, Any] = msgspec.to_builtins(document)
     said["httpTimeout"] = duration_text(one.timeout_s)

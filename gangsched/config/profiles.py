@@ -1,6 +1,6 @@
 """Which plugins a profile runs, in which order, with which weights and arguments.
 
-Follows kube-scheduler to the letter where it orders and overrides: its defaults are merged with the file
+Orders and overrides exactly as kube-scheduler does: its defaults are merged with the file
 (mergePluginSet), then multiPoint is spread over the points (expandMultiPointPlugins).
 Sources: kubernetes `pkg/scheduler/apis/config/v1/default_plugins.go` and
 `pkg/scheduler/framework/runtime/framework.go`.
@@ -31,10 +31,11 @@ _MAX_WEIGHT = 2**31 - 1
 
 
 class PluginInfo(msgspec.Struct, frozen=True):
-    """What the configuration must know of a plugin.
+    """What the configuration needs to know about a plugin.
 
-    points: as kube-scheduler names them, also those where ours has nothing to do (a filter that needs no
-    PreFilter serves preFilter), so that a file naming them stays valid. default_weight: 0 if it never scores.
+    points: as kube-scheduler names them, including those where our version does nothing (a filter that needs
+    no PreFilter serves preFilter), so that files naming them stay valid. default_weight: 0 if it never
+    scores.
     """
 
     name: str
@@ -89,18 +90,18 @@ def resolve(
 
 
 def _with_absent(known: Mapping[str, PluginInfo]) -> Mapping[str, PluginInfo]:
-    """Absent plugins take part in the merging, so that what is there ends up in kube-scheduler's order."""
+    """Absent plugins take part in the merging, so that the others keep kube-scheduler's order."""
     absent = {
         one.name: PluginInfo(one.name, frozenset(one.points), one.args_type, is_default=False)
         for one in ABSENT.values()
     }
-    # Looked up and not copied: `known` may find more plugins than it lists. To go through all of this is
-    # dear: for each absent name it looks through the packages that are installed.
+    # A view, not a copy: `known` may find more plugins than it lists, and iterating over it is expensive,
+    # since each absent name causes a search through the installed packages.
     return ChainMap(cast("MutableMapping[str, PluginInfo]", known), absent)
 
 
 def _note_absent(plugins: PluginSets, path: str, known: Mapping[str, PluginInfo], notes: list[str]) -> None:
-    """Each plugin that the file wants and that is not here, once, with what is done instead."""
+    """Each missing plugin that the file enables, once, with what happens instead."""
     said: set[str] = set()
     for name, attribute in (("multiPoint", "multi_point"), *POINTS):
         for i, ref in enumerate(getattr(plugins, attribute).enabled):
@@ -111,7 +112,7 @@ def _note_absent(plugins: PluginSets, path: str, known: Mapping[str, PluginInfo]
 
 
 def _unstated_weight(info: PluginInfo | None) -> int:
-    """1, also for a default plugin that is named again; what is no default comes with its own."""
+    """1, also for a default plugin that is named again; other plugins bring their own."""
     return info.default_weight if info is not None and not info.is_default and info.default_weight else 1
 
 
@@ -175,7 +176,7 @@ def _arguments(
     path: str,
     notes: list[str],
 ) -> dict[str, Any]:
-    """Decoded Args by plugin name, defaults for plugins that the file says nothing about."""
+    """Decoded Args by plugin name, defaults for plugins that the file does not configure."""
     found: dict[str, Any] = {
         info.name: info.args_type() for info in known.values() if info.args_type is not None
     }
@@ -199,7 +200,7 @@ def _arguments(
 
 
 def _check_header(given: dict[str, Any], plugin: str, path: str) -> None:
-    """Args may say what they are, as kube-scheduler writes them; taken out of `given`."""
+    """Args may state their kind and version, as kube-scheduler's do; removed from `given`."""
     for key, right in (("apiVersion", KUBE_API_VERSION), ("kind", f"{plugin}Args")):
         said = given.pop(key, None)
         if said not in (None, right):

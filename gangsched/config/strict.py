@@ -19,9 +19,9 @@ from gangsched.errors import ConfigError
 T = TypeVar("T")
 # A configuration is a few kB. The limit keeps a wrong file (an image, a core dump) from being parsed.
 MAX_CHARACTERS = 1_000_000
-# The C parser recurses and takes the process with it somewhere beyond 10,000 levels; a profile has 10.
+# The C parser recurses and crashes the process somewhere beyond 10,000 levels; a profile has 10.
 MAX_DEPTH = 100
-# What an Args' own check says first may be where in it: `a.b[0]: what is wrong`.
+# An Args' own check may begin its message with the place: `a.b[0]: what is wrong`.
 _PLACE = re.compile(r"(?s)([a-z]\w*(?:\[\d+\]|\.\w+)*): (.*)")
 _MSGSPEC_PATH = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$(.*)`)?")
 
@@ -104,10 +104,10 @@ def join(path: str, more: str) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean x?`, or "" when nothing is near.
 
-    A name that differs in its numbers alone is another one's and no slip: node-99 is not meant for node-15.
+    A name that differs only in its numbers is another object and no typo: node-99 is not meant for node-15.
     """
     by_lower = {one.lower(): one for one in known}
-    import difflib  # for a mistake only: a scheduler that starts pays for every import
+    import difflib  # only for a mistake: a starting scheduler pays for every import
 
     wanted = name.lower()
     for close in difflib.get_close_matches(wanted, sorted(by_lower), n=20, cutoff=0.6):
@@ -129,12 +129,12 @@ def _letters(name: str) -> str:
 
 
 def _numbers(name: str) -> list[int]:
-    """Those in it: "node-01" has the same as "node-1"."""
+    """The numbers in it: "node-01" has the same as "node-1"."""
     return [int(digits) for digits in re.findall(r"[0-9]{1,18}", name)]
 
 
 def _cleaned(kind: Any, value: object, path: str) -> object:
-    """The value without nulls, after its field names were checked against the type, as deep as it goes."""
+    """The value without nulls, after recursively checking its field names against the type."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         inner = [one for one in get_args(kind) if one is not type(None)]

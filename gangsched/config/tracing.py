@@ -41,7 +41,7 @@ def resolve_tracing(document: Tracing) -> TracingSettings:
 
 
 def traces_url(text: str, path: str, *, as_it_is: bool = False) -> str:
-    """The full URL for a collector's; OTLP's own path is added where there is none. "" stays "".
+    """The full URL of a collector; OTLP's own path is added if there is none. "" stays "".
 
     Raises: ConfigError, with `path` as the place of the mistake.
     """
@@ -50,7 +50,7 @@ def traces_url(text: str, path: str, *, as_it_is: bool = False) -> str:
     try:
         parts = urlsplit(text)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number
+    except ValueError:  # a port that is not a number
         fine = False
     if not fine:
         raise ConfigError(f"{text!r} is not the URL of a collector, as http://localhost:4318 is", path=path)

@@ -1,8 +1,8 @@
-"""Remaining bandwidth: what a node's annotation says is left, what a pod asks for. Formats of wire.md.
+"""Remaining bandwidth: a node's annotation of what is left, a pod's annotations of what it requests.
 
-Lives here: the values and their parsing, every mistake with its place. Not here: who measures (agent.probes)
-and what is promised to whom (core.cache.usage_trackers). Unit inside: bytes a second, as integers; MB is 10^6
-bytes. Source of required and expected: the published method of scheduling by remaining available bandwidth.
+Lives here: the values and their parsing, every mistake with its place. Not here: measuring (agent.probes) and
+promises (core.cache.usage_trackers). Unit inside: bytes a second, as integers; MB is 10^6 bytes. Source of
+required and expected: the published method of scheduling by remaining available bandwidth. Formats: wire.md.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PLAIN_REQUIRED, PLAIN_EXPECTED = "requiredRBW", "expectedRBW"
 REQUEST_KEYS = frozenset(
     (REQUIRED_KEY, EXPECTED_KEY, DIRECTION_KEY, SCOPE_KEY, PLAIN_REQUIRED, PLAIN_EXPECTED)
 )
-"""All that a pod may say; a pod without any of them asks for no bandwidth."""
+"""All keys of a pod; a pod without any of them requests no bandwidth."""
 
 Direction = Literal["egress", "ingress", "both"]
 Scope = Literal["member", "group"]
 MEGABYTE = 10**6
-# A link of 10 Tbit/s; more is another unit than was meant.
+# A link of 10 Tbit/s; a larger value is probably in a wrong unit.
 MAX_BANDWIDTH = 1_250_000 * MEGABYTE
 _AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z]{1,6}(?:/s)?)")
 _MAX_SHOWN = 60
@@ -66,7 +66,7 @@ class RemainingBandwidth(msgspec.Struct, frozen=True, gc=False):
 
 
 class BandwidthRequest(msgspec.Struct, frozen=True, gc=False):
-    """What a pod asks for, bytes a second in each of its directions. required <= expected.
+    """A pod's request, bytes a second in each of its directions. required <= expected.
 
     scope `group`: the amounts are the whole gang's, and each member has an equal share of them.
     """
@@ -78,12 +78,12 @@ class BandwidthRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def egress(self) -> int:
-        """What is to be kept free for it outwards."""
+        """The egress bandwidth to reserve for it."""
         return self.required if self.direction != "ingress" else 0
 
     @property
     def ingress(self) -> int:
-        """What is to be kept free for it inwards."""
+        """The ingress bandwidth to reserve for it."""
         return self.required if self.direction != "egress" else 0
 
     def share(self, n_members: int) -> BandwidthRequest:
@@ -121,9 +121,9 @@ def parse_bandwidth(text: str, *, field: str = "") -> int:
 
 
 def parse_request(annotations: Mapping[str, str] | None) -> BandwidthRequest | None:
-    """What a pod's annotations ask for; None: nothing. Raises: ParseError, naming the annotation.
+    """The request in a pod's annotations; None: none. Raises: ParseError, naming the annotation.
 
-    With only one of the two: what is required is expected too; what is expected alone requires nothing.
+    With only required, expected equals it; with only expected, nothing is required.
     """
     if not annotations or REQUEST_KEYS.isdisjoint(annotations):
         return None
@@ -152,7 +152,7 @@ def parse_request(annotations: Mapping[str, str] | None) -> BandwidthRequest | N
 
 
 def _amount(annotations: Mapping[str, str], key: str, plain: str) -> tuple[str, int | None]:
-    """(the key it is written under, the amount); both spellings at once must agree."""
+    """(the key in use, the amount); both spellings at once must agree."""
     found = [
         (name, parse_bandwidth(annotations[name], field=name)) for name in (key, plain) if name in annotations
     ]
@@ -186,9 +186,9 @@ def parse_remaining(text: str) -> RemainingBandwidth:
 def remaining_annotation(
     remaining: RemainingBandwidth, used: Mapping[str, tuple[float, float]] | None = None
 ) -> str:
-    """What the agent writes: parse_remaining reads it back, to a tenth of an MB/s.
+    """The annotation that the agent writes: parse_remaining reads it back, to a tenth of an MB/s.
 
-    used: (egress, ingress) over longer windows by their names, for people; nobody decides by it.
+    used: (egress, ingress) over longer windows by their names, for people; no decision depends on it.
     """
     document: dict[str, object] = {
         "egressMBps": _rounded(remaining.egress),
@@ -210,7 +210,7 @@ def mbps(amount: float) -> str:
 
 
 def utc_text(when: datetime) -> str:
-    """As Kubernetes writes times, with milliseconds."""
+    """In Kubernetes' time format, with milliseconds."""
     return when.strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03d}Z"
 
 

@@ -1,11 +1,11 @@
-"""JSON from outside: how long it may be and how deep it may be nested, before anything walks it.
+"""JSON from outside: limits on length and nesting depth, checked before anything walks it.
 
-Decoding, comparing and encoding nested values recurse, and some hundred levels end in a RecursionError that
-depends on where it is asked for. So depth is counted first, here, on the bytes, without recursion and at
-memory speed. Two ways to decode: `decoder` refuses what is too long or too deep, with its place, for what
-people write in annotations and files; `lenient_decoder` reads an object of the API server without what lies
-too deep in it, because in such an object (managedFields are a tree of anybody's making) nothing that we read
-lies as deep. Used by all rooms that decode JSON.
+Decoding, comparing and encoding nested values recurse, and at some hundred levels end in a RecursionError
+that depends on the caller's own depth. So depth is counted first, here, on the bytes, without recursion and
+at memory speed. Two ways to decode: `decoder` rejects what is too long or too deep, with its place, for
+annotations and files that people write; `lenient_decoder` reads an object of the API server without the parts
+that are too deep, because in such an object (managedFields are a tree that any user shapes) no field that we
+read lies as deep. Used by all rooms that decode JSON.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy.typing as npt
 
 T = TypeVar("T")
 Text = bytes | str | msgspec.Raw
-# The deepest thing that we read, a term of a pod's affinity, has a third of it.
+# The deepest field that we read, a term of a pod's affinity, has a third of it.
 MAX_DEPTH = 64
-# What the API server takes for all annotations of an object together.
+# The API server's limit for all annotations of an object together.
 MAX_ANNOTATION = 256 * 1024
-# A list of 5,000 nodes with all that kubelets write on them has a quarter of it.
+# A list of 5,000 nodes with everything that kubelets write has a quarter of it.
 MAX_ANSWER = 256 * 2**20
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*\Z')
 _MAX_SHOWN_KEYS = 6
@@ -55,7 +55,7 @@ def decoder(
 
 
 def lenient_decoder(form: type[T]) -> Callable[[Text], T]:
-    """Decodes JSON as `form`, without what is nested too deep. The decoder raises: msgspec.MsgspecError."""
+    """Decodes JSON as `form`, leaving out parts nested too deep. The decoder raises: msgspec.MsgspecError."""
     keeps_all = form == dict[str, Any]
     return leniently(msgspec.json.Decoder(form).decode, keeps_all=keeps_all)
 
@@ -63,10 +63,10 @@ def lenient_decoder(form: type[T]) -> Callable[[Text], T]:
 def leniently(
     decode: Callable[[bytes], T], *, keeps_all: bool = False, tell: Callable[[str], None] | None = None
 ) -> Callable[[Text], T]:
-    """`decode`, without what is nested too deep for it.
+    """`decode`, leaving out parts nested too deep for it.
 
-    keeps_all: it keeps nested values of which it knows no form, so that MAX_DEPTH is a limit for all of it;
-    else only what is skipped can be as deep, and only what cannot be skipped is emptied. tell: is told what
+    keeps_all: it keeps nested values of unknown form, so that MAX_DEPTH is a limit for all of it; else only
+    skipped parts can be as deep, and only parts that cannot be skipped are emptied. tell: called with what
     was too deep, and where.
     """
 
@@ -77,14 +77,14 @@ def leniently(
                 return decode(data)
             except RecursionError:
                 pass
-            except UnicodeDecodeError as error:  # which is no MsgspecError
+            except UnicodeDecodeError as error:  # not a MsgspecError
                 raise msgspec.DecodeError(f"no text in UTF-8: {error.reason}") from None
         shallow, what = emptied_below(data)
         if tell is not None:
             tell(what)
         try:
             return decode(shallow)
-        except RecursionError:  # brackets that are never closed: no JSON
+        except RecursionError:  # brackets that are never closed: not JSON
             raise TooDeep(what) from None
         except UnicodeDecodeError as error:
             raise msgspec.DecodeError(f"no text in UTF-8: {error.reason}") from None
@@ -102,16 +102,16 @@ def check(text: Text, *, max_bytes: int = MAX_ANNOTATION, max_depth: int = MAX_D
 
 
 def is_deep(data: bytes, max_depth: int = MAX_DEPTH) -> bool:
-    """Whether it is nested deeper; brackets are only looked at one by one where there are enough of them."""
+    """Whether it is nested deeper; brackets are examined one by one only if there are enough of them."""
     if data.count(b"{") + data.count(b"[") <= max_depth:
         return False
     return _Nesting(data).deepest > max_depth
 
 
 def emptied_below(text: Text, max_depth: int = MAX_DEPTH) -> tuple[bytes, str]:
-    """The same with the lists and objects at `max_depth` emptied that hold others, and what was too deep.
+    """The text with lists and objects at `max_depth` that contain others emptied, and what was too deep.
 
-    Also for several lines of JSON at once; "" where nothing was.
+    Also for several lines of JSON at once; "" if nothing was.
     """
     data = _bytes(text)
     nesting = _Nesting(data)
@@ -137,7 +137,7 @@ class _Nesting:
     __slots__ = ("levels", "opens", "places")
 
     def __init__(self, data: bytes) -> None:
-        # Pairs of backslashes first: what is left of a run before a quote escapes it.
+        # Pairs of backslashes first: of a run, the remaining one before a quote escapes it.
         plain = data.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in data else data
         codes = np.frombuffer(plain, dtype=np.uint8)
         opens = (codes == _OPEN[0]) | (codes == _OPEN[1])

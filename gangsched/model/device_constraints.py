@@ -1,8 +1,8 @@
-"""What a pod asks of the devices it gets, beyond their number: annotation `gangsched.io/device-constraints`.
+"""A pod's requirements on its devices beyond their number: annotation `gangsched.io/device-constraints`.
 
     {"nvidia.com/gpu": {"sameNUMA": true, "linked": "NV4", "model": ["H100", "H200"], "minMemory": "80Gi"}}
 
-Lives here: the annotation's form. Which sets of devices satisfy it is model.device_sets'.
+Lives here: the annotation's form. model.device_sets finds the sets of devices that satisfy it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from gangsched.model.quantity import to_int
 from gangsched.model.resources import is_extended
 
 CONSTRAINTS_KEY = "gangsched.io/device-constraints"
-# The farthest path that `"linked": true` takes: any NVLink and whatever an inventory calls so.
+# The farthest path that `"linked": true` allows: any NVLink, under any name that an inventory gives it.
 _DIRECT = "NV1"
 _MAX_MODELS = 32
 _MAX_BYTES = 8192
-# What it has: the resources, what is asked of one, and a list of models.
+# Its levels: resources, requirements of one, and a list of models.
 _MAX_DEPTH = 3
 
 
 class DeviceConstraint(msgspec.Struct, frozen=True, gc=False):
-    """Of one resource, for the whole set that a pod gets.
+    """The requirements on one resource, for the whole set that a pod gets.
 
     same_numa: all on one NUMA node, a known one. link_weight: every two of them at least this near
     (model.devices.link_weight), 0: however far. models: each device is one of these, empty: any.
@@ -75,7 +75,7 @@ _decode = bounded.decoder(dict[str, dict[str, Any]], max_bytes=_MAX_BYTES, max_d
 
 
 def parse_constraints(text: str) -> dict[str, DeviceConstraint]:
-    """Reads the annotation; resources of which nothing is asked are left out. Raises: ParseError."""
+    """Reads the annotation; resources without requirements are left out. Raises: ParseError."""
     try:
         written = _decode(text)
     except (bounded.TooLong, bounded.TooDeep) as error:

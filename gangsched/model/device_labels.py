@@ -3,15 +3,16 @@
 | on | key | value |
 |---|---|---|
 | Node | `nvidia.com.devices.gangsched.io/gpu` | `g0.g1.g2`: what the node lists of nvidia.com/gpu, in order |
-| Node | `nvidia.com.unhealthy-devices.gangsched.io/gpu` | `g2`: those of them that are not given to anybody |
+| Node | `nvidia.com.unhealthy-devices.gangsched.io/gpu` | `g2`: those of them that are not given out |
 | Pod | `main.nvidia.com.allocated-devices.gangsched.io/gpu` | `g0.g1`: what the container main has |
 
 The key's prefix has the resource's domain (and the container, which has no dot in it), the key's name is the
 resource's own; IDs are joined by a dot, so an ID has none. Both directions are exact. NUMA nodes, models,
-memory and links have no room. Where an object has the annotation too, the annotation counts: it says more.
+memory and links do not fit. If an object has the annotation too, the annotation takes precedence: it has more
+detail.
 
-What labels say is read as the text of the annotation that would say the same, so everybody who compares or
-parses that text need not know which of the two an object has. Called by whoever reads or writes the fields.
+Labels are converted to the text of the equivalent annotation, so code that compares or parses that text need
+not know which of the two an object has. Called by all code that reads or writes the fields.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _NONE: Mapping[str, str] = {}
 
 
 def inventory_text(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> str | None:
-    """What a Node lists, as `gangsched.io/devices` has it; None where it has neither it nor labels."""
+    """A Node's list in the format of `gangsched.io/devices`; None without annotation and labels."""
     text = annotations.get(INVENTORY_KEY) if annotations else None
     if text is not None or not labels:
         return text
@@ -58,7 +59,7 @@ def inventory_text(annotations: Mapping[str, str] | None, labels: Mapping[str, s
 
 
 def allocation_text(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> str | None:
-    """What a Pod has been given, as `gangsched.io/allocated-devices` has it; None where nothing says it."""
+    """A Pod's devices in the format of `gangsched.io/allocated-devices`; None if nothing states them."""
     text = annotations.get(ALLOCATED_KEY) if annotations else None
     if text is not None or not labels:
         return text
@@ -69,7 +70,7 @@ def allocation_text(annotations: Mapping[str, str] | None, labels: Mapping[str, 
 
 
 def inventory_labels(listed: Mapping[str, Iterable[Device]]) -> dict[str, str]:
-    """The labels that say which devices there are and which are unhealthy; `inventory_problem` was asked."""
+    """Labels that list the devices and the unhealthy ones; check `inventory_problem` before."""
     labels: dict[str, str] = {}
     for resource, devices in listed.items():
         there = tuple(devices)
@@ -81,7 +82,7 @@ def inventory_labels(listed: Mapping[str, Iterable[Device]]) -> dict[str, str]:
 
 
 def allocation_labels(allocation: Allocation) -> dict[str, str]:
-    """The labels that carry an allocation in the Binding; `label_room` and `bad_key` were asked."""
+    """The labels that carry an allocation in the Binding; check `label_room` and `bad_key` before."""
     return {
         allocated_key(resource, container): SEPARATOR.join(ids)
         for container, sets in allocation.items()
@@ -91,7 +92,7 @@ def allocation_labels(allocation: Allocation) -> dict[str, str]:
 
 
 def fits_labels(allocation: Allocation) -> bool:
-    """Whether labels can say it."""
+    """Whether labels can express it."""
     return all(
         not bad_key(resource, container) and label_room(ids) >= len(ids)
         for container, sets in allocation.items()
@@ -100,13 +101,13 @@ def fits_labels(allocation: Allocation) -> bool:
 
 
 def allocated_key(resource: str, container: str) -> str:
-    """The label that says what a container has of a resource, for selectors and an env `fieldRef`."""
+    """The label with a container's devices of a resource, for selectors and an env `fieldRef`."""
     domain, _, name = resource.partition("/")
     return f"{container}.{domain}{_ALLOCATED}{name}"
 
 
 def bad_key(resource: str, container: str = "") -> str:
-    """Why there is no label key for this resource (in this container); "" where there is one."""
+    """Why this resource (in this container) has no label key; "" if it has one."""
     key = allocated_key(resource, container) if container else _key(resource, UNHEALTHY_SUFFIX)
     if is_qualified_name(key):
         return ""
@@ -117,7 +118,7 @@ def bad_key(resource: str, container: str = "") -> str:
 
 
 def label_room(ids: Iterable[str]) -> int:
-    """How many of these IDs one label holds, whichever are taken; 0: one of them is nothing for a label."""
+    """How many of these IDs one label holds, whichever are taken; 0: one of them does not fit a label."""
     n_chars = -len(SEPARATOR)
     room = 0
     for n in sorted([len(each) if _ID.fullmatch(each) else MAX_VALUE_CHARS + 1 for each in ids])[::-1]:
@@ -129,7 +130,7 @@ def label_room(ids: Iterable[str]) -> int:
 
 
 def inventory_problem(resource: str, ids: Sequence[str]) -> str:
-    """Why a node's list of one resource is nothing for a label, with what would be right; "" where it is."""
+    """Why a node's list of one resource does not fit labels, with what would be right; "" if it fits."""
     if problem := bad_key(resource):
         return problem
     for each in ids:
@@ -160,12 +161,12 @@ def inventory_keys(labels: Mapping[str, str]) -> list[str]:
 
 
 def allocated_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Those of a Pod's labels that say which devices it has."""
+    """Those of a Pod's labels that list its devices."""
     return {key: value for key, value in (labels or _NONE).items() if _ALLOCATED in key}
 
 
 def where_listed(annotations: Mapping[str, str] | None) -> str:
-    """Which of the two says what a Node lists, for a message about what is wrong with it."""
+    """Which of the two carries a Node's list, for an error message."""
     return INVENTORY_KEY if INVENTORY_KEY in (annotations or _NONE) else f"label …{_INVENTORY}…"
 
 

@@ -1,9 +1,9 @@
-"""What a node's agent says kubelet gave to whom: annotation `gangsched.io/device-report` on the Node.
+"""The agent's report of which devices kubelet gave to which pods: annotation `gangsched.io/device-report`.
 
-Written by the agent from kubelet's PodResources API, read by the scheduler's audit and by `gangsched
-devices`. It covers the resources that the agent's device plugin hands out by the plan; of others kubelet
-only counts, and which IDs it picks for itself says nothing about what a container sees. No times in it: it
-is written when something changed and at no other time.
+Written on the Node by the agent from kubelet's PodResources API, read by the scheduler's audit and by
+`gangsched devices`. It covers the resources that the agent's device plugin hands out by the plan; other
+resources kubelet only counts, and the IDs it picks for itself do not determine what a container sees. It has
+no times, so it is written only when something changed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeviceReport(msgspec.Struct, frozen=True, gc=False):
-    """resources: those that it speaks of; a pod that is not in `pods` has nothing of these (yet).
+    """resources: those covered; a pod that is not in `pods` has none of these (yet).
 
-    ended: pods that hold nothing any more, had these, and say something else.
+    ended: pods that hold nothing any more, whose annotation differs from what they had.
     """
 
     resources: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ def parse_report(text: str) -> DeviceReport:
 def report_annotation(
     resources: Iterable[str], pods: Iterable[PodDevices], ended: Iterable[PodDevices] = ()
 ) -> str:
-    """The annotation's value; the same for the same facts, in whatever order they come."""
+    """The annotation's value; the same for the same facts in any order."""
     written: dict[str, object] = {"resources": sorted(set(resources)), "pods": _ordered(pods)}
     if late := _ordered(ended):
         written["ended"] = late

@@ -1,9 +1,9 @@
-"""Which sets of devices a pod may get: how many disjoint ones there are, which to take, several pods at once.
+"""Sets of devices that satisfy a constraint: how many disjoint ones exist, and which to take.
 
-A set that satisfies a constraint is a clique in a graph over the node's devices: two are joined where the
-constraint lets them be in one set. How many disjoint cliques of k devices there are is exact as far as the
-search's budget goes; where it ran out, the answer is the most that was found, and says so. Called by
-plugins.devices (how many) and core.cycle.device_allocation (which).
+A set that satisfies a constraint is a clique in a graph over the node's devices: two are joined if the
+constraint allows them in one set. The number of disjoint cliques of k devices is exact within the search's
+budget; beyond it the answer is the most found so far, and is marked inexact. Called by plugins.devices (how
+many) and core.cycle.device_allocation (which).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import NamedTuple
 from gangsched.model.device_constraints import ANY, DeviceConstraint
 from gangsched.model.devices import DeviceTopology
 
-# Devices looked at in one search: some tens of milliseconds. A node of eight takes a few hundred.
+# Devices examined in one search: some tens of milliseconds. A node of eight takes a few hundred.
 _BUDGET = 30_000
-# Of more sets than this the first found are compared.
+# If there are more sets, only the first this many are compared.
 _MAX_COMPARED = 2_000
 _MAX_KEPT = 20_000
 
 
 class Packing(NamedTuple):
-    """Disjoint sets, as masks; not `exact`: the search ended before it was sure that there are no more."""
+    """Disjoint sets, as masks; not `exact`: the search ended before it had ruled out more."""
 
     sets: tuple[int, ...]
     exact: bool = True
@@ -37,7 +37,7 @@ class Most(NamedTuple):
 
 
 class SearchBudget:
-    """Counts steps down; `is_spent` once more was asked for than there was."""
+    """Counts steps down; `is_spent` once more was requested than available."""
 
     __slots__ = ("left",)
 
@@ -49,7 +49,7 @@ class SearchBudget:
         return self.left < 0
 
     def spend(self, steps: int = 1) -> bool:
-        """Whether there were as many left."""
+        """Takes steps; returns whether that many were left."""
         self.left -= steps
         return self.left >= 0
 
@@ -57,8 +57,8 @@ class SearchBudget:
 class DeviceSets:
     """The sets that one constraint allows on nodes of one topology. Masks are by device index.
 
-    near[i]: the devices that may be in one set with i. parts: where the graph is a union of cliques (NUMA
-    nodes; all linked with all), their masks: then counting is arithmetic.
+    near[i]: the devices that may share a set with i. parts: if the graph is a union of cliques (NUMA nodes;
+    all linked with all), their masks: then counting is arithmetic.
     """
 
     __slots__ = ("_best", "_packed", "eligible", "near", "parts", "topology")
@@ -94,7 +94,7 @@ class DeviceSets:
         return Most(len(packing.sets), packing.exact)
 
     def packed(self, free: int, count: int) -> Packing:
-        """As many disjoint sets as there are, whichever; `best` is for the good ones."""
+        """As many disjoint sets as exist, in no preference; `best` is for the good ones."""
         free &= self.eligible
         if count <= 1:
             return Packing(tuple(1 << i for i in _bits(free)))
@@ -111,9 +111,9 @@ class DeviceSets:
         return found
 
     def best(self, free: int, count: int, *, leaving: int = 0) -> int:
-        """The set to take, as a mask, after which `leaving` more are left; 0: none was found.
+        """The set to take, as a mask, that leaves at least `leaving` more; 0: none was found.
 
-        The best-linked first, as DeviceTopology.best_set has it.
+        The best-linked first, as in DeviceTopology.best_set.
         """
         key = (free, count, leaving)
         found = self._best.get(key)
@@ -129,14 +129,14 @@ class DeviceSets:
         left = free
         while len(chosen) < n:
             one = self.best(left, count, leaving=n - len(chosen) - 1)
-            if not one:  # rare: a search has given up, or n is too many
+            if not one:  # rare: a search has given up, or n is too large
                 return max(chosen, list(self.packed(free, count).sets[:n]), key=len)
             chosen.append(one)
             left &= ~one
         return chosen
 
     def sets(self, free: int, count: int) -> tuple[list[int], bool]:
-        """(sets of `count` among `free`, the best first; whether these are all)."""
+        """(sets of `count` among `free`, the best first; whether that is all of them)."""
         indices = list(_bits(free))
         budget = SearchBudget(_BUDGET)
         found = list(islice(self._cliques(free & self.eligible, count, budget), _MAX_COMPARED))
@@ -145,7 +145,7 @@ class DeviceSets:
 
     def _search(self, free: int, count: int, leaving: int) -> int:
         if self.parts is not None:
-            # A set out of one part costs that part one set, whichever it is: others are left for certain.
+            # A set within one part costs that part one set, whichever it is: the others certainly remain.
             if self.most(free, count).n <= leaving:
                 return 0
             indices = list(_bits(free))
@@ -246,10 +246,10 @@ class DeviceSets:
 
 
 def sets_of(topology: DeviceTopology, constraint: DeviceConstraint = ANY) -> DeviceSets:
-    """The same object for the same question; nodes of one type share it."""
+    """Cached by arguments; nodes of one type share it."""
     found: DeviceSets | None = topology.kept.get(constraint)
     if found is None:
-        if len(topology.kept) > 1_000:  # users write constraints; forged ones must not pile up
+        if len(topology.kept) > 1_000:  # users write constraints; forged ones must not accumulate
             topology.kept.clear()
         found = topology.kept[constraint] = DeviceSets(topology, constraint)
     return found
@@ -270,7 +270,7 @@ def pack_together(free: int, wishes: Sequence[Wish]) -> tuple[list[list[int]] | 
     """
     budget = SearchBudget(_BUDGET)
     taken: list[list[int]] = [[] for _ in wishes]
-    # Who has the fewest sets chooses first.
+    # The wish with the fewest sets chooses first.
     order = sorted(
         range(len(wishes)),
         key=lambda i: (wishes[i].sets.most(free, wishes[i].n_devices).n - wishes[i].n_pods, i),
@@ -302,7 +302,7 @@ def _place_wishes(
     candidates, is_all = wish.sets.sets(free, wish.n_devices)
     certain = certain and is_all
     for one in candidates:
-        # Equal pods are interchangeable: each combination of their sets is looked at once.
+        # Equal pods are interchangeable: each combination of their sets is tried once.
         if last is not None and one > last:
             continue
         if not budget.spend(free.bit_count()):
@@ -317,7 +317,7 @@ def _place_wishes(
 
 
 def _place_alike(free: int, wish: Wish, taken: list[int]) -> bool | None:
-    """The last wish: it has the node to itself now, and `most` has said that there is room."""
+    """The last wish: it has the node to itself now, and `most` has confirmed that there is room."""
     chosen = wish.sets.choose(free, wish.n_devices, wish.n_pods - len(taken))
     if len(chosen) < wish.n_pods - len(taken):
         return False
@@ -326,7 +326,7 @@ def _place_alike(free: int, wish: Wish, taken: list[int]) -> bool | None:
 
 
 def _homes(topology: DeviceTopology, eligible: int) -> tuple[int, ...]:
-    """The devices of each NUMA node; one whose node is not known is with nobody."""
+    """The devices of each NUMA node; those with an unknown node are in none."""
     by_node: dict[tuple[int, int], int] = {}
     for i in _bits(eligible):
         numa = topology.numa[i]

@@ -23,7 +23,7 @@ INVENTORY_KEY = "gangsched.io/devices"
 ALLOCATED_KEY = "gangsched.io/allocated-devices"
 VISIBLE_KEY = "gangsched.io/visible-devices"
 VISIBLE_BY_CONTAINER = "visible-devices.gangsched.io"
-"""What ends the prefix of the keys that say what one container sees of one resource (`visible_key`)."""
+"""The end of the prefix of keys that list what one container sees of one resource (`visible_key`)."""
 
 # Source for the order: the legend of `nvidia-smi topo -m`, from the farthest path to the nearest.
 _LINK_WEIGHT = {"SYS": 1, "NODE": 5, "PHB": 10, "PXB": 15, "PIX": 20}
@@ -36,11 +36,11 @@ LINK_KINDS = tuple(reversed(_LINK_WEIGHT))
 # kubelet refuses longer device IDs: they travel in its checkpoint and its gRPC API with this limit.
 MAX_ID_LENGTH = 63
 MAX_DEVICES = 4096
-# Every pair of linked devices is weighed: of 4,096 that would be six seconds and 130 MiB for one node.
+# Every pair of linked devices has a weight: 4,096 would take six seconds and 130 MiB for one node.
 MAX_LINKED = 256
-# Pairs of all remembered topologies together, some tens of MiB.
+# Pairs of all cached topologies together, some tens of MiB.
 _MAX_PAIRS = 4 * 2**20
-# Above this many candidate sets the exact search gives way to a greedy one; 8 devices never reach it.
+# Above this many candidate sets a greedy search replaces the exact one; 8 devices never reach it.
 _EXACT_SETS = 5000
 # Bounds memory; refilled in microseconds a set.
 _MAX_REMEMBERED = 20_000
@@ -50,7 +50,7 @@ Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
 class Device(msgspec.Struct, rename="camel", gc=False, frozen=True):
-    """One device as an inventory lists it; what is not known has its default.
+    """One device as an inventory lists it; unknown properties have their default.
 
     links: ID of a device of the same resource -> the kind of path to it, as `nvidia-smi topo -m` names it.
     """
@@ -64,11 +64,11 @@ class Device(msgspec.Struct, rename="camel", gc=False, frozen=True):
 
 
 class DeviceTopology:
-    """How n devices are linked, by index; nodes of one type share one, so that choices can be remembered.
+    """How n devices are linked, by index; nodes of one type share one, so that choices can be cached.
 
-    Shapes: weight int[n][n], symmetric, larger is nearer; numa int[n], -1 unknown; models and memory_mib
-    of length n, "" and 0 unknown. kept: what others have worked out from all this (model.device_sets).
-    is_flat: all weights are 0, since nothing is known of links or there are more devices than MAX_LINKED.
+    Shapes: weight int[n][n], symmetric, larger is nearer; numa int[n], -1 unknown; models and memory_mib of
+    length n, "" and 0 unknown. kept: results that others have computed from this (model.device_sets).
+    is_flat: all weights are 0, since no links are known or there are more devices than MAX_LINKED.
     """
 
     __slots__ = ("_best", "_best_of", "is_flat", "kept", "memory_mib", "models", "numa", "weight")
@@ -92,9 +92,9 @@ class DeviceTopology:
     def best_set(self, free: int, count: int) -> int:
         """The `count` devices of the bit mask `free` to take, as a bit mask.
 
-        Best linked first, then on the fewest NUMA nodes, then what leaves the best-linked rest, then the
-        lowest indices. Exact up to 5,000 candidate sets, greedy beyond.
-        Raises: ValueError when fewer than `count` are free (the caller has counted before).
+        Best linked first, then on the fewest NUMA nodes, then leaving the best-linked rest, then the lowest
+        indices. Exact up to 5,000 candidate sets, greedy beyond. Raises: ValueError when fewer than `count`
+        are free (the caller has checked).
         """
         found = self._best.get((free, count))
         if found is None:
@@ -105,7 +105,7 @@ class DeviceTopology:
         return found
 
     def best_sets(self, free: int, count: int, n: int) -> tuple[int, ...]:
-        """`best_set` n times, each of what the ones before have left."""
+        """`best_set` n times, each from what the previous ones have left."""
         found = self._best_of.get((free, count, n))
         if found is None:
             sets, left = [], free
@@ -132,7 +132,7 @@ class DeviceTopology:
         return sum(1 << i for i in chosen)
 
     def _on_fewest_numa_nodes(self, indices: list[int], count: int) -> tuple[int, ...]:
-        """As `quality` has it where nothing is linked: one node with room for all, else the largest first."""
+        """`quality` if nothing is linked: one NUMA node with room for all, else the largest first."""
         homes: dict[int, list[int]] = {}
         for i in indices:
             homes.setdefault(self.numa[i], []).append(i)
@@ -143,7 +143,7 @@ class DeviceTopology:
         return tuple(sorted([i for home in largest for i in home][:count]))
 
     def quality(self, chosen: Iterable[int], free: list[int]) -> tuple[int, int, int, tuple[int, ...]]:
-        """What `best_set` takes the largest of, by index."""
+        """The key that `best_set` maximizes, by index."""
         taken = tuple(chosen)
         rest = [i for i in free if i not in taken]
         span = len({self.numa[i] for i in taken})
@@ -173,7 +173,7 @@ _topologies: dict[_Wiring, DeviceTopology] = {}
 class DeviceInventory:
     """The devices of one resource on one node, in the order the node lists them; immutable.
 
-    `healthy` is a bit mask by index: an unhealthy device stays listed, and is never handed out.
+    `healthy` is a bit mask by index: an unhealthy device stays listed, and is never given out.
     """
 
     __slots__ = ("healthy", "ids", "index", "topology")
@@ -213,7 +213,7 @@ def parse_inventory(text: str) -> dict[str, DeviceInventory]:
 
 
 def parse_devices(text: str) -> dict[str, list[Device]]:
-    """The same annotation as it is written, each device with all that is said of it. Raises: ParseError."""
+    """The same annotation as written, each device with all its properties. Raises: ParseError."""
     listed = _decoded(text)
     for resource, devices in listed.items():
         _inventory(resource, devices)
@@ -228,7 +228,7 @@ def inventory_annotation(listed: Mapping[str, Iterable[Device]]) -> str:
 
 
 def _said(device: Device) -> dict[str, object]:
-    """A device without what is not known; its health is always said."""
+    """A device without unknown properties; its health is always included."""
     said: dict[str, object] = {"id": device.id, "health": device.health}
     if device.numa >= 0:
         said["numa"] = device.numa
@@ -276,7 +276,7 @@ def _inventory(resource: str, devices: list[Device]) -> DeviceInventory:
 
 
 def _topology(devices: list[Device], index: Mapping[str, int]) -> DeviceTopology:
-    """Nodes of one type write the same wiring but for the IDs; it is worked out once for all of them."""
+    """Nodes of one type have the same wiring except for IDs; its topology is computed once for all."""
     place = index.get
     wiring: _Wiring = tuple(
         [
@@ -291,7 +291,7 @@ def _topology(devices: list[Device], index: Mapping[str, int]) -> DeviceTopology
     )
     found = _topologies.get(wiring)
     if found is None:
-        # A cluster has a handful of node types; forged ones must not pile up.
+        # A cluster has a handful of node types; forged ones must not accumulate.
         if sum(map(_n_pairs, _topologies)) > _MAX_PAIRS or len(_topologies) > 10_000:
             _topologies.clear()
         found = _topologies[wiring] = DeviceTopology(
@@ -357,17 +357,17 @@ def visible_key(resource: str, container: str) -> str:
 
 
 def is_device_key(key: str) -> bool:
-    """Whether this annotation of a pod says which devices it has."""
+    """Whether this annotation of a pod lists its devices."""
     return key in (ALLOCATED_KEY, VISIBLE_KEY) or key.partition("/")[0].endswith("." + VISIBLE_BY_CONTAINER)
 
 
 def allocation_annotations(allocation: Allocation, by_container: bool = False) -> dict[str, str]:
-    """The annotations that carry an allocation in the Binding; empty when there is nothing to say.
+    """The annotations that carry an allocation in the Binding; empty for an empty allocation.
 
-    by_container: also what each container sees of each resource, which for one container with one resource
-    is what the pod sees.
+    by_container: also what each container sees of each resource, which for one container with one resource is
+    what the pod sees.
     """
-    if len(allocation) == 1 and not by_container:  # the usual pod has one container with devices
+    if len(allocation) == 1 and not by_container:  # usually one container has devices
         for sets in allocation.values():
             for ids in sets.values():
                 return {ALLOCATED_KEY: _encode(allocation).decode(), VISIBLE_KEY: ",".join(ids)}
@@ -389,9 +389,9 @@ def allocation_annotations(allocation: Allocation, by_container: bool = False) -
 
 
 def device_demand(spec: PodSpec, resource: str) -> tuple[tuple[str, int, bool], ...]:
-    """Who in the pod asks for `resource`: (container, count, runs) in the pod's order.
+    """The pod's requests for `resource`: (container, count, runs) in the pod's order.
 
-    `runs` is False for a plain init container: it ends before the others start, and kubelet hands its
+    `runs` is False for a plain init container: it ends before the others start, and kubelet passes its
     devices on to them (its device manager reuses them), so it draws from the same set.
     """
     demand: list[tuple[str, int, bool]] = []

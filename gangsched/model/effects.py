@@ -1,7 +1,7 @@
-"""What to do, in the imperative: all that the core ever answers with.
+"""Effects, in the imperative: everything that the core returns.
 
 Carried out by kube.effects.dispatcher (or the simulator), whose every outcome comes back as an event.
-`cause_id` ties an effect to the attempt that wanted it, so that one gang's life can be told.
+`cause_id` ties an effect to the attempt that wanted it, so that one gang's life can be traced.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class _Effect(msgspec.Struct, frozen=True, gc=False):
 class BindPod(_Effect, frozen=True):
     """POST pods/{name}/binding: node, annotations and labels in one write, `uid` as precondition.
 
-    `resource_version`, where it is not empty, is one too, and makes the bind one that is fenced: it is sent
-    when the fence lists its pod, which was written after that version was read.
+    A non-empty `resource_version` is a precondition too, and makes the bind a fenced one: it is sent when the
+    fence lists its pod, which was written after that version was read.
 
     Answered by exactly one of BindSucceeded, BindFailed, BindUnknown, BindCancelled with the same `uid` and
-    `attempt`. 429 and a connection that could not be opened are nobody's answer: tried again at the edge.
+    `attempt`. A 429 or a connection that could not be opened counts as no answer: the edge retries.
     """
 
     uid: str
@@ -42,13 +42,13 @@ class BindPod(_Effect, frozen=True):
 
 
 class CancelBinds(_Effect, frozen=True):
-    """Take back the binds of this cause that have not been sent; each is answered by BindCancelled."""
+    """Withdraw the binds of this cause that have not been sent; each is answered by BindCancelled."""
 
     cause_id: str
 
 
 class GetPod(_Effect, frozen=True):
-    """Consistent read of one pod; tried until the server answers, then PodRead."""
+    """Consistent read of one pod; retried until the server answers, then PodRead."""
 
     uid: str
     namespace: str
@@ -59,7 +59,7 @@ class GetPod(_Effect, frozen=True):
 class BumpPod(_Effect, frozen=True):
     """Patch pods/status so that the pod's resource version changes, `uid` as precondition; then PodBumped.
 
-    No bind that was sent for the pod before can land after that. Tried until the server has said what came.
+    No bind that was sent for the pod before can land after that. Retried until the outcome is certain.
     """
 
     uid: str
@@ -155,11 +155,11 @@ class RecordEvent(_Effect, frozen=True):
 
 
 class RunHook(_Effect, frozen=True):
-    """Ask one plugin of a profile at one point, at the edge, where it may do I/O.
+    """Call one plugin of a profile at one point, at the edge, where it may do I/O.
 
     point: Permit (of the whole group; `pod` is None), PreBind, Bind or PostBind. PreBind and Bind run once
-    the fence, where there is one, lists the pod. Answered by exactly one HookAnswered with the same `ticket`,
-    at the hook's deadline at the latest, unless it is taken back.
+    the fence, if there is one, lists the pod. Answered by exactly one HookAnswered with the same `ticket`, at
+    the hook's deadline at the latest, unless it is cancelled.
     """
 
     ticket: int
@@ -174,13 +174,13 @@ class RunHook(_Effect, frozen=True):
 
 
 class CancelHooks(_Effect, frozen=True):
-    """Nobody waits for these hooks any more: they are stopped where they are, and not answered."""
+    """These hooks are not needed any more: cancel them, without an answer."""
 
     tickets: tuple[int, ...]
 
 
 class BlamePlugin(_Effect, frozen=True):
-    """Say in the log that a plugin raised, answered nonsense or took too long."""
+    """Log that a plugin raised, answered nonsense or took too long."""
 
     plugin: str
     point: str
@@ -191,7 +191,7 @@ class BlamePlugin(_Effect, frozen=True):
 class AskExtenders(_Effect, frozen=True):
     """Ask the configuration's extenders, by index, about a pod and the nodes that would take it.
 
-    One pod speaks for all of its template in its group. Answered by exactly one ExtendersAnswered.
+    One pod represents all of its template in its group. Answered by exactly one ExtendersAnswered.
     """
 
     ticket: int

@@ -3,9 +3,9 @@
     L = L(cpu) + L(mem) + L(net) + L(disk)      S = n * S(cpu freq) + S(mem) + S(net) + S(disk)
     score = (1 - L/S) * 10                      H(i) = (L(i) / L(avg)) / (S(i) / S(avg))
 
-A term of L is a node's utilisation times the same term of S: what is in use, in the unit of what there is. So
-score lies in 0..10, and H is 1 on every node where all are used to the same share. Shapes: [4, n], the terms
-in the order of model.load.TERMS. Called by plugins.load_aware, `gangsched load`, the bench and the metrics.
+A term of L is a node's utilisation times the same term of S: the used part of the capacity, in its unit. So
+score lies in 0..10, and H is 1 on every node if all are used to the same share. Shapes: [4, n], the terms in
+the order of model.load.TERMS. Called by plugins.load_aware, `gangsched load`, the bench and the metrics.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def terms_of(performance: Performance) -> tuple[float, float, float, float]:
 
 
 def scaled(terms: FloatArray, largest: FloatArray) -> FloatArray:
-    """Each term as a share of `largest` [4], so that no unit counts more than another; 0 of nothing is 0."""
+    """Each term as a share of `largest` [4], so that no unit counts more than another; 0 of 0 is 0."""
     known: FloatArray = terms / np.where(largest > 0, largest, 1.0)[:, np.newaxis]
     return known
 
@@ -53,7 +53,7 @@ def load_and_strength(utilisation: FloatArray, terms: FloatArray) -> tuple[Float
 
 
 def paper_score(load: FloatArray, strength: FloatArray) -> FloatArray:
-    """(1 - L/S) * 10, float64[n] in 0..10; a node of which nothing is known has 0."""
+    """(1 - L/S) * 10, float64[n] in 0..10; a node without any known value has 0."""
     free: FloatArray = 1.0 - load / np.where(strength > 0, strength, 1.0)
     score: FloatArray = np.where(strength > 0, np.clip(free, 0.0, 1.0) * 10.0, 0.0)
     return score
@@ -82,6 +82,6 @@ def evenness(load: FloatArray, strength: FloatArray) -> Evenness:
 
 
 def largest_terms(terms: Iterable[tuple[float, float, float, float]]) -> FloatArray:
-    """The largest of each term over nodes. Shape: float64[4]."""
+    """The largest value of each term over nodes. Shape: float64[4]."""
     listed = list(terms)
     return np.array(listed).max(axis=0) if listed else np.zeros(4)

@@ -1,7 +1,7 @@
-"""What happened, in the past tense: the only way anything reaches the core.
+"""Events, in the past tense: the only way anything reaches the core.
 
-Made by the edge (kube.watch.reflector from the API server's word, kube.effects.dispatcher from the outcome of
-effects) and by the simulator. Every event is idempotent: hearing it twice, or hearing an older one again,
+Made by the edge (kube.watch.reflector from the API server's messages, kube.effects.dispatcher from outcomes
+of effects) and by the simulator. Every event is idempotent: receiving it twice, or an older one again,
 changes nothing.
 """
 
@@ -49,7 +49,7 @@ class NodeDeleted(_Event, frozen=True):
 
 
 class LoadReported(_Event, frozen=True):
-    """What metrics-server says of a node, where somebody asked it."""
+    """metrics-server's report about a node, if it is polled."""
 
     usage: ReportedUsage
 
@@ -88,7 +88,7 @@ class OwnerGone(_Event, frozen=True):
 
 
 class ObjectPut(_Event, frozen=True):
-    """An object of another kind as it is now; `kind` as plugins name it ("services", "replicasets.apps")."""
+    """An object of another kind; `kind` as plugins name it ("services", "replicasets.apps")."""
 
     kind: str
     object: Any
@@ -120,19 +120,19 @@ class ObjectRefused(_Event, frozen=True):
 
 
 class KindSynced(_Event, frozen=True):
-    """The first consistent list of a kind (`pods`, `services`, `podgroups.core`, …) has been told whole."""
+    """The first consistent list of a kind (`pods`, `podgroups.core`, …) has been delivered completely."""
 
     kind: str
 
 
 class KindMissing(_Event, frozen=True):
-    """The server does not offer this kind (now); not an error. KindSynced follows when it appears."""
+    """The server does not serve this kind (now); not an error. KindSynced follows when it appears."""
 
     kind: str
 
 
 class LeadershipGained(_Event, frozen=True):
-    """This process may decide from now on; until then it only follows. Lost for good when it is lost."""
+    """This process may decide from now on; before, it only follows. Once lost, it never leads again."""
 
 
 class BindSucceeded(_Event, frozen=True):
@@ -143,7 +143,7 @@ class BindSucceeded(_Event, frozen=True):
 
 
 class BindFailed(_Event, frozen=True):
-    """The server itself, naming this pod, said no for good: this bind did not and will not take effect."""
+    """The server itself, naming this pod, refused for good: this bind did not and will not take effect."""
 
     uid: str
     attempt: int
@@ -153,7 +153,7 @@ class BindFailed(_Event, frozen=True):
 
 
 class BindUnknown(_Event, frozen=True):
-    """Nobody knows whether this bind took effect (timeout, cut, 5xx, 409, a proxy's page): a GET must decide.
+    """The outcome of this bind is unknown (timeout, cut, 5xx, 409, a proxy's page): a GET must decide.
 
     refused: the server itself refused something, without naming a pod, as it does when a webhook denies: if
     the pod is not bound, the same bind is hardly worth many more tries.
@@ -166,16 +166,16 @@ class BindUnknown(_Event, frozen=True):
 
 
 class BindCancelled(_Event, frozen=True):
-    """This bind was taken back before a byte of it was sent."""
+    """This bind was withdrawn before any byte of it was sent."""
 
     uid: str
     attempt: int
 
 
 class ExtendersAnswered(_Event, frozen=True):
-    """What extenders said of a pod's nodes: those that will do, why not the others, and scores by node.
+    """The extenders' answer for a pod: the nodes that passed, the others' reasons, and scores by node.
 
-    error: an extender that may not be ignored failed, and this is how; the rest is empty then.
+    error: the failure of an extender that may not be ignored; the rest is empty then.
     """
 
     ticket: int
@@ -186,34 +186,34 @@ class ExtendersAnswered(_Event, frozen=True):
 
 
 class PodRead(_Event, frozen=True):
-    """The answer to GetPod, from a consistent read made after it was asked; None: no pod of that name."""
+    """The answer to GetPod, from a consistent read made after the request; None: no pod of that name."""
 
     uid: str
     pod: Pod | None
 
 
 class PodUnread(_Event, frozen=True):
-    """A GetPod has been answered several times by now, and never by the API server itself; asked on."""
+    """A GetPod has had several answers, none from the API server itself; it is retried further."""
 
     uid: str
     message: str
 
 
 class PodBumped(_Event, frozen=True):
-    """The answer to BumpPod: the pod as it is since; with a node, a bind was faster. None: it is gone."""
+    """The answer to BumpPod: the pod since then; if it has a node, a bind was faster. None: it is gone."""
 
     uid: str
     pod: Pod | None
 
 
 class PodPatched(_Event, frozen=True):
-    """The server has taken the annotations; the watch shows them too, before or after this."""
+    """The server has stored the annotations; the watch shows them too, before or after this."""
 
     uid: str
 
 
 class PodPatchFailed(_Event, frozen=True):
-    """It has not, or nobody knows (`code` 0, 5xx). 409, 422: another version, or pod; 403: no such right."""
+    """It has not, or that is unknown (`code` 0, 5xx). 409, 422: another version or pod; 403: no right."""
 
     uid: str
     code: int
@@ -233,9 +233,9 @@ class EvictionFailed(_Event, frozen=True):
 
 
 class HookAnswered(_Event, frozen=True):
-    """What came of RunHook. `code` is the value of a framework.Code.
+    """The outcome of RunHook. `code` is the value of a framework.Code.
 
-    Error: the plugin raised, answered nonsense or was late, so that nobody knows what it has done.
+    Error: the plugin raised, answered nonsense or was late, so its side effects are unknown.
     """
 
     ticket: int
@@ -245,9 +245,9 @@ class HookAnswered(_Event, frozen=True):
 
 
 class GroupAllowed(_Event, frozen=True):
-    """A group that waits in Permit need not wait for `plugin` any more; "" means for none of them.
+    """A group that waits in Permit stops waiting for `plugin`; "" means for any of them.
 
-    by: the plugin, or the user, who said so.
+    by: the plugin or the user that decided it.
     """
 
     group: GroupKey
@@ -256,7 +256,7 @@ class GroupAllowed(_Event, frozen=True):
 
 
 class GroupRejected(_Event, frozen=True):
-    """A group that waits in Permit is to give back what it holds."""
+    """A group that waits in Permit must release its reservations."""
 
     group: GroupKey
     by: str

@@ -1,6 +1,6 @@
-"""Load: how busy a node is, and what it can do: the annotation gangsched.io/load, and metrics-server's word.
+"""Load: how busy a node is, and its capacity: annotation gangsched.io/load, and metrics-server's report.
 
-Lives here: the values, their parsing and writing. Not here: who measures (agent.probes), scores
+Lives here: the values, their parsing and writing. Not here: measuring (agent.probes), scores
 (plugins.load_aware), evenness over a cluster (model.evenness). Utilisations are shares, 0..1.
 """
 
@@ -31,7 +31,7 @@ _MAX_VALUE = 1e18
 
 
 class Performance(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What a node can do; 0: not known. network and disk in MB/s, MB being 10^6 bytes."""
+    """A node's capacity; 0: not known. network and disk in MB/s, MB being 10^6 bytes."""
 
     cores: float = 0.0
     mhz: float = msgspec.field(default=0.0, name="MHz")
@@ -41,7 +41,7 @@ class Performance(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Utilisation(msgspec.Struct, frozen=True, gc=False):
-    """Shares of what the node can do, 0..1."""
+    """Shares of the capacity, 0..1."""
 
     cpu: float = 0.0
     memory: float = 0.0
@@ -87,7 +87,7 @@ def parse_load(text: str) -> NodeLoad:
 
 
 def load_annotation(load: NodeLoad) -> str:
-    """What the agent writes: parse_load reads it back."""
+    """The annotation that the agent writes: parse_load reads it back."""
     performance = load.performance
     return msgspec.json.encode(
         {
@@ -107,7 +107,7 @@ def load_annotation(load: NodeLoad) -> str:
 
 
 class ReportedUsage(msgspec.Struct, frozen=True, gc=False):
-    """What metrics-server says a node uses: it knows of cpu (in milli) and of memory (in bytes) only."""
+    """metrics-server's report of a node's usage: only cpu (in milli) and memory (in bytes)."""
 
     node: str
     cpu_milli: int

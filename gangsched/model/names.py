@@ -1,7 +1,7 @@
-"""Names that Kubernetes gives rules for: label keys and values, qualified names.
+"""Names with Kubernetes' syntax rules: label keys and values, qualified names.
 
-Lives here: whether a text is one, and what it would have to be. Not here: what the embedded API server
-answers about them word by word (apiserver.metadata). Called by configuration and by plugins for their Args.
+Lives here: whether a text is valid, and the rule. Not here: the embedded API server's literal error messages
+(apiserver.metadata). Called by configuration and by plugins for their Args.
 Source: k8s.io/apimachinery `pkg/util/validation`.
 """
 

@@ -1,9 +1,9 @@
-"""Kubernetes objects as the scheduler reads them: only the fields that decide something.
+"""Kubernetes objects as the scheduler reads them: only the fields that matter for decisions.
 
 Decoded by msgspec straight from the API server's JSON, immutable by convention once decoded, passed by
-reference everywhere. Unknown fields are skipped by the decoder and cost almost nothing. `gc=False`: no
-object here can be part of a reference cycle. Not here: what we derive from them (core.cache.cache) and what
-annotations mean (model.devices, model.pod_group).
+reference everywhere. Unknown fields are skipped by the decoder and cost almost nothing. `gc=False`: no object
+here can be part of a reference cycle. Not here: derived values (core.cache.cache) and the meaning of
+annotations (model.devices, model.pod_group).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class NodeAffinity(_Wire):
 
 
 class LabelSelector(_Wire):
-    """As it is written; model.selectors makes it one that can be asked."""
+    """As written; model.selectors compiles it."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[SelectorRequirement] | None = None
@@ -114,7 +114,7 @@ class WeightedPodAffinityTerm(_Wire):
 
 
 class PodAffinity(_Wire):
-    """To other pods, or against them."""
+    """Terms towards other pods, or against them."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
     preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
@@ -167,7 +167,7 @@ class CinderVolume(_Wire):
 
 
 class RbdImage(_Wire):
-    """Monitors of an inline volume have this name in a PersistentVolume too."""
+    """An inline volume's monitors have this name in a PersistentVolume too."""
 
     monitors: list[str] | None = None
     pool: str = "rbd"
@@ -181,7 +181,7 @@ class IscsiVolume(_Wire):
 
 
 class Volume(_Wire):
-    """Only what decides where a pod may run; most volumes (tokens, maps, scratch) do not."""
+    """Only what restricts where a pod may run; most volumes (tokens, maps, scratch) do not."""
 
     name: str = ""
     image: ImageVolume | None = None
@@ -196,7 +196,7 @@ class Volume(_Wire):
 
     @property
     def is_storage(self) -> bool:
-        """Something that is somewhere, or can be attached only so often."""
+        """A disk in one place, or one with an attach limit."""
         return any(
             one is not None
             for one in (
@@ -234,8 +234,11 @@ class PodSpec(_Wire):
     host_network: bool = False
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     volumes: list[Volume] | None = None
-    """Those that decide something. The API server gives each pod a token under a name drawn at random, by
-    which no two pods of a gang would be alike."""
+    """Only volumes that restrict nodes.
+
+    The API server gives each pod a token volume with a random name, by which no two pods of a gang would be
+    alike.
+    """
     resource_claims: list[dict[str, Any]] | None = None
 
     def __post_init__(self) -> None:
@@ -257,7 +260,7 @@ class PodStatus(_Wire):
     conditions: list[Condition] | None = None
     nominated_node_name: str = ""
     start_time: datetime | None = None
-    """When kubelet took the pod in, by the node's clock."""
+    """When kubelet admitted the pod, by the node's clock."""
 
 
 class Pod(_Wire):
@@ -272,7 +275,7 @@ class Pod(_Wire):
 
     @property
     def is_terminal(self) -> bool:
-        """Its containers have stopped for good, so it holds nothing on its node."""
+        """Whether its containers have stopped for good, so that it holds nothing on its node."""
         return self.status.phase in ("Succeeded", "Failed")
 
 
@@ -296,8 +299,7 @@ class NodeStatus(_Wire):
     allocatable: dict[str, str | int | float] | None = None
     conditions: list[Condition] | None = None
     images: list[NodeImage] | None = None
-    """Fifty a node as kubelets report them; core.cache.images keeps them, and the cache's nodes are
-    without."""
+    """Fifty a node as kubelets report them; core.cache.images keeps them, and the cache's nodes omit them."""
 
 
 class Node(_Wire):
@@ -315,7 +317,7 @@ class CustomObject(_Wire):
 
 
 class PlainObject(dict[str, Any]):
-    """An object of a kind that only a plugin from outside knows: its JSON as it is."""
+    """An object of a kind that only an out-of-tree plugin knows: its JSON as it is."""
 
     @property
     def metadata(self) -> ObjectMeta:

@@ -1,6 +1,6 @@
 """Kubernetes quantities ("500m", "64Gi", "1e3") as exact integers: the one place that rounds units.
 
-Called by model.resources and by whoever reads a single quantity. Source of the grammar and of rounding
+Called by model.resources and by readers of a single quantity. Source of the grammar and of rounding
 up: k8s.io/apimachinery `pkg/api/resource/quantity.go`.
 """
 
@@ -27,7 +27,7 @@ _SUFFIX: dict[str, Decimal] = {
 MAX_VALUE = 2**61
 """Larger quantities, and larger sums of them, count as this much, 2 EiB. An int64 holds three of them: what a
 node has, what is used beyond that, and another pod's request."""
-# The API server writes them in a dozen; arithmetic on a megabyte of digits is for nobody's good.
+# The API server writes them in a dozen; a megabyte of digits must not reach arithmetic.
 _MAX_CHARS = 8192
 
 

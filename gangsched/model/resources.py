@@ -61,7 +61,7 @@ class ResourceTable:
         return found
 
     def vector(self, amounts: Mapping[str, int]) -> Vector:
-        """Amounts as one row. Shape: int64[len(self)], zeros for what is not named."""
+        """Amounts as one row. Shape: int64[len(self)], zeros for unnamed resources."""
         columns = [(self.column(name), amount) for name, amount in amounts.items()]
         row = np.zeros(len(self.names), dtype=np.int64)
         for column, amount in columns:
@@ -70,7 +70,7 @@ class ResourceTable:
 
 
 def is_extended(name: str) -> bool:
-    """A resource of a device plugin or an operator: it has a domain, and not Kubernetes' own.
+    """Whether it is a resource of a device plugin or an operator: with a domain other than Kubernetes' own.
 
     Source: kubernetes `pkg/apis/core/v1/helper/helpers.go`, IsExtendedResourceName.
     """
@@ -92,9 +92,9 @@ def parse_quantities(quantities: Quantities | None) -> dict[str, int]:
 
 
 def container_requests(container: Container, unstated: Mapping[str, int] = _NOTHING) -> dict[str, int]:
-    """What one container asks for; a limit stands in where no request is given, as the API server defaults.
+    """One container's requests; a limit stands in for a missing request, as the API server defaults.
 
-    unstated: what stands in where there is neither; a request of zero is one. Raises: ParseError.
+    unstated: used if there is neither; a request of zero counts as one. Raises: ParseError.
     """
     asked: dict[str, int] = {}
     if container.resources is not None:
@@ -110,7 +110,7 @@ def container_requests(container: Container, unstated: Mapping[str, int] = _NOTH
 def pod_requests(
     spec: PodSpec, *, unstated: Mapping[str, int] = _NOTHING, pod_level: bool = True
 ) -> dict[str, int]:
-    """What the pod takes from its node, `pods` = 1 included, zeros left out.
+    """The pod's use of its node, `pods` = 1 included, zeros left out.
 
     unstated: as for container_requests; pod_level: whether the requests of the pod as a whole count.
     Raises: ParseError.
@@ -146,8 +146,8 @@ def pod_requests(
 def unstated_room(spec: PodSpec) -> tuple[int, int] | None:
     """(cpu, memory) that scores count for a pod on a node beyond its requests; None: nothing.
 
-    With requests of the pod as a whole, only what nobody in it states is filled in.
-    Source: kube-scheduler `framework/types.go`, getNonMissingContainerRequests. Raises: ParseError.
+    With pod-level requests, only what no container states is filled in. Source: kube-scheduler
+    `framework/types.go`, getNonMissingContainerRequests. Raises: ParseError.
     """
     unstated = SCORING_DEFAULTS
     whole = (spec.resources.requests if spec.resources else None) or {}

@@ -1,7 +1,7 @@
-"""Label selectors, ready to be asked: what the API's JSON of them comes to, and which pods a term means.
+"""Label selectors, compiled: from the API's JSON to conditions, and the pods that a term matches.
 
-Values only, comparable and hashable, so that equal wishes of many pods are one. Not here: who counts the
-pods that match (core.cache.pod_index). Source: k8s.io/apimachinery `pkg/apis/meta/v1/helpers.go`
+Values only, comparable and hashable, so that equal terms of many pods are one. Not here: counting the pods
+that match (core.cache.pod_index). Source: k8s.io/apimachinery `pkg/apis/meta/v1/helpers.go`
 (LabelSelectorAsSelector) and `pkg/labels/selector.go`.
 """
 
@@ -22,7 +22,7 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """NotIn and DoesNotExist hold for a label that is not there; an unknown operator never does."""
+        """NotIn and DoesNotExist hold for a missing label; an unknown operator never holds."""
         value = labels.get(self.key)
         match self.operator:
             case "In":
@@ -50,7 +50,7 @@ class Selector(msgspec.Struct, frozen=True, gc=False):
         return tuple(one.key for one in self.requirements)
 
     def with_requirements(self, more: Iterable[Requirement]) -> Selector:
-        """This and those; what is there already is not added again."""
+        """Adds the others; duplicates are dropped."""
         return Selector(tuple(dict.fromkeys((*self.requirements, *more))))
 
 
@@ -58,7 +58,7 @@ EVERYTHING = Selector()
 
 
 def selector_of(wire: LabelSelector | None) -> Selector | None:
-    """None where there is none: that one matches nothing; an empty one matches everything."""
+    """None if there is none: that one matches nothing; an empty one matches everything."""
     if wire is None:
         return None
     found = [*requirements_of(wire.match_labels or {})]
@@ -73,10 +73,10 @@ def requirements_of(labels: Mapping[str, str]) -> list[Requirement]:
 
 
 class PodTerm(msgspec.Struct, frozen=True, gc=False):
-    """Which pods are meant: by namespace and by labels.
+    """Which pods match: by namespace and by labels.
 
     namespaces: by name, in order; namespace_selector: those whose labels match besides; selector None: none.
-    skip_leaving: pods that are being deleted do not count. also: what the same pod must match besides.
+    skip_leaving: pods that are being deleted do not count. also: further conditions on the same pod.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class PodTerm(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def looks_at_namespaces(self) -> bool:
-        """Whether a namespace's labels decide."""
+        """Whether a namespace's labels matter."""
         return self.namespace_selector is not None or any(term.looks_at_namespaces for term in self.also)
 
 

@@ -1,4 +1,5 @@
-"""What volumes are made of: claims, volumes, classes and what drivers say of nodes; only the fields we read.
+"""What volumes are made of: claims, volumes, classes and drivers' reports about nodes; only the fields we
+read.
 
 Decoded like model.objects. A plugin that names their kind in its `watches` finds them in view.objects(kind).
 """
@@ -113,7 +114,7 @@ class CsiNodeSpec(_Kept):
 
 
 class CsiNode(_Kept):
-    """What CSI drivers there are on the node of that name, and how many volumes each takes."""
+    """The CSI drivers on the node of that name, and each one's volume limit."""
 
     metadata: ObjectMeta
     spec: CsiNodeSpec = msgspec.field(default_factory=CsiNodeSpec)

@@ -64,9 +64,9 @@ class PodDisruptionBudget(_Kept):
 
 
 def selector_keys(obj: Any) -> tuple[str, ...]:
-    """The pod labels by which the object's pods are told apart from others when they are placed.
+    """The pod labels by which placing distinguishes the object's pods from others.
 
-    Nothing for objects that select no pods, or select them for other ends (a disruption budget).
+    Empty for objects that select no pods, or select them for other ends (a disruption budget).
     """
     if not isinstance(obj, Service | ReplicationController | ReplicaSet | StatefulSet):
         return ()
