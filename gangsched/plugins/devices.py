@@ -26,13 +26,11 @@ from gangsched.core.framework.interface import (
     IntArray,
     Rows,
 )
+from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
 from gangsched.model.device_labels import bad_key
 from gangsched.model.device_sets import sets_of
-
-# The capacity of a node without an inventory, as far as this plugin is concerned.
-NO_LIMIT = 2**62
 
 
 class Devices:

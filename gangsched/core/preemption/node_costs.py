@@ -18,11 +18,10 @@ import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.preemption.victims import OFFSET, is_leaving, priority_of
-from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
+from gangsched.core.types.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from gangsched.core.types.group import MemberState, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 
-_NO_LIMIT = 2**62
 _ASSUMED = MemberState.ASSUMED
 
 
@@ -53,7 +52,7 @@ def rank(
     at = np.repeat(np.arange(len(rows)), counts)
     empty = has.copy()
     np.add.at(empty, at, held)
-    room = (empty // needs).min(axis=1) if needs.size else np.full(len(rows), _NO_LIMIT)
+    room = (empty // needs).min(axis=1) if needs.size else np.full(len(rows), NO_LIMIT)
     n = len(victims)
     priorities = np.array([priority_of(info) for info in victims], dtype=np.float64)
     started = [info.pod.status.start_time for info in victims]

@@ -1,4 +1,4 @@
-"""Arrays: the types of NumPy arrays that the core and its plugins pass around; nothing else lives here."""
+"""Arrays: the NumPy types that the core and its plugins pass around, and the number that means no limit."""
 
 from __future__ import annotations
 
@@ -8,3 +8,6 @@ import numpy.typing as npt
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+
+NO_LIMIT = 2**62
+"""In an IntArray of how many pods fit; an int64 holds it with model.quantity.MAX_VALUE added."""
