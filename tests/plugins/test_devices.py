@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import Change, ClusterChange
-from gangsched.plugins.devices import NO_LIMIT, Devices
+from gangsched.core.types.arrays import NO_LIMIT
+from gangsched.plugins.devices import Devices
 from tests.plugins.build import GPU, Cluster, node, pod
 
 NIC = "example.com/nic"

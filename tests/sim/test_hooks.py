@@ -112,9 +112,9 @@ def test_a_storm_of_hooks_breaks_no_promise_and_everything_finishes_after_it(see
         sim.settle()
     except Broken as broken:
         pytest.fail(f"seed {seed}: {broken}", pytrace=False)
-    assert not sim.scheduler.shared.hooks.calls or any(
-        group.state is GroupState.WAITING for group in sim.scheduler.shared.groups.values()
-    )
+    # What is still asked is a Permit that nobody answers, of a gang that waits for it.
+    left = sim.scheduler.shared.hooks.calls.values()
+    assert {(call.point, call.group.state) for call in left} <= {("Permit", GroupState.WAITING)}
 
 
 def test_hooks_are_part_of_one_seeds_history() -> None:
