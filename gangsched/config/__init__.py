@@ -25,6 +25,7 @@ from gangsched.config.documents import (
 )
 from gangsched.config.election import LeaderElectionSettings, resolve_election
 from gangsched.config.extenders import ExtenderConfig, resolve_extenders
+from gangsched.config.foreign import resolve_foreign
 from gangsched.config.inferring import resolve_inferred
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
 from gangsched.config.strict import decode, nearest, read_documents
@@ -62,7 +63,9 @@ class Settings(msgspec.Struct, frozen=True):
     as not fitting. search_victims: how often one search for victims may compute a node's capacity. devices:
     config.devices. nodes_to_score: percentage of the nodes considered for a lone pod, by profile (0: by the
     cluster's size); without any, all of them. infer_gangs: which controllers' pods are gangs without stating
-    it, by profile (model.owners), in the order of checking.
+    it, by profile (model.owners), in the order of checking. foreign_markers: what
+    happens to pods and groups that ask for what only another system does, by profile: WARN or IGNORE, else
+    REFUSE (config.foreign).
     """
 
     on_partial_bind: Literal["complete", "unwind"] = "complete"
@@ -85,6 +88,7 @@ class Settings(msgspec.Struct, frozen=True):
     tells_victims: bool = False
     fence: bool = False
     infer_gangs: Mapping[str, tuple[str, ...]] = {}
+    foreign_markers: Mapping[str, str] = {}
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
@@ -214,8 +218,13 @@ def _assemble(
     counting = extenders if in_effect is None else in_effect
     profiles = _without_managed(_profiles(kube, plugins, notes, early_stop=ours.early_stop), counting)
     to_score = _nodes_to_score(kube, ours, (profile.scheduler_name for profile in profiles))
-    inferred = resolve_inferred(ours, [profile.scheduler_name for profile in profiles])
-    settings = msgspec.structs.replace(settings, nodes_to_score=to_score, infer_gangs=inferred)
+    names = [profile.scheduler_name for profile in profiles]
+    settings = msgspec.structs.replace(
+        settings,
+        nodes_to_score=to_score,
+        infer_gangs=resolve_inferred(ours, names),
+        foreign_markers=resolve_foreign(ours, names),
+    )
     tracing = resolve_tracing(ours.tracing)
     return SchedulerConfig(
         profiles, settings, election, kube.client_connection, tracing, tuple(notes), source, extenders

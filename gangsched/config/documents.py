@@ -129,6 +129,7 @@ class Devices(_Document, frozen=True):
 
 
 Inferred = Literal["Job", "JobSet", "LeaderWorkerSet", "RayCluster", "Kueue"]
+ForeignMarkers = Literal["refuse", "warn", "ignore"]
 
 
 class ProfileOptions(_Document, frozen=True):
@@ -136,6 +137,7 @@ class ProfileOptions(_Document, frozen=True):
 
     scheduler_name: str
     infer_gangs: tuple[Inferred, ...] | None = None
+    foreign_markers: ForeignMarkers | None = None
 
 
 class OurDocument(_Document, frozen=True):
@@ -158,6 +160,7 @@ class OurDocument(_Document, frozen=True):
     fence: bool | None = None
     reporting_controller: str = "gangsched"
     infer_gangs: tuple[Inferred, ...] = ("JobSet", "LeaderWorkerSet", "RayCluster", "Kueue")
+    foreign_markers: ForeignMarkers = "refuse"
     profiles: tuple[ProfileOptions, ...] = ()
     devices: Devices = Devices()
     tracing: Tracing = Tracing()

@@ -6,7 +6,6 @@ reading (the rest of config).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from gangsched.config import SchedulerConfig
 from gangsched.config.documents import KUBE_API_VERSION, KUBE_KIND, OUR_API_VERSION, OUR_KIND
 from gangsched.config.durations import duration_text
 from gangsched.config.extenders import effective_extender
+from gangsched.config.foreign import REFUSE
 from gangsched.config.profiles import ProfileConfig
 
 Document = dict[str, Any]
@@ -60,12 +60,23 @@ def _kube(config: SchedulerConfig) -> Document:
     }
 
 
-def _inferred(by_profile: Mapping[str, tuple[str, ...]]) -> Document:
-    """What the first profile infers for all, and the others where they differ."""
-    first = next(iter(by_profile.values()), ())
-    others = {name: inferred for name, inferred in by_profile.items() if inferred != first}
-    own = [{"schedulerName": name, "inferGangs": [*inferred]} for name, inferred in others.items()]
-    return {"inferGangs": [*first], "profiles": own}
+def _by_profile(config: SchedulerConfig) -> Document:
+    """The first profile's options for all, and the others' where they differ."""
+    settings = config.settings
+    options: dict[str, Document] = {
+        one.scheduler_name: {
+            "inferGangs": [*settings.infer_gangs.get(one.scheduler_name, ())],
+            "foreignMarkers": settings.foreign_markers.get(one.scheduler_name, REFUSE),
+        }
+        for one in config.profiles
+    }
+    first = next(iter(options.values()))
+    own = [
+        {"schedulerName": name, **{key: value for key, value in mine.items() if value != first[key]}}
+        for name, mine in options.items()
+        if mine != first
+    ]
+    return {**first, "profiles": own}
 
 
 def _profile(profile: ProfileConfig, percentage: int | None) -> Document:
@@ -105,7 +116,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "allowEviction": settings.allow_eviction,
         "fence": settings.fence,
         "reportingController": settings.reporting_controller,
-        **_inferred(settings.infer_gangs),
+        **_by_profile(config),
         "devices": {
             "handOff": dict(settings.devices.hand_off),
             "allocationIn": settings.devices.allocation_in,

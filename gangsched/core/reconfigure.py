@@ -63,6 +63,8 @@ def reconfigure(
         if info.group is not None and info.state in (MemberState.PENDING, MemberState.GATED):
             membership.look_again(info.uid)
     for group in list(shared.groups.values()):
+        if group.definition is not None and group.definition.unsupported:
+            shared.touch(group)  # it may be refused no longer, or from now on
         if group.active_token or (group.state is GroupState.WAITING and group.n_assumed):
             shared.queue.activate(group, Cause.RECONFIGURED)
         elif group.state is GroupState.UNSCHEDULABLE:

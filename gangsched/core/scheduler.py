@@ -45,11 +45,11 @@ from gangsched.model.effects import Effect
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
 from gangsched.model.owners import OWNER_KINDS, OwnerName, kinds_read
-from gangsched.model.pod_group import CORE, DIALECTS, GroupKey
+from gangsched.model.pod_group import CORE, DIALECTS, OBJECT_KINDS, GroupKey
 from gangsched.model.workloads import PodDisruptionBudget, selector_keys
 
 # The kinds that are always followed; PodGroup kinds may be missing.
-KINDS = ("pods", "nodes", *(f"podgroups.{dialect.name}" for dialect in DIALECTS if dialect.kinds))
+KINDS = ("pods", "nodes", *OBJECT_KINDS)
 _LEADERSHIP = "leadership"
 # Devices claimed twice, and bad reports of nodes, that a follower remembers and reports when it leads.
 _MAX_CLASHES = 1000
@@ -83,7 +83,7 @@ class Scheduler:
         self.shared = SharedState(profiles, settings, node_capacity=node_capacity, observer=observer)
         self.reporter = Reporter(self.shared)
         self.owners = Owners(self.shared, self.reporter)
-        self.group_specs = GroupSpecs(self.shared, self.owners)
+        self.group_specs = GroupSpecs(self.shared, self.reporter, self.owners)
         self.audit = DriftAudit(self.shared, self.reporter)
         self.membership = Membership(self.shared, self.reporter, self.group_specs, self.owners, self.audit)
         self.binder = Binder(

@@ -21,7 +21,17 @@ from msgspec.structs import replace
 
 from gangsched.errors import ParseError
 from gangsched.model import owners
-from gangsched.model.dialects import core, coscheduling, lightweight, ours
+from gangsched.model.dialects import (
+    core,
+    coscheduling,
+    foreign,
+    kai,
+    koordinator,
+    lightweight,
+    ours,
+    volcano,
+    yunikorn,
+)
 from gangsched.model.dialects.dialect import (
     ALL,
     POD,
@@ -59,8 +69,27 @@ COSCHEDULING_OLD_LABEL = coscheduling.OLD_LABEL
 LIGHTWEIGHT_NAME = lightweight.NAME
 LIGHTWEIGHT_MIN = lightweight.MIN
 
-DIALECTS: tuple[Dialect, ...] = (core.DIALECT, coscheduling.DIALECT, ours.DIALECT, lightweight.DIALECT)
+DIALECTS: tuple[Dialect, ...] = (
+    core.DIALECT,
+    coscheduling.DIALECT,
+    volcano.DIALECT,
+    kai.DIALECT,
+    ours.DIALECT,
+    koordinator.DIALECT,
+    yunikorn.DIALECT,
+    lightweight.DIALECT,
+)
 """All of them; of several that spell one name the first is the group's."""
+
+OBJECT_KINDS: Mapping[str, tuple[str, ObjectKind]] = {
+    f"podgroups.{dialect.name}" + (f".{kind.api_group}" if kind is not dialect.kinds[0] else ""): (
+        dialect.name,
+        kind,
+    )
+    for dialect in DIALECTS
+    for kind in dialect.kinds
+}
+"""By the name of the kind, as events have it: the dialect that it is of, and where it is."""
 
 CORE = core.DIALECT.name
 COSCHEDULING = coscheduling.DIALECT.name
@@ -85,6 +114,8 @@ __all__ = [
     "MAX_MEMBERS",
     "MAX_START_TOGETHER",
     "MIN_MEMBERS_KEY",
+    "N_COMMON",
+    "OBJECT_KINDS",
     "ON_DEVICE_FAILURE_KEY",
     "OURS",
     "PARTIAL_BIND_KEY",
@@ -96,6 +127,7 @@ __all__ = [
     "GroupKey",
     "ObjectKind",
     "PodGroup",
+    "api_group_order",
     "core_key",
     "core_key_beside",
     "group_from_object",
@@ -105,7 +137,9 @@ __all__ = [
     "is_inferred",
     "lone_key",
     "needs_object",
+    "one_speaks",
     "parse_duration_s",
+    "role_of",
     "stated_by",
     "stated_names",
 ]
@@ -118,15 +152,25 @@ _INFERRED = frozenset(dialect.name for dialect in INFERRED_DIALECTS)
 _NAMING_LABELS = frozenset(key for dialect in DIALECTS for key in dialect.labels)
 _NAMING_ANNOTATIONS = frozenset(key for dialect in DIALECTS for key in dialect.annotations)
 _NOTHING: Mapping[str, str] = {}
+_COMMON = ("spec.schedulerName", "spec.priority", TOPOLOGY_KEY)
+N_COMMON = len(_COMMON)
+"""So many of what members state, of all dialects, comes first."""
 
 _TELLING_LABELS = tuple(
-    dict.fromkeys((*(k for d in DIALECTS for k in (*d.labels, *d.stated_labels)), *owners.TELLING_LABELS))
+    dict.fromkeys(
+        (
+            *(k for d in DIALECTS for k in (*d.labels, *d.role_labels, *d.stated_labels)),
+            *foreign.LABELS,
+            *owners.TELLING_LABELS,
+        )
+    )
 )
 _TELLING_ANNOTATIONS = tuple(
     dict.fromkeys(
         (
             TOPOLOGY_KEY,
-            *(k for d in DIALECTS for k in (*d.annotations, *d.stated_annotations)),
+            *(k for d in DIALECTS for k in (*d.annotations, *d.role_annotations, *d.stated_annotations)),
+            *foreign.ANNOTATIONS,
             *owners.TELLING_ANNOTATIONS,
         )
     )
@@ -143,13 +187,13 @@ def group_key(pod: Pod, is_basic: Callable[[GroupKey], bool | None] = _not_told)
 
     is_basic: whether the core PodGroup of that key asks for nothing together, None while nobody knows. If so,
     a name in the pod's metadata goes before it; as long as nobody knows the pod is the core group's, which
-    waits for its object.
+    waits for its object. So are marks of what is not supported (model.dialects.foreign).
     """
     meta, reference = pod.metadata, pod.spec.scheduling_group
     named = _named(pod)
     if reference is not None and reference.pod_group_name:
         key = GroupKey(CORE, meta.namespace, reference.pod_group_name)
-        told = is_basic(key) if named else False
+        told = is_basic(key) if named or foreign.unsupported_marks(meta) else False
         if told is None:
             return key
         if not told:
@@ -174,9 +218,11 @@ def core_key(pod: Pod) -> GroupKey | None:
 
 
 def core_key_beside(pod: Pod) -> GroupKey | None:
-    """The core PodGroup's key where the pod's metadata names a group as well."""
+    """The core PodGroup's key where the pod's metadata names a group as well, or has a foreign mark."""
     key = core_key(pod)
-    return key if key is not None and _named(pod) else None
+    if key is None or not (_named(pod) or foreign.unsupported_marks(pod.metadata)):
+        return None
+    return key
 
 
 def _named(pod: Pod) -> list[tuple[str, str, str]]:
@@ -219,7 +265,8 @@ def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
     """The group's numbers as this member states them. Raises: ParseError naming the key."""
     meta = pod.metadata
     if key.dialect == POD:
-        return PodGroup(key, topology=annotated_topology(meta.annotations))
+        asked = annotated_topology(meta.annotations)
+        return PodGroup(key, topology=asked, unsupported=foreign.unsupported_marks(meta))
     dialect = _BY_NAME[key.dialect]
     numbers = dialect.from_pod(key, meta.labels or _NOTHING, meta.annotations or _NOTHING)
     numbers.setdefault("topology", annotated_topology(meta.annotations))
@@ -239,7 +286,7 @@ def group_from_object(dialect: str, api_version: str, item: CustomObject) -> Pod
     key = GroupKey(dialect, meta.namespace, meta.name)
     numbers = annotated_numbers(meta.annotations or _NOTHING, key)
     numbers["on_device_failure"] = device_failure(meta.annotations or _NOTHING)
-    numbers |= _BY_NAME[dialect].from_object(item.spec or {}, numbers)
+    numbers |= _BY_NAME[dialect].from_object(item, numbers)
     total_count = numbers["total_count"]
     if total_count and total_count < numbers["min_count"]:
         raise ParseError(
@@ -247,6 +294,29 @@ def group_from_object(dialect: str, api_version: str, item: CustomObject) -> Pod
         )
     numbers |= {"uid": meta.uid, "api_version": api_version, "generation": meta.generation}
     return PodGroup(key, status=item.status or {}, **numbers)
+
+
+def role_of(key: GroupKey, pod: Pod) -> str:
+    """What the pod is in its group; "" where it says nothing, or its dialect has no roles."""
+    dialect = _BY_NAME.get(key.dialect)
+    if dialect is None or not (dialect.role_annotations or dialect.role_labels):
+        return ""
+    labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
+    said = (*map(annotations.get, dialect.role_annotations), *map(labels.get, dialect.role_labels))
+    return next((role for role in said if role), "")
+
+
+def one_speaks(key: GroupKey) -> bool:
+    """Whether one member may state the group's numbers for all."""
+    dialect = _BY_NAME.get(key.dialect)
+    return dialect is not None and dialect.one_speaks
+
+
+def api_group_order(dialect: str, api_version: str) -> int:
+    """Of a dialect whose objects may be of several API groups the least has the last word."""
+    groups = [kind.api_group for kind in _BY_NAME[dialect].kinds]
+    group = api_version.rpartition("/")[0]
+    return groups.index(group) if group in groups else 0
 
 
 def identity_of(pod: Pod) -> tuple[object, ...]:
@@ -272,6 +342,8 @@ def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
     topology = meta.annotations.get(TOPOLOGY_KEY) if meta.annotations else None
     common = (spec.scheduler_name, spec.priority or 0, topology)
     dialect = _BY_NAME.get(key.dialect)
+    if key.dialect == POD:
+        return (*common, *foreign.unsupported_marks(meta))
     if dialect is None or dialect.kinds:
         return common
     return (
@@ -283,11 +355,10 @@ def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
 
 def stated_names(key: GroupKey) -> tuple[str, ...]:
     """What members of a group must agree on."""
-    common = ("spec.schedulerName", "spec.priority", TOPOLOGY_KEY)
     dialect = _BY_NAME.get(key.dialect)
     if dialect is None or dialect.kinds:
-        return common
-    return (*common, *dialect.stated_labels, *dialect.stated_annotations)
+        return _COMMON
+    return (*_COMMON, *dialect.stated_labels, *dialect.stated_annotations)
 
 
 def _told(metadata: Mapping[str, str], keys: tuple[str, ...]) -> tuple[str | None, ...]:

@@ -228,8 +228,8 @@ class Simulation:
         self._dies_after = -1
         self._wake_s = self._deadline_s = None
         self.scheduler = self._make(self.settings)
-        # There is nothing but pods, nodes and groups here.
-        self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.watches]
+        # There is nothing but pods, nodes and groups of two dialects here.
+        self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.told = Told()
         self.preemptions = checkers.Preemptions()
         self.api.hang_up()

@@ -77,7 +77,7 @@ class Replica:
         self.dies_after = -1
         self.paused_until_s = self.next_s = 0.0
         self.scheduler = self._duel.make(self._duel.settings)
-        self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.watches]
+        self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.told = Told()
         self.api.hang_up()
         self.api.connect(down_s=lambda: self._rng.uniform(0.0, 1.0))

@@ -31,6 +31,21 @@ MEMBER_KEYS = (
     "expectedRBW",
     "tracing.k8s.io/traceparent",
     "pod-group.scheduling.sigs.k8s.io/min-available",
+    "scheduling.k8s.io/group-name",
+    "volcano.sh/task-spec",
+    "scheduling.volcano.sh/group-min-member",
+    "pod-group-name",
+    "gang.scheduling.koordinator.sh/name",
+    "gang.scheduling.koordinator.sh/min-available",
+    "gang.scheduling.koordinator.sh/total-number",
+    "gang.scheduling.koordinator.sh/waiting-time",
+    "gang.scheduling.koordinator.sh/mode",
+    "gang.scheduling.koordinator.sh/groups",
+    "gang.scheduling.koordinator.sh/match-policy",
+    "yunikorn.apache.org/app-id",
+    "yunikorn.apache.org/task-groups",
+    "yunikorn.apache.org/task-group-name",
+    "yunikorn.apache.org/schedulingPolicyParameters",
 )
 """Annotations by which a pod says something to us."""
 BOUND_KEYS = (
@@ -54,6 +69,8 @@ GROUP_LABELS = (
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io",
     "pod-group.scheduling.sigs.k8s.io/name",
+    "applicationId",
+    "kai.scheduler/subgroup-name",
 )
 QUANTITIES = (
     *("0", "1", "1m", "1n", "0.000000001", "7Ei", "8Ei", "99999999999E", "9223372036854775807"),
@@ -66,6 +83,7 @@ _DOCUMENTS: tuple[Any, ...] = (
     {"egressMBps": 900, "ingressMBps": 850, "totalMBps": 1500, "observedAt": "2026-01-01T00:00:00Z"},
     {"utilisation": {"cpu": 0.5}, "performance": {"cores": 8}, "observedAt": "2026-01-01T00:00:00Z"},
     ["d/a", "d/b"],
+    [{"name": "worker", "minMember": 2}, {"name": "head", "minMember": 1}],
 )
 _WORDS = (
     *("", " ", "0", "-1", "1", "2", "100001", "999999999999", "true", "null", "NaN", "1e309", "٣", "0x10"),

@@ -271,9 +271,22 @@ _NAMING_LABELS = {
     "pod-group.scheduling.sigs.k8s.io": "coscheduling",
     "pod-group.scheduling.sigs.k8s.io/name": "lightweight",
 }
+_NAMING_ANNOTATIONS = {
+    "scheduling.k8s.io/group-name": "volcano",
+    "scheduling.volcano.sh/group-name": "volcano",
+    "pod-group-name": "kai",
+    "gang.scheduling.koordinator.sh/name": "koordinator",
+}
+_APPLICATION_LABELS = ("yunikorn.apache.org/app-id", "applicationId", "spark-app-selector")
+_TASKS = ("yunikorn.apache.org/task-groups", "yunikorn.apache.org/task-group-name")
 _LIGHTWEIGHT_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 _MIN, _TOTAL = "gangsched.io/min-members", "gangsched.io/total-members"
-_FIRST_SAYS = ("core", "coscheduling", "gangsched", "lightweight")
+_KOORDINATOR_MIN = "gang.scheduling.koordinator.sh/min-available"
+_KOORDINATOR_TOTAL = "gang.scheduling.koordinator.sh/total-number"
+_FIRST_SAYS = (
+    *("core", "coscheduling", "volcano", "kai"),
+    *("gangsched", "koordinator", "yunikorn", "lightweight"),
+)
 
 
 def gang_of(pod: Pod) -> Gang | None:
@@ -283,6 +296,11 @@ def gang_of(pod: Pod) -> Gang | None:
     for label, dialect in _NAMING_LABELS.items() if meta.labels else ():
         if (name := (meta.labels or {}).get(label)) and name != names.setdefault(dialect, name):
             return None
+    for key, dialect in _NAMING_ANNOTATIONS.items() if meta.annotations else ():
+        if (name := (meta.annotations or {}).get(key)) and name != names.setdefault(dialect, name):
+            return None
+    if application := _application(meta.labels or {}, meta.annotations or {}):
+        names["yunikorn"] = application
     if pod.spec.scheduling_group is not None and pod.spec.scheduling_group.pod_group_name:
         names["core"] = pod.spec.scheduling_group.pod_group_name
     if not names:
@@ -293,23 +311,52 @@ def gang_of(pod: Pod) -> Gang | None:
     return Gang(dialect, meta.namespace, names[dialect])
 
 
+def _application(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    """YuniKorn's: a gang only where the pod is of a task group."""
+    if not any(annotations.get(key) for key in _TASKS):
+        return ""
+    first, *others = _APPLICATION_LABELS
+    said = [labels.get(first), annotations.get(first), *(labels.get(key) for key in others)]
+    return next((one for one in said if one), "")
+
+
 def least(gang: Gang, pod: Pod, item: CustomObject | None) -> int | None:
     """How many must start together, by the gang's object or by this member; None where nothing says it."""
     annotations, spec = pod.metadata.annotations or {}, (item.spec or {}) if item is not None else {}
     if gang.dialect == "pod":
         return 1
     if gang.dialect == "lightweight":
-        return _count((pod.metadata.labels or {}).get(_LIGHTWEIGHT_MIN, "1"))
+        return _count((pod.metadata.labels or {}).get(_LIGHTWEIGHT_MIN))
     if gang.dialect == "gangsched":
-        n, total = _count(annotations.get(_MIN, "1")), _count(annotations.get(_TOTAL, "0"), at_least=0)
+        n, total = _count(annotations.get(_MIN)), _count(annotations.get(_TOTAL, "0"), at_least=0)
         return None if n is None or total is None or 0 < total < n else n
+    if gang.dialect == "koordinator":
+        n = _count(annotations.get(_KOORDINATOR_MIN))
+        total = _count(annotations.get(_KOORDINATOR_TOTAL) or "0", at_least=0)
+        return None if n is None or total is None or 0 < total < n else n
+    if gang.dialect == "yunikorn":
+        return _tasks(annotations.get(_TASKS[0], ""))
     if item is None:
         return None
+    if gang.dialect in ("volcano", "kai"):
+        groups = spec.get("subGroups") if gang.dialect == "kai" else None
+        if isinstance(groups, list) and groups:
+            return None  # a tree of minima: nobody here makes one
+        return max(_count(spec.get("minMember") or 0, at_least=0) or 0, 1)
     if gang.dialect == "coscheduling":
         return _count(spec.get("minMember", 1))
     policy = spec.get("schedulingPolicy")
     policy = policy.get("gang") if isinstance(policy, dict) else None
     return _count(policy.get("minCount", 1)) if isinstance(policy, dict) else 1
+
+
+def _tasks(text: str) -> int | None:
+    """All task groups' minima together."""
+    groups = _json(text)
+    if not isinstance(groups, list) or not groups or not all(isinstance(one, dict) for one in groups):
+        return None
+    minima = [one.get("minMember") for one in groups]
+    return sum(minima) if all(type(n) is int and n > 0 for n in minima) else None
 
 
 def _count(value: object, *, at_least: int = 1) -> int | None:

@@ -17,6 +17,8 @@ Item = Pod | Node | CustomObject
 API_VERSIONS = {
     "core": "scheduling.k8s.io/v1beta1",
     "coscheduling": "scheduling.x-k8s.io/v1alpha1",
+    "volcano": "scheduling.volcano.sh/v1beta1",
+    "kai": "scheduling.run.ai/v2alpha2",
 }
 
 

@@ -30,7 +30,8 @@ from gangsched.extenders.client import MAX_REPLY
 from gangsched.extension.runner import MAX_RUNNING
 from gangsched.model import bounded
 from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH
-from gangsched.model.pod_group import MAX_MEMBERS, MAX_START_TOGETHER
+from gangsched.model.dialects import foreign
+from gangsched.model.pod_group import DIALECTS, MAX_MEMBERS, MAX_START_TOGETHER
 from gangsched.model.resources import MAX_RESOURCES
 from gangsched.plugins import IN_TREE
 from gangsched.web.access import STRANGERS_A_SECOND
@@ -195,7 +196,12 @@ def keys() -> dict[str, str]:
             for match in _KEY.finditer(path.read_text(encoding="utf-8")):
                 if not match[1].endswith(("VERSION", "GROUP")) and not match[2].endswith(".storage.k8s.io"):
                     found[match[2]] = str(path.relative_to(ROOT))
-    return found
+    for dialect in DIALECTS:
+        labels = (*dialect.labels, *dialect.role_labels, *dialect.stated_labels)
+        others = (*dialect.annotations, *dialect.role_annotations, *dialect.stated_annotations)
+        found |= dict.fromkeys((*labels, *others), "gangsched/model/pod_group.py")
+    marks = (*foreign.LABELS, *foreign.ANNOTATIONS)
+    return found | dict.fromkeys(marks, "gangsched/model/dialects/foreign.py")
 
 
 def annotation_page() -> str:

@@ -83,8 +83,11 @@ OURS = {
     "reportingController": "The name that events carry as their reporter.",
     "inferGangs": "Controllers whose pods are a gang without saying so: [with other controllers](controllers.md)."
     " A label `gangsched.io/infer-gangs` of a namespace goes before it.",
+    "foreignMarkers": "What becomes of pods and groups that ask for what only another system does: `refuse` with the"
+    " reason, `warn` by an event and schedule them without it, or `ignore`.",
     "profiles[].schedulerName": "A profile of KubeSchedulerConfiguration.",
     "profiles[].inferGangs": "The same for this profile alone.",
+    "profiles[].foreignMarkers": "The same for this profile alone.",
     "devices.handOff": "How a resource's IDs reach containers, by resource name; a resource that is not named uses"
     " `env`. `device-plugin`: through kubelet; `count`: no IDs are given.",
     "devices.allocationIn": "Whether a pod's IDs are written as annotations or as labels. Labels need Kubernetes 1.35.",
@@ -345,4 +348,53 @@ FOREIGN_KEYS = {
     "pod-group.scheduling.sigs.k8s.io": ("Pod, label", "user", "the same, older"),
     "pod-group.scheduling.sigs.k8s.io/name": ("Pod, label", "user", "a lightweight group of Coscheduling"),
     "pod-group.scheduling.sigs.k8s.io/min-available": ("Pod, label", "user", "how many members it needs"),
+    "scheduling.k8s.io/group-name": ("Pod", "user", "a group of Volcano, by its PodGroup object"),
+    "scheduling.volcano.sh/group-name": ("Pod", "user", "the same"),
+    "volcano.sh/task-spec": ("Pod; also as label", "user", "its role in that group"),
+    "scheduling.volcano.sh/group-min-member": ("Pod", "user", "refused: Volcano's controller reads it"),
+    "pod-group-name": ("Pod", "user", "a group of KAI, by its PodGroup object"),
+    "kai.scheduler/subgroup-name": ("Pod, label", "user", "its subgroup, where that PodGroup has subgroups"),
+    "kai.scheduler/queue": ("Pod, label", "user", "refused on pods of which KAI's grouper would make a gang"),
+    "gang.scheduling.koordinator.sh/name": ("Pod", "user", "a group of Koordinator"),
+    "gang.scheduling.koordinator.sh/min-available": ("Pod", "user", "how many start together"),
+    "gang.scheduling.koordinator.sh/total-number": (
+        "Pod",
+        "user",
+        "not below min-available; nobody waits for it",
+    ),
+    "gang.scheduling.koordinator.sh/waiting-time": ("Pod", "user", "how long it may hold reservations"),
+    "gang.scheduling.koordinator.sh/mode": (
+        "Pod, PodGroup",
+        "user",
+        "`Strict` or `NonStrict`: all the same here",
+    ),
+    "gang.scheduling.koordinator.sh/groups": (
+        "Pod, PodGroup",
+        "user",
+        "groups that start together, a JSON list",
+    ),
+    "gang.scheduling.koordinator.sh/match-policy": (
+        "Pod, PodGroup",
+        "user",
+        "`once-satisfied`; others are refused",
+    ),
+    "pod-group.scheduling.sigs.k8s.io/match-policy": ("Pod, PodGroup", "user", "the same, older"),
+    "yunikorn.apache.org/app-id": (
+        "Pod; also as label",
+        "user",
+        "an application; a gang where it has task groups",
+    ),
+    "applicationId": ("Pod, label", "user", "the same, older"),
+    "spark-app-selector": ("Pod, label", "user", "the same, as Spark writes it"),
+    "yunikorn.apache.org/task-groups": (
+        "Pod",
+        "user",
+        "the application's task groups and how many each needs",
+    ),
+    "yunikorn.apache.org/task-group-name": ("Pod", "user", "its task group"),
+    "yunikorn.apache.org/schedulingPolicyParameters": (
+        "Pod",
+        "user",
+        "`placeholderTimeoutInSeconds`: how long it may hold reservations",
+    ),
 }

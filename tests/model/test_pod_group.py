@@ -108,16 +108,16 @@ def test_our_annotations() -> None:
     assert found.on_partial_bind == "unwind"
 
 
-def test_nothing_said_is_a_group_that_starts_with_one_member() -> None:
-    found = numbers({})
-    assert (found.min_count, found.total_count, found.schedule_timeout_s) == (1, 0, None)
-    assert found.start_together == ()
-    assert found.on_partial_bind == ""
+def test_our_label_without_a_number_is_refused_with_what_to_write() -> None:
+    with pytest.raises(ParseError, match="does not say how many pods start together") as caught:
+        numbers({})
+    assert caught.value.field == "gangsched.io/min-members"
 
 
 def test_a_group_that_starts_with_itself_alone_waits_for_nobody() -> None:
-    assert numbers({"gangsched.io/groups": '["g"]'}).start_together == ()
-    assert numbers({"gangsched.io/groups": "[]"}).start_together == ()
+    one = {"gangsched.io/min-members": "1"}
+    assert numbers({**one, "gangsched.io/groups": '["g"]'}).start_together == ()
+    assert numbers({**one, "gangsched.io/groups": "[]"}).start_together == ()
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_group_that_starts_with_itself_alone_waits_for_nobody() -> None:
 )
 def test_mistakes_name_their_key(key: str, value: str, message: str) -> None:
     with pytest.raises(ParseError, match=message) as caught:
-        numbers({f"gangsched.io/{key}": value})
+        numbers({"gangsched.io/min-members": "1", f"gangsched.io/{key}": value})
     assert caught.value.field == f"gangsched.io/{key}"
 
 

@@ -140,13 +140,31 @@ _name = st.sampled_from(["", "a", "b"])
                 "scheduling.x-k8s.io/pod-group",
                 "pod-group.scheduling.sigs.k8s.io",
                 "pod-group.scheduling.sigs.k8s.io/name",
+                "yunikorn.apache.org/app-id",
+                "applicationId",
+                "spark-app-selector",
             ]
         ),
         _name,
-    )
+    ),
+    annotations=st.dictionaries(
+        st.sampled_from(
+            [
+                "scheduling.k8s.io/group-name",
+                "scheduling.volcano.sh/group-name",
+                "pod-group-name",
+                "gang.scheduling.koordinator.sh/name",
+                "yunikorn.apache.org/app-id",
+                "yunikorn.apache.org/task-groups",
+                "yunikorn.apache.org/task-group-name",
+            ]
+        ),
+        _name,
+        max_size=3,
+    ),
 )
-def test_both_readings_of_a_pods_gang_agree(labels: dict[str, str]) -> None:
-    pod = Pod(metadata=ObjectMeta(name="p", namespace="d", uid="u", labels=labels))
+def test_both_readings_of_a_pods_gang_agree(labels: dict[str, str], annotations: dict[str, str]) -> None:
+    pod = Pod(metadata=ObjectMeta(name="p", namespace="d", uid="u", labels=labels, annotations=annotations))
     found = reading.gang_of(pod)
     try:
         key = group_key(pod)

@@ -375,7 +375,7 @@ class Binder:
             return
         shared = self._shared
         why = next(iter(group.failed_binds.values()), "members left")
-        if group.satisfied or _n_landed(group) >= group.start_count:
+        if group.satisfied or group.is_whole_with(_failed_at_once(group)):
             group.satisfied = True
             group.recovering = False
             group.failure = 0
@@ -501,10 +501,9 @@ class Binder:
         self.evict_bound(group)
 
 
-def _n_landed(group: Group) -> int:
-    """Members that this attempt has started or found running, those included that failed at once."""
-    failed = group.in_state(MemberState.FAILED)
-    return group.n_bound + sum(info.attempt == group.attempts for info in failed)
+def _failed_at_once(group: Group) -> list[PodInfo]:
+    """Members that this attempt has started and that have failed: they have landed all the same."""
+    return [info for info in group.in_state(MemberState.FAILED) if info.attempt == group.attempts]
 
 
 def _binding(info: PodInfo, group: Group, key: str, version: str) -> BindPod:

@@ -133,7 +133,11 @@ class PreBind:
         self._shared.hooks.cancel([unit.open.pop(uid) for uid in gone])
         for group in unit.groups:
             n_here = group.n_assumed + group.n_bound
-            if not group.is_complete or not (group.satisfied or n_here >= group.min_count):
+            if (
+                not group.is_complete
+                or not (group.satisfied or n_here >= group.min_count)
+                or group.short_roles()
+            ):
                 why = f"{n_here} of {group.min_count} members of {group.key} are left"
                 self._stop(unit, group.problem or why)
                 return

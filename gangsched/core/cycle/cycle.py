@@ -21,9 +21,10 @@ from gangsched.core.cycle.device_allocation import n_sets, settle
 from gangsched.core.cycle.domains import topology_of
 from gangsched.core.cycle.order_search import search_orders
 from gangsched.core.cycle.placing import Placing, pre_filtered
+from gangsched.core.cycle.roles import n_of_role_fit, split
 from gangsched.core.cycle.topology import place_in_domains
 from gangsched.core.framework.interface import CycleState, Status
-from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome
+from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome, by_template
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.group import Group, PodInfo, templates_of
 from gangsched.core.types.placement import Nominated
@@ -51,6 +52,9 @@ class _Shortage(msgspec.Struct, gc=False):
     trial: Trial
     states: dict[int, CycleState]
     refused: Status
+    unplaced: PodInfo
+    n_of_role: int
+    """Members of its role that were placed."""
 
 
 _Batch = tuple[PodTemplate, list[PodInfo]]
@@ -209,14 +213,19 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
     states, at_fault, status = pre_filtered(demand, [template for template, _ in batches.values()], trial)
     if at_fault is not None:
         return FitError(demand.group, status.reason, ((status.plugin, at_fault),), status.code)
-    order = list(batches.values())
-    if len(order) == 1:  # what it places on the Trial stays placed, or the whole attempt ends
+    order, extra = list(batches.values()), list[_Batch]()
+    if demand.roles:
+        needed, rest = split(demand.members, demand.roles)
+        order = list(by_template(needed).values())
+        extra = list(by_template(rest).values()) if rest else []
+    if len(order) == 1 and not extra:  # what it places on the Trial stays placed, or the whole attempt ends
         return _place_batches(order, Placing(demand, trial, states, topology_key))
     order.sort(key=lambda batch: _slack(demand, states[batch[0].serial], batch, trial))
     tried = list(permutations(order))[:_MAX_ORDERS] if len(order) <= 4 else [tuple(order), tuple(order[::-1])]
     outcome: Placing | _Shortage
     for attempt in tried:
-        outcome = _place_batches(attempt, Placing(demand, trial.fork(), states, topology_key))
+        placing = Placing(demand, trial.fork(), states, topology_key)
+        outcome = _place_batches([*attempt, *extra], placing, n_whole=len(order) if demand.roles else 0)
         if isinstance(outcome, Placing):
             break
     return outcome
@@ -243,11 +252,12 @@ def _slack(demand: Demand, state: CycleState, batch: _Batch, view: ClusterView) 
     return int(np.minimum(capacity, len(members)).sum()) - len(members)
 
 
-def _place_batches(batches: Sequence[_Batch], placing: Placing) -> Placing | _Shortage:
+def _place_batches(batches: Sequence[_Batch], placing: Placing, *, n_whole: int = 0) -> Placing | _Shortage:
+    """n_whole: of each of the first so many batches every member must be placed."""
     demand = placing.demand
     n_left = len(demand.members)
     shortage: _Shortage | None = None
-    for template, members in batches:
+    for i, (template, members) in enumerate(batches):
         n_placed = placing.place_batch(template, members)
         if n_placed == len(members):
             continue
@@ -262,8 +272,10 @@ def _place_batches(batches: Sequence[_Batch], placing: Placing) -> Placing | _Sh
                 placing.trial,
                 placing.states,
                 placing.refused,
+                members[n_placed],
+                sum(one.info.role == members[n_placed].role for one in placing.placements),
             )
-        if n_left < demand.n_needed:
+        if n_left < demand.n_needed or i < n_whole:
             return shortage
     return placing
 
@@ -284,11 +296,12 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
     sentence = f"0/{view.n_nodes} nodes are available" + (f": {told}." if told else ".")
     if group.is_gang:
         wanted = demand.n_needed + group.n_bound + group.n_assumed
-        alike = [info for info in demand.members if info.template is template]
-        unplaced = alike[min(shortage.n_placed, len(alike) - 1)]
-        fit = group.n_bound + group.n_assumed + _n_fit(shortage)
-        member = unplaced.pod.metadata.name
-        sentence = f"gang {group.key}: {fit} of {wanted} fit; member {member}: {sentence}"
+        fit, role = group.n_bound + group.n_assumed + _n_fit(shortage), ""
+        if shortage.unplaced.role in demand.roles:
+            fit, wanted = n_of_role_fit(demand, shortage.unplaced.role, shortage.n_of_role)
+            role = f"role {shortage.unplaced.role}: "
+        member = shortage.unplaced.pod.metadata.name
+        sentence = f"gang {group.key}: {role}{fit} of {wanted} fit; member {member}: {sentence}"
     rejected: list[tuple[str, PodTemplate | None]] = [(plugin, template) for plugin in plugins]
     rejected += _kept_in_place(demands, shortage, plugins)
     # Without a named plugin, any change may help.

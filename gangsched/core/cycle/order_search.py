@@ -20,6 +20,7 @@ import numpy as np
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices, settle
 from gangsched.core.cycle.placing import Placing, pre_filtered
+from gangsched.core.cycle.roles import requirements
 from gangsched.core.cycle.symmetry import Counts, Symmetry
 from gangsched.core.framework.interface import CycleState
 from gangsched.core.framework.plan import Plan, SearchOutcome
@@ -35,20 +36,25 @@ _PROBES_SHARE = 0.5
 
 
 class _Kind:
-    """The members of one template in one group."""
+    """The members of one template, and of one role that counts, in one group.
 
-    __slots__ = ("at", "demand", "members", "n", "template")
+    meets: the places in `needed` that one of them counts for.
+    """
 
-    def __init__(self, at: int, demand: int, template: PodTemplate) -> None:
+    __slots__ = ("at", "demand", "meets", "members", "n", "template")
+
+    def __init__(self, at: int, demand: int, template: PodTemplate, meets: tuple[int, ...]) -> None:
         self.at = at
         self.demand = demand
+        self.meets = meets
         self.template = template
         self.members: list[PodInfo] = []
         self.n = 0
 
 
 class _Way:
-    """Some members placed. left: how many of each kind are not; needed: how many more each group needs."""
+    """Some members placed. left: how many of each kind are not; needed: how many more each group needs, and
+    each of its roles."""
 
     __slots__ = ("before", "left", "needed", "placed", "step", "trial")
 
@@ -122,7 +128,8 @@ class _Tree:
         self.demands = demands
         self.n_tried = 0
         """Placements tried so far."""
-        self.kinds = _kinds(demands)
+        needed, role_at = requirements(demands)
+        self.kinds = _kinds(demands, role_at)
         self._racks = trial.label(topology_key)[0]
         states = [self._state(kind, trial) for kind in self.kinds]
         filterings = [self._demand(kind).profile.filtering for kind in self.kinds]
@@ -151,7 +158,7 @@ class _Tree:
             sees_pods=self._sees_pods,
         )
         n_all = tuple(kind.n for kind in self.kinds)
-        self._root = _Way(trial.fork(), n_all, tuple(demand.n_needed for demand in demands), {})
+        self._root = _Way(trial.fork(), n_all, tuple(needed), {})
 
     def _demand(self, kind: _Kind) -> Demand:
         return self.demands[kind.demand]
@@ -223,7 +230,7 @@ class _Tree:
         reserve_devices(trial, row, kind.template, listed, 1)
         trial.place(row, kind.template)
         left = tuple(n - (i == at) for i, n in enumerate(way.left))
-        needed = tuple(max(n - (i == kind.demand), 0) for i, n in enumerate(way.needed))
+        needed = tuple(max(n - (i in kind.meets), 0) for i, n in enumerate(way.needed))
         return _Way(trial, left, needed, placed, way, step)
 
     def _state(self, kind: _Kind, trial: Trial) -> CycleState | None:
@@ -254,14 +261,15 @@ class _Tree:
     def _is_hopeless(
         self, way: _Way, kinds: Sequence[_Kind], states: Mapping[int, CycleState | None]
     ) -> bool:
-        most = [0] * len(self.demands)
+        most = [0] * len(way.needed)
         for kind in kinds:
             state, n_left = states[kind.at], way.left[kind.at]
             if state is not None:
                 others = [other.template for other in kinds if other is not kind]
                 filtering = self._demand(kind).profile.filtering
                 n_left = filtering.at_most(state, kind.template, way.trial, others, n_left)
-            most[kind.demand] += n_left
+            for i in kind.meets:
+                most[i] += n_left
         return any(n < needed for n, needed in zip(most, way.needed, strict=True))
 
     def _rows(self, way: _Way, kind: _Kind, room: IntArray) -> list[int]:
@@ -284,14 +292,16 @@ class _Tree:
         return [row for _, _, _, row in sorted(ranked)]
 
 
-def _kinds(demands: Sequence[Demand]) -> list[_Kind]:
-    kinds: dict[tuple[int, int], _Kind] = {}
+def _kinds(demands: Sequence[Demand], role_at: Mapping[tuple[int, str], int]) -> list[_Kind]:
+    kinds: dict[tuple[int, int, str], _Kind] = {}
     for which, demand in enumerate(demands):
         for info in demand.members:
-            key = which, info.template.serial
+            role = info.role if info.role in demand.roles else ""
+            key = which, info.template.serial, role
             kind = kinds.get(key)
             if kind is None:
-                kind = kinds[key] = _Kind(len(kinds), which, info.template)
+                meets = (which, role_at[which, role]) if role else (which,)
+                kind = kinds[key] = _Kind(len(kinds), which, info.template, meets)
             kind.members.append(info)
             kind.n += 1
     return list(kinds.values())

@@ -39,7 +39,8 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
 
     pick: which of n equally good nodes a lone pod gets, from 0. early_stop: a lone pod is offered no more
     than enough nodes; None: all of them. within: bool[n_rows], the nodes of the domain that the group is
-    narrowed to (core.cycle.topology), and what it is called; None: all nodes.
+    narrowed to (core.cycle.topology), and what it is called; None: all nodes. roles: so many at least of the
+    members that say this role; they come first among the members.
     """
 
     group: Group
@@ -50,23 +51,29 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
     early_stop: EarlyStop | None = None
     within: BoolArray | None = None
     within_name: str = ""
+    roles: Mapping[str, int] = {}
 
     def by_template(self) -> dict[int, tuple[PodTemplate, list[PodInfo]]]:
-        """The members by template serial, in order of arrival."""
-        first = self.members[0].template
-        for info in self.members:
-            if info.template is not first:
-                break
-        else:  # nearly always
-            return {first.serial: (first, self.members)}
-        found: dict[int, tuple[PodTemplate, list[PodInfo]]] = {}
-        before: PodTemplate | None = None
-        for info in self.members:
-            template = info.template
-            if template is not before:
-                before, alike = template, found.setdefault(template.serial, (template, []))[1]
-            alike.append(info)
-        return found
+        """The members by template serial, in the order in which they come."""
+        return by_template(self.members)
+
+
+def by_template(members: list[PodInfo]) -> dict[int, tuple[PodTemplate, list[PodInfo]]]:
+    """Members, of which there are some, by template serial, in the order in which they come."""
+    first = members[0].template
+    for info in members:
+        if info.template is not first:
+            break
+    else:  # nearly always
+        return {first.serial: (first, members)}
+    found: dict[int, tuple[PodTemplate, list[PodInfo]]] = {}
+    before: PodTemplate | None = None
+    for info in members:
+        template = info.template
+        if template is not before:
+            before, alike = template, found.setdefault(template.serial, (template, []))[1]
+        alike.append(info)
+    return found
 
 
 class Plan(msgspec.Struct, gc=False):

@@ -13,6 +13,7 @@ from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import OVERTAKEN, reservation_lost
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.cycle import GANG, run_cycle
+from gangsched.core.cycle.roles import needed_first
 from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.interface import SUCCESS, Code, DryRun, Status
 from gangsched.core.framework.plan import FitError, Plan, first_of
@@ -185,7 +186,10 @@ class Attempts:
                 n_needed = min(group.n_needed, len(members))
                 asked = profile.quiet if quiet else profile
                 early_stop = self._early_stops.get(group.scheduler_name) if self._early_stops else None
-                demands.append(Demand(group, asked, members, n_needed, self._pick, early_stop))
+                roles = group.short_roles()
+                if roles:
+                    members = needed_first(members, roles)
+                demands.append(Demand(group, asked, members, n_needed, self._pick, early_stop, roles=roles))
         return demands
 
     def _cycle(

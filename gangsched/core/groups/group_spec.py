@@ -12,7 +12,9 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
+from gangsched.config.foreign import REFUSE, WARN
 from gangsched.core.groups.owners import Owners
+from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState
@@ -20,14 +22,17 @@ from gangsched.errors import ParseError
 from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import (
+    N_COMMON,
     POD,
     GroupKey,
     PodGroup,
+    api_group_order,
     group_from_object,
     group_from_pod,
     group_key,
     is_inferred,
     needs_object,
+    one_speaks,
     stated_names,
     with_topology_of,
 )
@@ -36,13 +41,14 @@ from gangsched.model.pod_group import (
 class GroupSpecs:
     """Applies PodGroup objects and other schedulers' pods to our groups, and resolves a group's numbers."""
 
-    def __init__(self, shared: SharedState, owners: Owners) -> None:
+    def __init__(self, shared: SharedState, reporter: Reporter, owners: Owners) -> None:
         self._shared = shared
+        self._reporter = reporter
         self._owners = owners
         self._objects: dict[GroupKey, PodGroup | str] = {}
         """PodGroup objects as read, or the problem with one."""
-        self._read_from: dict[GroupKey, PodGroupAdded | PodGroupUpdated] = {}
-        """The objects they were read from."""
+        self._read_from: dict[GroupKey, dict[int, PodGroupAdded | PodGroupUpdated]] = {}
+        """The objects they were read from; by the order of API groups, where a dialect has several."""
         self._strangers: dict[GroupKey, Counter[str]] = {}
         """Members that name another scheduler, by its name."""
         self._stranger_of: dict[str, tuple[GroupKey, str]] = {}
@@ -51,13 +57,25 @@ class GroupSpecs:
         """A PodGroup object's current state."""
         meta = event.item.metadata
         key = GroupKey(event.dialect, meta.namespace, meta.name)
-        known, before = self._objects.get(key), self._read_from.get(key)
+        order = api_group_order(event.dialect, event.api_version)
+        told = self._read_from.setdefault(key, {})
+        before, first = told.get(order), min(told, default=order)
+        told[order] = event
+        if order <= first:
+            self._take(key, before if order == first else None, event)
+
+    def _take(
+        self,
+        key: GroupKey,
+        before: PodGroupAdded | PodGroupUpdated | None,
+        event: PodGroupAdded | PodGroupUpdated,
+    ) -> None:
+        known = self._objects.get(key)
         if before is not None and isinstance(known, PodGroup) and _differ_in_status(before, event):
             read: PodGroup | str = replace(known, status=event.item.status or {})
         else:
             read = _read(event)
         self._objects[key] = read
-        self._read_from[key] = event
         group = self._shared.groups.get(key)
         if group is not None and not _same_numbers(known, read):
             self._shared.touch(group)
@@ -69,6 +87,11 @@ class GroupSpecs:
         """The object is gone; a group that was never whole gathers again."""
         meta = event.item.metadata
         key = GroupKey(event.dialect, meta.namespace, meta.name)
+        told = self._read_from.get(key, {})
+        told.pop(api_group_order(event.dialect, event.api_version), None)
+        if told:  # one of the same name in another API group
+            self._take(key, None, told[min(told)])
+            return
         self._objects.pop(key, None)
         self._read_from.pop(key, None)
         if key in self._shared.groups:
@@ -96,6 +119,8 @@ class GroupSpecs:
         """Computes the group's numbers, or the problem with them, from its members and its object."""
         listed = group.start_together
         group.definition, group.problem = self._spec_of(group)
+        if group.definition is not None and not group.problem and not group.satisfied:
+            group.problem = self._refusal(group, group.definition)
         if group.start_together != listed:
             self._shared.list_changed(group, listed)
         before = group.priority
@@ -118,7 +143,7 @@ class GroupSpecs:
     def _spec_of(self, group: Group) -> tuple[PodGroup | None, str]:
         if group.own_problem:
             return None, group.own_problem
-        if len(group.stated) > 1 and not group.satisfied:
+        if len(group.stated) > 1 and not group.satisfied and not _agree(group):
             return group.definition, _disagreement(group)
         if needs_object(group.key):
             known = self._objects.get(group.key)
@@ -128,6 +153,8 @@ class GroupSpecs:
         if is_inferred(group.key):
             return self._owners.numbers(group)
         info = group.first()
+        if one_speaks(group.key):
+            info = next((one for one in group.members.values() if _speaks(one.stated)), info)
         if info is None or (group.definition is not None and group.read_from == info.stated):
             return group.definition, ""
         group.read_from = info.stated
@@ -135,6 +162,30 @@ class GroupSpecs:
             return group_from_pod(group.key, info.pod), ""
         except ParseError as error:
             return None, f"gang {group.key}: {error}" if group.is_gang else str(error)
+
+    def _refusal(self, group: Group, definition: PodGroup) -> str:
+        """Why the group may not start as it is; what is not supported is refused, told or passed over."""
+        if definition.known_roles:
+            told = next((i for i in group.members.values() if i.role not in definition.known_roles), None)
+            if told is not None:
+                known = ", ".join(repr(role) for role in definition.known_roles if role)
+                return (
+                    f"gang {group.key}: member {told.pod.metadata.name} says role {told.role!r}, which is "
+                    f"none of the group's: {known}"
+                )
+        if not definition.unsupported:
+            return ""
+        mode = self._shared.settings.foreign_markers.get(group.scheduler_name, REFUSE)
+        said = "; ".join(definition.unsupported)
+        subject = f"gang {group.key}" if group.is_gang else f"pod {group.key}"
+        if mode == REFUSE:
+            return f"{subject} asks for what gangsched does not do: {said}"
+        if mode == WARN and group.warned != said:
+            group.warned = said
+            self._reporter.event(
+                group, "Warning", "ForeignMarker", "Scheduling", f"{subject}: passed over: {said}"
+            )
+        return ""
 
     def note_stranger(self, pod: Pod) -> None:
         """A pod of another scheduler; recorded if it names a group."""
@@ -182,6 +233,18 @@ def _with_topology(group: Group, known: PodGroup | None) -> tuple[PodGroup | Non
         return with_topology_of(known, info.pod), ""
     except ParseError as error:
         return None, f"gang {group.key}: {error}"
+
+
+def _speaks(stated: tuple[object, ...]) -> bool:
+    return any(value is not None for value in stated[N_COMMON:])
+
+
+def _agree(group: Group) -> bool:
+    """Whether members that say different things do not contradict each other: some say nothing."""
+    if not one_speaks(group.key):
+        return False
+    said = {stated for stated in group.stated if _speaks(stated)}
+    return len(said) <= 1 and len({stated[:N_COMMON] for stated in group.stated}) == 1
 
 
 def _disagreement(group: Group) -> str:

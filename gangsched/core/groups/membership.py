@@ -50,6 +50,7 @@ from gangsched.model.pod_group import (
     identity_of,
     lone_key,
     needs_object,
+    role_of,
     stated_by,
 )
 
@@ -98,10 +99,7 @@ class Membership:
                 self._update(info, pod)
 
     def sort_out(self, core_key: GroupKey) -> None:
-        """A core PodGroup arrived: pods that name it and another group belong to that group if it is basic.
-
-        Pods with a bind in flight stay: they were placed by what was known then.
-        """
+        """A core PodGroup arrived: pods that name another group too belong to that one if it is basic."""
         self._joined = None
         if self._latest is not None and self._latest.core_beside is not None:
             self._latest = None
@@ -200,7 +198,7 @@ class Membership:
         ):
             like = self._meet(pod)
         key = like.key if like.key.dialect != POD else lone_key(pod)
-        info = PodInfo(pod, like.template, pod.metadata.uid, None, like.identity, like.stated)
+        info = PodInfo(pod, like.template, pod.metadata.uid, None, like.identity, like.stated, like.role)
         info.state = self._state_of(info, pod)
         shared.cache.join(info)
         if info.state is BOUND:
@@ -233,10 +231,9 @@ class Membership:
         templates = self._shared.cache.template_table
         template = templates.of(pod)
         key, problem, holds = self._key_of(pod)
-        identity, stated = identity_of(pod), stated_by(key, pod)
-        like = SimilarPod(
-            pod, template, key, problem, identity, stated, templates.edition, self._core_key_beside(pod)
-        )
+        said = (identity_of(pod), stated_by(key, pod), role_of(key, pod))
+        beside = self._core_key_beside(pod)
+        like = SimilarPod(pod, template, key, problem, *said, templates.edition, beside)
         self._latest = like if holds and templates.is_of_all_alike(pod) else None
         return like
 

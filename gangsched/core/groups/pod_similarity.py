@@ -16,9 +16,9 @@ from gangsched.model.pod_group import GroupKey
 class SimilarPod(NamedTuple):
     """pod: the examined one; key: its group's, of dialect POD for a group of one.
 
-    problem: what is wrong with how it names its group. identity and stated: as in core.types.group's PodInfo.
-    edition: of the templates, for which `template` is valid. core_beside: the core PodGroup that it names
-    beside a group named in its metadata.
+    problem: what is wrong with how it names its group. identity, stated and role: as in
+    core.types.group's PodInfo. edition: of the templates, for which `template` is valid. core_beside: the
+    core PodGroup that it names beside a group named in its metadata.
     """
 
     pod: Pod
@@ -27,6 +27,7 @@ class SimilarPod(NamedTuple):
     problem: str
     identity: tuple[object, ...]
     stated: tuple[object, ...]
+    role: str
     edition: int
     core_beside: GroupKey | None
 

@@ -20,6 +20,8 @@ from gangsched.model.objects import Pod
 
 # A gang that is still being created is not reported for this long: its pods come one by one.
 GATHER_REPORT_S = 5.0
+# So many roles are named in a message.
+_MAX_ROLES = 3
 # In line, or back in line by itself.
 _TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 
@@ -49,7 +51,7 @@ class GroupReconciler:
             return
         if not group.n_bound:
             group.satisfied = False  # the whole former gang is gone: its successors start together
-        elif not group.satisfied and group.definition is not None and group.n_bound >= group.start_count:
+        elif not group.satisfied and group.definition is not None and group.is_whole:
             group.satisfied = True
         self._look_in.get(group.state, self._look_at_rest)(group)
         if group.satisfied:
@@ -77,7 +79,7 @@ class GroupReconciler:
 
     def _look_waiting(self, group: Group) -> None:
         if group.problem or group.definition is None or not group.is_complete:
-            why = group.problem or f"{group.n_existing} of {group.min_count} members are left"
+            why = group.problem or f"{group.n_existing} of {group.min_count} members are left{_roles(group)}"
             self._attempts.give_back(group, why)
             self._look_at_rest(group)
         else:
@@ -142,9 +144,17 @@ class GroupReconciler:
             gated = group.counts[MemberState.GATED]
             message = f"gang {group.key} waits for members: {group.n_existing} of {group.min_count} exist"
             message += f", {gated} more are gated" if gated else ""
+            message += _roles(group)
             never = self._owners.never(group)
             message += f"; {never}" if never else ""
         self._reporter.rejected(group, message)
+
+
+def _roles(group: Group) -> str:
+    """Which roles are short of members, for a message that tells how many exist."""
+    missing = group.missing_roles()
+    told = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in missing[:_MAX_ROLES])
+    return told + (f"; and {len(missing) - _MAX_ROLES} roles more" if len(missing) > _MAX_ROLES else "")
 
 
 def _bound_at(pod: Pod) -> datetime | None:

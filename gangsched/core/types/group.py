@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -86,6 +87,9 @@ ON_ITS_WAY = (BindState.SENT, BindState.READING, BindState.BUMPING)
 """For these a bind was sent and may take effect."""
 
 _NOBODY = dict.fromkeys(MemberState, 0)
+_EXISTING = frozenset((PENDING, ASSUMED, BOUND, DONE))
+_PLACED = frozenset((ASSUMED, BOUND, DONE))
+_STARTED = frozenset((BOUND, DONE))
 
 
 class PodInfo(msgspec.Struct, eq=False):
@@ -94,11 +98,12 @@ class PodInfo(msgspec.Struct, eq=False):
     row: the node row it is counted on, NO_ROW if none; node_name: its node according to the API or our
     reservation; allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger;
     allocated: the annotation with them, as sent or seen. identity: what put it into its group, to notice
-    edits of that; stated: its statement of the group's numbers; pod_class: its class (core.cache.pod_index).
-    nominated: the nominatedNodeName that we wrote last, None: none so far. unclear: the last answer to its
-    bind that was not clear; n_refused: how often that was a refusal which named no pod. sent_version: the
-    pod's version in the last bind sent. in_doubt: a bind was sent that may or may not land. said_gone: a
-    consistent read has not found it; the watch, which lags, may still show it bound until it shows the end.
+    edits of that; stated: its statement of the group's numbers; role: what it is in its group, where it says
+    so; pod_class: its class (core.cache.pod_index). nominated: the nominatedNodeName that we wrote last,
+    None: none so far. unclear: the last answer to its bind that was not clear; n_refused: how often that was
+    a refusal which named no pod. sent_version: the pod's version in the last bind sent. in_doubt: a bind was
+    sent that may or may not land. said_gone: a consistent read has not found it; the watch, which lags, may
+    still show it bound until it shows the end.
     """
 
     pod: Pod
@@ -107,6 +112,7 @@ class PodInfo(msgspec.Struct, eq=False):
     group: Group | None = None
     identity: tuple[object, ...] = ()
     stated: tuple[object, ...] = ()
+    role: str = ""
     state: MemberState = MemberState.PENDING
     bind: BindState = BindState.NONE
     bind_tries: int = 0
@@ -137,8 +143,8 @@ class Group:
     satisfied: the gang was bound whole once, so members that come or go now are independent. recovering:
     bound in part and to be completed first. since_s: when the present state began; deadline_s: when it times
     out. preemption: in state Waiting, victims that must go first, and what is reserved for it. moves: (when,
-    cause) of each since it was in `moved_from` (core.state.transitions). devices_told: the condition of its
-    object about its devices.
+    cause) of each since it was in `moved_from` (core.state.transitions). n_of_role: how many members
+    exist that say this role. warned: what was passed over and told. devices_told: the condition
     of its object that says how its devices are.
     """
 
@@ -159,6 +165,7 @@ class Group:
         "message",
         "moved_from",
         "moves",
+        "n_of_role",
         "own_problem",
         "preemption",
         "priority",
@@ -173,6 +180,7 @@ class Group:
         "state",
         "stated",
         "status_written",
+        "warned",
     )
 
     def __init__(self, key: GroupKey, scheduler_name: str, *, now_s: float = 0.0) -> None:
@@ -180,6 +188,7 @@ class Group:
         self.scheduler_name = scheduler_name
         self.members: dict[str, PodInfo] = {}
         self.counts = _NOBODY.copy()
+        self.n_of_role: dict[str, int] = {}
         self.definition: PodGroup | None = None
         self.stated: dict[tuple[object, ...], int] = {}
         self.read_from: tuple[object, ...] = ()
@@ -198,7 +207,7 @@ class Group:
         self.deadline_s = NEVER_S
         self.rejected_by: tuple[tuple[str, PodTemplate | None], ...] = ()
         self.message = ""
-        self.said = ""
+        self.said = self.warned = ""
         self.satisfied = False
         self.recovering = False
         self.preemption: Preemption | None = None
@@ -251,7 +260,26 @@ class Group:
         """Whether it may be tried: its numbers are known and enough members exist."""
         if self.definition is None or self.problem:
             return False
-        return self.satisfied or self.n_existing >= self.definition.min_count
+        if self.satisfied:
+            return True
+        return self.n_existing >= self.definition.min_count and not self.missing_roles()
+
+    def missing_roles(self) -> list[tuple[str, int, int]]:
+        """(role, how many exist, its minimum) of each role of which too few exist."""
+        if self.definition is None or not self.definition.roles:
+            return []
+        counted = ((role, self.n_of_role.get(role, 0), n) for role, n in self.definition.roles.items())
+        return [one for one in counted if one[1] < one[2]]
+
+    def short_roles(self) -> dict[str, int]:
+        """How many more of each role must be placed, where any; reservations count as placed."""
+        if self.satisfied or self.definition is None or not self.definition.roles:
+            return {}
+        short = dict(self.definition.roles)
+        for info in self.members.values():
+            if info.role in short and info.state in _PLACED:
+                short[info.role] -= 1
+        return {role: n for role, n in short.items() if n > 0}
 
     @property
     def n_needed(self) -> int:
@@ -270,22 +298,43 @@ class Group:
         short = self.min_count - self.n_bound - self.n_assumed
         if self.definition.total_count:
             short = max(short, min(self.n_pending, self.start_count - self.n_bound - self.n_assumed))
+        if self.definition.roles:
+            short = max(short, sum(self.short_roles().values()))
         return short
 
     @property
     def is_half_bound(self) -> bool:
         """Whether some members run but the gang as a whole does not."""
-        return not self.satisfied and 0 < self.n_bound < self.start_count
+        return not self.satisfied and self.n_bound > 0 and not self.is_whole
+
+    @property
+    def is_whole(self) -> bool:
+        """As many members run as it takes, and of each role."""
+        return self.is_whole_with(())
+
+    def is_whole_with(self, others: Collection[PodInfo]) -> bool:
+        """Whether it is, with these members counted as well."""
+        if self.n_bound + len(others) < self.start_count:
+            return False
+        if self.definition is None or not self.definition.roles:
+            return True
+        started = Counter(info.role for info in self.members.values() if info.state in _STARTED)
+        started.update(info.role for info in others)
+        return all(started[role] >= n for role, n in self.definition.roles.items())
 
     def add(self, info: PodInfo) -> None:
         info.group = self
         self.members[info.uid] = info
         self.counts[info.state] += 1
+        if info.role and info.state in _EXISTING:
+            self.n_of_role[info.role] = self.n_of_role.get(info.role, 0) + 1
         self.stated[info.stated] = self.stated.get(info.stated, 0) + 1
 
     def remove(self, info: PodInfo) -> None:
         if self.members.pop(info.uid, None) is not None:
             self.counts[info.state] -= 1
+            if info.role and info.state in _EXISTING:
+                self._drop_role(info.role)
             self.stated[info.stated] -= 1
             if not self.stated[info.stated]:
                 del self.stated[info.stated]
@@ -294,11 +343,21 @@ class Group:
     def move(self, info: PodInfo, state: MemberState) -> None:
         """Changes a member's state, counted."""
         self.counts[info.state] -= 1
+        if info.role and (info.state in _EXISTING) != (state in _EXISTING):
+            if state in _EXISTING:
+                self.n_of_role[info.role] = self.n_of_role.get(info.role, 0) + 1
+            else:
+                self._drop_role(info.role)
         info.state = state
         self.counts[state] += 1
 
+    def _drop_role(self, role: str) -> None:
+        self.n_of_role[role] -= 1
+        if not self.n_of_role[role]:
+            del self.n_of_role[role]
+
     def move_all(self, infos: Sequence[PodInfo], old: MemberState, new: MemberState) -> None:
-        """As move, for members that are all in one state."""
+        """As move, for members that are all in one state; before and after they count towards min_count."""
         for info in infos:
             info.state = new
         self.counts[old] -= len(infos)

@@ -48,7 +48,7 @@ from gangsched.model.events import (
 )
 from gangsched.model.objects import CustomObject, Node, ObjectMeta, PlainObject, Pod, PodSpec
 from gangsched.model.owners import OWNER_KINDS, OwnerKind, OwnerName
-from gangsched.model.pod_group import DIALECTS
+from gangsched.model.pod_group import OBJECT_KINDS
 from gangsched.model.storage import (
     CsiDriver,
     CsiNode,
@@ -255,10 +255,10 @@ def nodes() -> Kind:
     )
 
 
-def pod_groups(dialect: str, group: str, versions: tuple[str, ...]) -> Kind:
+def pod_groups(dialect: str, group: str, versions: tuple[str, ...], *, name: str = "") -> Kind:
     """PodGroups of one dialect, which the server may not serve."""
     return Kind(
-        f"podgroups.{dialect}",
+        name or f"podgroups.{dialect}",
         CustomObject,
         kind="PodGroup",
         resource="podgroups",
@@ -351,7 +351,10 @@ def all_kinds(watched: Iterable[str] = ()) -> tuple[Kind, ...]:
     return (
         pods(),
         nodes(),
-        *(pod_groups(d.name, kind.api_group, kind.versions) for d in DIALECTS for kind in d.kinds),
+        *(
+            pod_groups(dialect, kind.api_group, kind.versions, name=name)
+            for name, (dialect, kind) in OBJECT_KINDS.items()
+        ),
         *(followed(name) for name in watched),
     )
 

@@ -6,18 +6,17 @@ nothing of scheduling its policy is `basic`: that asks for nothing together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from gangsched.model.dialects.dialect import ALL, SINGLE, Dialect, Numbers, ObjectKind
 from gangsched.model.dialects.numbers import count
+from gangsched.model.objects import CustomObject
 from gangsched.model.topology import both, parse_constraints
 
 WHERE = "spec.schedulingGroup.podGroupName"
 """Where a pod names its group; not in its metadata."""
 
 
-def _from_object(spec: Mapping[str, Any], annotated: Numbers) -> Numbers:
+def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
+    spec = item.spec or {}
     policy = spec.get("schedulingPolicy")
     gang = policy.get("gang") if isinstance(policy, dict) else None
     topology = both(parse_constraints(spec), annotated["topology"])

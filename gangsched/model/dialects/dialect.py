@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gangsched.model.objects import CustomObject
 from gangsched.model.topology import Topology
 
 POD = "pod"
@@ -36,6 +37,8 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     are the "namespace/name" of groups that start only with this one, and its own. disruption_mode: whether
     preemption takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count
     would stay.
+    roles: of each role so many members, at least, start together; known_roles: where there are any, the only
+    ones that members may have ("": none). unsupported: what its writer asks for and nobody here does.
     preempts: whether it may take others' room at all. is_basic: its object says that its pods start one by
     one, wherever that is, so another name that a pod's user wrote goes before this group's. topology: which
     labels of nodes its members must, or would rather, have in common.
@@ -52,6 +55,9 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     preempts: bool = True
     is_basic: bool = False
     topology: Topology = ()
+    roles: Mapping[str, int] = {}
+    known_roles: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
     on_device_failure: str = ""
     priority: int | None = None
     uid: str = ""
@@ -77,7 +83,7 @@ def _no_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers:
     raise NotImplementedError(f"{key.dialect}: the numbers are on an object")
 
 
-def _no_object(spec: Mapping[str, Any], annotated: Numbers) -> Numbers:
+def _no_object(item: CustomObject, annotated: Numbers) -> Numbers:
     raise NotImplementedError("the numbers are on the pods")
 
 
@@ -85,20 +91,26 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """How one system writes groups.
 
     name: as GroupKey and messages have it. labels and annotations: where a pod names its group, in all
-    spellings. compose: the name, or "", where it is not one of these values alone. stated_labels and
-    stated_annotations: where a pod states the group's numbers; all members must say the same.
+    spellings. compose: the name, or "", where it is not one of these values alone. role_annotations and
+    role_labels: where it names its role, the first that does counts. stated_labels and stated_annotations:
+    where a pod states the group's numbers; all members must say the same, with one_speaks all that say
+    anything.
 
     from_pod: the numbers as a member states them, from its labels and annotations. kinds: the objects that
-    state them; where there are any, from_object reads their spec (annotated: what was read of our own
-    annotations on it) and from_pod is never asked. Both raise ParseError, naming the key or the field.
+    state them, the first that there is counts; where there are any, from_object reads them (annotated: what
+    was read of our own annotations on it) and from_pod is never asked. Both raise ParseError, naming the key
+    or the field.
     """
 
     name: str
     labels: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
     compose: Callable[[Metadata, Metadata], str] | None = None
+    role_annotations: tuple[str, ...] = ()
+    role_labels: tuple[str, ...] = ()
     stated_labels: tuple[str, ...] = ()
     stated_annotations: tuple[str, ...] = ()
+    one_speaks: bool = False
     from_pod: Callable[[GroupKey, Metadata, Metadata], Numbers] = _no_pod
     kinds: tuple[ObjectKind, ...] = ()
-    from_object: Callable[[Mapping[str, Any], Numbers], Numbers] = _no_object
+    from_object: Callable[[CustomObject, Numbers], Numbers] = _no_object

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gangsched.errors import ParseError
 from gangsched.model.dialects.dialect import Dialect, GroupKey, Metadata, Numbers
 from gangsched.model.dialects.numbers import count
 
@@ -10,7 +11,11 @@ MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 
 def _from_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers:
-    return {"min_count": count(labels.get(MIN, "1"), MIN)}
+    if MIN not in labels:
+        raise ParseError(
+            f"missing; the label {NAME} alone does not say how many pods start together", field=MIN
+        )
+    return {"min_count": count(labels[MIN], MIN)}
 
 
 DIALECT = Dialect(name="lightweight", labels=(NAME,), stated_labels=(MIN,), from_pod=_from_pod)

@@ -40,7 +40,7 @@ def annotated_numbers(annotations: Metadata, key: GroupKey) -> Numbers:
     timeout = annotations.get(TIMEOUT_KEY)
     return {
         "total_count": count(annotations.get(TOTAL_MEMBERS_KEY, "0"), TOTAL_MEMBERS_KEY, at_least=0),
-        "start_together": _start_together(annotations.get(GROUPS_KEY), key),
+        "start_together": start_together(annotations.get(GROUPS_KEY), key),
         "on_partial_bind": _partial_bind(annotations.get(PARTIAL_BIND_KEY)),
         "disruption_mode": _disruption_mode(annotations.get(DISRUPTION_KEY)),
         "schedule_timeout_s": None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
@@ -67,22 +67,23 @@ def min_resources(spec: Mapping[str, Any]) -> Numbers:
         raise ParseError(error.message, field=f"spec.minResources.{error.field}") from None
 
 
-def _start_together(text: str | None, own: GroupKey) -> tuple[str, ...]:
+def start_together(text: str | None, own: GroupKey, field: str = GROUPS_KEY) -> tuple[str, ...]:
+    """A JSON list of groups, its own among them or not. Raises: ParseError, naming the field."""
     if not text:
         return ()
     try:
         names = _decode_names(text)
     except (bounded.TooLong, bounded.TooDeep) as error:
-        raise ParseError(str(error), field=GROUPS_KEY) from None
+        raise ParseError(str(error), field=field) from None
     except msgspec.MsgspecError:
         raise ParseError(
-            f'{text[:80]!r} is not a JSON list of groups, as ["team-a/train","team-a/data"]', field=GROUPS_KEY
+            f'{text[:80]!r} is not a JSON list of groups, as ["team-a/train","team-a/data"]', field=field
         ) from None
     full = {name if "/" in name else f"{own.namespace}/{name}" for name in names} | {str(own)}
     if len(full) > MAX_START_TOGETHER:
         raise ParseError(
             f"{len(full)} groups start together, this one included; at most {MAX_START_TOGETHER} may",
-            field=GROUPS_KEY,
+            field=field,
         )
     return tuple(sorted(full)) if len(full) > 1 else ()
 

@@ -20,7 +20,13 @@ MIN_MEMBERS_KEY = "gangsched.io/min-members"
 
 def _from_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers:
     numbers = annotated_numbers(annotations, key)
-    min_count = count(annotations.get(MIN_MEMBERS_KEY, "1"), MIN_MEMBERS_KEY)
+    if MIN_MEMBERS_KEY not in annotations:
+        raise ParseError(
+            f"missing; the label {LABEL} alone does not say how many pods start together: write how many, "
+            "as a string",
+            field=MIN_MEMBERS_KEY,
+        )
+    min_count = count(annotations[MIN_MEMBERS_KEY], MIN_MEMBERS_KEY)
     if 0 < numbers["total_count"] < min_count:
         raise ParseError(
             f"{numbers['total_count']} is less than {MIN_MEMBERS_KEY}, {min_count}", field=TOTAL_MEMBERS_KEY

@@ -1,0 +1,54 @@
+"""Roles: members of a gang of which so many each, at least, must be placed together.
+
+A gang with roles is placed in two steps: first those that its roles need, each of which must find its place,
+and then the others as far as they go. Of members that say one role it does not matter which start. Called by
+core.cycle.cycle, core.cycle.order_search and core.groups.attempts; nobody asks where there are no roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gangsched.core.framework.profile import Demand
+from gangsched.core.types.group import PodInfo
+
+
+def needed_first(members: Sequence[PodInfo], roles: Mapping[str, int]) -> list[PodInfo]:
+    """The members that bring each role to its number, and then the others."""
+    needed, rest = split(members, roles)
+    return needed + rest
+
+
+def split(members: Iterable[PodInfo], roles: Mapping[str, int]) -> tuple[list[PodInfo], list[PodInfo]]:
+    """(members that bring each role to its number, the others), both in the order in which they come."""
+    left = dict(roles)
+    needed: list[PodInfo] = []
+    rest: list[PodInfo] = []
+    for info in members:
+        if left.get(info.role, 0) > 0:
+            left[info.role] -= 1
+            needed.append(info)
+        else:
+            rest.append(info)
+    return needed, rest
+
+
+def n_of_role_fit(demand: Demand, role: str, n_placed: int) -> tuple[int, int]:
+    """(how many of the role run, are reserved or were placed now; its minimum)."""
+    definition = demand.group.definition
+    wanted = definition.roles[role] if definition is not None else demand.roles[role]
+    return wanted - demand.roles[role] + min(n_placed, demand.roles[role] - 1), wanted
+
+
+def requirements(demands: Sequence[Demand]) -> tuple[list[int], dict[tuple[int, str], int]]:
+    """What a way of placing must come to: of each demand so many members, then of each role of each demand.
+
+    The second: where in that list a (demand, role) is.
+    """
+    needed = [demand.n_needed for demand in demands]
+    place: dict[tuple[int, str], int] = {}
+    for which, demand in enumerate(demands):
+        for role, n in demand.roles.items():
+            place[which, role] = len(needed)
+            needed.append(n)
+    return needed, place

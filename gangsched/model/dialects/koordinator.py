@@ -1,0 +1,68 @@
+"""Koordinator: annotations on the pods. Its PodGroups, which come from coscheduling, are read as those are.
+
+Sources: koordinator `apis/extension/coscheduling.go`, `pkg/scheduler/plugins/coscheduling/core/gang.go`.
+
+Its total-number is of no consequence for the start, there or here: a gang starts with min-available of them.
+Its modes differ in what becomes of members that are reserved while others do not fit; here nothing is ever
+reserved for a gang that does not fit, so both are kept.
+"""
+
+from __future__ import annotations
+
+from gangsched.errors import ParseError
+from gangsched.model.dialects.dialect import Dialect, GroupKey, Metadata, Numbers
+from gangsched.model.dialects.numbers import count, parse_duration_s, start_together
+
+_PREFIX = "gang.scheduling.koordinator.sh/"
+NAME = _PREFIX + "name"
+MIN = _PREFIX + "min-available"
+TOTAL = _PREFIX + "total-number"
+WAIT = _PREFIX + "waiting-time"
+MODE = _PREFIX + "mode"
+GROUPS = _PREFIX + "groups"
+MATCH_POLICY = _PREFIX + "match-policy"
+OLD_MATCH_POLICY = "pod-group.scheduling.sigs.k8s.io/match-policy"
+_MODES = ("", "Strict", "NonStrict")
+_ONCE = "once-satisfied"
+_OTHER_POLICIES = ("only-waiting", "waiting-and-running")
+
+
+def habits(key: GroupKey, annotations: Metadata) -> Numbers:
+    """What its annotations say on a pod or on a PodGroup. Raises: ParseError, naming the key."""
+    numbers: Numbers = {}
+    mode = annotations.get(MODE, "")
+    if mode not in _MODES:
+        raise ParseError(f"{mode[:80]!r} is neither Strict nor NonStrict", field=MODE)
+    if annotations.get(GROUPS):
+        numbers["start_together"] = start_together(annotations[GROUPS], key, GROUPS)
+    field = MATCH_POLICY if annotations.get(MATCH_POLICY) else OLD_MATCH_POLICY
+    policy = annotations.get(field) or _ONCE
+    if policy in _OTHER_POLICIES:
+        numbers["unsupported"] = (
+            f"{field}: {policy}: members of a gang that was whole once are replaced one by one; write "
+            f"{_ONCE}",
+        )
+    elif policy != _ONCE:
+        raise ParseError(f"{policy[:80]!r} is none of {', '.join((_ONCE, *_OTHER_POLICIES))}", field=field)
+    return numbers
+
+
+def _from_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers:
+    if MIN not in annotations:
+        raise ParseError(f"missing; {NAME} alone does not say how many pods start together", field=MIN)
+    min_count = count(annotations[MIN], MIN)
+    total = count(annotations.get(TOTAL) or 0, TOTAL, at_least=0)
+    if 0 < total < min_count:
+        raise ParseError(f"{total} is less than {MIN}, {min_count}", field=TOTAL)
+    numbers: Numbers = {"min_count": min_count}
+    if annotations.get(WAIT, "0").strip("0s"):
+        numbers["schedule_timeout_s"] = parse_duration_s(annotations[WAIT], WAIT)
+    return numbers | habits(key, annotations)
+
+
+DIALECT = Dialect(
+    name="koordinator",
+    annotations=(NAME,),
+    stated_annotations=(MIN, TOTAL, WAIT, MODE, GROUPS, MATCH_POLICY, OLD_MATCH_POLICY),
+    from_pod=_from_pod,
+)

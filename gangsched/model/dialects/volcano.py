@@ -1,0 +1,49 @@
+"""Volcano: an annotation, and its PodGroup. Sources: volcano `apis/scheduling/v1beta1` and
+`pkg/scheduler/api/job_info.go` (CheckTaskValid, CheckTaskReady).
+
+Its queue and the phase Inqueue are not played: a gang gets its turn by gangsched's own order.
+"""
+
+from __future__ import annotations
+
+from gangsched.errors import ParseError
+from gangsched.model.dialects.dialect import Dialect, Numbers, ObjectKind
+from gangsched.model.dialects.numbers import count, min_resources
+from gangsched.model.objects import CustomObject
+
+GROUP_NAME = "scheduling.k8s.io/group-name"
+OWN_GROUP_NAME = "scheduling.volcano.sh/group-name"
+TASK_SPEC = "volcano.sh/task-spec"
+_MAX_TASKS = 1000
+
+
+def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
+    spec = item.spec or {}
+    min_count = count(spec.get("minMember") or 0, "spec.minMember", at_least=0)
+    numbers: Numbers = {"min_count": max(min_count, 1), **min_resources(spec)}
+    tasks = spec.get("minTaskMember") or {}
+    if not isinstance(tasks, dict) or len(tasks) > _MAX_TASKS:
+        raise ParseError(
+            f"not an object of at most {_MAX_TASKS} tasks and their numbers", field="spec.minTaskMember"
+        )
+    roles = {t: count(n, f"spec.minTaskMember.{t[:80]}", at_least=0) for t, n in tasks.items()}
+    # As in Volcano: a gang that may start with fewer than its tasks need together starts by minMember alone.
+    if sum(roles.values()) <= min_count:
+        numbers["roles"] = {task: n for task, n in roles.items() if n}
+    unsupported = []
+    if spec.get("subGroupPolicy"):
+        unsupported.append("spec.subGroupPolicy: minima per task are read of spec.minTaskMember only")
+    topology = spec.get("networkTopology")
+    if isinstance(topology, dict) and topology.get("mode", "hard") == "hard":
+        unsupported.append("spec.networkTopology: HyperNodes are not read")
+    return {**numbers, "unsupported": tuple(unsupported)}
+
+
+DIALECT = Dialect(
+    name="volcano",
+    annotations=(GROUP_NAME, OWN_GROUP_NAME),
+    role_annotations=(TASK_SPEC,),
+    role_labels=(TASK_SPEC,),
+    kinds=(ObjectKind("scheduling.volcano.sh", ("v1beta1",)),),
+    from_object=_from_object,
+)
