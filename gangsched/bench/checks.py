@@ -1,6 +1,6 @@
-"""Is what a round left behind right? Every pod on a node, every device whole, every write in one piece. Pure.
+"""Checks a round's result: every pod on a node, every device assigned once, every write in one piece. Pure.
 
-Fed with the watcher's log and the server's last list. Answers with problems in words; none is good.
+Takes the watcher's log and the server's last list. Returns problems in words; an empty result is good.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is measured: the null binder, gangsched, kube-scheduler and kube-scheduler's own gang scheduling.
+"""The measured schedulers: null binder, gangsched, kube-scheduler with and without its own gang scheduling.
 
 And, where it is asked for, gangsched with its fence: as it runs with leader election.
 

@@ -61,7 +61,7 @@ class MemberCost(msgspec.Struct):
 
 
 class Cordial:
-    """Ten lines of somebody's Python: keeps away from nodes with a label, prefers those with few pods."""
+    """A plugin of ten lines: avoids nodes with a label, prefers those with few pods."""
 
     name = "Cordial"
 

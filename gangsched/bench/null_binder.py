@@ -1,8 +1,8 @@
 """The null binder: posts prepared Bindings over warm connections, and nothing else. A process of its own.
 
-It is the ceiling: no watch, no decision, no parsing beyond the status line, one non-blocking TLS socket per
-connection and one epoll. asyncio is not used: its TLS costs more CPU than all of this, and on a machine
-where the API server has no cores of its own that would lower the ceiling. Standard library only.
+It marks the upper limit: no watch, no decision, no parsing beyond the status line, one non-blocking TLS
+socket per connection and one epoll. asyncio is not used: its TLS costs more CPU than all of this, and on a
+machine where the API server has no cores of its own that would lower the ceiling. Standard library only.
 
 Run by contenders.py as `python -m gangsched.bench.null_binder PLAN HOST PORT CA CONNECTIONS`. It sleeps when
 it is done, until SIGTERM, so that its CPU time and memory can still be read.

@@ -1,4 +1,4 @@
-"""What the bench says while it works, on stderr: bars on a terminal, one line a phase elsewhere."""
+"""The bench's progress on stderr: bars on a terminal, one line a phase elsewhere."""
 
 from __future__ import annotations
 

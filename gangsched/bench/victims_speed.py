@@ -1,6 +1,6 @@
-"""Part of `bench --core`: how long one search for victims lasts on 5,000 nodes that are full.
+"""Part of `bench --core`: how long one search for victims lasts on 5,000 full nodes.
 
-Nobody goes: the pods that ask are deleted again before their victims are. Run by core_speed.
+No victim goes: the pods that ask are deleted again before that. Run by core_speed.
 """
 
 from __future__ import annotations

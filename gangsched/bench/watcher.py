@@ -1,9 +1,8 @@
-"""The independent clock: watches pods in a process of its own and notes when each line came.
+"""The independent clock: watches pods in its own process and records when each line came.
 
-It keeps bytes and times, and finds in them only what its caller must know at once (how many pods have a
-node by now); everything else is parsed when the round is over (watch_log.py). It asks by HTTP/1.0, so the
-server sends bare lines and no chunks. Standard library only, blocking reads: its share of the CPU is part
-of every round, and should be as small as it can be.
+It keeps bytes and times, and extracts only what its caller needs at once (how many pods have a node by now);
+everything else is parsed after the round (watch_log.py). It uses HTTP/1.0, so the server sends bare lines and
+no chunks. Standard library only, blocking reads: its CPU time is part of every round and must stay small.
 
 Run by watch_log.WatchProcess as `python -m gangsched.bench.watcher BOARD OUTPUT REQUEST HOST PORT CA`; writes
 OUTPUT on SIGTERM. The request is in a file because it carries a token.

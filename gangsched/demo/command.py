@@ -1,7 +1,7 @@
-"""The command `gangsched demo`: its options, its exit codes, and that nothing is left behind.
+"""The command `gangsched demo`: its options, exit codes, and cleaning up.
 
-Exit code 0: the story came true; 1: something of it did not happen in time; 2: it cannot be played here as
-asked; 130, 143 or 129: interrupted in the middle (after --keep's story Ctrl-C is the way to end it, and 0).
+Exit code 0: the story succeeded; 1: a step did not happen in time; 2: it cannot be played as requested; 130,
+143 or 129: interrupted (after --keep's story Ctrl-C is the way to end it, and 0).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             try:
                 code = anyio.run(Performance(options, show, svg).run)
             except BrokenPipeError:
-                # Whoever read has read enough; the interpreter must not try to flush to him at its end.
+                # The reader has closed the pipe; the interpreter must not flush to it at its end.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 code = _PIPE_CLOSED
             finally:

@@ -1,8 +1,8 @@
-"""Play: goes through the story on a stage, and lets a show tell it.
+"""Play: runs the story on a stage, and lets a show present it.
 
-A step is over when what it wants has been seen; its deadline is on the wall, the pauses in between are for
-people. Nothing here knows what a stage is made of: tests play on a rehearsal without server or waiting.
-Called by gangsched.demo.command.
+A step is over when its expectation has been seen; its deadline is in wall time, the pauses in between are for
+people. It does not depend on the stage: tests play on a rehearsal without server or waiting. Called by
+gangsched.demo.command.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ READ_S = 0.7
 
 
 class StoryFailed(GangschedError):
-    """What a step wants was not seen in time, or a promise was seen broken."""
+    """A step's expectation was not seen in time, or an invariant was violated."""
 
 
 class Stage(Protocol):
@@ -40,7 +40,7 @@ class Stage(Protocol):
 
 
 class Show(Protocol):
-    """Who tells it."""
+    """Presents the story."""
 
     def begin(self, number: int, of: int, step: Step) -> None: ...
 

@@ -1,7 +1,7 @@
-"""Scene and Chronicle: what the scheduler believed at one moment, and everything that was seen so far.
+"""Scene and Chronicle: the scheduler's state at one moment, and everything seen so far.
 
-The story's expectations, the table, the lines and the summary all read these and nothing else. Pure: told
-the views and the time. Called by gangsched.demo.stage, several times a second.
+The story's expectations, the table, the lines and the summary read only these. Pure: takes the views and the
+time. Called by gangsched.demo.stage, several times a second.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Chronicle:
-    """All that was seen, in order; and whether a promise was ever seen broken."""
+    """Everything seen, in order; and whether an invariant was ever violated."""
 
     def __init__(self) -> None:
         self.scene = Scene(0.0, 0.0)

@@ -1,6 +1,6 @@
-"""Kubelets and controllers: those who start bound pods, end them, and replace lost gang members.
+"""Kubelets and controllers: start bound pods, end them, and replace lost gang members.
 
-Plain and prompt: what is cruel is sim.mischief. Called through SimApi's hooks.
+Plain and prompt: hostile behaviour is in sim.mischief. Called through SimApi's hooks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gangsched.sim.timeline import Timeline
 RUN_KEY = "sim/run-s"
 """How long a pod runs before it succeeds; without it, for ever."""
 CONTROLLED_KEY = "sim/controlled"
-"""A member with this annotation is created anew when it is gone or has failed."""
+"""A member with this annotation is recreated when it is gone or has failed."""
 _WRITTEN = (ALLOCATED_KEY, VISIBLE_KEY, GANG_KEY, RANK_KEY, ATTEMPT_KEY)
 
 
@@ -66,7 +66,7 @@ class Controllers:
 
 
 def reborn(pod: Pod, mark: str, now_s: float) -> Pod:
-    """A pod of the same name and spec, with a UID of its own and nothing that others wrote on it."""
+    """A pod of the same name and spec, with a new UID and without others' changes."""
     meta = pod.metadata
     own = {k: v for k, v in (meta.annotations or {}).items() if k not in _WRITTEN}
     fresh = ObjectMeta(

@@ -1,7 +1,7 @@
-"""SimApi: the API server as the scheduler sees it: effects carried out, and their outcomes as events.
+"""SimApi: the API server as the scheduler sees it: carries out effects, and returns their outcomes as events.
 
-Every check that kube-apiserver makes on a Binding is made here, in its order; what the network does to
-requests is sim.faults', what the watch does is sim.streams'. Everybody else acts on sim.store at once.
+Every check that kube-apiserver makes on a Binding is made here, in its order; the network's behaviour is
+sim.faults', the watch's is sim.streams'. All other actors change sim.store directly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gangsched.sim.store import SimStore
 from gangsched.sim.timeline import Timeline
 
 GRACE_KEY = "sim/grace-s"
-"""How long an evicted pod takes to go, where that is not what all of them take."""
+"""How long an evicted pod takes to go, if it differs from the default."""
 # As many binds as kube.effects.binding_lane keeps on the way.
 PARALLEL_BINDS = 16
 # Shorter than kube.effects.bumps has it, so that late binds come after the bumps as well as before them.
@@ -43,11 +43,11 @@ class SimApi(SimStore):
         self.recorded: list[ef.RecordEvent] = []
         self.eviction_grace_s = 1.0
         self.checks_bind_uid = True
-        """Off: a server that ignores the precondition, as with bindings that carry none."""
+        """Off: a server that ignores the precondition, as for bindings without one."""
         self.checks_bind_version = True
         self.fence: FenceObject = FenceObject() if peer is None else peer.fence
         self.is_fenced = False
-        """Binds outlive their process, and a refusal of one says nothing of those before it."""
+        """Binds outlive their process, and a refusal of one proves nothing about earlier ones."""
         self._on_the_way: dict[int, ef.BindPod] = {}
         self._n_sent = 0
         self._session = 0
@@ -60,17 +60,17 @@ class SimApi(SimStore):
 
     @property
     def is_quiet(self) -> bool:
-        """No request, answer or watch event is on its way."""
+        """Whether no request, answer or watch event is in flight."""
         on_the_way = sum(stream.n_on_the_way for stream in self.streams.values())
         return not (on_the_way or self._n_binding or self._n_asked or self._binds or self.hooks.n_open)
 
     # -- the scheduler's process -----------------------------------------------------------------------
 
     def hang_up(self) -> None:
-        """The process is gone: nothing of it is answered any more, and what was in its queues never left.
+        """The process is gone: it gets no more answers, and its queues are lost.
 
-        Without a fence each of the binds that had left it is committed now or never: nothing makes one
-        harmless that is committed when another process has listed its pod as unbound.
+        Without a fence each of its binds in flight is committed now or never: nothing would make one harmless
+        that is committed after another process has listed its pod as unbound.
         """
         if not self.is_fenced:
             for bind in self._on_the_way.values():
@@ -90,11 +90,11 @@ class SimApi(SimStore):
             stream.reconnect(down_s())
 
     def binds_under_way(self) -> list[ef.BindPod]:
-        """Those that have left the process and not got to the server."""
+        """Requests that have left the process and not reached the server."""
         return list(self._on_the_way.values())
 
     def carry_out(self, effect: ef.Effect) -> None:
-        """Takes one effect; its outcome comes back as an event, in whatever order."""
+        """Takes one effect; its outcome comes back as an event, in any order."""
         if isinstance(effect, ef.BindPod):
             self._binds.append(effect)
             self._pump()
@@ -155,7 +155,7 @@ class SimApi(SimStore):
             self._send(self._binds.popleft())
 
     def _rest_s(self, lane: str) -> float:
-        """How long a lane rests by now: the server has answered 429, which says for how long."""
+        """How long a lane pauses: the server has answered 429 with a Retry-After."""
         now_s = self._timeline.now_s
         asked_s = self._weather.rest_s()
         if asked_s:
@@ -191,7 +191,7 @@ class SimApi(SimStore):
         def arrive() -> None:
             refusal = _REFUSALS.get(fate)
             if refusal is not None and not self.is_fenced:
-                # Nor does an earlier one of this pod come late, of which a refusal says nothing.
+                # Nor does an earlier one of this pod land late, about which a refusal proves nothing.
                 left = {t: b for t, b in self._on_the_way.items() if b.uid != bind.uid}
                 self._on_the_way = left
             code, message = refusal or self._reach(ticket)
@@ -234,7 +234,7 @@ class SimApi(SimStore):
     def _get(self, effect: ef.GetPod, session: int) -> None:
         if session != self._session:
             return
-        if self._weather.is_proxied():  # which proves nothing: it is asked again
+        if self._weather.is_proxied():  # proves nothing: it is asked again
             self._later(ev.PodUnread(effect.uid, BindFate.PROXIED.value), self._weather.latency_s())
             self._timeline.after(self._there_s("reads"), partial(self._get, effect, session))
             return
@@ -301,7 +301,7 @@ class SimApi(SimStore):
             self._later(answer, self._weather.latency_s(), asked=True)
 
     def _nominate(self, effect: ef.NominateNode) -> None:
-        """kube-apiserver refuses a nomination of a bound pod, and takes it away when it binds one."""
+        """kube-apiserver refuses a nomination of a bound pod, and removes it when it binds one."""
         pod = self.pods.get((effect.namespace, effect.name))
         if pod is not None and pod.metadata.uid == effect.uid and not pod.spec.node_name:
             self.update_pod(pod, status=replace(pod.status, nominated_node_name=effect.node))

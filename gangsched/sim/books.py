@@ -1,6 +1,7 @@
-"""Books: what the store's pods say, read once when they change and not at every look.
+"""Books: an index of the store's pods, updated on changes instead of rebuilt for each check.
 
-Told by sim.api of every change of a pod or a group's object; asked by the checkers, with sim.reading's eyes.
+Updated by sim.api with every change of a pod or a group's object; read by the checkers. Parses with
+sim.reading.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ class Books:
         self.doubled: dict[Place, None] = {}
         self.uids: set[str] = set()
         self.touched: dict[Gang, None] = {}
-        """Gangs of which something has changed; whoever looks at them empties it."""
+        """Gangs with changes; the reader empties it."""
         self.changed: dict[str, Pod] = {}
         """Pods with our mark that have changed, by UID; as `touched`."""
         self._forged: set[str] = set()
-        """Pods that were created with our mark: somebody else's word, by which nobody owns anything."""
+        """Pods that were created with our mark: written by others, so they prove no ownership."""
         self._objects: dict[Key, CustomObject] = {}
 
     def least(self, gang: Gang) -> int | None:
-        """How many of the gang must start together; None where nothing says it."""
+        """How many of the gang must start together; None if nothing states it."""
         item = self._objects.get((gang.dialect, gang.namespace, gang.name))
         for pod in self.members.get(gang, {}).values():
             return least(gang, pod, item)

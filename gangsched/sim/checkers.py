@@ -1,9 +1,9 @@
-"""The invariants of the fault catalogue, one function each; each answers with what is broken, in words.
+"""The invariants of the fault catalogue, one function each; each yields violations, in words.
 
-They read the API server's store, what the process was told (sim.told) and the scheduler's own tables, and
-share no code with what they judge: annotations and quantities are read by sim.reading. Called by sim.driver:
-some after every effect, some after every turn, some when a run has come to rest. The invariants that watch
-something over time have files of their own: half_bound, progress.
+They read the API server's store, the events given to the process (sim.told) and the scheduler's own tables,
+and share no code with what they check: annotations and quantities are parsed by sim.reading. Called by
+sim.driver: some after every effect, some after every turn, some when a run has come to rest. Invariants over
+time have files of their own: half_bound, progress.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[st
 
 
 def nothing_lost(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
-    """5: with an empty inbox every pod that names us is a member of exactly one known group."""
+    """5: with an empty inbox every pod of ours is a member of exactly one known group."""
     for pod in api.pods.values():
         if pod.spec.scheduler_name not in scheduler.shared.profiles:
             continue
@@ -151,7 +151,7 @@ def cache_is_store(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
 
 
 def nothing_leaks(scheduler: Scheduler) -> Iterator[str]:
-    """4: at rest nobody binds or unwinds, and only a group that waits for its user holds a reservation."""
+    """4: at rest nothing binds or unwinds, and only a group that waits for its user holds a reservation."""
     for group in scheduler.shared.groups.values():
         if group.state in (GroupState.BINDING, GroupState.UNWINDING, GroupState.ACTIVE):
             yield f"4: {group!r} at rest"
@@ -167,7 +167,7 @@ def nothing_leaks(scheduler: Scheduler) -> Iterator[str]:
 
 
 def waits_for_user(scheduler: Scheduler) -> bool:
-    """Whether some group is held up by what nobody has created, and so will try and wait for ever."""
+    """Whether some group waits for objects that were never created, and so will retry for ever."""
     groups = {str(group.key): group for group in scheduler.shared.groups.values()}
     for group in groups.values():
         numbers = group.definition
@@ -183,7 +183,7 @@ def waits_for_user(scheduler: Scheduler) -> bool:
 
 
 class Preemptions:
-    """30: who waits for victims takes no others for the same room, and nobody is taken in vain."""
+    """30: a group that waits for victims takes no others for the same room, and none in vain."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, frozenset[str]] = {}
@@ -213,9 +213,9 @@ class Preemptions:
                     victims[effect.uid] = None
 
     def in_vain(self, priorities: Mapping[str, int]) -> Iterator[str]:
-        """For runs in good weather: pods were taken for a group that has not started since.
+        """For runs in good weather: pods were evicted for a group that has not started since.
 
-        Nothing is said where a group of higher priority started after that: the room is its by right.
+        No violation if a group of higher priority started after that: it may take the room.
         """
         for key, (n, victims) in self._asked.items():
             since = [other for other, at in self._started.items() if at >= n]
@@ -228,10 +228,10 @@ def nothing_starves(
 ) -> Iterator[str]:
     """7: at rest a fresh process, shown the same store, finds nothing to bind that this one has left.
 
-    `fresh` has been told the store. What it would bind first fits on the cluster as it is. Nothing is said
-    while a group waits for its user and holds room that the fresh process has not given out, nor of a gang
-    that was unwound around members that had ended: to a fresh process those still count as started; nor of
-    groups in a state that is `skipped`.
+    `fresh` has received the store's objects. Its first binds must fit on the present cluster. Not checked
+    while a group waits for its user with room that the fresh process has not reserved, nor for a gang that
+    was unwound around ended members: a fresh process still counts those as started; nor for groups in a
+    `skipped` state.
     """
     if any(group.n_assumed for group in scheduler.shared.groups.values()):
         return

@@ -1,6 +1,6 @@
-"""`python -m gangsched.sim`: runs seeds of storms, tells how far it is and what it found, cut down.
+"""`python -m gangsched.sim`: runs seeds of storms, reports progress and findings, minimized.
 
-Lives here: flags, processes, what is printed. Not here: what a storm is, how one is cut down (sim.storms).
+Lives here: flags, processes, output. Not here: storms and minimizing (sim.storms).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BATCH = 4
 _TELL_EVERY_S = 15.0
 _STORY_LINES = 25
 _MAX_FOUND = 10
-# Seeds of commits lie apart by more than any run takes, and away from those that people count from 0.
+# Seeds of commits are farther apart than any run gets, and away from those that people count from 0.
 _APART = 10**5
 
 
@@ -73,7 +73,7 @@ def seeds_of(text: str) -> Iterable[int]:
 
 
 def _first_of_commit() -> int:
-    """From the hash of the commit that is checked out, or of this code where there is no repository."""
+    """From the hash of the current commit, or of this code if there is no repository."""
     here = Path(__file__).parent
     asked = ("git", "-C", str(here), "rev-parse", "HEAD")
     try:
@@ -96,7 +96,7 @@ def run_batch(name: str, seeds: Sequence[int], with_histories: bool) -> Batch:
         except Broken as broken:
             found.append(Found(name, seed, _told(name, whole, broken)))
             history = []
-        except Exception:  # the simulation's own mistake, which must not end the others' run
+        except Exception:  # a bug of the simulation itself must not end the other runs
             found.append(Found(name, seed, f"{name}, seed {seed}: no verdict\n{traceback.format_exc()}"))
             history = []
         if with_histories:

@@ -1,8 +1,8 @@
-"""Simulation: one scheduler against one SimApi in virtual time, judged after every step.
+"""Simulation: one scheduler against one SimApi in virtual time, checked after every step.
 
-One seed fixes everything: arrivals, faults, delays, batch sizes, the order of answers. A broken promise
-raises Broken, which carries the seed's story. The scheduler is driven as app.py drives it: a batch of
-events, the deadlines, up to k groups, and again.
+One seed fixes everything: arrivals, faults, delays, batch sizes, the order of answers. A violated invariant
+raises Broken, which carries the seed's story. The scheduler is driven as by app.py: a batch of events, the
+deadlines, up to k groups, and again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MANY_PODS = 200
 
 
 class Broken(GangschedError):
-    """A promise did not hold; `story` is what happened last, oldest first."""
+    """An invariant was violated; `story` has the last steps, oldest first."""
 
     def __init__(self, problem: str, story: Sequence[str]) -> None:
         self.problem = problem
@@ -137,11 +137,11 @@ class Simulation:
         self.half_bound = HalfBound()
         self.preemptions = checkers.Preemptions()
         self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
-        """More checks after every turn, of a test's own."""
+        """A test's own checks after every turn."""
         self.calm_since_s = 0.0
         self.n_crashes = 0
         self._story: list[tuple[float, str, Any]] = []
-        """When, what, and the events or the effect that it was."""
+        """When, what, and the events or the effect."""
         self._judged: tuple[int, int] = (-1, -1)
         self._judged_quiet = False
         self._dies_after = -1
@@ -205,7 +205,7 @@ class Simulation:
 
     @property
     def _has_rested(self) -> bool:
-        """Nothing has happened for longer than any backoff lasts: whoever could be tried has been."""
+        """Whether nothing has happened for longer than any backoff: all that can be tried has been."""
         return self.timeline.now_s - self._news_s > REST_S
 
     @property
@@ -218,7 +218,7 @@ class Simulation:
         self._dies_after = n_effects
 
     def crash(self) -> None:
-        """The process is gone, with all it knew; another starts from a plain list."""
+        """The process is gone, with its memory; another starts from a plain list."""
         self._note("crash")
         self.n_crashes += 1
         self._start_process(down_s=lambda: self._rng.uniform(0.0, 1.5))
@@ -239,7 +239,7 @@ class Simulation:
             self.api.connect(down_s=down_s)
 
     def _take_fence(self, down_s: Callable[[], float]) -> None:
-        """Before anything is listed: what an earlier process has sent is made harmless."""
+        """Before anything is listed: makes binds of an earlier process harmless."""
         if self.fence is not None:
             self.fence.end()
         self.fence = SimFence(
@@ -297,7 +297,7 @@ class Simulation:
             self._wake_s = now_s + self._rng.uniform(0.0, 0.002)
 
     def _look(self) -> None:
-        """Judges what stands now; what was judged and has not changed since stays as it was."""
+        """Checks the present state, skipping what has not changed since the last check."""
         now = (self.api.n_changes, self._n_steps)
         if now != self._judged:
             self.half_bound.look(self.api, self.told, self.timeline.now_s)
@@ -345,7 +345,7 @@ class Simulation:
         return True
 
     def _has_time_to_recount(self) -> bool:
-        """After every step; where pods are many, which makes a recount slow, after every so many."""
+        """After every step; if many pods make a recount slow, only after every few."""
         n_pods = len(self.api.pods)
         return n_pods <= _MANY_PODS or self._n_steps % (n_pods // _MANY_PODS + 1) == 0
 

@@ -1,10 +1,9 @@
 """Duel: two schedulers at once over one store, each of which may believe that it leads.
 
-The lease is modelled by its worst case: now and then the other replica is told that it leads, and nobody
-tells the first. One is paused, or dies, between any two steps; its requests go on their way and arrive when
-they like. Only the fence stands between them. Judged is the store: no device on two live pods, every pod
-bound as somebody decided, and in the end no gang half bound. Not here: all that is judged of one scheduler
-alone (sim.driver).
+The lease is modelled by its worst case: now and then the other replica is told to lead, and the first is not
+notified. A replica may be paused, or die, between any two steps; its requests stay in flight and arrive at
+any time. Only the fence separates them. The store is checked: no device on two live pods, every pod bound as
+some replica decided, and in the end no gang half bound. Not here: checks of one scheduler alone (sim.driver).
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Replica:
         self.api.connect(down_s=lambda: self._rng.uniform(0.0, 1.0))
 
     def lead(self) -> None:
-        """It has the lease: the fence, the bumps, and what has been bound by then; then it decides."""
+        """It has the lease: takes the fence, bumps, and learns what is bound by then; then it decides."""
         if self.fence is not None:
             return
         self.fence = SimFence(
@@ -162,7 +161,7 @@ class Replica:
             self._do(effects)
 
     def _do(self, effects: Sequence[ef.Effect]) -> None:
-        if self.owns:  # to another it may look as if a device were its own and its successor's
+        if self.owns:  # to another it may look as if a device belonged to it and to its successor
             try:
                 self.scheduler.validate()
             except InvariantError as error:
@@ -234,10 +233,10 @@ class Duel:
         """One of them, after so many more effects (sim.mischief)."""
         self._rng.choice(self.replicas).dies_after = n_effects
 
-    # -- who believes to lead --------------------------------------------------------------------------
+    # -- leadership ------------------------------------------------------------------------------------
 
     def _take_turns(self) -> None:
-        """The lease goes to the other one, and the first is not told; it may be paused meanwhile."""
+        """The lease goes to the other one, and the first is not notified; it may be paused meanwhile."""
         if self.calm_since_s:
             return
         old, new = self.replicas if self.n_takeovers % 2 else self.replicas[::-1]

@@ -1,7 +1,7 @@
-"""Weather: what the network and the API server do to a request, drawn from a seed; and when.
+"""Weather: what the network and the API server do to a request, and when; drawn from a seed.
 
-Only probabilities and delays live here; sim.api asks, and sim.mischief does things to the cluster. After
-`clear()` nothing goes wrong any more, which is how a run's second phase starts.
+Only probabilities and delays live here; sim.api applies them, and sim.mischief acts on the cluster. After
+`clear()` nothing goes wrong any more, which starts a run's second phase.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 
 class BindFate(enum.Enum):
-    """What becomes of one Binding POST."""
+    """The fate of one Binding POST."""
 
     ARRIVES = "arrives"
     LOST_BEFORE = "lost before the server saw it"
@@ -26,7 +26,7 @@ class BindFate(enum.Enum):
 
 
 class HookFate(enum.Enum):
-    """What becomes of one hook of a plugin at the edge."""
+    """The fate of one plugin hook at the edge."""
 
     ANSWERS = "Success"
     REFUSES = "Unschedulable"
@@ -37,12 +37,12 @@ class HookFate(enum.Enum):
 class Rates(msgspec.Struct, frozen=True):
     """Probabilities per request (or per second for mischief); all zero is good weather.
 
-    tampering: annotations edited, kubelets that swap devices (sim.tampering). For a moment the store does
-    not say what is true then, so what is judged by it is judged at rest. crashes: whether the scheduler is
-    among what mischief is done to; a restart orders everything anew. proxied: a front end answers in the API
-    server's place, or with its answer about another object. throttled: 429, and that kind of request rests.
-    spite: hostile edits, thieves, clocks (sim.spite). without: names of faults, and of deeds of mischief and
-    spite, that do not happen though they are drawn, so that all the others happen as they did.
+    tampering: edited annotations, kubelets that swap devices (sim.tampering); the store is then wrong for a
+    moment, so checks against it run at rest. crashes: whether mischief includes the scheduler itself; a
+    restart reorders everything. proxied: a front end answers in the API server's place, or with an answer
+    about another object. throttled: 429, and that kind of request pauses. spite: hostile edits, thieves,
+    clocks (sim.spite). without: names of faults, mischief and spite that are drawn but not carried out, so
+    that all others happen as before.
     """
 
     lost_before: float = 0.0

@@ -1,7 +1,7 @@
 """SimFence: the fence of one process in virtual time, over the real state machine (kube.election.fence).
 
-Lives here: the one object, requests to it that are late, lost or answered by somebody else, and the bumps of
-a new leader. Not here: what an answer means (kube.election.fence), bumps that the core asks for (sim.api). A
+Lives here: the one object, requests to it that are late, lost or answered by a front end, and the bumps of a
+new leader. Not here: what an answer means (kube.election.fence), bumps that the core asks for (sim.api). A
 request that its client gave up may still be done, as with binds.
 """
 
@@ -74,7 +74,7 @@ class SimFence:
         return not (self._is_asking or self.fence.n_waiting)
 
     def begin(self) -> None:
-        """Swaps the epoch, bumps whom the list names, and is then ready."""
+        """Swaps the epoch, bumps the listed pods, and is then ready."""
         self._go_on()
 
     def end(self) -> None:

@@ -19,8 +19,8 @@ _NEVER = at(0.0)
 class HalfBound:
     """3: gangs of the store that run in part, and since when.
 
-    A member whose deletion the scheduler has not been told of counts: that it went just before the last bind
-    and not just after it is nothing that anybody could have known.
+    A member whose deletion the scheduler has not received yet counts: whether it went just before the last
+    bind or just after it could not be known.
     """
 
     def __init__(self) -> None:
@@ -72,10 +72,10 @@ class HalfBound:
         return least
 
     def excuse(self, api: SimApi) -> None:
-        """A process that starts now cannot tell these from gangs that were whole and lost members.
+        """Gangs that a process starting now cannot distinguish from gangs that were whole and lost members.
 
-        Too few of their members exist, or some were created after the last bind. What would tell them apart
-        is a record of the gang's placement, which is not there yet.
+        Too few of their members exist, or some were created after the last bind. A record of the gang's
+        placement would distinguish them, but there is none yet.
         """
         if self._excused_at == api.n_changes:
             return

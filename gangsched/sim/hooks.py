@@ -1,8 +1,7 @@
 """SimHooks: hooks of plugins at the edge, in virtual time: they answer, refuse, fail, or come too late.
 
-What a plugin's body would do is nobody's business here but in Bind, where it is a Binding like any other. A
-hook that was taken back is not answered, as at the real edge (extension.runner); a Bind that fails may have
-taken effect. Called by sim.api.
+A plugin's body is not simulated, except for Bind, which is a Binding like any other. A cancelled hook is not
+answered, as at the real edge (extension.runner); a Bind that fails may have taken effect. Called by sim.api.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class SimHooks:
         self._say(effect, Code.ERROR if code else Code.SUCCESS, message)
 
     def _wait(self, effect: ef.RunHook) -> None:
-        """Wait, and mostly somebody says later that it need not wait any more."""
+        """Wait; mostly a later release follows."""
         wait_s = _LONGEST_WAIT_S * (0.5 if self._weather.coin() else 1.0)
         self._say(effect, Code.WAIT, "for somebody's word", wait_s)
         process = self._process

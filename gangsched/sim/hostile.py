@@ -1,6 +1,6 @@
-"""Hostile objects, drawn from a seed: garbage, extremes, depth, control characters where we read something.
+"""Hostile objects, drawn from a seed: garbage, extremes, depth, control characters in every field we read.
 
-What is made here kube-apiserver would store: annotations may hold any text, quantities any amount, a PodGroup
+kube-apiserver would store all of these: annotations may hold any text, quantities any amount, a PodGroup
 without a schema anything at all. Plain JSON, so that it can be sent to a real server too. Not here: who puts
 it into a cluster, and when (sim.workloads, sim.spite).
 """
@@ -47,7 +47,7 @@ MEMBER_KEYS = (
     "yunikorn.apache.org/task-group-name",
     "yunikorn.apache.org/schedulingPolicyParameters",
 )
-"""Annotations by which a pod says something to us."""
+"""Annotations of pods that we read."""
 BOUND_KEYS = (
     "gangsched.io/allocated-devices",
     "gangsched.io/visible-devices",
@@ -63,7 +63,7 @@ NODE_KEYS = (
     "gangsched.io/load",
     "scheduler.alpha.kubernetes.io/preferAvoidPods",
 )
-"""Annotations by which a node's agent says something to us."""
+"""Annotations of nodes, written by agents, that we read."""
 GROUP_LABELS = (
     "gangsched.io/pod-group",
     "scheduling.x-k8s.io/pod-group",

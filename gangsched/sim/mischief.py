@@ -1,4 +1,4 @@
-"""Mischief: what users, machines, other schedulers and we ourselves do to a cluster, drawn from a seed.
+"""Mischief: what users, machines, other schedulers and our own process do to a cluster, drawn from a seed.
 
 Each deed is one function on the API server's store; `Mischief` does one every so often while the weather is
 bad. `repair` ends what would keep a gang from ever fitting again.
@@ -45,7 +45,7 @@ _TAINT = Taint("sim/broken", "", "NoSchedule")
 
 
 class Mischief:
-    """Does things to the cluster at random times; `die_after` kills the scheduler, so many effects later."""
+    """Changes the cluster at random times; `die_after` kills the scheduler after that many more effects."""
 
     def __init__(
         self,

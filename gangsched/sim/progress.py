@@ -1,8 +1,8 @@
-"""Progress: no pod may rest without a deadline, or a cure that can be named and that somebody else holds.
+"""Progress: no pod may rest without a deadline, or a named cure that depends on someone else.
 
-Judged when a run has come to rest. For each state a group can be in, the table below says what will move it
-on; where that is somebody outside, the store must show that this somebody has something to do, and the pods
-must say so, since a person who is not told does nothing.
+Checked when a run has come to rest. For each state of a group the table below names what will move it on; if
+that is an outside actor, the store must show that this actor has something to do, and the pods must say so,
+since a person who is not informed does nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Cure = str
 
 
 def resting_groups_can_go_on(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
-    """5: at rest every group has a deadline or a cure that is named, and every member too."""
+    """5: at rest every group has a deadline or a named cure, and every member too."""
     pods = {pod.metadata.uid: pod for pod in api.pods.values()}
     for group in scheduler.shared.groups.values():
         cure = _CURES.get(group.state)
@@ -38,7 +38,7 @@ def _by_deadline(group: Group, pods: dict[str, Pod]) -> Cure:
 
 
 def _gathering(group: Group, pods: dict[str, Pod]) -> Cure:
-    """Somebody must create something: members, or the group's object."""
+    """The user must create something: members, or the group's object."""
     if group.definition is None or group.problem:
         return "its numbers"
     if group.n_existing < group.start_count or not group.n_pending:
@@ -78,7 +78,7 @@ def _cure_of_member(info: PodInfo, group: Group, pod: Pod | None, scheduler: Sch
 
 
 def _is_due(info: PodInfo, scheduler: Scheduler) -> bool:
-    """Whether the scheduler looks at it again by itself."""
+    """Whether the scheduler will reconsider it by itself."""
     return any(uid == info.uid for _, uid, *_ in scheduler.shared.retries)
 
 

@@ -1,8 +1,8 @@
-"""A second, plain reading of what nodes, pods and groups carry: quantities, device IDs, who is in which gang.
+"""A second, plain parser of nodes, pods and groups: quantities, device IDs, membership of gangs.
 
-Lives here: what the checkers read themselves of the very documents that gangsched.model parses, and nothing
-of gangsched.model's parsers: a parser that is wrong must not be judged by itself. Not here: why a document
-is refused. What cannot be read is None. Amounts are exact; the core's own stop growing somewhere (`is_vast`).
+Lives here: the checkers' own reading of the documents that gangsched.model parses, using none of its parsers:
+a wrong parser must not check itself. Not here: why a document is rejected. Unreadable values are None.
+Amounts are exact; the core's saturate at some size (`is_vast`).
 """
 
 from __future__ import annotations

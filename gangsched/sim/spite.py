@@ -1,8 +1,8 @@
-"""Spite: what people do who wish us ill, or do not know what they do: hostile edits, thieves, clocks, CRDs.
+"""Spite: acts of malicious or careless people: hostile edits, thieves, clocks, CRDs.
 
-What sim.mischief is to the machines this is to what comes from outside. Like it each deed is one function on
-the API server's store, done every so often while the weather is bad. What would keep a gang from ever
-starting is taken back after a while.
+Like sim.mischief, but for input from outside. Each deed is one function on the API server's store, done at
+intervals while the weather is bad. Anything that would keep a gang from ever starting is undone after a
+while.
 """
 
 from __future__ import annotations

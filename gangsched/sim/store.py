@@ -1,4 +1,4 @@
-"""SimStore: objects with UIDs and versions, and what everybody but the scheduler does to them, at once.
+"""SimStore: objects with UIDs and versions, and the direct writes of all actors but the scheduler.
 
 Users, kubelets, controllers and other schedulers call the plain methods; the scheduler's requests come by
 sim.api. Watches are sim.streams'.
@@ -40,13 +40,13 @@ class SimStore:
         self._answer = answer
         self._version = 100
         self.wall_offset_s = 0.0
-        """How far the server's clock is from where it started; nobody's durations may hang on it."""
+        """The offset of the server's clock; no duration may depend on it."""
         self.pods: dict[Key, Pod] = {} if peer is None else peer.pods
         self.nodes: dict[str, Node] = {} if peer is None else peer.nodes
         self.groups: dict[Key, CustomObject] = {} if peer is None else peer.groups
         self.books: Books = Books() if peer is None else peer.books
         self.n_changes = 0
-        """Of pods, nodes and groups: who has looked since the last one need not look again."""
+        """A change counter of pods, nodes and groups: readers skip unchanged ones."""
         self.on_bound: list[Callable[[Pod], None]] = [] if peer is None else peer.on_bound
         self.on_gone: list[Callable[[Pod], None]] = [] if peer is None else peer.on_gone
         self._all: list[SimStore] = [] if peer is None else peer._all

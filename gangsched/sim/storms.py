@@ -1,7 +1,7 @@
-"""Storms: what a seed is run through, by name; the command and the tests share them.
+"""Storms: named ways to run a seed; the command and the tests share them.
 
-Lives here: which workload, weather and settings belong together, running one seed, and cutting a failing one
-down to what it needs. Not here: what goes wrong (faults, mischief), what is judged (checkers).
+Lives here: which workload, weather and settings belong together, running one seed, and minimizing a failing
+one. Not here: faults (faults, mischief), checks (checkers).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from gangsched.sim.faults import CALM, STORM, Rates
 from gangsched.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload
 
 FENCED = Settings(fence=True)
-# Without a fence no late binds: one that lands after a GET has said "not bound", when its room has been given
-# back since, or after another process has listed its pod, is not harmless then.
+# Without a fence there must be no late binds: one that lands after a GET has found the pod unbound, when its
+# room has been released, or after another process has listed its pod, does harm.
 ROUGH = replace(STORM, late=0.0)
 HOSTILE = replace(STORM, proxied=0.06, throttled=0.03, spite_per_s=1.0)
 # Of thousands of binds one in eight would be lost, and each loss holds a place among those on their way.
@@ -119,7 +119,7 @@ def case(storm: Storm, seed: int) -> Case:
 
 
 class Shrunk(msgspec.Struct, frozen=True):
-    """A failing case with nothing in it that it does not need, as far as the tries went."""
+    """A failing case, minimized as far as the tries allowed."""
 
     case: Case
     broken: Broken
@@ -143,9 +143,9 @@ def _faults(rates: Rates) -> list[str]:
 
 
 def shrink(failing: Case, broken: Broken, *, max_tries: int = 120) -> Shrunk:
-    """The shortest prefix of arrivals that fails, without every arrival and fault that it fails without too.
+    """The shortest failing prefix of arrivals, without each arrival and fault that is not needed.
 
-    Any failure counts, so what is told in the end may be another than `broken`.
+    Any failure counts, so the final one may differ from `broken`.
     """
     tries = _Tries(failing, broken, max_tries)
     workload = failing.workload

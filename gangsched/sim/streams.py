@@ -1,4 +1,4 @@
-"""Stream: one kind's watch as the scheduler sees it: late, broken off, listed again, never out of order.
+"""Stream: one kind's watch as the scheduler sees it: late, interrupted, listed again, never out of order.
 
 The same table as kube.watch.reflector's, without bytes: what was missed while a watch was down is found by
 difference at the next list, and everything that exists is told once more.
@@ -84,7 +84,7 @@ class Stream:
         self.cut(down_s)
 
     def shown(self, item: Item) -> bool:
-        """Whether this version of it, or a later one, has been told."""
+        """Whether this version of it, or a later one, has been delivered."""
         meta = item.metadata
         known = self._known.get((meta.namespace, meta.name))
         return known is not None and int(known.metadata.resource_version) >= int(meta.resource_version)

@@ -1,8 +1,8 @@
 """Tampering: kubelets that give other devices than planned, people who edit annotations, devices that flap.
 
-What sim.mischief is to the cluster this is to the three witnesses of core.device_audit.drift: books,
-annotations, and kubelet's word. `truth` is what kubelet gave, by UID, once it has said so; whoever is not in
-it has what was planned. `differences` says where the three do not agree, which at rest they must.
+Like sim.mischief, but for the three sources of core.device_audit.drift: our records, annotations, and
+kubelet's report. `truth` is what kubelet gave, by UID, once reported; pods not in it have what was planned.
+`differences` lists where the three disagree, which must be empty at rest.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Tampering:
             return
         one, other = self._rng.sample(self._rng.choice(alike), 2)
         if {one.metadata.uid, other.metadata.uid} & set(self.truth):
-            return  # admitted is admitted: what kubelet has said stays so
+            return  # an admitted pod keeps what kubelet has reported
         self.n_swaps += 1
         first, second = self._has(one), self._has(other)
         self.truth[one.metadata.uid] = second
@@ -109,7 +109,7 @@ class Tampering:
         self._timeline.after(self._rng.uniform(0.2, 6.0), lambda: self._heal(name))
 
     def differences(self) -> Iterator[str]:
-        """1, 10: at rest the annotations say what the books say, and the books what kubelet said."""
+        """1, 10: at rest annotations, our records and kubelet's report agree."""
         pods = self._scheduler().shared.cache.pods
         owner: dict[tuple[str, str], str] = {}
         for pod in self._holding():

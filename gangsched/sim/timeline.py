@@ -1,4 +1,4 @@
-"""Timeline: virtual time as a heap of things to happen. No clock is read anywhere in sim.
+"""Timeline: virtual time as a heap of scheduled calls. No clock is read anywhere in sim.
 
 Everything in a simulation that takes time is a call on this heap; equal times run in the order they were
 asked for, so one seed gives one history.

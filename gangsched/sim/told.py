@@ -1,8 +1,8 @@
-"""Told: what one scheduler process has been told and has promised, kept apart from the scheduler itself.
+"""Told: what one scheduler process has received and reserved, recorded independently of the scheduler.
 
-A second, much simpler bookkeeping of nodes, pods and binds on the way, fed with the very events and effects
-of the process; sim.checkers judges each BindPod by it at the moment it is decided. A bind on the way ends
-only by the API's word: bound, refused, taken back, or read as not bound.
+A second, much simpler record of nodes, pods and binds in flight, fed with the process's own events and
+effects; sim.checkers checks each BindPod against it at the moment of the decision. A bind in flight ends only
+by the API's answer: bound, refused, withdrawn, or read as not bound.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Told:
         """What pods hold that are on a node and have not ended, by UID."""
         self.promised: dict[str, Claim] = {}
         self.answered: set[str] = set()
-        """UIDs of pods that the server has said are bound, whatever the watch has shown of them."""
+        """UIDs of pods that the server has reported bound, whatever the watch has shown of them."""
         self.bind_hooks: dict[int, str] = {}
         """UIDs that Bind plugins were asked to bind, by ticket."""
 
@@ -91,7 +91,7 @@ class Told:
         return Claim(bind.uid, bind.node, pod_asks(pod.spec), ids_in(bind.annotations, bind.labels))
 
     def claims_on(self, node: str) -> Iterator[Claim]:
-        """Everybody who holds something on the node: bound and alive, or promised."""
+        """All pods that hold something on the node: bound and alive, or reserved."""
         for claims in (self._held, self.promised):
             yield from [claim for claim in claims.values() if claim.node == node]
 

@@ -1,8 +1,8 @@
 """Three unequal workers, four kinds of task, what they use, and the algorithms that are compared. Pure.
 
-The model is stated, not measured: a task uses what its kind says from the moment it is bound, a worker's
-utilisation is the sum over its tasks, at most 1, and agents measure just that. Requests cover cpu and memory
-alone, as Kubernetes knows no others, and are not what is used.
+The model is stated, not measured: a task uses what its kind states from the moment it is bound, a worker's
+utilisation is the sum over its tasks, at most 1, and agents report exactly that. Requests cover only cpu and
+memory, as in Kubernetes, and differ from the use.
 """
 
 from __future__ import annotations

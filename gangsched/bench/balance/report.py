@@ -1,6 +1,6 @@
-"""What came of the experiment: H by algorithm and place, who is the most even, as tables.
+"""The experiment's results: H by algorithm and worker, and the most even algorithm, as tables.
 
-LoadAware is said to be the most even only if it is: the smallest median spread over all orders of arrival in
+LoadAware is reported as the most even only if it is: the smallest median spread over all orders of arrival in
 simulation, and the smallest spread on the API server.
 """
 

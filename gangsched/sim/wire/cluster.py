@@ -1,7 +1,7 @@
 """The cluster around the wire: nodes, gangs that come and end, kubelets, a controller, and mischief.
 
-Lives here: what everybody but the scheduler does to the API server's store, in process and at once. Not here:
-the wire (sim.wire.network, sim.wire.server), what is judged (sim.wire.judge). Every gang fits on the empty
+Lives here: what all actors but the scheduler do to the API server's store, in process and directly. Not here:
+the wire (sim.wire.network, sim.wire.server), the checks (sim.wire.judge). Every gang fits on the empty
 cluster and every pod ends by itself, so once faults stop all of them must have run.
 """
 

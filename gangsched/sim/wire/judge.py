@@ -1,8 +1,8 @@
-"""What must hold on the wire, judged by the store's own history and a plain reading of JSON.
+"""Invariants on the wire, checked against the store's own history with a plain reading of JSON.
 
-Lives here: what each process was told and asked, held against what the store says; devices and room on the
-nodes; what is left when a process ends. Not here: the wire, the cluster. Nothing is shared with what is
-judged: pods are read here as the JSON that the store holds.
+Lives here: comparing each process's events and requests with the store; devices and room on the nodes;
+leftovers when a process ends. Not here: the wire, the cluster. Shares no code with what it checks: pods are
+read as the JSON that the store holds.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""An asyncio loop in virtual time: when nothing is left to do now, it is later.
+"""An asyncio loop in virtual time: when nothing is left to do, time moves on.
 
-Lives here: the loop, the selector it sleeps on, the clocks that everybody in the process reads while it runs.
-Not here: sockets (sim.wire.network). anyio and asyncio run on it unchanged: the loop is asyncio's own, and
-the one thing that is not is its selector, which never waits.
+Lives here: the loop, its selector, the clocks of the process while it runs. Not here: sockets
+(sim.wire.network). anyio and asyncio run on it unchanged: the loop is asyncio's own except for its selector,
+which never waits.
 
-What could differ from run to run is fixed: sockets are looked at in the order of their registration, tasks
-hash by their number (anyio keeps them in sets), and reading the clock takes a while, always the same, as
-work does: else a turn of the scheduler that ends by the clock would never end.
+Possible differences between runs are fixed: sockets are checked in the order of their registration, tasks
+hash by their number (anyio keeps them in sets), and reading the clock takes a small constant time, as work
+does: else a turn of the scheduler that ends by the clock would never end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOOK_S = 5e-5
 
 
 class Stuck(Exception):
-    """Nothing is left to do, now or later, and somebody still waits."""
+    """Nothing is left to do, now or later, and some task still waits."""
 
 
 class News:
@@ -103,7 +103,7 @@ class _LoopSelector(MemorySelector):
 
 
 class _Task(asyncio.Task[Any]):
-    """With a hash that does not hang on where it lies in memory."""
+    """With a hash that does not depend on its memory address."""
 
     n_made = 0
 

@@ -1,9 +1,8 @@
-"""A network in memory: sockets that kube.transport.connection cannot tell from the kernel's, and what goes
-wrong on it.
+"""A network in memory: sockets that behave like the kernel's for kube.transport.connection, with faults.
 
-Lives here: bytes on their way, in pieces cut anywhere, late, up to where a connection breaks; connections
-that are refused, or that nobody answers any more. Not here: what the bytes mean (sim.wire.server), and what
-is likely (sim.wire.weather). One Network is one process's, so that it can be killed as a whole.
+Lives here: bytes in transit, in pieces cut anywhere, late, up to where a connection breaks; connections that
+are refused or go silent. Not here: the meaning of the bytes (sim.wire.server), probabilities
+(sim.wire.weather). One Network belongs to one process, so that it can be killed as a whole.
 """
 
 from __future__ import annotations

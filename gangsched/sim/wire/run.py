@@ -291,7 +291,7 @@ def run_seed(
 
 
 class Shrunk(NamedTuple):
-    """The least that still fails: with so many gangs, and with these faults alone."""
+    """The smallest case that still fails: this many gangs, and only these faults."""
 
     verdict: Verdict
     n_gangs: int

@@ -1,8 +1,8 @@
 """An API server at the end of a wire in memory: HTTP read and written as bytes, rules by the embedded one.
 
-Lives here: requests out of bytes, the answers' bytes, watches as they flow, and what the weather makes of
-each. Not here: what a request means (gangsched.apiserver, which is held to the real API server's answers by
-contract tests and shares nothing with gangsched.kube), pieces and delays (sim.wire.network).
+Lives here: requests from bytes, the answers' bytes, watches, and the weather's effect on each. Not here: the
+meaning of a request (gangsched.apiserver, which contract tests hold to the real API server's answers and
+which shares nothing with gangsched.kube), pieces and delays (sim.wire.network).
 """
 
 from __future__ import annotations
