@@ -1,16 +1,17 @@
-"""AdmissionConflicts: kubelet's device plugin API names no pod; pods it could mix up are not due together.
+"""AdmissionConflicts: kubelet's device plugin API names no pod, so pods it could confuse must not be due
+together.
 
-A pod is due from the moment its Binding may have left until kubelet has admitted it (status.startTime, or
-the node's report lists it). Two pods on one node that ask for the same number of one resource handed out
-that way look alike to the plugin. Where they are interchangeable that does no harm: they are swapped and
-recorded (core.device_audit.drift). Others are due one after another:
+A pod is due from the moment its Binding may have left until kubelet has admitted it (status.startTime, or the
+node's report lists it). Two pods on one node that request the same number of a resource handed out that way
+look alike to the plugin. If they are interchangeable that does no harm: they are swapped and recorded
+(core.device_audit.drift). Others are due one after another:
 
     pods of two gangs that do not start together        the whole second gang waits, reserved and unsent
                                                         (core.binding.pre_bind)
     members of one gang that are not interchangeable,   the second one's bind waits, reserved and unsent,
     or of gangs that start together                     while the gang is binding (staggered_bind)
 
-Pods that ask for other numbers or other resources are not held up: this is no lock on the node.
+Pods that ask for other numbers or other resources are not delayed: the node is not locked.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gangsched.core.types.pod_template import PodTemplate
 
 
 class AdmissionConflicts:
-    """Who has to wait for whom. Without a resource handed off that way, nobody, at no cost."""
+    """Which pods have to wait for others. If no resource is handed off that way, none, at no cost."""
 
     def __init__(self, shared: SharedState, is_reported: Callable[[PodInfo], bool]) -> None:
         self._shared = shared
@@ -37,13 +38,13 @@ class AdmissionConflicts:
         for group in groups:
             for info in group.in_state(MemberState.ASSUMED):
                 for other, resource, n in self._like(info):
-                    # Who has begun to bind goes on before strangers do.
+                    # A group that has begun to bind goes before others.
                     if other.group not in groups and (self.is_due(other) or other.bind is BindState.HELD):
                         return _told(info, other, resource, n)
         return ""
 
     def holds(self, info: PodInfo) -> str:
-        """Why this member's bind may not leave now, though its gang is binding; "" when it may."""
+        """Why this member's bind may not be sent now, though its gang is binding; "" if it may."""
         for other, resource, n in self._like(info):
             if self.is_due(other) and not (
                 other.group is info.group and are_interchangeable(info.template, other.template, resource)
@@ -52,7 +53,7 @@ class AdmissionConflicts:
         return ""
 
     def is_due(self, info: PodInfo) -> bool:
-        """Whether kubelet may be about to give this pod devices, or has not been heard to have done so."""
+        """Whether kubelet may be about to give this pod devices, or has not reported doing so."""
         if not info.ids or self.resources.isdisjoint(info.ids):
             return False
         if info.state is MemberState.ASSUMED:
@@ -84,9 +85,9 @@ class AdmissionConflicts:
 
 
 def are_interchangeable(one: PodTemplate, other: PodTemplate, resource: str) -> bool:
-    """Whether either of two members could do with the devices of `resource` that were planned for the other.
+    """Whether each of two members could use the devices of `resource` that were planned for the other.
 
-    Both ask the same of them, and the same containers ask for as many.
+    Both have the same constraints on them, and the same containers request the same numbers.
     """
     return one is other or (
         one.constraints.get(resource) == other.constraints.get(resource)

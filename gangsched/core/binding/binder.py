@@ -1,16 +1,16 @@
-"""Binder: Plans in flight, from the first Binding to the whole gang bound, or given back.
+"""Binder: Plans in flight, from the first Binding to the whole gang bound, or unwound.
 
 One BindPod per member carries node, devices, gang, rank and attempt. Every answer is one of succeeded,
-failed, unknown, cancelled; unknown keeps the reservation until a consistent GET of that pod has said bound or
+failed, unknown, cancelled; unknown keeps the reservation until a consistent GET of that pod shows bound or
 not bound (promise 2), and the retry is the same bind again, so that a late one lands identical. A gang bound
-in part is a state of its own: completed first in line or unwound by policy, within `settle_s`. PreBind comes
-before the first BindPod (core.binding.pre_bind); Bind plugins of a profile come instead of it. Members that
-kubelet could mix up leave one after another (core.binding.staggered_bind).
+in part is a state of its own: completed first in line or unwound by policy, within `settle_s`. PreBind runs
+before the first BindPod (core.binding.pre_bind); a profile's Bind plugins replace BindPod. Members that
+kubelet could confuse are sent one after another (core.binding.staggered_bind).
 
-Where there is a fence (settings.fence) every bind carries the version of the pod that was known when it was
-decided. One whose outcome is unknown is not given up before the pod has another version (BumpPod): then it
-cannot land any more, and its room is free. One that was refused because the pod had changed is sent again at
-once with the version that was read; to list it anew is to ask the fence first.
+With a fence (settings.fence) every bind carries the pod's version that was known at the decision. A bind of
+unknown outcome is not given up before the pod has another version (BumpPod): then it cannot land any more,
+and its room is free. One that was refused because the pod had changed is sent again at once with the version
+that was read; to list it anew is to ask the fence first.
 """
 
 from __future__ import annotations
@@ -61,22 +61,23 @@ from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
 UNWIND = "unwind"
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 5.0
-# A retry costs a GET and a POST; after this many the pod is let go and its group planned anew.
+# A retry costs a GET and a POST; after this many the pod's reservation is released and its group planned
+# anew.
 _MAX_TRIES = 8
-# As a webhook denies: it is asked again only in case that somebody else's answer came to us.
+# For refusals such as a webhook's; retried only in case that the answer was another server's.
 _MAX_REFUSALS = 3
-# People are told when it is no mishap any more.
+# Reported to users once it is more than a mishap.
 _TRIES_TOLD = 4
-# Until the watch says so too, what the server said is gone is looked for: answers have been wrong.
+# A pod that the server reported gone is looked for until the watch confirms it: answers have been wrong.
 _LOOK_FIRST_S = 10.0
 _LOOK_OFTEN_S = 60.0
 _EVICT_AGAIN_S = 2.0
-# A gang bound in part that waits for members says so after this long.
+# A gang bound in part that waits for members is reported after this long.
 _GATHER_TOLD_S = 5.0
 
 
 class Binder:
-    """Binds planned groups and answers for what becomes of each bind."""
+    """Sends the binds of planned groups and handles every outcome."""
 
     def __init__(self, shared: SharedState, reporter: Reporter, conflicts: AdmissionConflicts) -> None:
         self._shared = shared
@@ -89,7 +90,7 @@ class Binder:
     # -- out -------------------------------------------------------------------------------------------
 
     def start(self, unit: Sequence[Group]) -> None:
-        """Everybody is reserved and permitted: no way back from here but through an answer."""
+        """All members are reserved and permitted: from here only answers decide."""
         ready: list[tuple[Group, list[PodInfo]]] = []
         for group in unit:
             self._shared.queue.park(group, Cause.PERMITTED)
@@ -141,7 +142,7 @@ class Binder:
         return _binding(info, group, key, info.sent_version)
 
     def _give_back(self, group: Group, why: str) -> None:
-        """Nothing has been sent, and nothing will be: what is reserved ends, and `settle` has the rest."""
+        """No bind was sent, and none will be: releases the reservations; `settle` does the rest."""
         if group.state is GroupState.BINDING:
             self._shared.forget_all(group, why)
             group.failed_binds[""] = why
@@ -150,8 +151,8 @@ class Binder:
     def _assign_ranks(self, group: Group, members: list[PodInfo]) -> None:
         """The lowest free ranks, in the natural order of names ("w-2" before "w-10").
 
-        A pod keeps its rank; who takes the place of one that is gone gets that rank, so that a gang of n
-        has the ranks 0 to n - 1, also when it was bound in part by a process that died.
+        A pod keeps its rank; a replacement gets its predecessor's, so that a gang of n has the ranks 0 to n -
+        1, even when it was bound in part by a process that died.
         """
         unranked = [info for info in members if info.rank < 0]
         if not unranked:
@@ -169,7 +170,7 @@ class Binder:
     # -- answers ---------------------------------------------------------------------------------------
 
     def succeeded(self, events: Iterable[BindSucceeded]) -> None:
-        """Binds that landed, in the order of their answers; what they change is counted once a gang."""
+        """Binds that landed, in the order of their answers; the effect on groups is counted once a gang."""
         shared = self._shared
         is_told = any(profile.post_binds for profile in shared.profiles.values())
         landed: dict[Group, list[PodInfo]] = {}
@@ -192,7 +193,7 @@ class Binder:
             message = f"binding {info.pod.key} to {info.node_name}: {event.code} {event.message}"
             if event.code == 403:
                 message += f"; {_cure(event.message)}"
-            # In doubt, a bump decides what is true of it: it answers that the pod is gone, too.
+            # If in doubt, a bump decides: its answer also shows whether the pod is gone.
             gone = event.code == 404 and not info.in_doubt
             self._lost(info, message, LEAVING if gone else MemberState.PENDING)
 
@@ -212,13 +213,13 @@ class Binder:
             self._read(info, info.group)
 
     def unread(self, event: PodUnread) -> None:
-        """The API server itself has not answered a read for a while: its gang is told what it waits for."""
+        """The API server itself has not answered a read for a while: report that to the gang."""
         info = self._shared.cache.pods.get(event.uid)
         if info is not None and info.group is not None and info.bind is BindState.READING:
             self._reporter.unclear(info.group, f"reading {info.pod.key}: {event.message}")
 
     def _read(self, info: PodInfo, group: Group) -> None:
-        """Asks the server whether the pod is bound: its word decides."""
+        """Asks the server whether the pod is bound: its answer decides."""
         info.bind = BindState.READING
         info.in_doubt = self._is_fenced
         self._ask(info, group)
@@ -230,7 +231,8 @@ class Binder:
     def hook_answered(self, call: HookCall, event: HookAnswered) -> None:
         """A Bind plugin has bound a member, left it to the next one, refused, or failed.
 
-        Its "yes" is as good as its silence: only the server's word makes a pod bound or a reservation end.
+        Its success proves no more than silence: only the server's answer makes a pod bound or ends a
+        reservation.
         """
         assert call.info is not None
         info = self._expected(call.info.uid, call.attempt, BindState.SENT)
@@ -282,13 +284,13 @@ class Binder:
             info.bind = BindState.SENT
             wait_s = min(_FIRST_RETRY_S * 2 ** (info.bind_tries - 1), _LONGEST_RETRY_S)
             if self._is_fenced and pod.metadata.resource_version != info.sent_version:
-                wait_s, info.in_doubt = 0.0, False  # the pod has changed: what was sent cannot land
+                wait_s, info.in_doubt = 0.0, False  # the pod has changed: binds sent before cannot land
             self._shared.retry_bind_at(self._shared.now_s + wait_s, info)
             return info
         return None
 
     def bumped(self, event: PodBumped) -> PodInfo | None:
-        """What was sent cannot land any more, or has landed; the pod is the caller's to apply as seen."""
+        """Binds sent before cannot land any more, or one has landed; the caller applies the pod as seen."""
         info = self._shared.cache.pods.get(event.uid)
         if info is None or info.state is not ASSUMED or info.bind is not BindState.BUMPING:
             return None
@@ -301,7 +303,7 @@ class Binder:
         return info
 
     def send_again(self, uid: str, attempt: int) -> None:
-        """A retry's time has come."""
+        """A retry is due."""
         info = self._expected(uid, attempt, BindState.SENT)
         if info is None or info.group is None:
             return
@@ -312,13 +314,13 @@ class Binder:
             self._send(info.group, (info,))
 
     def _why_not_again(self, info: PodInfo, group: Group) -> str:
-        """Why a bind that came to nothing is not sent once more; "" when it is."""
+        """Why a bind without effect is not sent again; "" if it is."""
         cache = self._shared.cache
         broken = reservation_broken(cache, info) or reservation_taken(cache, info)
         return broken or next(iter(group.failed_binds.values()), "")
 
     def look_for(self, uid: str) -> None:
-        """Asks for a pod that the server said is gone or going, if the watch has not said so since."""
+        """Reads a pod that the server reported gone or leaving, if the watch has not confirmed it since."""
         info = self._shared.cache.pods.get(uid)
         if info is None or info.group is None or info.state is not LEAVING:
             return
@@ -326,14 +328,14 @@ class Binder:
             self._ask(info, info.group)
 
     def _expected(self, uid: str, attempt: int, bind: BindState) -> PodInfo | None:
-        """The member an answer is about, unless it has been answered, replaced or decided since."""
+        """The member that an answer is about, unless it was answered, replaced or decided since."""
         info = self._shared.cache.pods.get(uid)
         if info is None or info.bind is not bind or info.attempt != attempt or info.group is None:
             return None
         return info if info.state is ASSUMED else None
 
     def _lost(self, info: PodInfo, why: str, state: MemberState) -> None:
-        """A bind that is given up: its room is free when it cannot land; the rest of the gang is not sent."""
+        """A bind is given up: its room is freed once it cannot land; the rest of the gang is not sent."""
         group = info.group
         assert group is not None
         if info.in_doubt and state is MemberState.PENDING:
@@ -357,17 +359,17 @@ class Binder:
         if info.group is not None:
             self._shared.touch(info.group)
 
-    # -- what becomes of the group ---------------------------------------------------------------------
+    # -- the group's outcome ---------------------------------------------------------------------------
 
     def take_back(self, group: Group, why: str) -> None:
-        """A promise of a group that is binding broke: what has not been sent is not sent."""
+        """A reservation of a binding group broke: unsent binds are not sent."""
         if not self.pre_bind.stop(group, why) and not group.failed_binds:
             group.failed_binds[""] = why
             self._shared.emit(CancelBinds(group.cause_id))
             self._shared.touch(group)
 
     def settle(self, group: Group) -> None:
-        """Decides once no bind of the group is on the way any more."""
+        """Decides once no bind of the group is in flight."""
         self.pre_bind.look(group)
         if group.failed_binds:
             self.staggered.give_back(group)
@@ -421,7 +423,7 @@ class Binder:
             self._shared.queue.activate(group, Cause.HALF_BOUND)
 
     def unwind(self, group: Group) -> None:
-        """Gives a half-bound gang back: its bound members are evicted, its reservations forgotten."""
+        """Unwinds a half-bound gang: evicts its bound members, releases its reservations."""
         shared = self._shared
         shared.settle_by_s.pop(group.key, None)
         if not shared.settings.allow_eviction:
@@ -442,7 +444,7 @@ class Binder:
         self.unwound(group)
 
     def _complete_for_ever(self, group: Group) -> None:
-        """Nobody may be evicted: what is bound stays, and the rest is tried first in line, until it is whole.
+        """Eviction is off: bound members stay, and the rest is tried first in line, until the gang is whole.
 
         At the latest every settle_s, whether or not anything has changed that could help.
         """
@@ -463,7 +465,7 @@ class Binder:
             self._complete(group)
 
     def evict_gang(self, group: Group) -> None:
-        """Takes a gang that was whole away; its successors start together when the last of it is gone."""
+        """Evicts a gang that was whole; its successors start together when the last of it is gone."""
         shared = self._shared
         group.recovering = False
         shared.forget_all(group, "its gang is evicted")
@@ -474,20 +476,20 @@ class Binder:
         self.unwound(group)
 
     def evict_bound(self, group: Group) -> None:
-        """Asks for the eviction of every bound member that is not on its way out yet."""
+        """Requests the eviction of every bound member that is not terminating yet."""
         for info in group.in_state(MemberState.BOUND):
             if info.pod.metadata.deletion_timestamp is None:
                 meta = info.pod.metadata
                 self._shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
     def eviction_failed(self, event: EvictionFailed) -> None:
-        """A budget (429) is asked again later; a missing verb (403) is said aloud."""
+        """A refusal by a budget (429) is retried later; a missing verb (403) is reported."""
         info = self._shared.cache.pods.get(event.uid)
         if info is not None and info.group is not None and event.code not in (404, 429):
             self._reporter.aborted(info.group, f"evicting {info.pod.key}: {event.code} {event.message}")
 
     def unwound(self, group: Group) -> None:
-        """When the last bound member is gone the gang starts over with whoever is left."""
+        """When the last bound member is gone the gang starts over with the remaining ones."""
         if group.counts[MemberState.BOUND]:
             return
         for info in group.in_state(MemberState.DONE):
@@ -496,18 +498,18 @@ class Binder:
         self._shared.stir_siblings(group)
 
     def evict_again(self, group: Group) -> None:
-        """Evictions that did not take effect are asked again until they do."""
+        """Repeats evictions without effect until they succeed."""
         self._shared.queue.set_deadline(group, self._shared.now_s + _EVICT_AGAIN_S)
         self.evict_bound(group)
 
 
 def _failed_at_once(group: Group) -> list[PodInfo]:
-    """Members that this attempt has started and that have failed: they have landed all the same."""
+    """Members started by this attempt that have already failed: their binds landed all the same."""
     return [info for info in group.in_state(MemberState.FAILED) if info.attempt == group.attempts]
 
 
 def _binding(info: PodInfo, group: Group, key: str, version: str) -> BindPod:
-    """The one write: the node, and what is written into the pod with it."""
+    """The one write: the node, and the annotations written with it."""
     annotations = allocation_annotations(info.allocation, info.template.by_container)
     annotations[GANG_KEY] = key
     annotations[RANK_KEY] = str(info.rank)
@@ -527,7 +529,7 @@ def _binding(info: PodInfo, group: Group, key: str, version: str) -> BindPod:
 
 
 def _cure(refusal: str) -> str:
-    """What helps against a 403, which RBAC and admission both answer with."""
+    """The cure for a 403, with which both RBAC and admission answer."""
     if "cannot create resource" in refusal:
         return "the scheduler's role needs the verb create on pods/binding"
     if "'gangsched-reserved-keys" in refusal:
@@ -536,9 +538,9 @@ def _cure(refusal: str) -> str:
 
 
 def _labelled(binding: BindPod, info: PodInfo) -> BindPod:
-    """The same with the devices as labels; plugins.devices has seen to it that they can say it.
+    """The same with the devices as labels; plugins.devices has ensured that they fit.
 
-    A pod that was made with the annotation would be read by that: there the truth goes where the lie is.
+    If the pod was created with the annotation, the annotation takes precedence, so overwrite it.
     """
     if ALLOCATED_KEY in (info.pod.metadata.annotations or {}):
         return binding

@@ -1,15 +1,14 @@
-"""PreBind: what is done between the reservation of a whole gang and its first Bind.
+"""PreBind: runs between the reservation of a whole gang and its first Bind.
 
-Every member's PreBind plugins are asked in their order, the members side by side. Only when all of them have
-said yes, for all groups that start together, does the first Bind leave; one that does not say yes gives
-everything back, and nothing was bound. Asked by core.binding.binder, which decides what becomes of the
-groups.
+Every member's PreBind plugins are called in order, the members side by side. Only when all of them have
+succeeded, for all groups that start together, is the first Bind sent; otherwise everything is released, and
+nothing was bound. Called by core.binding.binder, which decides what happens to the groups.
 
-    prepared   every hook has said Success or Skip, and what is reserved still    binds are sent
-               holds, and kubelet could mix none of them up with a pod that is
-               due (core.binding.admission_conflicts)
-    stopped    a hook said anything else, or was late; a promise broke; a         hooks are taken back,
-               member that is needed left; the settle limit of a gang bound       reservations given back
+    prepared   every hook has answered Success or Skip, the reservations still    binds are sent
+               hold, and kubelet could confuse none of the pods with one that
+               is due (core.binding.admission_conflicts)
+    stopped    a hook gave another answer, or was late; a reservation broke; a    hooks are cancelled,
+               member that is needed left; the settle limit of a gang bound       reservations released
                in part; kubelet has not admitted the other pod in settle_s
 """
 
@@ -32,9 +31,9 @@ _GOES_ON = (Code.SUCCESS.value, Code.SKIP.value)
 
 
 class _Unit:
-    """Groups that are being prepared as one; `open` are the calls without an answer, by the pod's UID.
+    """Groups prepared as one; `open` are the calls without an answer, by the pod's UID.
 
-    until_s: when it is given up that waits for nothing but its turn; `inf`: it does not.
+    until_s: when a unit that waits only for its turn is given up; `inf`: it does not wait.
     """
 
     __slots__ = ("groups", "open", "until_s")
@@ -64,9 +63,9 @@ class PreBind:
         self._units: dict[GroupKey, _Unit] = {}
 
     def begin(self, unit: Sequence[tuple[Group, Sequence[PodInfo]]]) -> bool:
-        """Asks what there is to ask about the groups' members; False: nothing, bind them at once.
+        """Starts the hooks of the groups' members; False: there are none, bind them at once.
 
-        Raises: PluginError (a PreBindPreFlight), and then nothing was asked.
+        Raises: PluginError (a PreBindPreFlight); then no hook was started.
         """
         asked = [one for group, members in unit for one in self._wanted(group, members)]
         groups = [group for group, _ in unit]
@@ -115,13 +114,13 @@ class PreBind:
             self._look(unit)
 
     def look(self, group: Group) -> None:
-        """Members have come or gone: is what is left still a whole gang, and is all of it prepared?"""
+        """Members have come or gone: is the rest still a whole gang, and is all of it prepared?"""
         unit = self._units.get(group.key)
         if unit is not None:
             self._look(unit)
 
     def stop(self, group: Group, why: str) -> bool:
-        """Gives the group back, with those that start with it; False where it is not being prepared."""
+        """Releases the group, with those that start with it; False if it is not being prepared."""
         unit = self._units.get(group.key)
         if unit is None:
             return False
@@ -158,18 +157,18 @@ class PreBind:
             self._prepared(group)
 
     def look_again(self) -> None:
-        """Something has happened: those that wait for nothing but their turn may have it, oldest first."""
+        """Something has happened: units that wait only for their turn may get it, oldest first."""
         if self._conflicts.resources:
             for unit in self._waiting():
                 self._look(unit)
 
     def expire(self) -> None:
-        """Gives up those whose turn has not come in time."""
+        """Gives up units whose turn has not come in time."""
         for unit in [unit for unit in self._waiting() if unit.until_s <= self._shared.now_s]:
             self._stop(unit, self._conflicts.blocks(unit.groups) or "its turn did not come in time")
 
     def next_deadline_s(self) -> float:
-        """When `expire` has something to do next; inf: never."""
+        """When `expire` has work next; inf: never."""
         return min((unit.until_s for unit in self._waiting()), default=math.inf)
 
     def _waiting(self) -> list[_Unit]:

@@ -1,7 +1,7 @@
-"""Whether what the cache holds for one assumed pod is still what it was promised.
+"""Whether the cache's state still supports one assumed pod's reservation.
 
-Questions to the cache, and no more: what follows from an answer is core.groups.reservations',
-core.groups.attempts' and core.binding.pre_bind's.
+Queries of the cache only; core.groups.reservations, core.groups.attempts and core.binding.pre_bind act on the
+results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ OVERTAKEN = "another scheduler's pod has landed on what was held"
 
 
 def reservation_broken(cache: Cache, info: PodInfo) -> str:
-    """Why the node or a device promised to the pod will not do any more; "" when all is well."""
+    """Why the reserved node or device is unusable now; "" if all is well."""
     row = cache.nodes.row_of.get(info.node_name)
     if row is None:
         return f"node {info.node_name} is gone"
@@ -28,7 +28,7 @@ def reservation_broken(cache: Cache, info: PodInfo) -> str:
 
 
 def reservation_taken(cache: Cache, info: PodInfo) -> str:
-    """Which device promised to the pod another live pod has come to hold; "" when none."""
+    """The reserved device that another live pod now holds; "" if none."""
     for resource, ids in info.ids.items():
         holders = cache.ledger.holders(info.row, resource)
         for device_id in ids:
@@ -38,10 +38,10 @@ def reservation_taken(cache: Cache, info: PodInfo) -> str:
 
 
 def reservation_lost(cache: Cache, info: PodInfo) -> str:
-    """Why a promise of which nothing was sent is worth less by now than a new one; "" when it is not.
+    """Why an unsent reservation should be replaced by a new one; "" if it should not.
 
-    Broken; or another live pod has come to hold one of its devices; or the node has come to list devices and
-    the promise names none. Not asked for a bind that may be on its way: that is repeated as it is.
+    It is broken; or another live pod holds one of its devices; or the node now lists devices and the
+    reservation names none. Not checked for a bind that may be in flight: that is repeated unchanged.
     """
     broken = reservation_broken(cache, info)
     if broken:

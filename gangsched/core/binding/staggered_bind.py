@@ -1,9 +1,9 @@
-"""StaggeredBind: of a gang whose members kubelet could mix up, some are sent only when others are admitted.
+"""StaggeredBind: sends members that kubelet could confuse only after others are admitted.
 
-Lives here: the members that are held, reserved and unsent, while others of their gang (or of one that starts
-with it) are due on the same node, and what ends that. Who may not be due with whom is
-core.binding.admission_conflicts's; the gang is bound in part meanwhile, so a wave that kubelet does not admit
-is waited for half of `settle_s`, and the other half is for the gang's policy. Asked by core.binding.binder.
+Lives here: members that are held, reserved and unsent, while others of their gang (or of one that starts with
+it) are due on the same node, and how that ends. core.binding.admission_conflicts decides which pods must not
+be due together. The gang is bound in part meanwhile, so a wave that kubelet does not admit is waited for only
+half of `settle_s`; the other half is for the gang's policy. Called by core.binding.binder.
 
     held    nobody it could be mixed up with is due any more, and what is reserved     its bind is sent
             for it holds
@@ -24,7 +24,7 @@ from gangsched.model.pod_group import GroupKey
 
 
 class StaggeredBind:
-    """Groups of which members are held."""
+    """Groups with held members."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class StaggeredBind:
         send: Callable[[Group, Sequence[PodInfo]], None],
         broke: Callable[[Group, str], None],
     ) -> None:
-        """send: binds that may leave, one wave; broke: a promise of the group did, nothing more is sent."""
+        """send: one wave of binds; broke: a reservation of the group broke, nothing more is sent."""
         self._shared = shared
         self._conflicts = conflicts
         self._send = send
@@ -42,13 +42,13 @@ class StaggeredBind:
         self._until_s: dict[GroupKey, float] = {}
 
     def begin(self, group: Group, members: Sequence[PodInfo]) -> None:
-        """Sends those that may leave now and holds the others."""
+        """Sends the binds that may leave now and holds the others."""
         if self._conflicts.resources:
             members = self._let_go(group, members)
         self._send(group, members)
 
     def look_again(self) -> None:
-        """Something has happened: those that were held may have their turn, oldest groups first."""
+        """Something has happened: held members may have their turn, oldest groups first."""
         for key in list(self._until_s):
             group = self._shared.groups.get(key)
             held = _held(group) if group is not None else []
@@ -64,21 +64,21 @@ class StaggeredBind:
                     self._send(group, going)
 
     def stop(self, group: Group, why: str) -> bool:
-        """Gives up what is held of the group; False where nothing is."""
+        """Gives up the group's held members; False if there are none."""
         if group.key not in self._until_s or not _held(group):
             return False
         self._broke(group, why)
         return True
 
     def give_back(self, group: Group) -> None:
-        """What is held of the group is not going to be sent."""
+        """The group's held members will not be sent."""
         if self._until_s.pop(group.key, None) is not None:
             for info in _held(group):
                 info.bind = BindState.NONE
                 self._shared.forget(info, MemberState.PENDING)
 
     def expire(self) -> None:
-        """Gives up what kubelet does not let through."""
+        """Gives up members that kubelet does not let through in time."""
         for key in [key for key, until_s in self._until_s.items() if until_s <= self._shared.now_s]:
             group = self._shared.groups.get(key)
             held = _held(group) if group is not None else []
@@ -87,7 +87,7 @@ class StaggeredBind:
                 del self._until_s[key]
 
     def next_deadline_s(self) -> float:
-        """When `expire` has something to do next; inf: never."""
+        """When `expire` has work next; inf: never."""
         return min(self._until_s.values(), default=math.inf)
 
     def _let_go(self, group: Group, members: Sequence[PodInfo]) -> list[PodInfo]:
