@@ -21,14 +21,16 @@ from gangsched.controlplane.daemon import free_ports
 from tests.deploy.conftest import DEPLOY, Audited
 from tests.deploy.rights import Right, Used, granted, missing, unused, used
 from tests.kube.scripted import status
-from tests.real.cluster import Cluster, checked
+from tests.real.cluster import PODS, Cluster, checked
 from tests.real.controllers import Controllers
 from tests.real.process import Scheduler, binding_gate, service_account
+from tests.real.shapes import SHAPES, SIZE
 from tests.web.measured import samples
 
 pytestmark = pytest.mark.real
 
 NAMESPACE, ACCOUNT = "gangsched-system", "gangsched"
+THEIRS = ("Volcano", "KAI", "Koordinator's PodGroup")
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 
 
@@ -141,6 +143,9 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
 
     for kind in ("JobSet", "LeaderWorkerSet", "RayCluster", "Workload", "MPIJob"):
         Controllers(cluster).install(kind)
+    for crd in (crd for name in THEIRS for crd in SHAPES[name].crds):
+        applied.kubectl("apply", "-f", "-", input=json.dumps(crd))
+        applied.kubectl("wait", "--for=condition=Established", f"crd/{crd['metadata']['name']}")
     cluster.nodes(7, gpus=8, racks=2)
     ports = free_ports(2)
     answer = status(500, reason="InternalError", message="oops")
@@ -155,6 +160,7 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
             cluster.gang(dialect, pods=4, gpus=1, dialect=dialect)
         cluster.gang("lost", pods=2, gpus=1)
         cluster.whole("ours", "core", "coscheduling", "lightweight", "lost")
+        _other_systems_groups_are_told(cluster)
         cluster.gang("large", pods=4, gpus=8, dialect="core")
         cluster.whole("large")
         cluster.gang("too-large", pods=4, gpus=8, dialect="coscheduling")
@@ -171,6 +177,25 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
     needs = used(applied.audit_log, USER)
     assert not missing(rights, needs)
     assert not unused(rights, needs)
+
+
+def _other_systems_groups_are_told(cluster: Cluster) -> None:
+    """PodGroups of theirs with pods that name them; the status is where each kind has it."""
+    for shape in (SHAPES[name] for name in THEIRS):
+        for path, group in shape.objects(SIZE):
+            cluster.plane.request("POST", path, group)
+        pods = shape.pods(SIZE)
+        for pod in pods:
+            pod["spec"]["containers"][0]["resources"] = {}
+            cluster.plane.request("POST", PODS, pod)
+        names = [pod["metadata"]["name"] for pod in pods]
+        cluster.whole(*names)
+        cluster.eventually(lambda path=shape.status: _is_told(cluster, path), f"{shape.status} says so")
+        cluster.delete(*names)
+
+
+def _is_told(cluster: Cluster, path: str) -> bool:
+    return bool(cluster.plane.request("GET", path).get("status"))
 
 
 def _a_gang_makes_room_for_itself(cluster: Cluster, plane: Audited) -> None:

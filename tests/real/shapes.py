@@ -7,6 +7,7 @@ docs/controllers.md has the table.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -30,6 +31,26 @@ class Shape(NamedTuple):
     objects: Callable[[int], Sequence[tuple[str, Json]]] = lambda least: ()
     crds: tuple[Json, ...] = ()
     status: str = ""
+
+
+def group_crd(group: str, version: str, *, has_status: bool) -> Json:
+    """A PodGroup as its project defines it, as far as matters here: with or without a status subresource."""
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    one = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": free}}
+    if has_status:
+        one["subresources"] = {"status": {}}
+    unapproved = {"api-approved.kubernetes.io": "unapproved, of a test"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"podgroups.{group}", "annotations": unapproved},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"},
+            "versions": [one],
+        },
+    }
 
 
 def groups_at(api_version: str) -> str:
@@ -82,6 +103,13 @@ def owner(kind: str, body: Callable[[int], Json]) -> Callable[[int], list[tuple[
     return lambda least: [(collection(kind), body(least))]
 
 
+VOLCANO, KAI, KOORDINATOR = (
+    "scheduling.volcano.sh/v1beta1",
+    "scheduling.run.ai/v2alpha2",
+    "scheduling.sigs.k8s.io/v1alpha1",
+)
+GANG = "gang.scheduling.koordinator.sh"
+
 DIALECTS: dict[str, Shape] = {
     "gangsched": Shape(dialect("ours")),
     "core PodGroup": Shape(dialect("core"), core_group, status=f"{CORE_GROUPS}/g"),
@@ -91,6 +119,36 @@ DIALECTS: dict[str, Shape] = {
         status=f"{COSCHEDULING_GROUPS}/g",
     ),
     "Coscheduling, lightweight": Shape(dialect("lightweight")),
+    "Volcano": Shape(
+        lambda least: pods_of(annotations={"scheduling.k8s.io/group-name": "g"}),
+        pod_group(VOLCANO, queue="default"),
+        (group_crd("scheduling.volcano.sh", "v1beta1", has_status=False),),
+        f"{groups_at(VOLCANO)}/g",
+    ),
+    "KAI": Shape(
+        lambda least: pods_of(annotations={"pod-group-name": "g"}, labels={"kai.scheduler/queue": "q"}),
+        pod_group(KAI, queue="q"),
+        (group_crd("scheduling.run.ai", "v2alpha2", has_status=True),),
+        f"{groups_at(KAI)}/g",
+    ),
+    "Koordinator": Shape(
+        lambda least: pods_of(annotations={f"{GANG}/name": "g", f"{GANG}/min-available": str(least)}),
+    ),
+    "Koordinator's PodGroup": Shape(
+        lambda least: pods_of(labels={"pod-group.scheduling.sigs.k8s.io": "g"}),
+        pod_group(KOORDINATOR),
+        (group_crd("scheduling.sigs.k8s.io", "v1alpha1", has_status=False),),
+        f"{groups_at(KOORDINATOR)}/g",
+    ),
+    "YuniKorn": Shape(
+        lambda least: pods_of(
+            labels={"applicationId": "g"},
+            annotations={
+                "yunikorn.apache.org/task-group-name": "workers",
+                "yunikorn.apache.org/task-groups": json.dumps([{"name": "workers", "minMember": least}]),
+            },
+        ),
+    ),
 }
 
 _ROLES = {"driver": (1, 1), "workers": (1, SIZE - 1)}

@@ -157,6 +157,8 @@ metadata: {name: urgent-gang}
 value: 1000
 """
 
+UNSCHEDULABLE = {"type": "Unschedulable", "reason": "NotEnoughResources", "status": "True"}
+NODE_POOL = {"type": "UnschedulableOnNodePool", "nodePool": "default", "status": "True", "transitionID": "1"}
 INITIALLY = {"type": "PodGroupInitiallyScheduled"}
 STATUSES: dict[str, tuple[Json, Json, Json]] = {
     "core PodGroup": (
@@ -168,6 +170,21 @@ STATUSES: dict[str, tuple[Json, Json, Json]] = {
         {"phase": "Pending", "scheduled": 0},
         {"phase": "Scheduled", "scheduled": SIZE, "running": 0},
         {"phase": "Running", "running": SIZE},
+    ),
+    "Koordinator's PodGroup": (
+        {"phase": "Pending", "scheduled": 0},
+        {"phase": "Scheduled", "scheduled": SIZE, "running": 0},
+        {"phase": "Running", "running": SIZE},
+    ),
+    "Volcano": (
+        {"phase": "Pending", "conditions": [UNSCHEDULABLE]},
+        {"phase": "Running", "running": 0, "conditions": [{"type": "Scheduled", "status": "True"}]},
+        {"phase": "Running", "running": SIZE},
+    ),
+    "KAI": (
+        {"pending": SIZE, "schedulingConditions": [NODE_POOL]},
+        {"schedulingConditions": []},
+        {"running": SIZE, "pending": 0},
     ),
 }
 """What its object says: without room, bound, with all pods running."""
