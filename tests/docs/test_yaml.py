@@ -35,6 +35,8 @@ _PLURALS = {
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
 }
+# Whose PodGroups the embedded server does not know.
+_OTHERS = ("scheduling.volcano.sh/", "scheduling.run.ai/")
 # A page shows this one to be refused.
 _TOO_BIG = "too-big"
 _TOLD = re.compile("of 20 fit|waits as a whole")
@@ -110,8 +112,28 @@ def _pods_of(objects: list[Object]) -> Iterator[tuple[str, int]]:
             yield one["metadata"]["name"], 1
 
 
+def _definition(api_version: str) -> Object:
+    """A PodGroup of another system, as far as the server must know it."""
+    group, _, version = api_version.partition("/")
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"podgroups.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
 async def _apply(here: Live, objects: list[Object]) -> None:
     for one in objects:
+        if one["kind"] == "PodGroup" and one["apiVersion"].startswith(_OTHERS):
+            path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+            await here.client.post(path, msgspec.json.encode(_definition(one["apiVersion"])))
         group = one["apiVersion"]
         path = f"/api/{group}" if "/" not in group else f"/apis/{group}"
         if not one["kind"].startswith("Cluster"):
