@@ -146,6 +146,15 @@ def test_of_more_racks_than_are_searched_those_with_most_room_are() -> None:
     assert taken(c) == ["old-r231"]
 
 
+def test_the_rack_of_lowest_priority_is_searched_though_many_come_before_it_by_name() -> None:
+    names = [f"r{i:02}" for i in range(24)]
+    c = full(racks(**dict.fromkeys(names, 2)), **dict.fromkeys(names, 5))
+    c.delete("old-r230", "old-r231")
+    full(c, r23=1)
+    c.submit(within(ONE_RACK, gang("g", pods=2, gpus=8, priority=10))).run()
+    assert taken(c) == ["old-r230", "old-r231"]
+
+
 def test_nobody_goes_where_no_one_rack_can_be_freed() -> None:
     """Free nodes enough of two racks, and one pod of each that may not go."""
     c = full(racks(a=2, b=2), a=1, b=1)

@@ -20,6 +20,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from gangsched.core.cache.trial import Trial
+from gangsched.core.cycle.packing import fewest
 from gangsched.core.framework.interface import CycleState
 from gangsched.core.framework.plan import TOPOLOGY, FitError, Plan
 from gangsched.core.framework.profile import Demand
@@ -119,8 +120,11 @@ class Domains:
     def _domains(self, keys: Sequence[str], base: BoolArray) -> IntArray:
         """int64[n_rows]: one code for the nodes of `base` with the same values of all `keys`; -1: in none."""
         found = np.where(base, 0, -1).astype(np.int64)
-        for key in keys:
+        for n, key in enumerate(keys):
             codes = self._trial.label(key)[0].astype(np.int64)
+            if not n:
+                found = np.where(base, codes, -1)
+                continue
             is_in = (found >= 0) & (codes >= 0)
             both = found[is_in] * (int(codes.max(initial=0)) + 1) + codes[is_in]
             found = np.full(len(found), -1, dtype=np.int64)
@@ -153,11 +157,15 @@ class Domains:
         return "/".join(self._text(key, row) for key in self._required)
 
     def _text(self, key: str, row: int) -> str:
+        return self._texts_at(key, np.array([row]))[0]
+
+    def _texts_at(self, key: str, rows: IntArray) -> list[str]:
+        """What the label says on these nodes; "" where it is missing."""
         codes, values = self._trial.label(key)
         if key not in self._texts:
-            self._texts[key] = list(values)
-        code = int(codes[row])
-        return self._texts[key][code] if code >= 0 else ""
+            self._texts[key] = [*values, ""]  # code -1, a missing label, reads the last one
+        texts = self._texts[key]
+        return [texts[code] for code in codes[rows].tolist()]
 
     # -- in which order --------------------------------------------------------------------------------
 
@@ -238,10 +246,10 @@ class Domains:
         keys.append(fewest(mine, amounts, held))
         keys.append(np.bincount(mine, weights=amounts, minlength=len(held)).astype(np.int64))
         ranks = np.stack(keys, axis=1)
-        first_row = dict(zip(mine[::-1].tolist(), rows[::-1].tolist(), strict=True))
-        labels = (*self._required, *self._preferred)
-        names = {one: [self._text(key, first_row[one]) for key in labels] for one in domains.tolist()}
-        return sorted(names, key=lambda one: (*ranks[one].tolist(), names[one]))
+        first = _first_rows(codes, len(held))[domains]
+        names = [self._texts_at(key, first) for key in (*self._required, *self._preferred)]
+        order = sorted(zip(*ranks[domains].T.tolist(), *names, domains.tolist(), strict=True))
+        return [int(one[-1]) for one in order]
 
     def _fewest_domains(self, mask: BoolArray, keys: Sequence[str]) -> BoolArray | None:
         """The nodes of the fewest domains of each label, the widest first, that have room for as many as all
@@ -306,21 +314,27 @@ class Domains:
 
     def nowhere(self, run: _Run) -> FitError:
         """No domain does: how near each comes, and what the nearest one lacks."""
+        if not self._required:
+            inner = run([self._demand], 0)
+            return self.unfit([""], inner if isinstance(inner, FitError) else None)
         held = self._held(self._codes)
-        there = [one for one in self._present() if self._pin in (None, one)]
+        first = _first_rows(self._codes, len(held))
+        there = [one for one in np.flatnonzero(first >= 0).tolist() if self._pin in (None, one)]
         needed = self._demand.n_needed
         if not there:
             if self._pin is not None:
                 return self._error(f"the {self._what} that its members are in has no node for one more")
             labels = "the label" if len(self._required) == 1 else "all of the labels"
             return self._error(f"no node has {labels} {', '.join(self._required)}")
-        names = {one: self._name(int((self._codes == one).argmax())) for one in there}
+        texts = [self._texts_at(key, first[there]) for key in self._required]
+        names = dict(zip(there, map("/".join, zip(*texts, strict=True)), strict=True))
         ranked = sorted(there, key=lambda one: (-int(held[one]), names[one]))
         best = names[ranked[0]]
-        within = self._codes == ranked[0] if self._required else self._demand.within
-        inner = run([replace(self._demand, within=within, within_name=best)], 0)
-        why = inner if isinstance(inner, FitError) else None
-        if not self._required or held[ranked[0]] >= needed:
+        why = None
+        if self._demand.within is None:  # else it is one of a thousand what-ifs
+            inner = run([replace(self._demand, within=self._codes == ranked[0], within_name=best)], 0)
+            why = inner if isinstance(inner, FitError) else None
+        if held[ranked[0]] >= needed:
             return self.unfit([names[one] for one in ranked if held[one] >= needed], why)
         if self._pin is not None:
             room = f"room for {held[ranked[0]]} of" if held[ranked[0]] else "no room for"
@@ -332,19 +346,13 @@ class Domains:
             told.append(f"{more} other{'s' if more > 1 else ''} no more than that")
         return self._error(f"no {self._what} has room for {_members(needed)}: {', '.join(told)}", why, best)
 
-    def _present(self) -> list[int]:
-        """The domains that have a node."""
-        found: list[int] = np.unique(self._codes[self._codes >= 0]).tolist()
-        return found
-
     def unfit(self, names: Sequence[str], inner: FitError | None) -> FitError:
         """Domains have the room, and yet the members do not fit there as they ask to be placed."""
         tried = list(dict.fromkeys(names))
         if not self._required and inner is not None:
             return inner
         told = ", ".join(tried[:_MAX_NAMED])
-        if (more := len(tried) - _MAX_NAMED) > 0:
-            told += f" and {more} more"
+        told += f" and {len(tried) - _MAX_NAMED} more" if len(tried) > _MAX_NAMED else ""
         needed = _members(self._demand.n_needed)
         return self._error(
             f"no {self._what or 'node'} takes {needed} as they ask to be placed, tried were {told}",
@@ -371,19 +379,12 @@ class Domains:
         return tuple(found)
 
 
-def fewest(groups: IntArray, amounts: IntArray, wanted: IntArray) -> IntArray:
-    """int64[n_groups]: how many of each group's items come to what is wanted of it, the largest first; where
-    all do not, one more than there are items at all. Shapes: groups, amounts int64[n_items]; wanted
-    int64[n_groups]."""
-    counts: IntArray = np.full(len(wanted), len(groups) + 1, dtype=np.int64)
-    order = np.lexsort((-amounts, groups))
-    mine, sums = groups[order], np.cumsum(amounts[order])
-    starts = np.flatnonzero(np.r_[True, mine[1:] != mine[:-1]][: len(mine)])
-    n_before = np.repeat(starts, np.diff(np.r_[starts, len(mine)]))
-    sums -= np.r_[0, sums][n_before]
-    is_enough = sums >= wanted[mine]
-    np.minimum.at(counts, mine[is_enough], (np.arange(len(mine)) - n_before + 1)[is_enough])
-    return counts
+def _first_rows(codes: IntArray, n_domains: int) -> IntArray:
+    """int64[n_domains]: a node of each domain, -1 where it has none."""
+    found: IntArray = np.full(n_domains, -1, dtype=np.int64)
+    rows = np.flatnonzero(codes >= 0)[::-1]
+    found[codes[rows]] = rows
+    return found
 
 
 def _placed(demand: Demand) -> list[PodInfo]:

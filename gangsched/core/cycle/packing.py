@@ -218,3 +218,18 @@ def _last_node(
     far = ~np.isin(rack[fits], opened)
     best = np.lexsort((rows[fits], rank[fits], room[fits], far))
     return int(fits[best[0]])
+
+
+def fewest(groups: IntArray, amounts: IntArray, wanted: IntArray) -> IntArray:
+    """int64[n_groups]: how many of each group's items come to what is wanted of it, the largest first; where
+    all do not, one more than there are items at all. Shapes: groups, amounts int64[n_items]; wanted
+    int64[n_groups]."""
+    counts: IntArray = np.full(len(wanted), len(groups) + 1, dtype=np.int64)
+    order = np.lexsort((-amounts, groups))
+    mine, sums = groups[order], np.cumsum(amounts[order])
+    starts = np.flatnonzero(np.r_[True, mine[1:] != mine[:-1]][: len(mine)])
+    n_before = np.repeat(starts, np.diff(np.r_[starts, len(mine)]))
+    sums -= np.r_[0, sums][n_before]
+    is_enough = sums >= wanted[mine]
+    np.minimum.at(counts, mine[is_enough], (np.arange(len(mine)) - n_before + 1)[is_enough])
+    return counts

@@ -1,26 +1,35 @@
 """By domain: room for a unit that has to be in one rack (zone, block) is made in one, the cheapest of some.
 
-PostFilter plugins are asked about the unit narrowed to one domain after the other, those first where most
-members have room already, and the answer that costs least is taken. Called by core.groups.attempts.
+PostFilter plugins are asked about the unit narrowed to one domain after the other, and the answer that costs
+least is taken. First those that give room away the cheapest, by what each node would have to give up for one
+member, by room alone (core.preemption.node_costs). Called by core.groups.attempts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from gangsched.core.cache.trial import Trial
+from gangsched.core.cycle.domains import MAX_DOMAINS
 from gangsched.core.cycle.topology import narrowed_to_each
 from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand, Profile
+from gangsched.core.preemption.node_costs import NodeCosts, rank
 from gangsched.core.preemption.victims import Victims
+from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.pod_template import PodTemplate
 
-# Domains whose pods are searched for victims; they share the budget of looks, of which each has at least so
-# many. Where none of them can be freed nobody is taken, and the others are not looked at.
-_MAX_DOMAINS = 16
+# Domains that are searched for victims, between these two: each search asks about arrays over all nodes. They
+# share the budget of looks, of which each has at least so many. Where none of them can be freed nobody goes.
+_MOST, _LEAST = 16, 4
+_NODES_IN_ALL = 16_384
 _MIN_LOOKS = 1000
+
+_Kinds = Mapping[int, tuple[NodeCosts, IntArray]]
+"""By template serial: what nodes give up for one, and how many each takes as things are."""
 
 
 def run_post_filter_by_domain(
@@ -32,7 +41,7 @@ def run_post_filter_by_domain(
 ) -> PostFilterResult | Status:
     """As Profile.run_post_filter. dry_run_of: what may be tried for the unit as it is narrowed."""
     dry_run = dry_run_of(demands)
-    units = narrowed_to_each(demands, _emptied(demands, trial, dry_run), trial, _MAX_DOMAINS)
+    units = _cheapest(demands, trial, dry_run)
     best: PostFilterResult | None = None
     refused: Status | None = None
     for unit in units:
@@ -47,16 +56,55 @@ def run_post_filter_by_domain(
     return best or refused or profile.run_post_filter(demands, trial, error, dry_run)
 
 
-def _emptied(demands: Sequence[Demand], trial: Trial, dry_run: DryRun) -> Trial:
-    """The cluster without all who may go."""
+def _cheapest(demands: Sequence[Demand], trial: Trial, dry_run: DryRun) -> list[list[Demand]]:
+    """The unit narrowed to each of some domains where it may fit without all who may go."""
     priority = min(demand.group.priority for demand in demands)
-    made = trial.fork()
-    if dry_run.lowest_priority < priority:
-        rows = np.flatnonzero(trial.live).tolist()
-        victims = Victims(trial, rows, priority=priority, siblings=dry_run.siblings, spared=dry_run.spared)
-        made.remove(*victims.close({info.uid: info for info in victims.everybody()}).values())
+    if dry_run.lowest_priority >= priority:
+        return []
+    rows = np.flatnonzero(trial.live).tolist()
+    victims = Victims(trial, rows, priority=priority, siblings=dry_run.siblings, spared=dry_run.spared)
+    everybody = victims.close({info.uid: info for info in victims.everybody()})
+    now, emptied = trial.fork(), trial.fork()
+    emptied.remove(*everybody.values())
     for nominated in dry_run.nominated:
         row = trial.row_of(nominated.node_name)
         if row is not None:
-            made.place(row, nominated.template)
-    return made
+            now.place(row, nominated.template)
+            emptied.place(row, nominated.template)
+    units = narrowed_to_each(demands, emptied, now, MAX_DOMAINS)
+    if not victims.on_row or len(units) < 2:
+        return units
+    kinds = {
+        template.serial: (rank(now, template, victims.on_row, ()), _room(demand, template, now))
+        for demand in demands
+        for template, _ in demand.by_template().values()
+    }
+    units.sort(key=lambda unit: _estimate(unit, kinds))  # where they are equal, most room goes first
+    return units[: min(max(_NODES_IN_ALL // trial.n_rows, _LEAST), _MOST)]
+
+
+def _room(demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
+    state, _ = demand.pre_filter(template, trial)
+    return demand.profile.filtering.ceiling(state, template, trial)
+
+
+def _estimate(unit: Sequence[Demand], kinds: _Kinds) -> tuple[float, float]:
+    """(highest priority, sum of what is given up) about which the unit costs where it is narrowed to."""
+    taken = list(_given_up(unit, kinds))
+    return max((cost[1] for cost, _ in taken), default=0.0), sum(cost[2] * n for cost, n in taken)
+
+
+def _given_up(unit: Sequence[Demand], kinds: _Kinds) -> Iterator[tuple[tuple[float, ...], int]]:
+    """What nodes give up for one member, the cheapest first, and for how many members."""
+    for demand in unit:
+        for template, members in demand.by_template().values():
+            costs, room = kinds[template.serial]
+            within = np.ones(len(room), dtype=np.bool_) if demand.within is None else demand.within
+            missing = min(len(members), demand.n_needed)
+            missing -= int(np.minimum(room[within], missing).sum())
+            for at in np.flatnonzero(within[costs.rows]).tolist():
+                n = min(missing, int(costs.room[at]))
+                if n <= 0:
+                    break
+                yield costs.keys[at], n
+                missing -= n
