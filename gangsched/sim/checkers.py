@@ -19,17 +19,20 @@ from gangsched.sim.reading import (
     Ids,
     allocatable,
     container_asks,
+    gang_of,
     given,
     healthy_ids,
     ids_of,
     is_vast,
+    required_labels,
     says_devices,
 )
 from gangsched.sim.told import Told
 
 
 def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) -> Iterator[str]:
-    """2, 10: a bind, when decided, fits what was known, with free healthy IDs that match the pod.
+    """2, 10, topology: a bind, when decided, fits what was known, with free healthy IDs that match the pod,
+    in the domain of its gang.
 
     A repetition must be the same bind again, so it may lack the IDs of an inventory that came in between.
     """
@@ -37,6 +40,8 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
     if pod is None or node is None:
         yield f"2: {bind.name} is bound to {bind.node}, one of which nobody has told of"
         return
+    if not is_repetition:  # by then a node that was gone, with members on it, may have come back
+        yield from _in_one_domain(bind, pod, told)
     mine = told.claim_of_bind(bind)
     others = [claim for claim in told.claims_on(bind.node) if claim.uid != bind.uid]
     room = allocatable(node)
@@ -59,6 +64,21 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
             yield f"10: {bind.name} goes to {bind.node}, whose inventory does not parse"
         return
     yield from _ids_match(bind, pod, healthy)
+
+
+def _in_one_domain(bind: ef.BindPod, pod: Pod, told: Told) -> Iterator[str]:
+    """topology: a gang that requires a rack, or another label of nodes, is on nodes with one value of it."""
+    gang = gang_of(pod)
+    keys = required_labels(pod, told.groups.get(gang) if gang is not None else None)
+    for key in keys:
+        value = (told.nodes[bind.node].metadata.labels or {}).get(key)
+        if value is None:
+            yield f"topology: {bind.name} requires {key} and goes to {bind.node}, which has none"
+        for other, name in told.mates_of(pod) if value is not None else ():
+            node = told.nodes.get(name)
+            theirs = value if node is None else (node.metadata.labels or {}).get(key)
+            if theirs != value:
+                yield f"topology: {bind.name} goes to {key} {value}, {other.metadata.name} is in {theirs}"
 
 
 def _ids_match(bind: ef.BindPod, pod: Pod, healthy: Ids) -> Iterator[str]:

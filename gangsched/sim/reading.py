@@ -287,6 +287,7 @@ _FIRST_SAYS = (
     *("core", "coscheduling", "volcano", "kai"),
     *("gangsched", "koordinator", "yunikorn", "lightweight"),
 )
+_TOPOLOGY = "gangsched.io/topology"
 
 
 def gang_of(pod: Pod) -> Gang | None:
@@ -357,6 +358,18 @@ def _tasks(text: str) -> int | None:
         return None
     minima = [one.get("minMember") for one in groups]
     return sum(minima) if all(type(n) is int and n > 0 for n in minima) else None
+
+
+def required_labels(pod: Pod, item: CustomObject | None) -> tuple[str, ...]:
+    """The labels of nodes that a member and its gang's object require all members to have in common."""
+    texts = [pod.metadata.annotations] + ([item.metadata.annotations] if item is not None else [])
+    levels = [level for own in texts for level in (own or {}).get(_TOPOLOGY, "").split(",")]
+    pairs = [level.partition(":") for level in levels]
+    found = [key.strip() for mode, _, key in pairs if mode.strip() == "required"]
+    constraints = (item.spec or {}).get("schedulingConstraints") if item is not None else None
+    listed = constraints.get("topology") if isinstance(constraints, dict) else None
+    found += [one["key"] for one in listed or () if isinstance(one, dict) and isinstance(one.get("key"), str)]
+    return tuple(found)
 
 
 def _count(value: object, *, at_least: int = 1) -> int | None:

@@ -20,6 +20,7 @@ from gangsched.sim.crowds import crowded_workload, webbed_workload
 from gangsched.sim.driver import Broken, Simulation, make_scheduler
 from gangsched.sim.duel import Duel, make_follower
 from gangsched.sim.faults import CALM, STORM, Rates
+from gangsched.sim.racks import racked_workload
 from gangsched.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload
 
 FENCED = Settings(fence=True)
@@ -82,6 +83,11 @@ STORMS: dict[str, Storm] = {
         "as storm, by two schedulers, each of which may believe that it leads",
         make=make_follower,
         is_duel=True,
+    ),
+    "racks": Storm(
+        "as storm, of gangs that must be in one rack or block, or would rather be",
+        racked_workload,
+        settings=replace(FENCED, permit_wait_s=15.0),
     ),
     "unfenced": Storm("as storm, without a fence, and without late binds", rates=ROUGH, settings=Settings()),
 }

@@ -14,8 +14,8 @@ import msgspec
 from gangsched.core.framework.interface import Code
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Node, Pod
-from gangsched.sim.reading import Ids, ids_in, ids_of, pod_asks
+from gangsched.model.objects import CustomObject, Node, Pod
+from gangsched.sim.reading import Gang, Ids, gang_of, ids_in, ids_of, pod_asks
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -33,6 +33,8 @@ class Told:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
+        self.groups: dict[Gang, CustomObject] = {}
+        """PodGroup objects, by the gang that they describe."""
         self._held: dict[str, Claim] = {}
         """What pods hold that are on a node and have not ended, by UID."""
         self.promised: dict[str, Claim] = {}
@@ -50,6 +52,10 @@ class Told:
                 for kept in (self.pods, self._held, self.promised):
                     kept.pop(event.pod.metadata.uid, None)
                 self.answered.discard(event.pod.metadata.uid)
+            elif isinstance(event, ev.PodGroupAdded | ev.PodGroupUpdated):
+                self.groups[_named(event)] = event.item
+            elif isinstance(event, ev.PodGroupDeleted):
+                self.groups.pop(_named(event), None)
             elif isinstance(event, ev.BindSucceeded):
                 self.answered.add(event.uid)
             elif isinstance(event, (ev.NodeAdded, ev.NodeUpdated)):
@@ -90,10 +96,23 @@ class Told:
         pod = self.pods[bind.uid]
         return Claim(bind.uid, bind.node, pod_asks(pod.spec), ids_in(bind.annotations, bind.labels))
 
+    def mates_of(self, pod: Pod) -> Iterator[tuple[Pod, str]]:
+        """The other members of its gang that are on a node, or promised to one, and stay there."""
+        gang = gang_of(pod)
+        for uid, other in self.pods.items():
+            node = self.promised[uid].node if uid in self.promised else other.spec.node_name
+            stays = other.metadata.deletion_timestamp is None and not other.is_terminal
+            if uid != pod.metadata.uid and node and stays and gang is not None and gang_of(other) == gang:
+                yield other, node
+
     def claims_on(self, node: str) -> Iterator[Claim]:
         """All pods that hold something on the node: bound and alive, or reserved."""
         for claims in (self._held, self.promised):
             yield from [claim for claim in claims.values() if claim.node == node]
+
+
+def _named(event: ev.PodGroupAdded | ev.PodGroupUpdated | ev.PodGroupDeleted) -> Gang:
+    return Gang(event.dialect, event.item.metadata.namespace, event.item.metadata.name)
 
 
 def _version(pod: Pod) -> int:

@@ -59,6 +59,17 @@ def test_nobody_needs_a_restart_to_be_placed(seed: int) -> None:
     assert sim.n_crashes == 0
 
 
+@pytest.mark.parametrize("seed", range(N_SEEDS // 4))
+def test_no_gang_that_requires_a_rack_is_bound_over_two(seed: int) -> None:
+    run_or_shrink(STORMS["racks"], seed)
+
+
+def test_a_scheduler_that_forgets_what_gangs_require_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangsched.core.cycle.cycle.topology_of", lambda demand: ())
+    found = [case(STORMS["racks"], seed).failure() for seed in range(4)]
+    assert any(broken is not None and "topology: " in broken.problem for broken in found), found
+
+
 @pytest.mark.parametrize("name", ["hostile", "duel"])
 def test_one_seed_is_one_history(name: str) -> None:
     late_too = replace(STORMS[name], rates=replace(STORMS[name].rates, late=STORM.late))

@@ -14,8 +14,9 @@ from gangsched.model import device_labels, devices, quantity
 from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from gangsched.model.pod_group import group_key
 from gangsched.model.resources import pod_requests
+from gangsched.model.topology import TOPOLOGY_KEY, parse_topology
 from gangsched.sim import reading
-from gangsched.sim.objects import inventory, make_node, make_pod
+from gangsched.sim.objects import inventory, make_node, make_pod, make_pod_group
 
 
 @pytest.mark.parametrize(
@@ -178,3 +179,21 @@ def test_both_readings_of_a_pods_gang_agree(labels: dict[str, str], annotations:
 def test_vast_amounts_are_vast() -> None:
     assert reading.is_vast(int(Fraction(2) ** 50))
     assert not reading.is_vast(10**15)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "required: example.com/rack",
+        "required: example.com/block, preferred: example.com/rack",
+        "preferred: rack",
+        " required :  a , required:b,preferred: c ",
+    ],
+)
+def test_both_readings_of_what_a_gang_requires_agree(text: str) -> None:
+    pod = make_pod("a", annotations={TOPOLOGY_KEY: text})
+    required = [level.key for level in parse_topology(text) if level.required]
+    assert list(reading.required_labels(pod, None)) == required
+    constraints = {"topology": [{"key": "example.com/zone"}]}
+    item = make_pod_group("g", spec={"schedulingConstraints": constraints})
+    assert list(reading.required_labels(pod, item)) == [*required, "example.com/zone"]
