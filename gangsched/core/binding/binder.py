@@ -389,7 +389,8 @@ class Binder:
                 shared.queue.activate(group, Cause.MORE_MEMBERS)
         elif group.n_bound == 0:
             shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
-            self._reporter.rejected(group, f"gang {group.key}: {why}" if group.is_gang else why)
+            said = f"gang {group.key} was not bound: {why}" if group.is_gang else why
+            self._reporter.rejected(group, said)
         else:
             self._reporter.aborted(
                 group, f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}"
