@@ -124,6 +124,10 @@ _COMMANDS = {
         "gangsched.load.command",
         "show how busy each node is against what it can do, and how evenly the cluster is loaded",
     ),
+    "queue": (
+        "gangsched.web.queue_command",
+        "what has not started yet, in the order in which it will be tried, and why",
+    ),
     "story": (
         "gangsched.web.command",
         "what happened to a gang, move by move, as the running scheduler remembers it",

@@ -19,6 +19,7 @@ from aiohttp import web
 from gangsched.web.access import Access, Refused
 from gangsched.web.health import Health, Page
 from gangsched.web.metrics import CONTENT_TYPE
+from gangsched.web.queue import Queue
 from gangsched.web.stories import Stories
 from gangsched.web.waiting import Waiting
 
@@ -48,6 +49,7 @@ class Server:
         configz: Callable[[], bytes],
         waiting: Waiting,
         stories: Stories,
+        queue: Queue,
     ) -> None:
         self._sockets = sockets
         self._tls = tls
@@ -57,6 +59,7 @@ class Server:
         self._configz = configz
         self._waiting = waiting
         self._stories = stories
+        self._queue = queue
 
     async def run(self) -> None:
         app = web.Application(middlewares=[self._guarded], client_max_size=1024)
@@ -67,6 +70,7 @@ class Server:
         app.router.add_get("/metrics", self._metrics_page)
         app.router.add_get("/configz", self._configz_page)
         app.router.add_get("/story/{namespace}/{name}", self._story_page)
+        app.router.add_get("/queue", self._queue_page)
         app.router.add_get("/permit", self._permit_page)
         app.router.add_post("/permit/{namespace}/{name}/{word:allow|reject}", self._permit_word)
         runner = web.AppRunner(
@@ -132,6 +136,10 @@ class Server:
         body = self._stories.told(f"{place['namespace']}/{place['name']}")
         if body is None:
             raise web.HTTPNotFound
+        return web.Response(body=body, content_type="application/json")
+
+    async def _queue_page(self, request: web.Request) -> web.Response:
+        body = self._queue.listed(request.query.get("namespace", ""))
         return web.Response(body=body, content_type="application/json")
 
     async def _permit_page(self, _: web.Request) -> web.Response:

@@ -159,6 +159,7 @@ class Web:
     def _load(self) -> Server:
         """In a thread: its imports take a few tenths of a second."""
         from gangsched.web.access import Access
+        from gangsched.web.queue import Queue
         from gangsched.web.server import Server
         from gangsched.web.stories import Stories
         from gangsched.web.waiting import Waiting
@@ -176,6 +177,7 @@ class Web:
             configz=self._configz,
             waiting=Waiting(parts.scheduler, put_nowait=parts.put_nowait, may_act=parts.may_act),
             stories=Stories(parts.scheduler),
+            queue=Queue(parts.scheduler),
         )
 
     def _health(self) -> dict[str, Health]:

@@ -22,6 +22,7 @@ from gangsched.sim.driver import make_scheduler
 from gangsched.web.access import Access
 from gangsched.web.health import Check, Health
 from gangsched.web.listening import WebSettings, listen, port_of
+from gangsched.web.queue import Queue
 from gangsched.web.server import Server, close_oldest
 from gangsched.web.stories import Stories
 from gangsched.web.waiting import Waiting
@@ -74,7 +75,12 @@ class Client:
 
 @asynccontextmanager
 async def serving(
-    pair: Pair, problem: str = "", *, waiting: Waiting | None = None, stories: Stories | None = None
+    pair: Pair,
+    problem: str = "",
+    *,
+    waiting: Waiting | None = None,
+    stories: Stories | None = None,
+    queue: Queue | None = None,
 ) -> AsyncIterator[Client]:
     async def metrics() -> bytes:
         return b"scheduler_pending_pods 0\n"
@@ -92,6 +98,7 @@ async def serving(
         configz=lambda: b"{}",
         waiting=waiting or Waiting(nobody(), put_nowait=list[Event]().append, may_act=lambda: True),
         stories=stories or Stories(nobody()),
+        queue=queue or Queue(nobody()),
     )
     trust = ssl.create_default_context(cadata=pair.certificate.decode())
     async with aiohttp.ClientSession() as session, anyio.create_task_group() as group:

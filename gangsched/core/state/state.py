@@ -242,15 +242,20 @@ class SharedState:
             return True
 
     def _sort_key(self, group: Group) -> tuple[Any, ...]:
-        """QueueSort's key; a group without a valid key goes last."""
+        """QueueSort's key; a group without a valid key goes last, and its plugin is blamed."""
+        key, failed = self.sort_key(group)
+        if failed is not None:
+            self.hooks.blame(failed, group)
+        return key
+
+    def sort_key(self, group: Group) -> tuple[tuple[Any, ...], PluginError | None]:
+        """QueueSort's key and, where there is no valid one, why: for those who only look."""
         try:
-            return (0, self._sort.sort_key(group))
+            return (0, self._sort.sort_key(group)), None
         except PluginError as error:
-            failed = error
+            return (1,), error
         except Exception as error:
-            failed = blamed(self._sort.name, "QueueSort", error)
-        self.hooks.blame(failed, group)
-        return (1,)
+            return (1,), blamed(self._sort.name, "QueueSort", error)
 
     def drop_group(self, group: Group) -> None:
         """The last member is gone."""

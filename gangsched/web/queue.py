@@ -1,0 +1,102 @@
+"""What has not started yet, and why: GET /queue, in the order in which QueueSort would have it tried.
+
+Lives here: the page's JSON. Not here: the order (core.state.queue), HTTP (server), the command that requests
+the page (queue_command). Text of users and servers is made safe to print; a reader must escape markup.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from gangsched.core.reports import GroupView, view_group
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import Group, GroupState
+
+# Building a row takes some 20 us of the scheduler's loop; the rest is a number.
+MAX_ROWS = 500
+_STARTED = (GroupState.BOUND, GroupState.DELETED)
+
+
+class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A group that has not started whole, or that runs in part.
+
+    position: its place by QueueSort, among all that wait. age_s: since all of its members existed; None while
+    it gathers. next_s: when its state ends by itself, as a backoff does. `why`: what its pods are told.
+    """
+
+    position: int
+    group: str
+    is_gang: bool
+    scheduler: str
+    priority: int
+    state: str
+    state_s: float
+    age_s: float | None
+    next_s: float | None
+    needed: int
+    existing: int
+    gated: int
+    reserved: int
+    bound: int
+    attempts: int
+    why: str
+
+
+class QueuePage(msgspec.Struct, frozen=True, rename="camel"):
+    """rows: the first MAX_ROWS of `n_waiting`. by_state: how many rest in each state."""
+
+    n_waiting: int
+    by_state: dict[str, int]
+    rows: tuple[QueueRow, ...]
+
+
+class Queue:
+    """Answers with the page as the scheduler stands now."""
+
+    def __init__(self, scheduler: Scheduler, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._scheduler = scheduler
+        self._clock_s = clock_s
+
+    def listed(self, namespace: str = "", *, limit: int = MAX_ROWS) -> bytes:
+        """JSON. `namespace`: only its groups; their positions are among all."""
+        shared, now_s = self._scheduler.shared, self._clock_s()
+        waiting = [group for group in shared.groups.values() if group.state not in _STARTED]
+        keyed = [(not group.recovering, shared.sort_key(group)[0], group.key, group) for group in waiting]
+        if namespace:
+            keyed.sort()
+            placed = [(i, one[-1]) for i, one in enumerate(keyed, 1) if one[-1].key.namespace == namespace]
+        else:
+            placed = [(i, one[-1]) for i, one in enumerate(heapq.nsmallest(limit, keyed), 1)]
+        by_state: dict[str, int] = {}
+        for group in waiting:
+            if not namespace or group.key.namespace == namespace:
+                by_state[group.state.value] = by_state.get(group.state.value, 0) + 1
+        rows = tuple(_row(position, group, now_s) for position, group in placed[:limit])
+        return msgspec.json.encode(QueuePage(sum(by_state.values()), by_state, rows))
+
+
+def _row(position: int, group: Group, now_s: float) -> QueueRow:
+    view: GroupView = view_group(group)
+    complete_s, deadline_s = view.complete_since_s, view.deadline_s
+    return QueueRow(
+        position=position,
+        group=view.name,
+        is_gang=view.is_gang,
+        scheduler=view.scheduler_name,
+        priority=view.priority,
+        state=view.state.value,
+        state_s=round(now_s - view.since_s, 3),
+        age_s=None if complete_s is None else round(now_s - complete_s, 3),
+        next_s=None if deadline_s is None else round(deadline_s - now_s, 3),
+        needed=view.n_needed,
+        existing=view.n_existing,
+        gated=view.n_gated,
+        reserved=view.n_reserved,
+        bound=view.n_bound,
+        attempts=view.attempts,
+        why=view.why,
+    )

@@ -1,0 +1,105 @@
+"""`gangsched queue`: what has not started yet, in order, and why, as squeue shows it. Called by cli.py."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from urllib.parse import quote
+
+import anyio
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gangsched.core.state.reporter import clean
+from gangsched.errors import ApiError
+from gangsched.web.asking import add_flags, ask
+from gangsched.web.queue import QueuePage, QueueRow
+
+_MAX_WHY = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.description = (
+        "Asks the running scheduler for the gangs and pods that have not started, in the order in which it"
+        " would try them, with what each waits for. POS is the place among all; GO counts the members that"
+        " are needed, exist, are reserved or bound; NEXT is when the state ends by itself."
+    )
+    parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="only this namespace's")
+    parser.add_argument("-w", "--wide", action="store_true", help="the whole reason, not its beginning")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
+    query = f"?namespace={quote(args.namespace, safe='')}" if args.namespace else ""
+    body = anyio.run(ask, args, f"/queue{query}")
+    try:
+        page = msgspec.json.decode(body or b"", type=QueuePage)
+    except msgspec.MsgspecError as error:
+        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+    if args.output == "json":
+        sys.stdout.buffer.write(msgspec.json.format(body or b"", indent=2) + b"\n")
+        return 0
+    print_queue(page, Console(width=None if sys.stdout.isatty() else 200, highlight=False), wide=args.wide)
+    return 0
+
+
+def print_queue(page: QueuePage, console: Console, *, wide: bool) -> None:
+    """A line for each, after one that counts them."""
+    if not page.rows:
+        console.print("Nothing waits.")
+        return
+    counts = ", ".join(f"{n} {state}" for state, n in sorted(page.by_state.items(), key=lambda x: -x[1]))
+    console.print(f"[bold]{page.n_waiting}[/bold] wait: {counts}")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("POS", "GANG", "PRIO", "GO", "STATE", "FOR", "AGE", "NEXT", "TRIED", "WHY"):
+        right = heading in ("POS", "PRIO", "FOR", "AGE", "NEXT", "TRIED")
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for row in page.rows:
+        table.add_row(
+            str(row.position),
+            escape(clean(row.group)),
+            str(row.priority),
+            _members(row),
+            row.state,
+            duration(row.state_s),
+            "-" if row.age_s is None else duration(row.age_s),
+            "-" if row.next_s is None else duration(row.next_s),
+            str(row.attempts),
+            escape(_why(row, wide)),
+        )
+    console.print(table)
+    if len(page.rows) < page.n_waiting:
+        console.print(f"… and {page.n_waiting - len(page.rows)} more behind them")
+
+
+def _members(row: QueueRow) -> str:
+    if not row.is_gang:
+        return "pod"
+    parts = [f"{row.existing}/{row.needed}"]
+    parts += [f"{n} {what}" for n, what in ((row.bound, "bound"), (row.reserved, "reserved")) if n]
+    parts += [f"{row.gated} gated"] * bool(row.gated)
+    return ", ".join(parts)
+
+
+def _why(row: QueueRow, wide: bool) -> str:
+    text = clean(row.why)
+    return text if wide or len(text) <= _MAX_WHY else text[: _MAX_WHY - 1] + "…"
+
+
+def duration(seconds: float) -> str:
+    """As people say it: 0.4s, 12s, 4m10s, 3h05m, 2d04h."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"

@@ -1,0 +1,113 @@
+"""The queue as people see it: what has not started, in order, with what each waits for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from gangsched.certificates import Pair, self_signed
+from gangsched.cli import main
+from gangsched.web.queue import Queue
+from gangsched.web.queue_command import duration
+from tests.core.scenario import Cluster, cluster, gang
+from tests.web.test_server import serving
+
+
+def waiting() -> Cluster:
+    """One runs; one is too large, one more important is too large too, one is not all there."""
+    c = cluster(nodes=2, gpus=8).submit(gang("runs", pods=1, gpus=8)).run()
+    c.submit(gang("large", pods=2, gpus=8)).run().wait(5.0)
+    c.submit(gang("important", pods=3, gpus=8, priority=10)).run()
+    c.submit(gang("half", pods=1, gpus=1, min_members=2)).run().wait(30.0)
+    return c
+
+
+def listed(c: Cluster, namespace: str = "") -> dict[str, Any]:
+    page: dict[str, Any] = json.loads(Queue(c.scheduler, clock_s=lambda: c.now_s).listed(namespace))
+    return page
+
+
+def test_what_waits_is_listed_in_the_order_of_queue_sort_with_its_reason() -> None:
+    page = listed(waiting())
+    rows = {row["group"]: row for row in page["rows"]}
+    assert [row["group"] for row in page["rows"]] == ["d/important", "d/large", "d/half"]
+    assert (page["nWaiting"], page["byState"]) == (3, {"unschedulable": 2, "gathering": 1})
+    large, half = rows["d/large"], rows["d/half"]
+    assert (large["position"], large["needed"], large["existing"], large["state"]) == (
+        2,
+        2,
+        2,
+        "unschedulable",
+    )
+    assert "Insufficient nvidia.com/gpu" in large["why"]
+    assert large["ageS"] == pytest.approx(35.0, abs=1.0)
+    assert half["why"] == "1 of 2 members exist"
+    assert half["ageS"] is None
+
+
+def test_another_namespace_has_nothing_and_positions_are_among_all() -> None:
+    c = waiting()
+    c.submit(gang("other", pods=2, gpus=8, namespace="e")).run()
+    [row] = listed(c, "e")["rows"]
+    assert (row["group"], row["position"]) == ("e/other", 3)
+    assert listed(c, "none") == {"nWaiting": 0, "byState": {}, "rows": []}
+
+
+def test_a_long_queue_is_listed_to_a_limit_and_counted_whole() -> None:
+    c = waiting()
+    page = json.loads(Queue(c.scheduler, clock_s=lambda: c.now_s).listed(limit=2))
+    assert (page["nWaiting"], [row["group"] for row in page["rows"]]) == (3, ["d/important", "d/large"])
+
+
+def test_looking_changes_nothing() -> None:
+    c = waiting()
+    before = [(group.state, group.attempts) for group in c.scheduler.shared.groups.values()]
+    listed(c)
+    assert not c.scheduler.advance(c.now_s)
+    assert [(group.state, group.attempts) for group in c.scheduler.shared.groups.values()] == before
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return self_signed("gangsched", hosts=["127.0.0.1"])
+
+
+async def test_the_command_draws_it_for_those_who_may_read_it(
+    pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    c = waiting()
+    async with serving(pair, queue=Queue(c.scheduler, clock_s=lambda: c.now_s)) as client:
+        assert (await client.ask("/queue"))[0] == 403
+        at = f"--server=https://127.0.0.1:{client.port}"
+        run = anyio.to_thread.run_sync
+        assert await run(main, ["queue", at, "--token=good"]) == 0
+        drawn = capsys.readouterr().out
+        assert drawn.startswith("3 wait: 2 unschedulable, 1 gathering")
+        [line] = [line for line in drawn.splitlines() if "d/half" in line]
+        assert line.split()[:6] == ["3", "d/half", "0", "1/2", "gathering", "30s"]
+        assert line.rstrip().endswith("1 of 2 members exist")
+        assert await run(main, ["queue", at, "--token=good", "-n", "none"]) == 0
+        assert capsys.readouterr().out == "Nothing waits.\n"
+        assert await run(main, ["queue", at, "--token=good", "-o", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["nWaiting"] == 3
+        assert await run(main, ["queue", at, "--token=stranger"]) == 1
+        assert "401: https://127.0.0.1:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.04, "0.0s"),
+        (12.4, "12s"),
+        (250, "4m10s"),
+        (3 * 3600 + 300, "3h05m"),
+        (2 * 86_400 + 4 * 3600, "2d04h"),
+    ],
+)
+def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
