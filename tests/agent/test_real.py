@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,17 +14,18 @@ from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
 from tests.agent.process import GPU, KEY, MERGE, Site
 from tests.real.process import Scheduler, service_account, write_config
+from tests.support.bodies import Json, gang, pod
 
 pytestmark = pytest.mark.real
 
 PODS = "/api/v1/namespaces/default/pods"
+PLAIN: Json = {"cpu": "1", "terminationGracePeriodSeconds": 0}
 
 
 def hold(plane: ControlPlane, name: str, node: str, *ids: str) -> None:
     """A pod on the node that has these GPUs, as the scheduler's Binding leaves it."""
-    spec = {"nodeName": node, "containers": [{"name": "main", "image": "busybox"}]}
     notes = {"gangsched.io/allocated-devices": json.dumps({"main": {GPU: list(ids)}})}
-    plane.request("POST", PODS, {"metadata": {"name": name, "annotations": notes}, "spec": spec})
+    plane.request("POST", PODS, pod(name, annotations=notes, nodeName=node))
 
 
 def end(plane: ControlPlane, name: str) -> None:
@@ -171,8 +171,8 @@ def test_a_gang_gets_what_agents_published_and_nothing_that_turned_unhealthy(
     account = service_account(plane, tmp_path / "scheduler.kubeconfig")
     scheduler = Scheduler(write_config(tmp_path / "config.yaml"), account, tmp_path / "scheduler.log")
     try:
-        for k in range(4):
-            pod(plane, f"g-{k}", gpus=2, gang="g", members=4)
+        for member in gang("g", pods=4, limits={GPU: 2}, **PLAIN):
+            plane.request("POST", PODS, member)
         site.until(lambda: all(ids_of(plane, f"g-{k}") for k in range(4)), "the gang is bound")
         given = [device for k in range(4) for device in ids_of(plane, f"g-{k}")]
         assert sorted(given) == [f"G{i}-{k}" for i in range(2) for k in range(4)]
@@ -182,9 +182,9 @@ def test_a_gang_gets_what_agents_published_and_nothing_that_turned_unhealthy(
             names = [f"G{i}-{k}" for k in range(4)]
             site.devices(f"n{i}", *names, sick=(names[1],))
             site.says(f"n{i}", **{name: "Unhealthy" if name == names[1] else "Healthy" for name in names})
-        for k in range(6):
-            pod(plane, f"h-{k}", gpus=1, gang="h", members=6)
-        pod(plane, "late", gpus=1)
+        for member in gang("h", pods=6, limits={GPU: 1}, **PLAIN):
+            plane.request("POST", PODS, member)
+        plane.request("POST", PODS, pod("late", schedulerName="gangsched", limits={GPU: 1}, **PLAIN))
         site.until(lambda: all(ids_of(plane, f"h-{k}") for k in range(6)), "the second gang is bound")
         given = [device for k in range(6) for device in ids_of(plane, f"h-{k}")]
         assert sorted(given) == [f"G{i}-{k}" for i in range(2) for k in (0, 2, 3)]
@@ -193,17 +193,6 @@ def test_a_gang_gets_what_agents_published_and_nothing_that_turned_unhealthy(
         site.until(lambda: ids_of(plane, "late") == ["G0-1"], "until the device is well again")
     finally:
         scheduler.kill()
-
-
-def pod(plane: ControlPlane, name: str, *, gpus: int, gang: str = "", members: int = 1) -> None:
-    metadata: dict[str, Any] = {"name": name}
-    if gang:
-        metadata["labels"] = {"gangsched.io/pod-group": gang}
-        metadata["annotations"] = {"gangsched.io/min-members": str(members)}
-    resources = {"requests": {"cpu": "1"}, "limits": {GPU: str(gpus)}}
-    containers = [{"name": "main", "image": "busybox", "resources": resources}]
-    spec = {"schedulerName": "gangsched", "terminationGracePeriodSeconds": 0, "containers": containers}
-    plane.request("POST", PODS, {"metadata": metadata, "spec": spec})
 
 
 def ids_of(plane: ControlPlane, name: str) -> list[str]:

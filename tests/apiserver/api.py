@@ -110,13 +110,3 @@ class Api:
         watching = self.handlers.handle(Request("GET", target, accept))
         assert isinstance(watching, Watching)
         return Reader(watching)
-
-
-def pod(name: str, **rest: Any) -> dict[str, Any]:
-    container = {"name": "main", "image": "busybox"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, **rest.pop("metadata", {})},
-        "spec": {"containers": [container], **rest},
-    }

@@ -22,7 +22,8 @@ from gangsched.kube.credentials import load_credentials
 from gangsched.kube.watch.decode import pods
 from gangsched.kube.watch.reflector import Reflector
 from gangsched.model.events import Event, PodAdded
-from tests.apiserver.api import CONFIG_MAPS, PODS, pod
+from tests.apiserver.api import CONFIG_MAPS, PODS
+from tests.support.bodies import pod
 
 DEADLINE_S = 20.0
 

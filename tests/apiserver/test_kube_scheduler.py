@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -15,6 +14,7 @@ from gangsched.apiserver.app import EmbeddedCluster, Simulation
 from gangsched.controlplane.assets import find
 from gangsched.controlplane.build import REQUIRE_VARIABLE
 from gangsched.errors import ConfigError
+from tests.support.bodies import pod
 
 DEADLINE_S = 60.0
 N_PODS = 12
@@ -32,31 +32,15 @@ def kube_scheduler() -> Path:
         pytest.skip(f"no kube-scheduler: {error}")
 
 
-def pod(name: str) -> dict[str, Any]:
-    limits = {"nvidia.com/gpu": "2"}
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "restartPolicy": "Never",
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "busybox",
-                    "command": ["sleep", "1"],
-                    "resources": {"limits": limits, "requests": limits},
-                }
-            ],
-        },
-    }
-
-
 async def test_kube_scheduler_fills_the_nodes_and_no_more(kube_scheduler: Path, tmp_path: Path) -> None:
     simulation = Simulation(nodes=2, gpus=8, speed=0.05)
     async with EmbeddedCluster(simulation=simulation, seed=1) as cluster:
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
         pods = cluster.registry.resource("pods")
         for k in range(N_PODS):
-            cluster.registry.create(pods, pod(f"p-{k}"), namespace="default")
+            cluster.registry.create(
+                pods, pod(f"p-{k}", limits={"nvidia.com/gpu": 2}, restartPolicy="Never"), namespace="default"
+            )
         process = await asyncio.create_subprocess_exec(
             str(kube_scheduler),
             f"--kubeconfig={kubeconfig}",

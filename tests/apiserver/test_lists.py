@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.apiserver.api import CONFIG_MAPS, PODS, Api, Said, pod
+from tests.apiserver.api import CONFIG_MAPS, PODS, Api, Said
+from tests.support.bodies import pod
 
 
 @pytest.fixture

@@ -18,7 +18,10 @@ from gangsched.certificates import self_signed, server_context
 from gangsched.config import default_config
 from gangsched.kube.credentials import load_credentials
 from gangsched.plugins import IN_TREE
+from tests.support.bodies import Json, member
 from tests.support.tasks import until
+
+SIMULATED = "simulated.gangsched.io"
 
 
 @asynccontextmanager
@@ -38,27 +41,11 @@ async def scheduler(cluster: EmbeddedCluster, kubeconfig: Path) -> AsyncIterator
             running.cancel_scope.cancel()
 
 
-def member(name: str, gang: str, n: int, *, gpus: int = 8) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "labels": {"gangsched.io/pod-group": gang},
-            "annotations": {
-                "gangsched.io/min-members": str(n),
-                "simulated.gangsched.io/start-seconds": "0",
-                "simulated.gangsched.io/run-seconds": "5",
-            },
-        },
-        "spec": {
-            "schedulerName": "gangsched",
-            "restartPolicy": "Never",
-            "containers": [
-                {"name": "main", "image": "busybox", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
-            ],
-        },
-    }
+def brief_member(k: int, *, needed: int) -> Json:
+    """Of the gang a; it takes a whole node, and runs as soon as it is bound, for five seconds."""
+    brief = {f"{SIMULATED}/start-seconds": "0", f"{SIMULATED}/run-seconds": "5"}
+    limits = {"nvidia.com/gpu": 8}
+    return member("a", k, needed=needed, limits=limits, annotations=brief, restartPolicy="Never")
 
 
 def pods(cluster: EmbeddedCluster) -> list[Item]:
@@ -81,7 +68,7 @@ async def test_a_gang_is_bound_whole_runs_and_ends(tls: bool, tmp_path: Path) ->
     async with cluster, scheduler(cluster, tmp_path / "kubeconfig"):
         for k in range(4):
             cluster.registry.create(
-                cluster.registry.resource("pods"), member(f"a-{k}", "a", 4), namespace="default"
+                cluster.registry.resource("pods"), brief_member(k, needed=4), namespace="default"
             )
         await until(lambda: phases(cluster) == {"Succeeded"}, "all members of the gang have run")
         bound = [pod.decode() for pod in pods(cluster)]
@@ -98,7 +85,7 @@ async def test_a_gang_that_does_not_fit_is_not_bound_until_it_does(tmp_path: Pat
         registry = cluster.registry
         created = registry.resource("pods")
         for k in range(3):
-            registry.create(created, member(f"a-{k}", "a", 3), namespace="default")
+            registry.create(created, brief_member(k, needed=3), namespace="default")
         await until(lambda: any(says_why_not(pod) for pod in pods(cluster)), "the gang is refused")
         assert not any(pod.decode()["spec"].get("nodeName") for pod in pods(cluster))
         node = registry.get(registry.resource("nodes"), "", "node-0").decode()

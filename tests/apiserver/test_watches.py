@@ -9,7 +9,8 @@ from gangsched.apiserver.requests import find_target
 from gangsched.apiserver.resources import Resource
 from gangsched.apiserver.status import StatusError
 from gangsched.apiserver.strategy import Strategy
-from tests.apiserver.api import CONFIG_MAPS, PODS, Api, pod
+from tests.apiserver.api import CONFIG_MAPS, PODS, Api
+from tests.support.bodies import pod
 
 WATCH = f"{CONFIG_MAPS}?watch=true"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.api import CONFIG_MAPS, NODES, PODS, Api, pod
+from tests.apiserver.api import CONFIG_MAPS, NODES, PODS, Api
+from tests.support.bodies import pod
 
 OTHER = "11111111-2222-3333-4444-555555555555"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"

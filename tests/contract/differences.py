@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.contract.api import CORE, TABLE, Api, Json
-from tests.contract.objects import binding, config_map, pod, unique
+from tests.contract.objects import binding, config_map, unique
+from tests.support.bodies import pod
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from tests.contract.api import Api, Json
+from tests.support.bodies import pod
 
 _numbers = itertools.count()
 
@@ -15,26 +16,12 @@ def unique(word: str) -> str:
     return f"{word}-{next(_numbers)}"
 
 
-def container(name: str = "main", **rest: Any) -> Json:
-    return {"name": name, "image": "busybox", **rest}
-
-
-def pod(name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> Json:
-    """A pod of one container; `metadata` among the keywords is added to its own."""
-    metadata = {"name": name, **({"labels": labels} if labels else {}), **spec.pop("metadata", {})}
-    return {"metadata": metadata, "spec": {"containers": [container()], **spec}}
-
-
 def gated(name: str, **rest: Any) -> Json:
     return pod(name, schedulingGates=[{"name": "example.com/wait"}], **rest)
 
 
 def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -> Json:
     return {"metadata": {"name": name, **metadata}, "data": data or {"a": "1"}}
-
-
-def node(name: str, **metadata: Any) -> Json:
-    return {"metadata": {"name": name, **metadata}}
 
 
 def binding(name: str, node_name: str = "some-node", **metadata: Any) -> Json:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.contract.api import Api, Json
-from tests.contract.objects import causes, config_map, container, pod
+from tests.contract.objects import causes, config_map
+from tests.support.bodies import container, pod
 
 CONFIG: Json = {"apiVersion": "v1", "kind": "ConfigMap"}
 

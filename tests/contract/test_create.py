@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from tests.contract.api import CORE, YAML, Api
-from tests.contract.objects import config_map, pod, unique
+from tests.contract.objects import config_map, unique
+from tests.support.bodies import pod
 
 
 def test_the_server_sets_what_identifies_an_object(api: Api) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.contract.api import CORE, Api
-from tests.contract.objects import bind, config_map, node, pod, unique
+from tests.contract.objects import bind, config_map, unique
+from tests.support.bodies import node, pod
 
 NOW = {"gracePeriodSeconds": 0}
 

@@ -10,7 +10,8 @@ import pytest
 from gangsched.kube import evidence
 from gangsched.kube.status import api_error, is_success
 from tests.contract.api import CORE, Answer, Api, Json
-from tests.contract.objects import bind, binding, pod
+from tests.contract.objects import bind, binding
+from tests.support.bodies import pod
 
 OTHER_UID = "11111111-2222-3333-4444-555555555555"
 LEASES = "/apis/coordination.k8s.io/v1"

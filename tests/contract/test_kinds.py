@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.contract.api import CORE, Api, Json
-from tests.contract.objects import causes, container, unique
+from tests.contract.objects import causes, unique
+from tests.support.bodies import container
 
 BATCH = "/apis/batch/v1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.api import CORE, PARTIAL_LIST, Api, Json
-from tests.contract.objects import binding, config_map, pod
+from tests.contract.objects import binding, config_map
+from tests.support.bodies import pod
 
 
 def names(body: Json) -> list[str]:

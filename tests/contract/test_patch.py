@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.api import CORE, JSON, JSON_PATCH, MERGE, STRATEGIC, Api, Json
-from tests.contract.objects import condition, config_map, container, node, pod, unique
+from tests.contract.objects import condition, config_map, unique
+from tests.support.bodies import container, node, pod
 
 
 def test_a_json_patch_changes_step_by_step(api: Api) -> None:

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from tests.contract.api import JSON, MERGE, STRATEGIC, TABLE, Api, Json
-from tests.contract.objects import condition, pod
+from tests.contract.objects import condition
+from tests.support.bodies import pod
 
 CORE_GROUP = "/apis/scheduling.k8s.io/v1beta1"
 CUSTOM_GROUP = "/apis/scheduling.x-k8s.io/v1alpha1"

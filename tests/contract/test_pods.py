@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.contract.api import CORE, Api, Json
-from tests.contract.objects import container, gated, node, pod, unique
+from tests.contract.objects import gated, unique
+from tests.support.bodies import container, node, pod
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 TOLERATIONS = [

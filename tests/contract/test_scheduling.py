@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.api import CORE, STRATEGIC, Api, Json
-from tests.contract.objects import bind, binding, condition, gated, pod
+from tests.contract.objects import bind, binding, condition, gated
+from tests.support.bodies import pod
 
 OTHER_UID = "11111111-2222-3333-4444-555555555555"
 

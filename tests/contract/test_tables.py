@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.contract.api import CORE, JSON, TABLE, Api, Json
-from tests.contract.objects import condition, container, gated, node, pod, unique
+from tests.contract.objects import condition, gated, unique
+from tests.support.bodies import container, node, pod
 
 ACCEPT = f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,{JSON}"
 COLUMNS = {

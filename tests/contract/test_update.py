@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.api import Api, Json
-from tests.contract.objects import config_map, gated, pod, unique
+from tests.contract.objects import config_map, gated, unique
+from tests.support.bodies import pod
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 

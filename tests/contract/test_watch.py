@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.api import CORE, JSON, PARTIAL, TABLE, Api, Json
-from tests.contract.objects import binding, config_map, pod
+from tests.contract.objects import binding, config_map
+from tests.support.bodies import pod
 
 END = {"k8s.io/initial-events-end": "true"}
 INITIAL = {

@@ -11,39 +11,34 @@ from tests.differential.differences import MEANT
 from tests.differential.draw import Given, Json
 from tests.differential.kube import KubeScheduler
 from tests.differential.ours import Ours
+from tests.support.bodies import node, pod
 
 pytestmark = pytest.mark.real
 
 
-def node(name: str, **spec: Any) -> Json:
+def ranked_node(name: str, **spec: Any) -> Json:
     has = {"cpu": "4", "memory": "8Gi", "pods": "10"}
-    labels = {"rank": "5"}
-    return {
-        "metadata": {"name": name, "labels": labels},
-        "spec": spec,
-        "status": {"allocatable": has, "capacity": has},
-    }
+    return node(name, has=has, spec=spec, labels={"rank": "5"})
 
 
-def pod(name: str, *, cpu: str = "1", affinity: Json | None = None, **spec: Any) -> Json:
-    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+def plain_pod(name: str, *, cpu: str = "1", affinity: Json | None = None, **spec: Any) -> Json:
     if affinity:
         spec["affinity"] = {"nodeAffinity": affinity}
-    return {"metadata": {"name": name}, "spec": {"schedulerName": "plain", "containers": [container], **spec}}
+    return pod(name, cpu=cpu, schedulerName="plain", **spec)
 
 
 def unreadable_preference() -> Given:
     expression = {"key": "rank", "operator": "Gt", "values": ["-4"]}
     terms = [{"weight": 1, "preference": {"matchExpressions": [expression]}}]
-    one = pod("odd", affinity={"preferredDuringSchedulingIgnoredDuringExecution": terms})
-    return Given([node("a"), node("b")], [], [one])
+    one = plain_pod("odd", affinity={"preferredDuringSchedulingIgnoredDuringExecution": terms})
+    return Given([ranked_node("a"), ranked_node("b")], [], [one])
 
 
 def named_node() -> Given:
     field = {"key": "metadata.name", "operator": "In", "values": ["b"]}
     required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-    one = pod("named", cpu="5", affinity={"requiredDuringSchedulingIgnoredDuringExecution": required})
-    return Given([node("a", unschedulable=True), node("b")], [], [one])
+    one = plain_pod("named", cpu="5", affinity={"requiredDuringSchedulingIgnoredDuringExecution": required})
+    return Given([ranked_node("a", unschedulable=True), ranked_node("b")], [], [one])
 
 
 def shrinking_pod() -> Given:
@@ -58,7 +53,12 @@ def shrinking_pod() -> Given:
         "resources": {"requests": has},
     }
     status = {"phase": "Running", "containerStatuses": [container]}
-    return Given([node("a")], [pod("shrinks", nodeName="a")], [pod("late", cpu="2")], {"shrinks": status})
+    return Given(
+        [ranked_node("a")],
+        [plain_pod("shrinks", nodeName="a")],
+        [plain_pod("late", cpu="2")],
+        {"shrinks": status},
+    )
 
 
 def many_disks() -> Given:
@@ -66,12 +66,12 @@ def many_disks() -> Given:
         sources = [{"awsElasticBlockStore": {"volumeID": f"vol-{i}"}} for i in range(first, first + n)]
         return [{"name": f"v{i}", **source} for i, source in enumerate(sources)]
 
-    full = pod("full", volumes=disks(0, 39), nodeName="a")
-    return Given([node("a")], [full], [pod("one-more", volumes=disks(39, 1))])
+    full = plain_pod("full", volumes=disks(0, 39), nodeName="a")
+    return Given([ranked_node("a")], [full], [plain_pod("one-more", volumes=disks(39, 1))])
 
 
 SHOWN = {
-    "words where there are no nodes": Given([], [], [pod("nowhere")]),
+    "words where there are no nodes": Given([], [], [plain_pod("nowhere")]),
     "words for nodes that matchFields leave out": named_node(),
     "a preference that cannot be read": unreadable_preference(),
     "clouds' limits without CSI": many_disks(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gangsched.controlplane.assets import Assets
@@ -10,36 +12,34 @@ from tests.differential.differences import MEANT_OF_VICTIMS
 from tests.differential.draw import Json
 from tests.differential.draw_preemption import CASE, PROFILE, Full, draw_full
 from tests.differential.taking import Choice, Known, cost, ours, theirs
+from tests.support.bodies import node, pod
 
 N_CASES = 120
 
 pytestmark = pytest.mark.real
 
 
-def node(case: str, name: str) -> Json:
+def small_node(case: str, name: str) -> Json:
     has = {"cpu": "2", "memory": "8Gi", "pods": "10"}
-    labels = {CASE: case, "kubernetes.io/hostname": name}
-    return {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": has, "capacity": has}}
+    return node(name, has=has, labels={CASE: case, "kubernetes.io/hostname": name})
 
 
-def pod(case: str, name: str, klass: str, **spec: object) -> Json:
-    resources = {"requests": {"cpu": "2"}}
-    container = {"name": "main", "image": "x", "resources": resources}
-    own = {"containers": [container], "priorityClassName": klass, **spec}
-    return {"metadata": {"name": name, "labels": {CASE: case}}, "spec": own}
+def large_pod(case: str, name: str, klass: str, **spec: Any) -> Json:
+    """It takes all of a node's CPU."""
+    return pod(name, cpu="2", labels={CASE: case}, priorityClassName=klass, **spec)
 
 
 def settled(case: str, name: str, klass: str, on: str) -> Json:
-    return pod(case, name, klass, nodeName=on, schedulerName="somebody-else")
+    return large_pod(case, name, klass, nodeName=on, schedulerName="somebody-else")
 
 
 def new(case: str) -> Json:
-    return pod(case, f"{case}-new", "high", schedulerName=PROFILE, nodeSelector={CASE: case})
+    return large_pod(case, f"{case}-new", "high", schedulerName=PROFILE, nodeSelector={CASE: case})
 
 
 def one_leaves() -> Full:
     """kube-scheduler takes the less important pod; we wait for the one that leaves."""
-    nodes = [node("leaves", "leaves-a"), node("leaves", "leaves-b")]
+    nodes = [small_node("leaves", "leaves-a"), small_node("leaves", "leaves-b")]
     pods = [
         settled("leaves", "leaves-1", "two", "leaves-a"),
         settled("leaves", "leaves-2", "zero", "leaves-b"),

@@ -29,6 +29,7 @@ from tests.agent.process import ACCOUNT, DEPLOY, MERGE, NAMESPACE, Agent, kubeco
 from tests.kubelet.kubelet import TestKubelet
 from tests.kubelet.sockets import KubeletSockets
 from tests.real.process import Scheduler, service_account, write_config
+from tests.support.bodies import gang
 from tests.support.processes import answered, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
@@ -233,15 +234,6 @@ def fleet(fresh_cluster: ControlPlane) -> Iterator[Fleet]:
             made.close()
 
 
-def member(gang: str, k: int) -> Json:
-    metadata: Json = {"name": f"{gang}-{k}", "labels": {"gangsched.io/pod-group": gang}}
-    metadata["annotations"] = {"gangsched.io/min-members": str(N_MEMBERS)}
-    resources = {"requests": {"cpu": "1"}, "limits": {FPGA: str(N_EACH)}}
-    containers = [{"name": "main", "image": "busybox", "resources": resources}]
-    spec = {"schedulerName": "gangsched", "terminationGracePeriodSeconds": 0, "containers": containers}
-    return {"metadata": metadata, "spec": spec}
-
-
 def test_nothing_is_lost_among_fifty_agents(
     fleet: Fleet, record_property: Callable[[str, object], None], tmp_path: Path
 ) -> None:
@@ -262,8 +254,9 @@ def test_nothing_is_lost_among_fifty_agents(
     account = service_account(fleet.plane, tmp_path / "scheduler.kubeconfig")
     fleet.scheduler = Scheduler(config, account, tmp_path / "scheduler.log")
     for g in range(N_GANGS):
-        for k in range(N_MEMBERS):
-            fleet.plane.request("POST", PODS, member(f"g{g}", k))
+        limits = {FPGA: N_EACH}
+        for member in gang(f"g{g}", pods=N_MEMBERS, cpu="1", limits=limits, terminationGracePeriodSeconds=0):
+            fleet.plane.request("POST", PODS, member)
     n_pods = N_GANGS * N_MEMBERS
     bound_s = fleet.until(lambda: len(fleet.said()) == n_pods, "all gangs are bound")
     given_s = fleet.until(lambda: len(fleet.held()) == n_pods, "all have their devices")

@@ -27,6 +27,7 @@ from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
 from tests.proxy import Proxy, self_signed
+from tests.support.bodies import node, pod
 from tests.support.tasks import until
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -143,11 +144,7 @@ async def http(fresh_cluster: ControlPlane, tmp_path: Path) -> AsyncIterator[Pro
 
 
 def make_pod(cluster: ControlPlane, name: str, **spec: Any) -> dict[str, Any]:
-    body = {
-        "metadata": {"name": name},
-        "spec": {"schedulerName": "gangsched", "containers": [{"name": "c", "image": "i"}], **spec},
-    }
-    made: dict[str, Any] = cluster.request("POST", PODS, body)
+    made: dict[str, Any] = cluster.request("POST", PODS, pod(name, schedulerName="gangsched", **spec))
     return made
 
 
@@ -156,7 +153,7 @@ def delete_pod(cluster: ControlPlane, name: str) -> None:
 
 
 def make_node(cluster: ControlPlane, name: str) -> None:
-    cluster.request("POST", "/api/v1/nodes", {"metadata": {"name": name}})
+    cluster.request("POST", "/api/v1/nodes", node(name))
 
 
 def bind_of(pod: dict[str, Any], node: str = "n1", *, uid: str = "") -> BindPod:

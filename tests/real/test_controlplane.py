@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
 
 import psutil
 import pytest
 
 from gangsched.controlplane.processes import ControlPlane, KubectlFailed
 from gangsched.errors import ApiError
+from tests.support.bodies import pod
 from tests.support.processes import until
 
 pytestmark = pytest.mark.real
@@ -27,16 +27,6 @@ NODE = {
         "conditions": [{"type": "Ready", "status": "True"}],
     },
 }
-
-
-def pod(name: str, **spec: Any) -> dict[str, Any]:
-    container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [container], **spec},
-    }
 
 
 def node_of(control_plane: ControlPlane, name: str) -> str | None:
@@ -58,7 +48,9 @@ def test_server_says_its_version(control_plane: ControlPlane) -> None:
 
 def test_kubectl_creates_what_the_api_shows(fresh_cluster: ControlPlane) -> None:
     fresh_cluster.kubectl("create", "-f", "-", input=json.dumps(NODE))
-    fresh_cluster.kubectl("create", "-f", "-", input=json.dumps(pod("p")))
+    fresh_cluster.kubectl(
+        "create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "Pod"} | pod("p", cpu="1"))
+    )
     assert fresh_cluster.kubectl("get", "nodes,pods", "-o", "name").split() == ["node/n0", "pod/p"]
     node = fresh_cluster.request("GET", "/api/v1/nodes/n0")
     assert node["status"]["allocatable"]["cpu"] == "4"
@@ -81,7 +73,7 @@ def test_core_pod_group_is_served(control_plane: ControlPlane) -> None:
 
 def test_one_write_binds_and_annotates(fresh_cluster: ControlPlane) -> None:
     fresh_cluster.request("POST", "/api/v1/nodes", NODE)
-    fresh_cluster.request("POST", "/api/v1/namespaces/default/pods", pod("p"))
+    fresh_cluster.request("POST", "/api/v1/namespaces/default/pods", pod("p", cpu="1"))
     binding = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -98,13 +90,13 @@ def test_one_write_binds_and_annotates(fresh_cluster: ControlPlane) -> None:
 def test_kube_scheduler_binds(fresh_cluster: ControlPlane, gang: bool) -> None:
     scheduler = fresh_cluster.start_kube_scheduler(gang=gang, config={"podMaxBackoffSeconds": 2})
     fresh_cluster.request("POST", "/api/v1/nodes", NODE)
-    fresh_cluster.request("POST", "/api/v1/namespaces/default/pods", pod("p"))
+    fresh_cluster.request("POST", "/api/v1/namespaces/default/pods", pod("p", cpu="1"))
     until(lambda: node_of(fresh_cluster, "p") == "n0", "p is bound to n0", story=scheduler.tail)
 
 
 def test_killed_api_server_comes_back_with_its_data(fresh_cluster: ControlPlane) -> None:
     url = fresh_cluster.base_url
-    fresh_cluster.request("POST", "/api/v1/namespaces/default/pods", pod("p"))
+    fresh_cluster.request("POST", "/api/v1/namespaces/default/pods", pod("p", cpu="1"))
     fresh_cluster.kill_apiserver()
     with pytest.raises(ApiError, match="refused") as unheard:
         fresh_cluster.request("GET", "/version")

@@ -18,6 +18,7 @@ from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.daemon import Daemon
 from tests.deploy.conftest import Audited
 from tests.deploy.rights import used
+from tests.support.bodies import pod
 from tests.support.processes import until
 
 pytestmark = pytest.mark.real
@@ -80,29 +81,24 @@ class Shadowed(Daemon):
         return found
 
 
-def pod(name: str, cpu: str, **metadata: Any) -> dict[str, Any]:
-    container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-    return {"metadata": {"name": name, **metadata}, "spec": {"containers": [container]}}
-
-
 @pytest.mark.parametrize("user", [MAY_ALL, MAY_READ])
 def test_beside_kube_scheduler(
     user: str, plane: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plane.request("POST", PODS, pod("before", "1"))
+    plane.request("POST", PODS, pod("before", cpu="1"))
     until(lambda: _nodes(plane)["before"], "kube-scheduler binds")
     shadow = Shadowed(plane, user, tmp_path)
     try:
         until(lambda: "synced" in shadow.said, "the shadow follows")
         for i in range(N_PODS):
-            plane.request("POST", PODS, pod(f"p{i}", "2" if i % 3 else "500m"))
+            plane.request("POST", PODS, pod(f"p{i}", cpu="2" if i % 3 else "500m"))
         gang = {
             "labels": {"gangsched.io/pod-group": "train"},
             "annotations": {"gangsched.io/min-members": "3"},
         }
         for i in range(3):
-            plane.request("POST", PODS, pod(f"train-{i}", "1", **gang))
-        plane.request("POST", PODS, pod("large", "64"))
+            plane.request("POST", PODS, pod(f"train-{i}", cpu="1", **gang))
+        plane.request("POST", PODS, pod("large", cpu="64"))
         names = {"large", *(f"p{i}" for i in range(N_PODS)), *(f"train-{i}" for i in range(3))}
 
         def compared() -> bool:

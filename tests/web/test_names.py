@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 import urllib.request
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.sim.objects import make_node
 from tests.core.scenario import gang, with_annotations
+from tests.support.bodies import pod
 from tests.web.measured import MeasuredCluster
 
 pytestmark = pytest.mark.real
@@ -52,11 +53,6 @@ async def ours() -> str:
     return await c.page(requests={("200", "GET"): 1}, leader={"gangsched": 1})
 
 
-def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
-    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
-    return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
-
-
 def theirs(plane: ControlPlane) -> str:
     """kube-scheduler's, after the like."""
     plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "n0"}})
@@ -67,10 +63,10 @@ def theirs(plane: ControlPlane) -> str:
     plane.request(
         "POST", GROUPS, {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
     )
-    plane.request("POST", PODS, pod("fits", "1"))
-    plane.request("POST", PODS, pod("too-large", "100"))
+    plane.request("POST", PODS, pod("fits", cpu="1"))
+    plane.request("POST", PODS, pod("too-large", cpu="100"))
     for k in range(2):
-        plane.request("POST", PODS, pod(f"g-{k}", "1", schedulingGroup={"podGroupName": "g"}))
+        plane.request("POST", PODS, pod(f"g-{k}", cpu="1", schedulingGroup={"podGroupName": "g"}))
     [port] = [flag.partition("=")[2] for flag in daemon.command if flag.startswith("--secure-port=")]
     request = urllib.request.Request(
         f"https://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {plane.token}"}
