@@ -201,6 +201,9 @@ def test_its_object_tells_where_the_gang_stands(cluster: ShapeCluster, name: str
     cluster.eventually(lambda: says(cluster.status(), is_bound), f"its object says {is_bound}")
     cluster.run_pods()
     cluster.eventually(lambda: says(cluster.status(), runs), f"its object says {runs}")
+    if name == "Coscheduling":  # the CRD is ours: phase, minMember, scheduled, running
+        row = cluster.plane.kubectl("get", "podgroups.scheduling.x-k8s.io", "g", "--no-headers").split()
+        assert row[1:5] == ["Running", *[str(SIZE)] * 3]
     for field in ("conditions", "schedulingConditions"):
         assert all(one["lastTransitionTime"].endswith("Z") for one in cluster.status().get(field, ()))
 
