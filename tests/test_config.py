@@ -454,8 +454,20 @@ def test_one_queue_sort_for_all_profiles() -> None:
 # -- gangs without a word ----------------------------------------------------------------------------
 
 
+def test_each_profile_may_treat_foreign_marks_its_own_way() -> None:
+    two = "profiles: [{schedulerName: one}, {schedulerName: two}]\n"
+    found = parse(two, "profiles: [{schedulerName: two, foreignMarkers: warn}]").settings.foreign_markers
+    assert found == {"two": "warn"}
+    found = parse(
+        two, "foreignMarkers: ignore\nprofiles: [{schedulerName: one, foreignMarkers: refuse}]"
+    ).settings.foreign_markers
+    assert found == {"two": "ignore"}
+    with pytest.raises(ConfigError, match="is not one of refuse, warn, ignore"):
+        parse(two, "foreignMarkers: passOver")
+
+
 def test_each_profile_may_infer_other_gangs() -> None:
-    two = "profiles: [{schedulerName: one}, {schedulerName: two}]"
+    two = "profiles: [{schedulerName: one}, {schedulerName: two}]\n"
     settings = parse(
         two, "inferGangs: [JobSet]\nprofiles: [{schedulerName: two, inferGangs: [Kueue, Job]}]"
     ).settings

@@ -145,8 +145,8 @@ __all__ = [
 ]
 
 _BY_NAME: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (*DIALECTS, *INFERRED_DIALECTS)}
-_LABELS = tuple((key, d.name) for d in DIALECTS if d.compose is None for key in d.labels)
-_ANNOTATIONS = tuple((key, d.name) for d in DIALECTS if d.compose is None for key in d.annotations)
+_LABELS = {key: d.name for d in DIALECTS if d.compose is None for key in d.labels}
+_ANNOTATIONS = {key: d.name for d in DIALECTS if d.compose is None for key in d.annotations}
 _COMPOSING = tuple(d for d in DIALECTS if d.compose is not None)
 _INFERRED = frozenset(dialect.name for dialect in INFERRED_DIALECTS)
 _NAMING_LABELS = frozenset(key for dialect in DIALECTS for key in dialect.labels)
@@ -156,26 +156,21 @@ _COMMON = ("spec.schedulerName", "spec.priority", TOPOLOGY_KEY)
 N_COMMON = len(_COMMON)
 """So many of what members state, of all dialects, comes first."""
 
-_TELLING_LABELS = tuple(
-    dict.fromkeys(
-        (
-            *(k for d in DIALECTS for k in (*d.labels, *d.role_labels, *d.stated_labels)),
-            *foreign.LABELS,
-            *owners.TELLING_LABELS,
-        )
+_TELLING_LABELS = frozenset(
+    (
+        *(k for d in DIALECTS for k in (*d.labels, *d.role_labels, *d.stated_labels)),
+        *foreign.LABELS,
+        *owners.TELLING_LABELS,
     )
 )
-_TELLING_ANNOTATIONS = tuple(
-    dict.fromkeys(
-        (
-            TOPOLOGY_KEY,
-            *(k for d in DIALECTS for k in (*d.annotations, *d.role_annotations, *d.stated_annotations)),
-            *foreign.ANNOTATIONS,
-            *owners.TELLING_ANNOTATIONS,
-        )
+_TELLING_ANNOTATIONS = frozenset(
+    (
+        TOPOLOGY_KEY,
+        *(k for d in DIALECTS for k in (*d.annotations, *d.role_annotations, *d.stated_annotations)),
+        *foreign.ANNOTATIONS,
+        *owners.TELLING_ANNOTATIONS,
     )
 )
-_LABELS_THAT_TELL, _ANNOTATIONS_THAT_TELL = frozenset(_TELLING_LABELS), frozenset(_TELLING_ANNOTATIONS)
 
 
 def _not_told(key: GroupKey) -> bool | None:
@@ -236,8 +231,16 @@ def _named(pod: Pod) -> list[tuple[str, str, str]]:
 
 def _names(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """(dialect, name, where) for each name that the pod's metadata gives its group."""
-    found = [(dialect, name, key) for key, dialect in _LABELS if (name := labels.get(key))]
-    found += [(dialect, name, key) for key, dialect in _ANNOTATIONS if (name := annotations.get(key))]
+    found = []
+    for metadata, naming, dialect_of in (
+        (labels, _NAMING_LABELS, _LABELS),
+        (annotations, _NAMING_ANNOTATIONS, _ANNOTATIONS),
+    ):
+        if metadata and not naming.isdisjoint(metadata):
+            keys = naming.intersection(metadata)
+            for key in sorted(keys) if len(keys) > 1 else keys:
+                if (name := metadata[key]) and key in dialect_of:
+                    found.append((dialect_of[key], name, key))
     for dialect in _COMPOSING:
         if dialect.compose is not None and (composed := dialect.compose(labels, annotations)):
             found.append((dialect.name, composed, (*dialect.labels, *dialect.annotations)[0]))
@@ -327,13 +330,17 @@ def identity_of(pod: Pod) -> tuple[object, ...]:
     """
     spec, labels, annotations = pod.spec, pod.metadata.labels, pod.metadata.annotations
     return (
-        None if not labels or _LABELS_THAT_TELL.isdisjoint(labels) else _told(labels, _TELLING_LABELS),
+        None if not labels or _TELLING_LABELS.isdisjoint(labels) else _told_by(labels, _TELLING_LABELS),
         None
-        if not annotations or _ANNOTATIONS_THAT_TELL.isdisjoint(annotations)
-        else _told(annotations, _TELLING_ANNOTATIONS),
+        if not annotations or _TELLING_ANNOTATIONS.isdisjoint(annotations)
+        else _told_by(annotations, _TELLING_ANNOTATIONS),
         spec.scheduling_group,
         spec.priority,
     )
+
+
+def _told_by(metadata: Mapping[str, str], keys: frozenset[str]) -> Mapping[str, str]:
+    return {key: metadata[key] for key in keys.intersection(metadata)}
 
 
 def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
