@@ -137,13 +137,13 @@ def _points_and_queues(measures: Measures) -> Iterator[Metric]:
     )
     yield _counter(
         "scheduler_preemption_attempts",
-        "How often room was looked for at the cost of pods of lower priority.",
+        "Searches for pods of lower priority to preempt.",
         (),
         {(): measures.n_preemption_attempts},
     )
     yield _histogram(
         "scheduler_preemption_victims",
-        "Pods that one pod, or one gang, was given the room of.",
+        "Victims of one preemption, by a pod or a gang.",
         (),
         {(): measures.victims},
     )
@@ -170,7 +170,7 @@ def _read(reading: Reading) -> Iterator[Metric]:
     )
     yield _gauge(
         "scheduler_unschedulable_pods",
-        "Unschedulable pods by the plugins that turned them away; a pod counts for each of them.",
+        "Unschedulable pods by the plugins that rejected them; a pod counts for each of them.",
         ("plugin", "profile"),
         reading.unschedulable,
     )
@@ -209,32 +209,32 @@ def _promises(reading: Reading) -> Iterator[Metric]:
     )
     yield _gauge(
         "gangsched_partial_gangs",
-        "Gangs bound in part while none of their binds is on the way: must be 0, but for moments.",
+        "Gangs bound in part with no bind in flight: must be 0, except for moments.",
         (),
         {(): reading.n_partial_gangs},
     )
     yield _gauge(
         "gangsched_watch_age_seconds",
-        "Since something was last heard of a kind; a quiet server says a bookmark about once a minute.",
+        "Time since the last message about a kind; a quiet server sends a bookmark about once a minute.",
         ("kind",),
         {(kind,): age_s for kind, age_s in reading.watch_age_s.items()},
     )
     yield _counter(
         "gangsched_bind_unknown",
-        "Binds whose outcome was unknown and had to be asked for.",
+        "Binds of unknown outcome, which a read had to settle.",
         (),
         {(): reading.n_bind_unknown},
     )
     yield _counter(
         "gangsched_doubtful_answers",
-        "Answers that were not the API server's own word about what was asked: something before it answers.",
+        "Answers that did not come from the API server, or were not about the requested object.",
         ("method",),
         {(method,): n for method, n in reading.doubtful_answers.items()},
     )
     yield _counter(
         "gangsched_invariant_violations",
-        "Promises found broken: a device on two live pods (one_owner), by whosever hand; faults of this"
-        " program that an object brought about and that were contained (contained).",
+        "Invariants found violated: a device on two live pods (one_owner), whatever the cause; faults of this"
+        " program that an object triggered and that were contained (contained).",
         ("invariant",),
         {
             ("one_owner",): reading.counters.get("device_clashes", 0),
@@ -258,13 +258,13 @@ def _devices(reading: Reading) -> Iterator[Metric]:
     """Free devices, and differences from the plan."""
     yield _gauge(
         "gangsched_device_free",
-        "Devices that are healthy and held by nobody.",
+        "Healthy devices that no pod holds.",
         ("node", "resource"),
         {(node, resource): n for node, resource, n in reading.device_free},
     )
     yield _gauge(
         "gangsched_device_drift",
-        "Pods with other devices than planned: edited annotations, kubelet's choice, of no use to the pod.",
+        "Pods with other devices than planned: edited annotations, kubelet's choice, unusable for the pod.",
         ("kind",),
         {(kind,): n for kind, n in reading.device_drift.items()},
     )
@@ -276,7 +276,7 @@ def _devices(reading: Reading) -> Iterator[Metric]:
     )
     yield _counter(
         "gangsched_device_repairs",
-        "Pods whose annotations were made to say what is true, and attempts for which the right is missing.",
+        "Pods whose annotations were corrected, and attempts for which the right is missing.",
         ("result",),
         {
             ("repaired",): reading.counters.get("device_repairs", 0),

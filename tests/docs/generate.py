@@ -225,8 +225,8 @@ Every annotation and label that gangsched reads or writes. They are annotations 
 {rows(meanings.KEYS, "user")}
 ## What the scheduler writes
 
-With the pod's node, in the same write. Nobody else may write them where `deploy/reserved-keys.yaml` is
-applied: see [Devices and hand-offs](devices.md#nobody-forges-an-allocation).
+With the pod's node, in the same write. Only the scheduler may write them if `deploy/reserved-keys.yaml` is
+applied: see [Devices and hand-offs](devices.md#allocations-cannot-be-forged).
 
 {rows(meanings.KEYS, "scheduler")}
 ## What the node agent writes

@@ -360,7 +360,7 @@ FOREIGN_KEYS = {
     "gang.scheduling.koordinator.sh/total-number": (
         "Pod",
         "user",
-        "not below min-available; nobody waits for it",
+        "not below min-available; not waited for",
     ),
     "gang.scheduling.koordinator.sh/waiting-time": ("Pod", "user", "how long it may hold reservations"),
     "gang.scheduling.koordinator.sh/mode": (
