@@ -27,6 +27,7 @@ DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/gangsched"
 RANK = "gangsched.io/rank"
 ALL_VALUES = {
     "agent": '{"enabled": true, "nvidia": true, "load": true, "labels": true, "devicePlugin": true}',
+    "namespace.create": "true",
     "policies.envHandOff.enabled": "true",
     "metricsServer.enabled": "true",
     "config.gangsched": '{"devices": {"repairAnnotations": true}}',

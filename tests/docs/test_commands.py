@@ -24,7 +24,7 @@ from tests.docs.pages import ROOT, Block, blocks_everywhere, commands
 
 _OURS = ("gangsched", ".venv/bin/gangsched")
 # Programs of others, whose arguments are theirs to check.
-_OTHERS = ("curl", "docker", "kill", "kustomize", "git", "cd")
+_OTHERS = ("buildah", "curl", "docker", "kill", "kustomize", "git", "cd", "mmdebstrap")
 _VERBS = {
     *("annotate", "apply", "create", "delete", "describe", "gangsched", "get", "label", "logs"),
     *("patch", "port-forward", "rollout", "scale"),
