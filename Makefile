@@ -10,6 +10,8 @@
 # make docs        build the documentation's site into build/site, strictly: a dead link fails
 # make docs-reference  write anew what follows from the code in docs/ (references, tables, pictures), and the chart
 # make chart       write anew what the Helm chart has from deploy/ and from the configuration's fields
+# make versions    run the tests that every supported Kubernetes must pass against 1.34 to 1.37, built from their
+#                  modules (minutes each, once); VERSIONS="v1.34.4" for some of them
 # make sbom        write build/sbom/: what an image holds, and what tests run with, as CycloneDX
 # make lock        write the requirements locks anew (needs uv)
 # PYTEST_ARGS="-k name -x" narrows the tests, PYTEST_JOBS=0 runs them one after the other; DEMO_ARGS=--keep
@@ -32,7 +34,7 @@ STORM_MINUTES ?= 2
 STORM_JOBS ?= 2
 DEMO_ARGS ?=
 
-.PHONY: test demo lint storm controlplane venv lock protocol docs docs-reference chart sbom clean
+.PHONY: test demo lint storm controlplane venv lock protocol docs docs-reference chart sbom versions clean
 
 # pytest comes last, so that its summary is the last line of the run. Two files at a time, each worker with a
 # control plane of its own: most tests wait for servers and for clocks more than they compute.
@@ -113,6 +115,11 @@ $(DOCS)/.installed: requirements.docs.lock
 	@$(PYTHON) -m venv $(DOCS)
 	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
+
+VERSIONS ?=
+versions: $(STAMP)
+	@$(BIN)/python -m gangsched.controlplane.build
+	@$(BIN)/python -m tests.versions $(VERSIONS)
 
 # From the locks, offline but for the tool, which is needed for this alone. One document for each lock.
 SBOM := build/sbom

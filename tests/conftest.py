@@ -15,7 +15,7 @@ import pytest
 from gangsched.controlplane.assets import Assets, find
 from gangsched.controlplane.build import REQUIRE_VARIABLE
 from gangsched.controlplane.jaeger import Jaeger
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.controlplane.processes import ControlPlane, minor_version
 from gangsched.errors import ApiError, ConfigError
 
 POD_GROUP_RESOURCES = (
@@ -34,6 +34,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("figures")
         for figure in figures:
             terminalreporter.line(str(figure))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """`since(36)`: what the test is about begins with Kubernetes 1.36 (make versions runs older ones too)."""
+    marker = item.get_closest_marker("since")
+    if marker is not None and item.get_closest_marker("real") is not None:
+        try:
+            plane = minor_version(find().path("kube-apiserver"))
+        except ConfigError:
+            return  # skipped for that
+        if plane < marker.args[0]:
+            pytest.skip(f"begins with Kubernetes 1.{marker.args[0]}, this is 1.{plane}")
 
 
 @pytest.fixture(scope="session")

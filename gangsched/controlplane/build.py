@@ -47,14 +47,11 @@ class Tool:
     expected_s: int
 
 
-def _kubernetes_ldflags() -> str:
+def kubernetes_ldflags(version: str = assets.KUBERNETES_VERSION) -> str:
     """Without the version the server says v0.0.0."""
-    major, minor = assets.KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
+    major, minor = version.removeprefix("v").split(".")[:2]
     stamp = "k8s.io/component-base/version"
-    return (
-        f"-s -w -X {stamp}.gitVersion={assets.KUBERNETES_VERSION}"
-        f" -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
-    )
+    return f"-s -w -X {stamp}.gitVersion={version} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
 
 
 # Each build leaves most of the next one's packages in Go's cache, so the times hold in this order only.
@@ -85,7 +82,7 @@ class Recipe:
 CONTROL_PLANE = Recipe(
     module=assets.CONTROL_PLANE,
     tools=TOOLS,
-    ldflags=_kubernetes_ldflags(),
+    ldflags=kubernetes_ldflags(),
     cold_after="kube-apiserver",
     cold_bytes=COLD_DISK_BYTES,
 )
@@ -98,7 +95,7 @@ JAEGER = Recipe(
 NODE = Recipe(
     module=assets.NODE,
     tools=(Tool(name="kubelet", package="k8s.io/kubernetes/cmd/kubelet", expected_s=45),),
-    ldflags=_kubernetes_ldflags(),
+    ldflags=kubernetes_ldflags(),
     cold_after="kubelet",
     cold_bytes=WARM_DISK_BYTES,
 )

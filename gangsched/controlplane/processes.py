@@ -6,6 +6,7 @@ What does not live here: finding the binaries (assets.py), building them (build.
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 import os
@@ -36,6 +37,8 @@ CONTROLLERS_READY_S = 120.0
 START_TRIES = 3
 """A free port may be taken by somebody else between our look and the server's bind."""
 GANG_GATE = "--feature-gates=GenericWorkload=true"
+GANG_API_SINCE = 37
+"""The minor version with the core PodGroup API as v1beta1. An older one ends over flags that are not its."""
 JOB_GATES = "--feature-gates=WorkloadWithJob=true,TopologyAwareWorkloadScheduling=true"
 """With GANG_GATE: what a Job's `spec.scheduling` needs, on kube-apiserver and on its controller alike."""
 
@@ -48,7 +51,8 @@ class ControlPlane:
     """etcd and kube-apiserver in a directory of their own, thrown away by `stop()` unless `keep`.
 
     `users` maps further user names to their groups; each gets a token and a kubeconfig, and the rights
-    that the test gives it by RBAC. `gang_api` serves the core PodGroup API. `apiserver_gogc` sets GOGC.
+    that the test gives it by RBAC. `gang_api` serves the core PodGroup API where this kube-apiserver has it.
+    `apiserver_gogc` sets GOGC.
     """
 
     def __init__(
@@ -86,6 +90,11 @@ class ControlPlane:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    @property
+    def minor_version(self) -> int:
+        """See minor_version()."""
+        return minor_version(self.assets.path("kube-apiserver"))
 
     @property
     def base_url(self) -> str:
@@ -169,7 +178,7 @@ class ControlPlane:
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--allow-privileged=true",
         ]
-        if self.gang_api:
+        if self.gang_api and self.minor_version >= GANG_API_SINCE:
             flags += [GANG_GATE, "--runtime-config=scheduling.k8s.io/v1beta1=true"]
         env = dict(os.environ)
         if self.apiserver_gogc is not None:
@@ -351,6 +360,13 @@ class ControlPlane:
                 daemon.kill()
         self.schedulers.clear()
         self.controllers = None
+
+
+@functools.cache
+def minor_version(binary: Path) -> int:
+    """34 of a kube-apiserver of Kubernetes 1.34, as it says itself."""
+    done = subprocess.run([str(binary), "--version"], capture_output=True, text=True, timeout=60, check=True)
+    return int(done.stdout.split(".")[1])
 
 
 def _opener(context: ssl.SSLContext | None) -> urllib.request.OpenerDirector:

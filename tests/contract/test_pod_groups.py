@@ -41,6 +41,7 @@ def served(api: Api) -> Api:
     return api
 
 
+@pytest.mark.since(37)
 def test_a_core_pod_group(api: Api) -> None:
     made = api.post(api.at("podgroups", group=CORE_GROUP), core(), fieldValidation="Strict").ok(201)
     assert (made["kind"], made["apiVersion"]) == ("PodGroup", "scheduling.k8s.io/v1beta1")
@@ -62,6 +63,7 @@ def test_a_core_pod_group(api: Api) -> None:
     assert [each["status"] for each in twice["status"]["conditions"]] == ["True"]
 
 
+@pytest.mark.since(37)
 def test_a_core_pod_group_that_is_wrong(api: Api) -> None:
     path = api.at("podgroups", group=CORE_GROUP)
     wrong: tuple[Json, ...] = (
@@ -78,6 +80,7 @@ def test_a_core_pod_group_that_is_wrong(api: Api) -> None:
     assert (answer.code, answer.body["reason"]) == (422, "Invalid")
 
 
+@pytest.mark.since(37)
 def test_a_pod_names_its_core_group(api: Api) -> None:
     made = api.post(api.at("pods"), pod("a", schedulingGroup={"podGroupName": "g"})).ok(201)
     assert made["spec"]["schedulingGroup"] == {"podGroupName": "g"}
@@ -175,6 +178,7 @@ def test_a_watch_of_custom_pod_groups(served: Api) -> None:
         assert watch.take(1) == [("DELETED", "g")]
 
 
+@pytest.mark.since(37)
 def test_whether_an_api_is_offered_can_be_asked(served: Api) -> None:
     """As the scheduler does before it watches, and as it does again where there is none."""
     api = served

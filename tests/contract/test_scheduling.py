@@ -29,6 +29,7 @@ def test_a_binding_writes_node_and_annotations_at_once(api: Api) -> None:
     assert (type_, seen) == ("MODIFIED", bound)
 
 
+@pytest.mark.since(35)
 def test_labels_of_a_binding_are_merged_too(api: Api) -> None:
     api.post(api.at("pods"), pod("a", labels={"mine": "1"})).ok(201)
     key = "main.nvidia.com.allocated-devices.gangsched.io/gpu"
@@ -37,6 +38,7 @@ def test_labels_of_a_binding_are_merged_too(api: Api) -> None:
     assert labels == {"mine": "1", "topology.kubernetes.io/zone": "z", key: "g0.g1"}
 
 
+@pytest.mark.since(35)
 def test_a_label_of_a_binding_goes_over_the_pods_own(api: Api) -> None:
     api.post(api.at("pods"), pod("a", labels={"mine": "1", "same": "old"})).ok(201)
     bind(api, "a", labels={"same": "new"})

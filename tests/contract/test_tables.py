@@ -36,7 +36,18 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("path", COLUMNS)
+# Columns that kubectl's users see since then.
+NEW_COLUMNS = {
+    f"{CORE}/serviceaccounts",
+    "/apis/scheduling.k8s.io/v1beta1/podgroups",
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.since(37)] if path in NEW_COLUMNS else []) for path in COLUMNS],
+)
 def test_columns(api: Api, path: str) -> None:
     table = api.get(path, accept=ACCEPT).ok()
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
@@ -142,6 +153,7 @@ def test_a_pod_that_is_leaving(api: Api) -> None:
     assert cells[6] == "some-node"
 
 
+@pytest.mark.since(37)
 def test_what_a_node_says(api: Api) -> None:
     name = unique("node")
     api.post(f"{CORE}/nodes", node(name, labels={"node-role.kubernetes.io/worker": ""})).ok(201)

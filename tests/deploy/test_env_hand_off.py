@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.controlplane.processes import GANG_API_SINCE, ControlPlane
 from gangsched.model.device_labels import allocated_key
 from gangsched.model.devices import VISIBLE_KEY
 from tests.conftest import wipe
-from tests.deploy.conftest import ENV_HAND_OFF
+from tests.deploy.conftest import ENV_HAND_OFF, HAND_OFF_SINCE
 from tests.deploy.doors import PODS, Json, Person, new_pod
 from tests.deploy.test_reserved_keys import KEYS
 from tests.real.cluster import Cluster, checked
 from tests.real.picture import GPU, annotation, ids_of, node_of
 from tests.support.processes import until
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.since(HAND_OFF_SINCE)]
 
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 FIELD = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{VISIBLE_KEY}']"}
@@ -225,12 +225,13 @@ def test_the_main_job_with_every_policy_in_force(cluster: Cluster) -> None:
     """Gangs in every dialect under the account of deploy/; the IDs come in the same write as the node."""
     cluster.nodes(4, gpus=8)
     cluster.schedule()
-    for dialect in ("ours", "core", "coscheduling", "lightweight"):
-        cluster.gang(dialect, pods=3, gpus=2, dialect=dialect)
+    core = "core" if cluster.plane.minor_version >= GANG_API_SINCE else "ours"
+    for name, dialect in (("a", "ours"), ("b", core), ("c", "coscheduling"), ("d", "lightweight")):
+        cluster.gang(name, pods=3, gpus=2, dialect=dialect)
     cluster.pod("lone", gpus=8)
-    cluster.whole("ours", "core", "coscheduling", "lightweight")
+    cluster.whole("a", "b", "c", "d")
     cluster.held("lone", says=f"Insufficient {GPU}")
-    cluster.delete("ours", "core")
+    cluster.delete("a", "b")
     cluster.whole("lone")
     before: dict[str, str] = {}
     for type_, pod, _ in cluster.picture.sights:
