@@ -132,7 +132,7 @@ class Scheduler:
             ev.BindCancelled: self.binder.cancelled,
             ev.PodRead: lambda e: self._seen(e, self.binder.read(e)),
             ev.PodUnread: self.binder.unread,
-            ev.PodBumped: lambda e: self._seen(e, self.binder.bumped(e)),
+            ev.PodBumped: lambda e: self._seen(e, self.binder.fenced.bumped(e)),
             ev.PodPatched: self.audit.patched,
             ev.PodPatchFailed: self.audit.patch_failed,
             ev.EvictionSucceeded: lambda e: None,
@@ -238,7 +238,7 @@ class Scheduler:
         if not group.n_assumed:
             if group.preemption is not None and self.shared.settings.allow_eviction:
                 self.attempts.give_back(group, "the victims of the rest of it did not go in time")
-            self.binder.unwind(group)
+            self.binder.outcome.unwind(group)
         elif self.binder.pre_bind.stop(
             group, "the rest of it was not prepared in time"
         ) or self.binder.staggered.stop(group, "the rest of it was not sent in time"):
@@ -387,7 +387,7 @@ class Scheduler:
 
     def _eviction_failed(self, event: ev.EvictionFailed) -> None:
         if event.uid not in self.shared.victims:
-            self.binder.eviction_failed(event)
+            self.binder.outcome.eviction_failed(event)
             return
         group = self.attempts.nominations.refused(event)
         if group is not None:

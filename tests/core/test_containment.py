@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings, default_config
 from gangsched.core.binding.binder import Binder
+from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.device_ledger import DeviceLedger
 from gangsched.core.cache.images import ImageTable
@@ -262,7 +263,7 @@ GROUP_FAULTS: list[tuple[Any, str, Callable[..., bool]]] = [
     (Attempts, "_permit", lambda self, unit: "bad" in unit[0].key.name),
     (Attempts, "_reserve", lambda self, unit, plan: "bad" in unit[0].key.name),
     (Binder, "start", lambda self, unit: "bad" in unit[0].key.name),
-    (Binder, "settle", lambda self, group: "bad" in group.key.name),
+    (GroupOutcome, "settle", lambda self, group: "bad" in group.key.name),
     (Cache, "assume", lambda self, placements: "bad" in placements[0].info.pod.metadata.name),
     (NodeTable, "pad", lambda self, *a: True),
 ]

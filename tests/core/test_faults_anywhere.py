@@ -18,7 +18,10 @@ from msgspec.structs import replace
 
 from gangsched.config import default_config
 from gangsched.core import containment
+from gangsched.core.binding.bind_sender import BindSender
 from gangsched.core.binding.binder import Binder
+from gangsched.core.binding.fenced_binds import FencedBinds
+from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.binding.pre_bind import PreBind
 from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.cache.cache import Cache
@@ -60,6 +63,9 @@ ROOMS: tuple[type, ...] = (
         Attempts,
         DriftAudit,
         Binder,
+        BindSender,
+        FencedBinds,
+        GroupOutcome,
         Cache,
         DeviceHealth,
         DeviceLedger,

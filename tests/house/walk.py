@@ -48,7 +48,7 @@ MOMENTS = (
     ("core/state/transitions.py", "move"),
     ("core/cycle/placing.py", "Placing.put"),
     ("core/cache/cache.py", "Cache.assume"),
-    ("core/binding/binder.py", "_binding"),
+    ("core/binding/bind_sender.py", "_binding"),
     ("kube/effects/binding_lane.py", "BindingLane.submit"),
     ("kube/effects/writes.py", "binding_body"),
     ("kube/transport/connection.py", "Connection.write"),

@@ -2,7 +2,7 @@
 
 Two leaders that may both believe that they lead, two pods that want the same device, Bindings delayed or lost
 without bound. What must hold: the device is never bound to two pods. Not here: how it is built
-(kube.election.fence, core.binding.binder); the names of the steps are theirs. A state is
+(kube.election.fence, core.binding.fenced_binds); the names of the steps are theirs. A state is
 
     fence    (version, epoch, pods that are listed): one object, written by compare-and-swap
     pods     (resource version, bound) of each

@@ -58,7 +58,7 @@ class AssumedPodsExpire:
             if info.state is not MemberState.ASSUMED or info.bind is BindState.NONE:
                 self._since_s.pop(info.uid, None)
             elif now_s - self._since_s.setdefault(info.uid, now_s) > 30.0:
-                self._inner.binder._lost(info, "expired", MemberState.PENDING)
+                self._inner.binder.fenced.lost(info, "expired", MemberState.PENDING)
         return [*effects, *self._advance([], now_s)]
 
 
@@ -105,7 +105,7 @@ def m8_half_bound_is_no_state(settings: Settings) -> Scheduler:
         scheduler.shared.touch(group)
 
     scheduler.reconciler.recover = ignored  # type: ignore[method-assign]
-    scheduler.binder.half_bound = ignored  # type: ignore[method-assign]
+    scheduler.binder.outcome.half_bound = ignored  # type: ignore[method-assign]
     return scheduler
 
 

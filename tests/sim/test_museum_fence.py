@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.binding import binder as binding
+from gangsched.core.binding import bind_sender
 from gangsched.core.types.group import MemberState, PodInfo
 from gangsched.kube.election.fence import FenceRecord
 from gangsched.kube.election.steps import Create, Update
@@ -82,8 +82,8 @@ def forgets(patch: pytest.MonkeyPatch) -> None:
 
 def no_version(patch: pytest.MonkeyPatch) -> None:
     """A bind carries the UID alone."""
-    made = binding._binding
-    patch.setattr(binding.Binder, "_binding", lambda _, info, group, key: made(info, group, key, ""))
+    made = bind_sender._binding
+    patch.setattr(bind_sender.BindSender, "binding", lambda _, info, group, key: made(info, group, key, ""))
 
 
 @pytest.mark.parametrize("broken", [no_bump, forgets, no_version])
@@ -131,13 +131,13 @@ def gives_up(story: Story, patch: pytest.MonkeyPatch | None) -> bool:
     """Nobody answers, and the node is taken away for a while: the bind is given up."""
     scheduler, sim = story.sim.scheduler, story.sim
     if patch is not None:
-        lost = scheduler.binder._lost
+        lost = scheduler.binder.fenced.lost
 
         def freed(info: PodInfo, why: str, state: MemberState) -> None:
             info.in_doubt = False
             lost(info, why, state)
 
-        patch.setattr(scheduler.binder, "_lost", freed)
+        patch.setattr(scheduler.binder.fenced, "lost", freed)
     bind = story.held[0]
     node = sim.api.nodes["n0"]
     sim.api.put_node(replace(node, spec=replace(node.spec, unschedulable=True)))

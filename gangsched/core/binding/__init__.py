@@ -1,5 +1,6 @@
-"""From a permitted plan to bound pods: PreBind, the Bindings, their answers, and releasing reservations.
+"""From a permitted plan to bound pods: PreBind, the Bindings, their answers, and giving back.
 
-`binder` owns the life of a bind; pre_bind and staggered_bind run before a member's bind is sent. Not here:
-how a Binding is sent (kube.effects).
+`binder` begins binds and takes their answers. A permitted unit goes through pre_bind, staggered_bind and
+bind_sender, each of which knows only the next; a bind that is given up goes to fenced_binds, and
+group_outcome decides what happens to the group. Not here: how a Binding is sent (kube.effects).
 """

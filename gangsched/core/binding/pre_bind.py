@@ -15,10 +15,12 @@ nothing was bound. Called by core.binding.binder, which decides what happens to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
+from gangsched.core.binding.bind_sender import BindSender
 from gangsched.core.binding.reservation_checks import reservation_lost
+from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.state.pending_hooks import PRE_BIND, HookCall
@@ -51,15 +53,13 @@ class PreBind:
         self,
         shared: SharedState,
         conflicts: AdmissionConflicts,
-        *,
-        prepared: Callable[[Group], None],
-        stopped: Callable[[Group, str], None],
+        staggered: StaggeredBind,
+        sender: BindSender,
     ) -> None:
-        """`prepared` and `stopped` are told group by group, of all groups of the unit in one turn."""
         self._shared = shared
         self._conflicts = conflicts
-        self._prepared = prepared
-        self._stopped = stopped
+        self._staggered = staggered
+        self._sender = sender
         self._units: dict[GroupKey, _Unit] = {}
 
     def begin(self, unit: Sequence[tuple[Group, Sequence[PodInfo]]]) -> bool:
@@ -154,7 +154,7 @@ class PreBind:
             return
         self._close(unit)
         for group in unit.groups:
-            self._prepared(group)
+            self._staggered.begin(group, group.in_state(MemberState.ASSUMED))
 
     def look_again(self) -> None:
         """Something has happened: units that wait only for their turn may get it, oldest first."""
@@ -178,7 +178,7 @@ class PreBind:
         self._shared.hooks.cancel(unit.open.values())
         self._close(unit)
         for group in unit.groups:
-            self._stopped(group, why)
+            self._sender.give_back(group, why)
 
     def _close(self, unit: _Unit) -> None:
         for group in unit.groups:

@@ -14,9 +14,10 @@ half of `settle_s`; the other half is for the gang's policy. Called by core.bind
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
+from gangsched.core.binding.bind_sender import BindSender
 from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import BindState, Group, MemberState, PodInfo
@@ -30,22 +31,19 @@ class StaggeredBind:
         self,
         shared: SharedState,
         conflicts: AdmissionConflicts,
-        *,
-        send: Callable[[Group, Sequence[PodInfo]], None],
-        broke: Callable[[Group, str], None],
+        sender: BindSender,
     ) -> None:
         """send: one wave of binds; broke: a reservation of the group broke, nothing more is sent."""
         self._shared = shared
         self._conflicts = conflicts
-        self._send = send
-        self._broke = broke
+        self._sender = sender
         self._until_s: dict[GroupKey, float] = {}
 
     def begin(self, group: Group, members: Sequence[PodInfo]) -> None:
         """Sends the binds that may leave now and holds the others."""
         if self._conflicts.resources:
             members = self._let_go(group, members)
-        self._send(group, members)
+        self._sender.send(group, members)
 
     def look_again(self) -> None:
         """Something has happened: held members may have their turn, oldest groups first."""
@@ -57,17 +55,17 @@ class StaggeredBind:
             elif why := next(
                 (lost for info in held if (lost := reservation_lost(self._shared.cache, info))), ""
             ):
-                self._broke(group, why)
+                self._sender.withdraw(group, why)
             else:
                 going = self._let_go(group, held)
                 if going:
-                    self._send(group, going)
+                    self._sender.send(group, going)
 
     def stop(self, group: Group, why: str) -> bool:
         """Gives up the group's held members; False if there are none."""
         if group.key not in self._until_s or not _held(group):
             return False
-        self._broke(group, why)
+        self._sender.withdraw(group, why)
         return True
 
     def give_back(self, group: Group) -> None:

@@ -195,7 +195,7 @@ class DeviceHealth:
         if self._policy(info)[0] == "evictGang" and group.is_gang:
             shared.requeue_order.keep(group, (), shared.now_s)
             self._tell(info, "Warning", "DeviceEviction", f"gang {group.key} is evicted: {failed}")
-            self._binder.evict_gang(group)
+            self._binder.outcome.evict_gang(group)
             return
         shared.requeue_order.keep(group, (info,), shared.now_s)
         failure.due_s = shared.now_s + _EVICT_AGAIN_S

@@ -38,8 +38,8 @@ class GroupReconciler:
         self._binder = binder
         self._attempts = attempts
         self._look_in: dict[GroupState, Callable[[Group], None]] = {
-            GroupState.BINDING: binder.settle,
-            GroupState.UNWINDING: binder.unwound,
+            GroupState.BINDING: binder.outcome.settle,
+            GroupState.UNWINDING: binder.outcome.unwound,
             GroupState.WAITING: self._look_waiting,
         }
 
@@ -73,7 +73,7 @@ class GroupReconciler:
         for info in (*group.in_state(MemberState.PENDING), *left_out):
             created = info.pod.metadata.creation_timestamp
             if last is None or created is None or created <= last:
-                self._binder.half_bound(group)
+                self._binder.outcome.half_bound(group)
                 return
         group.satisfied = True
 
@@ -129,7 +129,7 @@ class GroupReconciler:
         elif group.state is GroupState.GATHERING:
             self.gathering_report(group)
         elif group.state is GroupState.UNWINDING:
-            self._binder.evict_again(group)
+            self._binder.outcome.evict_again(group)
         elif group.state in (GroupState.BACKOFF, GroupState.UNSCHEDULABLE):
             self._shared.queue.park(group, Cause.TIME_IS_UP)
             self.look(group)

@@ -1,0 +1,73 @@
+"""FencedBinds: binds that are given up; their room is free once they cannot land any more.
+
+With a fence (settings.fence) every bind carries the pod's version that was known at the decision. A bind of
+unknown outcome is not given up before the pod has another version (BumpPod): then it cannot land any more,
+and its room is free. One that was refused because the pod had changed is sent again at once with the version
+that was read; to list it anew is to ask the fence first. Without a fence a bind that is given up is free at
+once. Called by core.binding.binder; core.binding.bind_sender writes the version.
+"""
+
+from __future__ import annotations
+
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.group import ASSUMED, LEAVING, BindState, MemberState, PodInfo
+from gangsched.model.effects import BumpPod, CancelBinds
+from gangsched.model.events import PodBumped
+from gangsched.model.objects import Pod
+
+# Until the watch says so too, what the server said is gone is looked for: answers have been wrong.
+_LOOK_FIRST_S = 10.0
+
+
+class FencedBinds:
+    """What the fence asks of binds."""
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+        self._is_fenced = shared.settings.fence
+
+    def doubt(self, info: PodInfo) -> None:
+        """The outcome of the member's bind is unknown."""
+        info.in_doubt = self._is_fenced
+
+    def is_overtaken(self, info: PodInfo, pod: Pod) -> bool:
+        """Whether the pod has changed since its bind was sent, which cannot land then."""
+        return self._is_fenced and pod.metadata.resource_version != info.sent_version
+
+    def lost(self, info: PodInfo, why: str, state: MemberState) -> None:
+        """A bind is given up: its room is freed once it cannot land; the rest of the gang is not sent."""
+        group = info.group
+        assert group is not None
+        if info.in_doubt and state is MemberState.PENDING:
+            info.bind = BindState.BUMPING
+            meta = info.pod.metadata
+            self._shared.count("binds_bumped")
+            self._shared.emit(BumpPod(info.uid, meta.namespace, meta.name, group.cause_id))
+        else:
+            self._free(info, state)
+        if not group.failed_binds:
+            self._shared.emit(CancelBinds(group.cause_id))
+        group.failed_binds[info.uid] = why
+        self._shared.touch(group)
+
+    def bumped(self, event: PodBumped) -> PodInfo | None:
+        """Binds sent before cannot land any more, or one has landed; the caller applies the pod as seen."""
+        info = self._shared.cache.pods.get(event.uid)
+        if info is None or info.state is not ASSUMED or info.bind is not BindState.BUMPING:
+            return None
+        info.in_doubt = False
+        pod = event.pod
+        if pod is not None and pod.spec.node_name:
+            return info
+        is_leaving = pod is None or pod.metadata.deletion_timestamp is not None or pod.is_terminal
+        self._free(info, MemberState.LEAVING if is_leaving else MemberState.PENDING)
+        return info
+
+    def _free(self, info: PodInfo, state: MemberState) -> None:
+        info.bind = BindState.NONE
+        info.in_doubt = False
+        self._shared.forget(info, state)
+        if state is LEAVING:
+            self._shared.look_for_at(self._shared.now_s + _LOOK_FIRST_S, info)
+        if info.group is not None:
+            self._shared.touch(info.group)
