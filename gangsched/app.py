@@ -282,6 +282,10 @@ class SchedulerApp:
             known.budget.budget_s = config.settings.plugin_budget_s
         return profiles
 
+    def wake(self) -> None:
+        """The scheduling loop looks for a group to try, though nothing has been heard."""
+        self.inbox.wake()
+
     def follow(self, kinds: Sequence[str]) -> None:
         """Follow these kinds too; no decisions are made until they are listed."""
         self._unheard |= {*kinds}

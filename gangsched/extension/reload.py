@@ -57,6 +57,10 @@ class Host(Protocol):
 
     def submit(self, effects: Sequence[Effect]) -> None: ...
 
+    def wake(self) -> None:
+        """There may be something to decide that no event brings."""
+        ...
+
     def follow(self, kinds: Sequence[str]) -> None:
         """Follow these kinds too, from now on."""
         ...
@@ -142,6 +146,7 @@ class Reload:
         effects, more = self._host.scheduler.reconfigure(profiles, config.settings, time.monotonic())
         self._host.follow(more)
         self._host.submit(effects)
+        self._host.wake()
         self._host.ask_metrics_server(metrics_server_s(profiles))
         if {profile.scheduler_name for profile in before.profiles}.symmetric_difference(profiles):
             self._host.tell_pods_anew()

@@ -36,7 +36,7 @@ class Host:
         self.config: SchedulerConfig = source.read()
         self.scheduler = Scheduler(self.build(self.config), self.config.settings)
         self.followed: list[str] = []
-        self.n_told_anew = 0
+        self.n_told_anew = self.n_woken = 0
         self.forbidden: set[str] = set()
         self.asked_s: list[float] = []
 
@@ -56,6 +56,9 @@ class Host:
 
     def ask_metrics_server(self, period_s: float) -> None:
         self.asked_s.append(period_s)
+
+    def wake(self) -> None:
+        self.n_woken += 1
 
     def tell_pods_anew(self) -> None:
         self.n_told_anew += 1
@@ -184,7 +187,7 @@ async def test_extenders_stay_those_of_the_start_and_so_do_the_resources_that_th
     [profile] = config.profiles
     assert profile.args["NodeResourcesFit"].ignored_resources == ("a.io/old",)
     assert "in effect at the next start only" in capsys.readouterr().out
-    assert scene.reload.n_taken == 1
+    assert scene.reload.n_taken == scene.host.n_woken == 1
 
 
 def test_what_only_a_start_can_bring_is_named_and_stays_what_it_was() -> None:

@@ -15,6 +15,7 @@ from tests.controllers import Json
 from tests.real.cluster import REPO, Cluster
 from tests.real.controllers import Controllers
 from tests.real.picture import node_of
+from tests.real.process import write_config
 
 pytestmark = pytest.mark.real
 
@@ -204,6 +205,27 @@ def test_a_gang_that_can_never_gather_is_told_why(cluster: Cluster, controllers:
     cluster.schedule()
     controllers.create(made.mpi_workers("mpi", 2))
     controllers.held("MPIJob default/mpi never has all of them at once: spec.launcherCreationPolicy is")
+
+
+def test_another_configuration_takes_effect_on_pods_that_wait(
+    cluster: Cluster, controllers: Controllers
+) -> None:
+    """Jobs are followed from then on; and what is no longer inferred starts as it comes."""
+    cluster.nodes(3, gpus=8)
+    scheduler = cluster.schedule(inferGangs=["JobSet"])
+    controllers.install("JobSet")
+    controllers.put(made.job_set("reload", ROLES))
+    controllers.put(made.job("reload", parallelism=4))
+    controllers.create(made.job_set_pods("reload", ROLES))
+    controllers.held("Insufficient nvidia.com/gpu")
+    write_config(cluster.directory / "config-0.yaml", inferGangs=[])
+    controllers.bound(3)
+    controllers.delete_all()
+    write_config(cluster.directory / "config-0.yaml", inferGangs=["Job"])
+    taken = "another configuration is in effect"
+    cluster.eventually(lambda: scheduler.said.count(taken) == 2, "Jobs are inferred")
+    controllers.create(made.job_pods("reload", 4))
+    controllers.held("Insufficient nvidia.com/gpu")
 
 
 def test_a_namespaces_label_is_followed_while_it_runs(cluster: Cluster, controllers: Controllers) -> None:
