@@ -304,7 +304,8 @@ class Containment:
             key = GroupKey(event.dialect, meta.namespace, meta.name)
             self._scheduler.group_specs.refuse_object(key, meta.uid, f"PodGroup {key}: {said}")
         elif isinstance(event, ev.OwnerPut):
-            self._scheduler.owners.refuse(event.owner.named, said)
+            for group in self._scheduler.owners.refuse(event.owner.named, said):
+                self._shared.touch(group)
         elif isinstance(event, ev.ObjectPut):
             meta = event.object.metadata
             self._scheduler.reporter.refused(event.kind, meta.namespace, meta.name, meta.uid, said)

@@ -124,6 +124,56 @@ def test_the_next_attempt_starts_whole_too(name: str) -> None:
     assert n_bound(c) == 4
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_pods_made_anew_while_the_old_ones_end_start_together_again(name: str) -> None:
+    """As when Kueue takes an admission back and gives it again: the name is the same, the pods are others."""
+    kind = KINDS[name]
+    c = of(kind, nodes=8).submit(made.decoded(kind.pods())).run()
+    old = [pod.metadata.name for pod in c.pods.values()]
+    for each in old:
+        c.leave(each)
+    again = [
+        replace(
+            p, metadata=replace(p.metadata, name=f"{p.metadata.name}-again", uid=f"{p.metadata.uid}-again")
+        )
+        for p in made.decoded(kind.pods())
+    ]
+    c.submit(again[:3]).run()
+    assert n_bound(c) == 4, "the old ones hold their nodes, and none of the new ones starts"
+    c.submit(again[3:]).run()
+    assert n_bound(c) == 8
+    c.delete(*old)
+    assert n_bound(c) == 4
+    c.five_more_turns_change_nothing()
+
+
+def test_after_a_restart_pods_that_end_do_not_count_for_the_new_ones() -> None:
+    kind = KINDS["Kueue Workload"]
+    assert kind.object is not None
+    c = of(kind, nodes=8).submit(made.decoded(kind.pods())).run()
+    for each in [pod.metadata.name for pod in c.pods.values()]:
+        c.leave(each)
+    again = [
+        replace(
+            p, metadata=replace(p.metadata, name=f"{p.metadata.name}-again", uid=f"{p.metadata.uid}-again")
+        )
+        for p in made.decoded(kind.pods())
+    ]
+    c.submit(again[:3]).restart().tell(ev.OwnerPut(made.owner(kind.object()))).run()
+    assert n_bound(c) == 4
+    assert n_bound(c.submit(again[3:]).run()) == 8
+
+
+def test_one_pod_that_is_replaced_starts_by_itself_while_the_others_run() -> None:
+    c = of(KINDS["JobSet"], nodes=4).submit(made.decoded(KINDS["JobSet"].pods())).run()
+    [pod, *_] = made.decoded(KINDS["JobSet"].pods())
+    c.leave(pod.metadata.name)
+    c.submit(replace(pod, metadata=replace(pod.metadata, name="a-new", uid="another")))
+    assert n_bound(c.run()) == 4, "there is no room yet"
+    c.delete(pod.metadata.name).run().wait(2.0)
+    assert n_bound(c) == 4
+
+
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.object is not None])
 def test_pods_whose_owner_comes_late_wait_for_it_and_say_so(name: str) -> None:
     kind = KINDS[name]

@@ -7,7 +7,7 @@ rejected, because it could never start whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from gangsched.core.cache.cache import allocation_of
 from gangsched.core.device_audit.drift import DriftAudit
@@ -17,6 +17,15 @@ from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.named_twice import NamedTwice
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.pod_similarity import SimilarPod, are_alike
+from gangsched.core.groups.pod_versions import (
+    allocated_in,
+    is_edited,
+    is_elsewhere,
+    is_newer,
+    lacks_labels,
+    number_or,
+    says_anew,
+)
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import (
@@ -33,14 +42,11 @@ from gangsched.core.types.group import (
 )
 from gangsched.core.types.pod_template import constraints_of
 from gangsched.errors import ParseError
-from gangsched.model.device_labels import allocated_labels, allocation_text
-from gangsched.model.devices import is_device_key
 from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import (
     ATTEMPT_KEY,
     CORE,
-    GANG_KEY,
     POD,
     RANK_KEY,
     GroupKey,
@@ -48,6 +54,7 @@ from gangsched.model.pod_group import (
     core_key_beside,
     group_key,
     identity_of,
+    is_inferred,
     lone_key,
     needs_object,
     role_of,
@@ -89,7 +96,7 @@ class Membership:
         for event in events:
             pod = event.pod
             info = known.get(pod.metadata.uid)
-            if info is not None and not _newer(pod, info.pod):
+            if info is not None and not is_newer(pod, info.pod):
                 continue
             if pod.spec.scheduler_name not in profiles:
                 self._put_stranger(pod, info)
@@ -135,7 +142,10 @@ class Membership:
         for group in groups:
             for info in list(group.members.values()):
                 # With its bind on the way a pod stays where it is, as in _update.
-                if info.bind in _UNSENT and self._key_of(info.pod)[0] != group.key:
+                is_leaving = info.pod.metadata.deletion_timestamp is not None
+                if is_leaving or info.bind not in _UNSENT:
+                    continue
+                if self._key_of(info.pod)[0] != group.key:
                     self._remove(info.uid)
                     self._join(info.pod)
             self._shared.touch(group)
@@ -197,8 +207,13 @@ class Membership:
             or not are_alike(pod, like.pod)
         ):
             like = self._meet(pod)
-        key = like.key if like.key.dialect != POD else lone_key(pod)
-        info = PodInfo(pod, like.template, pod.metadata.uid, None, like.identity, like.stated, like.role)
+        key, stated, role = like.key, like.stated, like.role
+        if key.dialect == POD:
+            key = lone_key(pod)
+        elif _is_leaving_an_inferred_gang(key, pod):
+            key = lone_key(pod)
+            stated, role = stated_by(key, pod), role_of(key, pod)
+        info = PodInfo(pod, like.template, pod.metadata.uid, None, like.identity, stated, role)
         info.state = self._state_of(info, pod)
         shared.cache.join(info)
         if info.state is BOUND:
@@ -209,8 +224,8 @@ class Membership:
             shared.touch(group)
         if pod.spec.node_name:
             annotations = pod.metadata.annotations or {}
-            info.rank = _number(annotations.get(RANK_KEY), -1)
-            info.attempt = _number(annotations.get(ATTEMPT_KEY), 0)
+            info.rank = number_or(annotations.get(RANK_KEY), -1)
+            info.attempt = number_or(annotations.get(ATTEMPT_KEY), 0)
             group.attempts = max(group.attempts, info.attempt)
         group.add(info)
         if key.dialect == POD:
@@ -280,6 +295,8 @@ class Membership:
         target = self._state_of(info, pod)
         if target is info.state:
             self._replace_pod(info, pod)
+            if target is BOUND and group.satisfied and _is_leaving_an_inferred_gang(group.key, pod):
+                self._leave(info, group)
         elif info.state is ASSUMED:
             self._update_assumed(info, pod, target)
         else:
@@ -296,6 +313,19 @@ class Membership:
             self._shared.touch(group)
             self._reporter.progressed(group)
 
+    def _leave(self, info: PodInfo, group: Group) -> None:
+        """A member that is being deleted is no more of its gang; its room and its devices are still its own.
+
+        Its controller may make the next pods of the gang while this one ends, and they start together again.
+        """
+        group.remove(info)
+        self._shared.touch(group)
+        key = lone_key(info.pod)
+        info.stated, info.role = stated_by(key, info.pod), role_of(key, info.pod)
+        alone = self._group_of(key, info.pod)
+        alone.add(info)
+        self._shared.touch(alone)
+
     def _update_assumed(self, info: PodInfo, pod: Pod, target: MemberState) -> None:
         shared, group = self._shared, info.group
         assert group is not None
@@ -304,7 +334,7 @@ class Membership:
             return  # the reservation stands: only its bind's outcome, or its group, can end it
         if target is BOUND or target in ENDED:
             by_us = info.bind not in _UNSENT
-            if not by_us or _is_elsewhere(info, pod):
+            if not by_us or is_elsewhere(info, pod):
                 self._place(info, pod)
             info.bind = UNASKED
             self._audit.pod_bound(info)
@@ -327,13 +357,13 @@ class Membership:
         if pod.spec.node_name and not old.spec.node_name:
             if info.state is BOUND:
                 self._audit.pod_bound(info)
-                if _is_elsewhere(info, pod):
+                if is_elsewhere(info, pod):
                     self._place(info, pod)
             return
         if (
             pod.spec != old.spec
             or (not pod.spec.node_name and constraints_of(pod) != constraints_of(old))
-            or (info.state in _AT_THE_GATE and _is_edited(old, pod))
+            or (info.state in _AT_THE_GATE and is_edited(old, pod))
         ):
             template = shared.cache.template_of(pod)
             if template is not info.template:
@@ -346,20 +376,20 @@ class Membership:
                         shared.changes.append(change)
                 if info.group is not None:
                     shared.touch(info.group)
-        is_told = info.state is BOUND and _says_anew(info, old, pod)
+        is_told = info.state is BOUND and says_anew(info, old, pod)
         if is_told and not (old.spec.node_name and self._audit.pod_edited(info, pod)):
             self._place(info, pod)
 
     def _place(self, info: PodInfo, pod: Pod) -> None:
         in_labels = self._shared.settings.devices.in_labels
-        if in_labels and _lacks_labels(info, pod) and self._audit.pod_edited(info, pod):
+        if in_labels and lacks_labels(info, pod) and self._audit.pod_edited(info, pod):
             # The server dropped them from our Binding: the devices still belong to this pod.
             self._audit.pod_bound(info)
             return
         allocation, problem = allocation_of(pod)
         if problem:
             self._reporter.pod_event(pod, "Warning", "DeviceMismatch", "Scheduling", problem)
-        info.allocated = _allocated(info, pod)
+        info.allocated = allocated_in(info, pod)
         self._shared.cache.place(info, pod.spec.node_name, allocation)
         self._audit.pod_bound(info)
 
@@ -384,53 +414,6 @@ class Membership:
         return PENDING
 
 
-def _newer(pod: Pod, known: Pod) -> bool:
-    """Compares resource versions as numbers (KEP-5504 guarantees that); others count as newer."""
-    new, old = pod.metadata.resource_version, known.metadata.resource_version
-    if new.isdecimal() and old.isdecimal():
-        return int(new) > int(old)
-    return new != old
-
-
-def _allocated(info: PodInfo, pod: Pod) -> str | None:
-    """Looks at labels only if they may matter: most pods request no device."""
-    meta = pod.metadata
-    return allocation_text(meta.annotations, meta.labels if info.template.asks_for_devices else None)
-
-
-def _lacks_labels(info: PodInfo, pod: Pod) -> bool:
-    """Whether our own Binding, which carried IDs, was stored without them."""
-    is_ours = info.node_name == pod.spec.node_name and GANG_KEY in (pod.metadata.annotations or {})
-    return is_ours and bool(info.ids) and _allocated(info, pod) is None
-
-
-def _is_elsewhere(info: PodInfo, pod: Pod) -> bool:
-    """Whether the pod's node or devices differ from the known ones."""
-    return info.node_name != pod.spec.node_name or info.allocated != _allocated(info, pod)
-
-
-def _says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
-    """Whether the pod's node or devices differ from the known ones, or from its previous version."""
-    if _is_elsewhere(info, pod):
-        return True
-    if not old.spec.node_name:
-        return False
-    before, now = old.metadata.annotations or {}, pod.metadata.annotations or {}
-    if before != now and _device_keys(before) != _device_keys(now):
-        return True
-    then, labels = old.metadata.labels, pod.metadata.labels
-    return then != labels and allocated_labels(then) != allocated_labels(labels)
-
-
-def _is_edited(old: Pod, pod: Pod) -> bool:
-    """Whether plugins may now read something different in its metadata."""
-    before, now = old.metadata, pod.metadata
-    return before.annotations != now.annotations or before.labels != now.labels
-
-
-def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in annotations.items() if is_device_key(key)}
-
-
-def _number(text: str | None, default: int) -> int:
-    return int(text) if text is not None and text.isdecimal() and len(text) < 10 else default
+def _is_leaving_an_inferred_gang(key: GroupKey, pod: Pod) -> bool:
+    leaves = bool(pod.spec.node_name) and pod.metadata.deletion_timestamp is not None
+    return leaves and is_inferred(key)

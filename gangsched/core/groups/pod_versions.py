@@ -1,0 +1,67 @@
+"""How one version of a pod differs from another, and from what is known of it.
+
+Plain questions without state, asked by core.groups.membership for each version that comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangsched.core.types.group import PodInfo
+from gangsched.model.device_labels import allocated_labels, allocation_text
+from gangsched.model.devices import is_device_key
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import GANG_KEY
+
+
+def is_newer(pod: Pod, known: Pod) -> bool:
+    """Compares resource versions as numbers (KEP-5504 guarantees that); others count as newer."""
+    new, old = pod.metadata.resource_version, known.metadata.resource_version
+    if new.isdecimal() and old.isdecimal():
+        return int(new) > int(old)
+    return new != old
+
+
+def allocated_in(info: PodInfo, pod: Pod) -> str | None:
+    """Looks at labels only if they may matter: most pods request no device."""
+    meta = pod.metadata
+    return allocation_text(meta.annotations, meta.labels if info.template.asks_for_devices else None)
+
+
+def lacks_labels(info: PodInfo, pod: Pod) -> bool:
+    """Whether our own Binding, which carried IDs, was stored without them."""
+    is_ours = info.node_name == pod.spec.node_name and GANG_KEY in (pod.metadata.annotations or {})
+    return is_ours and bool(info.ids) and allocated_in(info, pod) is None
+
+
+def is_elsewhere(info: PodInfo, pod: Pod) -> bool:
+    """Whether the pod's node or devices differ from the known ones."""
+    return info.node_name != pod.spec.node_name or info.allocated != allocated_in(info, pod)
+
+
+def says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
+    """Whether the pod's node or devices differ from the known ones, or from its previous version."""
+    if is_elsewhere(info, pod):
+        return True
+    if not old.spec.node_name:
+        return False
+    before, now = old.metadata.annotations or {}, pod.metadata.annotations or {}
+    if before != now and _device_keys(before) != _device_keys(now):
+        return True
+    then, labels = old.metadata.labels, pod.metadata.labels
+    return then != labels and allocated_labels(then) != allocated_labels(labels)
+
+
+def is_edited(old: Pod, pod: Pod) -> bool:
+    """Whether plugins may now read something different in its metadata."""
+    before, now = old.metadata, pod.metadata
+    return before.annotations != now.annotations or before.labels != now.labels
+
+
+def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if is_device_key(key)}
+
+
+def number_or(text: str | None, default: int) -> int:
+    """The number that an annotation of ours has; the default where it has none."""
+    return int(text) if text is not None and text.isdecimal() and len(text) < 10 else default
