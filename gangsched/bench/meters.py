@@ -56,7 +56,7 @@ def cpu_s(pid: int) -> float:
 def sample(pids: Mapping[str, int]) -> Sample:
     """CPU times now; `bench` is added for this process itself."""
     machine = psutil.cpu_times()
-    # Interrupts are left out: they are nobody's processes, and our own loopback traffic causes most.
+    # Interrupts are left out: they belong to no process, and our own loopback traffic causes most.
     busy_s = machine.user + machine.system + getattr(machine, "nice", 0.0) + getattr(machine, "steal", 0.0)
     ours = {name: cpu_s(pid) for name, pid in pids.items()}
     own = psutil.Process().cpu_times()

@@ -171,7 +171,7 @@ def locked(folder: Path) -> Iterator[None]:
                     say(f"another builder is at work in {folder}, waiting for it ({waited_s:.0f} s)")
                     said_s = waited_s
                 pause()
-        # Nobody else writes here now: what an earlier builder left half done (kill -9) is of no use.
+        # No other process writes here now: what an earlier builder left half done (kill -9) is of no use.
         for partial in folder.glob(".partial-*"):
             partial.unlink(missing_ok=True)
         yield

@@ -105,7 +105,7 @@ class Daemon:
 
 
 def free_ports(n_ports: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on now; held open together, so they differ."""
+    """Ports of 127.0.0.1 without a listener now; held open together, so they differ."""
     sockets = [socket.socket() for _ in range(n_ports)]
     try:
         for one in sockets:

@@ -378,7 +378,7 @@ def _opener(context: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
 
 
 def _is_well(port: int, page: str) -> bool:
-    # Open to everybody, and the certificate is the server's own.
+    # Readable without credentials, and the certificate is the server's own.
     return _answers_ok(f"https://127.0.0.1:{port}/{page}", context=ssl._create_unverified_context())
 
 

@@ -21,7 +21,7 @@ TOPOLOGY_KEY = "gangsched.io/topology"
 CONSTRAINTS_FIELD = "spec.schedulingConstraints"
 
 MAX_LEVELS = 8
-"""Data centre, zone, block, row, rack, host: nobody has more, and each costs a pass over the nodes."""
+"""Data centre, zone, block, row, rack, host: more is unusual, and each costs a pass over the nodes."""
 # A label's key has at most 253 + 1 + 63 characters.
 _MAX_TEXT = MAX_LEVELS * 400
 _LEVEL = re.compile(r"\s*(required|preferred)\s*:\s*(\S+)\s*")

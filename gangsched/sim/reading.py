@@ -342,7 +342,7 @@ def least(gang: Gang, pod: Pod, item: CustomObject | None) -> int | None:
     if gang.dialect in ("volcano", "kai"):
         groups = spec.get("subGroups") if gang.dialect == "kai" else None
         if isinstance(groups, list) and groups:
-            return None  # a tree of minima: nobody here makes one
+            return None  # a tree of minima: no workload here makes one
         return max(_count(spec.get("minMember") or 0, at_least=0) or 0, 1)
     if gang.dialect == "coscheduling":
         return _count(spec.get("minMember", 1))

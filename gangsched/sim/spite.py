@@ -172,7 +172,7 @@ class Spite:
         self._api.wall_offset_s = self._rng.choice((-3600.0, 0.0, 3600.0))
 
     def answer_unasked(self) -> None:
-        """The answer to a GET that nobody waits for, true as it comes."""
+        """An unrequested but true answer to a GET."""
         pods = list(self._api.pods.values())
         if pods:
             pod = self._rng.choice(pods)

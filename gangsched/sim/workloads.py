@@ -126,7 +126,7 @@ def random_workload(seed: int, *, n_arrivals: int = 12, over_s: float = 20.0) ->
 
 
 def hostile_workload(seed: int) -> Workload:
-    """random_workload, and among it what nobody should send: pods of ours, of strangers, and nodes."""
+    """random_workload, with hostile objects among it: pods of ours, of other schedulers, and nodes."""
     workload, rng = random_workload(seed), Random(f"{seed}-hostile")
     names = [node.metadata.name for node in workload.nodes]
     intrusions: list[Intrusion] = []

@@ -107,7 +107,7 @@ def judge(placed: Mapping[str, Sequence[Kind]]) -> Evenness:
 
 
 def config(algorithm: Algorithm, **load_args: Any) -> SchedulerConfig:
-    """A profile in which nobody else scores; `load_args` go to LoadAware, where it is used."""
+    """A profile in which no other plugin scores; `load_args` go to LoadAware, where it is used."""
     extra = {"LoadAware": load_args}
     args = [{"name": name, "args": {**own, **extra.get(name, {})}} for name, own in algorithm.score.items()]
     document = {

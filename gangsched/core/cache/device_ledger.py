@@ -50,7 +50,7 @@ class _NodeDevices:
 
 class DeviceColumn:
     """One resource over all nodes. Shapes: free int64[capacity], a count, -1: no inventory; room as free, how
-    many of a node's IDs fit one label, -1: no inventory (None: nobody asks).
+    many of a node's IDs fit one label, -1: no inventory (None: not needed).
     """
 
     __slots__ = ("at", "free", "room")

@@ -388,7 +388,7 @@ def _first_rows(codes: IntArray, n_domains: int) -> IntArray:
 
 
 def _placed(demand: Demand) -> list[PodInfo]:
-    """Members that hold room already and stay: one on its way out keeps nobody where it is."""
+    """Members that hold room already and stay: a terminating one restricts no member."""
     return [
         info
         for info in demand.group.members.values()

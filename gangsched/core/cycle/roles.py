@@ -2,7 +2,7 @@
 
 A gang with roles is placed in two steps: first those that its roles need, each of which must find its place,
 and then the others as far as they go. Of members that say one role it does not matter which start. Called by
-core.cycle.cycle, core.cycle.order_search and core.groups.attempts; nobody asks where there are no roles.
+core.cycle.cycle, core.cycle.order_search and core.groups.attempts; not called if there are no roles.
 """
 
 from __future__ import annotations

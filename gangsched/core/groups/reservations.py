@@ -68,5 +68,5 @@ class Reservations:
                 return ""
         except PluginError as error:
             shared.hooks.blame(error, group)
-            return ""  # nobody has said no
+            return ""  # no plugin has refused
         return f"node {shared.cache.view.name(row)} does not take the pod any more (cordon, taint or label)"

@@ -23,7 +23,7 @@ from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.pod_template import PodTemplate
 
 # Domains that are searched for victims, between these two: each search asks about arrays over all nodes. They
-# share the budget of looks, of which each has at least so many. Where none of them can be freed nobody goes.
+# share the budget of looks, of which each has at least so many. If none can be freed, none is evicted.
 _MOST, _LEAST = 16, 4
 _NODES_IN_ALL = 16_384
 _MIN_LOOKS = 1000

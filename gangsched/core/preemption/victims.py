@@ -118,7 +118,7 @@ class Victims:
         return (info for here in self.on_row.values() for info in here)
 
     def with_their_gangs(self) -> Iterator[PodInfo]:
-        """As everybody, then all pods that would have to go with one of them, on any node; some twice."""
+        """As `everybody`, then all pods that would have to go with one of them, on any node; some twice."""
         yield from self.everybody()
         for bond in {id(bond): bond for bond in self._bond_of.values()}.values():
             yield from bond.pods.values()

@@ -194,7 +194,7 @@ def _ended_and_running(counts: _Counts) -> dict[str, int]:
 
 
 def _list(value: object) -> list[dict[str, Any]]:
-    # Written by anybody who may write statuses.
+    # Any client with the right to write statuses may have written it.
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 

@@ -1,6 +1,6 @@
 """PerTemplate: what a plugin has worked out for each template, kept while the template is in use.
 
-A template keeps a whole pod spec alive, which may be a megabyte of anybody's making. Nothing here keeps a
+A template keeps a whole pod spec alive, which a user may have made a megabyte large. Nothing here keeps a
 template alive: its value is dropped once neither the template table nor a pod refers to it.
 """
 

@@ -154,7 +154,7 @@ class LeaderElector:
     def _check(
         self, step: Get | Create[LeaseRecord] | Update[LeaseRecord], body: bytes, lease: _Lease
     ) -> None:
-        """Check that this is our lease and, after a write, that it holds what we wrote; else nobody leads.
+        """Check that this is our lease and, after a write, that it holds what we wrote; else we do not lead.
 
         Raises: ApiError.
         """

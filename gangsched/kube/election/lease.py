@@ -7,7 +7,7 @@ lease was lost may land later, and is made harmless by its preconditions.
 | state | on | to | asks next |
 |---|---|---|---|
 | Following | the retry period is over, or the holder's time | | GET |
-| Following | GET: none, and nobody seen holding it lately | | POST ours |
+| Following | GET: none, and no recent holder seen | | POST ours |
 | Following | GET: released (no holder), or ours (an answer was lost) | | PUT ours, at once |
 | Following | GET: another record than last time | | waits: the holder lives |
 | Following | GET: the same record, for the holder's lease duration | | PUT ours, transitions + 1, at once |

@@ -1,4 +1,4 @@
-"""Pod templates and Jobs inside other objects: only what tells how many pods there are, and for whom."""
+"""Pod templates and Jobs inside other objects: only the numbers of pods and their scheduler."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def _make_task(
 
 @contextmanager
 def virtual_time() -> Iterator[VirtualLoop]:
-    """A loop of its own, whose time is everybody's in this process until the end of the block.
+    """A loop of its own, whose time the whole process uses until the end of the block.
 
     The clocks of the module `time` are replaced for so long: what asks them lives in virtual time without
     knowing it, also what is written after this.

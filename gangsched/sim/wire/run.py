@@ -115,7 +115,7 @@ class _Process:
 
 
 def _credentials(network: MemoryNetwork, loop: VirtualLoop) -> Credentials:
-    """For a server that asks nobody for a name."""
+    """For a server without authentication."""
     loaded = blank()
     loaded.host = "http://10.0.0.1"
 

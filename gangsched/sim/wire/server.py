@@ -70,7 +70,7 @@ class ApiServer:
         self._documents = Documents(Discovery(resources, "memory:80"), openapi)
 
     def now(self) -> datetime:
-        """The server's own clock: nobody sets it."""
+        """The server's own clock, which is never set."""
         return datetime.fromtimestamp(_EPOCH_S + self.loop.time(), UTC)
 
     def accept(self, link: Link) -> ServerEnd:
@@ -176,7 +176,7 @@ class ServerEnd:
         self._answer(asked, fate, found)
 
     def _fair(self, asked: Asked) -> Fate:
-        """Two equal answers to binds, of which two may be on a connection, nobody could tell apart."""
+        """Two equal answers to binds, of which two may be on a connection, could not be told apart."""
         is_binding = asked.request.path.endswith("/binding")
         if asked.fate is Fate.TWICE and (is_binding or len(self._asked) > 1 or self._data):
             asked.fate = Fate.ANSWERED
