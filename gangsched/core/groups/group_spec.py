@@ -165,7 +165,7 @@ class GroupSpecs:
 
     def _refusal(self, group: Group, definition: PodGroup) -> str:
         """Why the group may not start as it is; what is not supported is refused, told or passed over."""
-        if definition.known_roles:
+        if definition.known_roles and _has_strange_role(group, definition):
             told = next((i for i in group.members.values() if i.role not in definition.known_roles), None)
             if told is not None:
                 known = ", ".join(repr(role) for role in definition.known_roles if role)
@@ -233,6 +233,13 @@ def _with_topology(group: Group, known: PodGroup | None) -> tuple[PodGroup | Non
         return with_topology_of(known, info.pod), ""
     except ParseError as error:
         return None, f"gang {group.key}: {error}"
+
+
+def _has_strange_role(group: Group, definition: PodGroup) -> bool:
+    """Looked up in the counts: members of a large gang are not gone through whenever one of them comes."""
+    if any(role not in definition.roles for role in group.n_of_role):
+        return True
+    return "" not in definition.known_roles and sum(group.n_of_role.values()) < group.n_existing
 
 
 def _speaks(stated: tuple[object, ...]) -> bool:
