@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import structlog
 
-from gangsched.core.containment import Defect
+from gangsched.core.steps import Defect
 
 _log = structlog.get_logger(__name__)
 

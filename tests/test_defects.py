@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import structlog
 
-from gangsched.core.containment import Defect
+from gangsched.core.steps import Defect
 from gangsched.defects import AGAIN_S, Defects
 
 

@@ -18,32 +18,21 @@ The next event of a refused object is its next chance. Called by core.scheduler 
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import length_hint
-from typing import Any, Protocol
+from typing import Any
 
-import msgspec
-
-from gangsched.core.binding.binder import Binder
-from gangsched.core.cache.plain_pod import plain_pods
 from gangsched.core.cache.recount import recount_group, recount_rows, take_out
-from gangsched.core.device_audit.device_health import DeviceHealth
-from gangsched.core.device_audit.drift import DriftAudit
-from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.group_spec import GroupSpecs
-from gangsched.core.groups.membership import Membership
-from gangsched.core.groups.owners import Owners
-from gangsched.core.groups.reservations import Reservations
+from gangsched.core.refused_pods import ON_THE_WAY, RefusedPods, SchedulerParts
 from gangsched.core.state.pending_hooks import POST_BIND
-from gangsched.core.state.reporter import NODE_REFUSED, Reporter
+from gangsched.core.state.reporter import NODE_REFUSED
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
+from gangsched.core.steps import Defect, Faults, name_of
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import (
     ASSUMED,
-    BOUND,
     NEVER_S,
     NO_ROW,
     PENDING,
@@ -51,14 +40,12 @@ from gangsched.core.types.group import (
     BindState,
     Group,
     GroupState,
-    PodInfo,
 )
 from gangsched.model import events as ev
 from gangsched.model.effects import GetPod
-from gangsched.model.objects import Node, Pod
+from gangsched.model.objects import Node
 from gangsched.model.pod_group import GroupKey
 
-_ON_THE_WAY = (BindState.SENT, BindState.READING)
 _ANSWERS = (ev.BindSucceeded, ev.BindFailed, ev.BindCancelled, ev.BindUnknown, ev.PodRead)
 # The groups of a set that were tried with a group; others of its set wait, and keep their reservations.
 _WERE_TRIED = (
@@ -74,107 +61,17 @@ _PAUSE_S = 0.2
 _MAX_STEPS = 100
 
 
-class Defect(msgspec.Struct, frozen=True):
-    """A fault of ours. where: the step; about: the object that triggered it; story: the traceback."""
-
-    where: str
-    about: str
-    problem: str
-    story: str
-
-
-class Steps(Protocol):
-    """How the scheduler runs its steps: one event, one group, one deadline after the other.
-
-    not_before_s: deadlines are not checked before. look_again_s: more work is left for that time.
-    """
-
-    not_before_s: float
-    look_again_s: float
-
-    def begin(self, now_s: float) -> None:
-        """A turn begins."""
-        ...
-
-    def apply(self, take: Callable[[Iterator[Any]], None], run: Iterable[ev.Event]) -> None:
-        """Passes `take` the events of one kind, which it reads one after the other."""
-        ...
-
-    def each(self, do: Callable[[], Any]) -> None:
-        """Runs work that handles one item after the other, removing each before it handles it."""
-        ...
-
-    def by_deadline(self, do: Callable[[], Any]) -> None:
-        """Runs what is due."""
-        ...
-
-    def end(self) -> None:
-        """The turn ends."""
-        ...
-
-    def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
-        """Runs a step for a group."""
-        ...
-
-    def for_pod(self, uid: str, do: Callable[[str], Any]) -> None:
-        """Runs a step for a pod."""
-        ...
-
-
-class PlainSteps:
-    """Contains nothing: tests and simulation need to see exceptions."""
-
-    not_before_s = 0.0
-    look_again_s = NEVER_S
-
-    def __init__(self, shared: SharedState) -> None:
-        self.begin = shared.set_time
-
-    def end(self) -> None: ...
-
-    def apply(self, take: Callable[[Iterator[Any]], None], run: Iterable[ev.Event]) -> None:
-        take(iter(run))
-
-    def each(self, do: Callable[[], Any]) -> None:
-        do()
-
-    by_deadline = each
-
-    def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
-        do(group)
-
-    def for_pod(self, uid: str, do: Callable[[str], Any]) -> None:
-        do(uid)
-
-
-class SchedulerParts(Protocol):
-    """The parts of a scheduler that are notified of a failed step."""
-
-    shared: SharedState
-    reporter: Reporter
-    group_specs: GroupSpecs
-    owners: Owners
-    audit: DriftAudit
-    membership: Membership
-    binder: Binder
-    health: DeviceHealth
-    attempts: Attempts
-    reservations: Reservations
-
-
 class Containment:
     """Runs steps of the scheduler, and cleans up after failed ones."""
 
     def __init__(self, scheduler: SchedulerParts, guard: Callable[[Defect], None]) -> None:
         self._scheduler = scheduler
         self._shared: SharedState = scheduler.shared
-        self._guard = guard
+        self._faults = Faults(scheduler.shared, guard)
+        self._pods = RefusedPods(scheduler, self._faults)
         self._refused: set[GroupKey] = set()
         self._unresolved: set[GroupKey] = set()
         self._skipped: dict[GroupKey, Group] = {}
-        self._ask_s: dict[str, float] = {}
-        """By UID: when to query a refused pod's bind, should no answer have come."""
-        self._is_shaken = False
         self.not_before_s = 0.0
         self.look_again_s = NEVER_S
 
@@ -191,55 +88,39 @@ class Containment:
             except Exception as error:
                 at = len(events) - length_hint(left) - 1
                 if at < 0:
-                    self._tell(_name(take), "", error)
+                    self._faults.tell(name_of(take), "", error)
                     break
                 whole = isinstance(events[0], ev.BindSucceeded)  # read to their end before any is applied
                 for event in events[: at + 1] if whole else events[at : at + 1]:
                     self._refuse_event(event, error)
         if self._shared.unanswered and isinstance(events[0], _ANSWERS):
             for event in events:
-                self._step(partial(self._answered, event))
+                self._faults.step(partial(self._answered, event))
 
     def begin(self, now_s: float) -> None:
         self._refused.clear()
         self.look_again_s = NEVER_S
-        self._step(lambda: self._shared.set_time(now_s))
+        self._faults.step(lambda: self._shared.set_time(now_s))
 
     def each(self, do: Callable[[], Any]) -> None:
         """A failed item has been removed, so running it again continues with the next one."""
         for _ in range(_MAX_STEPS):
-            if self._step(do):
+            if self._faults.step(do):
                 break
 
     def end(self) -> None:
-        if self._is_shaken:
-            self._step(lambda: self._shared.queue.rebuild(self._shared.groups.values()))
-            self._is_shaken = False
-        if self._ask_s:
-            self._ask_about_binds()
+        if self._faults.is_shaken:
+            self._faults.step(lambda: self._shared.queue.rebuild(self._shared.groups.values()))
+            self._faults.is_shaken = False
+        if self._pods.is_asking:
+            self.look_again_s = self._pods.ask_about_binds()
         if self._skipped:
             self._shared.touched.update(self._skipped)
             self._skipped.clear()
             self.look_again_s = min(self.look_again_s, self._shared.now_s + _PAUSE_S)
 
-    def _ask_about_binds(self) -> None:
-        shared = self._shared
-        for uid, at_s in list(self._ask_s.items()):
-            info, pod = shared.cache.pods.get(uid), shared.unanswered.get(uid)
-            is_sent = info is not None and info.state is ASSUMED and info.bind is BindState.SENT
-            if pod is None and not is_sent:
-                del self._ask_s[uid]
-            elif at_s <= shared.now_s:
-                if info is not None and is_sent:
-                    info.bind, pod = BindState.READING, info.pod
-                if pod is not None:
-                    meta = pod.metadata
-                    shared.emit(GetPod(uid, meta.namespace, meta.name, ""))
-                self._ask_s[uid] = shared.now_s + shared.settings.settle_s
-        self.look_again_s = min(self._ask_s.values(), default=NEVER_S)
-
     def by_deadline(self, do: Callable[[], Any]) -> None:
-        if not self._step(do):
+        if not self._faults.step(do):
             self.not_before_s = self._shared.now_s + _PAUSE_S
 
     def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
@@ -253,50 +134,33 @@ class Containment:
                 self._unresolved.discard(group.key)
             do(group)
         except Exception as error:
-            self._refuse_group(_name(do), group, error)
+            self._refuse_group(name_of(do), group, error)
 
     def for_pod(self, uid: str, do: Callable[[str], Any]) -> None:
         try:
             do(uid)
         except Exception as error:
-            said = self._tell(_name(do), uid, error)
+            said = self._faults.tell(name_of(do), uid, error)
             info = self._shared.cache.pods.get(uid)
             if info is not None:
-                self._refuse_pod(uid, info.pod, said)
-
-    def _step(self, do: Callable[[], Any]) -> bool:
-        try:
-            do()
-        except Exception as error:
-            self._tell(_name(do), "", error)
-            return False
-        return True
+                self._pods.refuse(uid, info.pod, said)
 
     # -- after a failure ---------------------------------------------------------------------------------
 
-    def _tell(self, where: str, about: str, error: Exception) -> str:
-        """Counts and reports the fault; returns the message for people."""
-        problem = f"{type(error).__name__}: {error}"[:500]
-        self._shared.count("defects")
-        self._is_shaken = True
-        story = "".join(traceback.format_exception(error))
-        self._guard(Defect(where, about, problem, story))
-        return f"the scheduler failed on it, a fault of its own: {problem}; it is left out until it changes"
-
     def _refuse_event(self, event: Any, error: Exception) -> None:
         where, about = type(event).__name__, _about(event)
-        said = self._tell(where, about, error)
+        said = self._faults.tell(where, about, error)
         self._shared.count(f"objects_refused/{_kind_of(event)}")
         try:
             self._refuse(event, said, error)
         except Exception as again:  # cleaning up may fail too; that must not end the process
-            self._tell(f"refusing after {where}", about, again)
+            self._faults.tell(f"refusing after {where}", about, again)
 
     def _refuse(self, event: Any, said: str, error: Exception) -> None:
         if isinstance(event, ev.PodAdded | ev.PodUpdated):
-            self._refuse_pod(event.pod.metadata.uid, event.pod, said)
+            self._pods.refuse(event.pod.metadata.uid, event.pod, said)
         elif isinstance(event, ev.PodDeleted):
-            self._drop_pod(event.pod.metadata.uid, event.pod)
+            self._pods.drop(event.pod.metadata.uid, event.pod)
         elif isinstance(event, ev.NodeAdded | ev.NodeUpdated | ev.NodeDeleted):
             self._refuse_node(event.node, said, is_gone=isinstance(event, ev.NodeDeleted))
         elif isinstance(event, ev.PodGroupAdded | ev.PodGroupUpdated | ev.PodGroupDeleted):
@@ -323,72 +187,7 @@ class Containment:
         else:
             info = self._shared.cache.pods.get(getattr(event, "uid", ""))
             if info is not None:
-                self._refuse_pod(info.uid, info.pod, said)
-
-    # -- pods --------------------------------------------------------------------------------------------
-
-    def _refuse_pod(self, uid: str, pod: Pod, said: str) -> None:
-        """The pod is in no group; its resources count on its node, or where its bind may land."""
-        info = self._shared.cache.pods.get(uid)
-        is_on_the_way = info is not None and info.bind in _ON_THE_WAY and not pod.spec.node_name
-        node_name = pod.spec.node_name
-        allocation = {} if info is None else info.allocation
-        if info is not None and is_on_the_way:
-            node_name = info.node_name
-        self._drop_pod(uid, pod)
-        if node_name and not pod.is_terminal:
-            self._keep_room(pod, node_name, allocation if is_on_the_way else None)
-            if is_on_the_way:
-                self._shared.unanswered[uid] = pod
-                self._ask_s[uid] = self._shared.now_s + self._shared.settings.settle_s
-        if pod.spec.scheduler_name in self._shared.profiles:
-            self._scheduler.reporter.refused_pod(pod, said)
-
-    def _keep_room(self, pod: Pod, node_name: str, promised: Any) -> None:
-        """As another scheduler's pod: as much of it as can be read, in ever plainer versions."""
-        shared = self._shared
-        for plain, allocation in plain_pods(pod, node_name, promised):
-            uid = plain.metadata.uid
-            try:
-                info = PodInfo(plain, shared.cache.template_of(plain), uid)
-                info.state = BOUND
-                shared.cache.join(info)
-                shared.cache.place(info, node_name, allocation)
-                return
-            except Exception as error:
-                self._tell("counting a refused pod", pod.key, error)
-                self._drop_pod(uid, plain)
-
-    def _drop_pod(self, uid: str, pod: Pod) -> None:
-        """Removes every trace of it."""
-        shared, scheduler = self._shared, self._scheduler
-        shared.unanswered.pop(uid, None)
-        info = shared.cache.remove_pod(uid) or self._left_of(uid, pod)
-        group = info.group if info is not None else None
-        if group is not None:
-            group.members.pop(uid, None)
-            recount_group(group)
-            shared.touch(group)
-        self._step(lambda: scheduler.group_specs.forget_stranger(uid))
-        self._step(lambda: scheduler.audit.pod_gone(uid))
-        shared.changes += shared.cache.unnominate(uid)
-        shared.cache.ledger.unclaim(uid)
-        if info is not None:
-            row, info.group, info.bind = info.row, None, UNASKED
-            take_out(shared.cache, info, pod.spec.node_name)
-            if row != NO_ROW:
-                freed = frozenset(shared.cache.table.names)
-                shared.changes.append(ClusterChange(Change.ROOM_FREED, row, freed))
-        self._step(lambda: shared.left_node(uid))
-
-    def _left_of(self, uid: str, pod: Pod) -> PodInfo | None:
-        """A removed pod that is still a member or on its node."""
-        for group in self._shared.groups.values():
-            if uid in group.members:
-                info = group.members[uid]
-                info.group = group
-                return info
-        return self._shared.cache.by_node.get(pod.spec.node_name, {}).get(uid)
+                self._pods.refuse(info.uid, info.pod, said)
 
     def _answered(self, event: Any) -> None:
         """The answer to the bind of a pod refused since: apply what it makes certain."""
@@ -402,7 +201,7 @@ class Containment:
         del shared.unanswered[event.uid]
         if isinstance(event, ev.BindSucceeded):
             return  # the watch shows it
-        self._drop_pod(event.uid, pod)
+        self._pods.drop(event.uid, pod)
         if isinstance(event, ev.PodRead):
             pod = event.pod if event.pod is not None else None
         if pod is not None:
@@ -420,12 +219,12 @@ class Containment:
         if row is not None:
             cache.nodes.drop(name)
             cache.ledger.forget_node(row)
-            self._step(lambda: cache.usage_trackers.remove_node(row))
+            self._faults.step(lambda: cache.usage_trackers.remove_node(row))
             cache.index.forget_counts(cache.pods)
         scheduler.audit.node_gone(name)
         scheduler.health.node_gone(name)
         shared.changes.append(ClusterChange(Change.NODE_REMOVED))
-        self._step(lambda: scheduler.reservations.recheck(node))
+        self._faults.step(lambda: scheduler.reservations.recheck(node))
         if not is_gone:
             scheduler.reporter.node_problem(node, said, reason=NODE_REFUSED)
 
@@ -433,28 +232,30 @@ class Containment:
 
     def _refuse_group(self, where: str, group: Group, error: Exception) -> None:
         """The group, and those tried with it, release what they can and wait for their backoff."""
-        said = self._tell(where, str(group.key), error).partition("; it is left")[0]
+        said = self._faults.tell(where, str(group.key), error).partition("; it is left")[0]
         try:
             together = [g for g in self._shared.siblings(group).values() if g.state in _WERE_TRIED]
         except Exception as again:
-            self._tell("looking for siblings", str(group.key), again)
+            self._faults.tell("looking for siblings", str(group.key), again)
             together = []
         for one in (group, *together):
             self._refused.add(one.key)
             self._unresolved.add(one.key)
             if one.state is not GroupState.DELETED:
-                self._step(partial(self._give_back, one, f"gang {one.key}: {said}" if one.is_gang else said))
+                self._faults.step(
+                    partial(self._give_back, one, f"gang {one.key}: {said}" if one.is_gang else said)
+                )
 
     def _give_back(self, group: Group, said: str) -> None:
         shared, scheduler = self._shared, self._scheduler
         for stop in (scheduler.binder.pre_bind.stop, scheduler.binder.staggered.stop):
-            self._step(partial(stop, group, said))
+            self._faults.step(partial(stop, group, said))
         calls = [call for call in shared.hooks.calls.values() if call.group is group]
         shared.hooks.cancel([call for call in calls if call.point != POST_BIND])
-        self._step(lambda: scheduler.attempts.nominations.drop(group))
+        self._faults.step(lambda: scheduler.attempts.nominations.drop(group))
         rows = set()
         for info in group.members.values():
-            is_unsent = info.bind not in _ON_THE_WAY or info.bind_tries == 0
+            is_unsent = info.bind not in ON_THE_WAY or info.bind_tries == 0
             is_promise = info.state is ASSUMED and is_unsent
             if is_promise or (info.state is PENDING and info.node_name):
                 rows.add(info.row)
@@ -465,7 +266,7 @@ class Containment:
         for info in group.members.values():
             if info.state is ASSUMED and info.bind is BindState.SENT:
                 # Its bind may not have been sent: should no answer come, the server is queried.
-                self._ask_s[info.uid] = shared.now_s + shared.settings.settle_s
+                self._pods.ask_later(info.uid)
         if group.n_assumed:
             group.failed_binds.setdefault("", said)
             shared.queue.park(group, Cause.CONTAINED_BINDING)
@@ -474,11 +275,7 @@ class Containment:
         if group.is_half_bound:
             shared.settle_by_s.setdefault(group.key, shared.now_s + shared.settings.settle_s / 2)
         shared.queue.back_off(group, Cause.CONTAINED, shared.now_s)
-        self._step(lambda: scheduler.reporter.rejected(group, said))
-
-
-def _name(do: Any) -> str:
-    return str(getattr(getattr(do, "func", do), "__qualname__", do))
+        self._faults.step(lambda: scheduler.reporter.rejected(group, said))
 
 
 def _about(event: Any) -> str:
@@ -495,6 +292,3 @@ def _about(event: Any) -> str:
 def _kind_of(event: Any) -> str:
     kinds = (("pod", "Pod"), ("node", "Node"), ("item", "PodGroup"), ("owner", "Owner"))
     return next((kind for name, kind in kinds if hasattr(event, name)), getattr(event, "kind", "Pod"))
-
-
-__all__ = ["Containment", "Defect", "PlainSteps", "Steps"]

@@ -17,7 +17,7 @@ from gangsched.config import Settings
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.binder import Binder
 from gangsched.core.cache.pod_index import NAMESPACES
-from gangsched.core.containment import Containment, Defect, PlainSteps, Steps
+from gangsched.core.containment import Containment
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.framework.observer import ObservedProfile, Observer
@@ -37,6 +37,7 @@ from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import LOOK_FOR, PRE_ENQUEUE, SharedState
 from gangsched.core.state.transitions import Cause
+from gangsched.core.steps import Defect, PlainSteps, Steps
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import ASSUMED, NEVER_S, UNASKED, Group, GroupState, MemberState, PodInfo
 from gangsched.errors import InvariantError

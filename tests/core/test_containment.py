@@ -20,13 +20,13 @@ from gangsched.core.cache.device_ledger import DeviceLedger
 from gangsched.core.cache.images import ImageTable
 from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.template_table import TemplateTable
-from gangsched.core.containment import Defect
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.steps import Defect
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import ContainerPort, NodeImage, Pod

@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import default_config
-from gangsched.core import containment
+from gangsched.core import containment, refused_pods
 from gangsched.core.binding.bind_sender import BindSender
 from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.fenced_binds import FencedBinds
@@ -31,7 +31,7 @@ from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.pod_index import PodIndex
 from gangsched.core.cache.template_table import TemplateTable
 from gangsched.core.cache.usage_trackers import UsageTrackers
-from gangsched.core.containment import Containment, Defect
+from gangsched.core.containment import Containment
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.attempts import Attempts
@@ -47,6 +47,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
+from gangsched.core.steps import Defect
 from gangsched.core.types.group import Group, GroupState
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model import effects as ef
@@ -149,8 +150,12 @@ def faults_in(rng: Random, chance: int, monkeypatch: pytest.MonkeyPatch) -> Iter
             for name, real in list(vars(room).items()):
                 if _is_a_step(name, real):
                     patched.setattr(room, name, faults.wrapped(f"{room.__name__}.{name}", real))
-        for repair in ("take_out", "recount_rows"):
-            patched.setattr(containment, repair, faults.off_in(getattr(containment, repair)))
+        for module, repair in (
+            (containment, "take_out"),
+            (containment, "recount_rows"),
+            (refused_pods, "take_out"),
+        ):
+            patched.setattr(module, repair, faults.off_in(getattr(module, repair)))
         patched.setattr(Containment, "_answered", faults.off_in(Containment._answered))
         yield faults
 

@@ -1,6 +1,6 @@
 """Plain pods: the resources of a pod that our own code fails on, using as little of the pod as possible.
 
-Called by core.containment, which counts them until the pod's next version comes.
+Called by core.refused_pods, which counts them until the pod's next version comes.
 """
 
 from __future__ import annotations

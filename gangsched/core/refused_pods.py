@@ -1,0 +1,143 @@
+"""RefusedPods: pods that our own code failed on: in no group, and their room taken where they are.
+
+As much of a refused pod counts as can be read of it (core.cache.plain_pod). Called by core.containment.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from gangsched.core.binding.binder import Binder
+from gangsched.core.cache.plain_pod import plain_pods
+from gangsched.core.cache.recount import recount_group, take_out
+from gangsched.core.device_audit.device_health import DeviceHealth
+from gangsched.core.device_audit.drift import DriftAudit
+from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.group_spec import GroupSpecs
+from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.owners import Owners
+from gangsched.core.groups.reservations import Reservations
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import SharedState
+from gangsched.core.steps import Faults
+from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.group import ASSUMED, BOUND, NEVER_S, NO_ROW, UNASKED, BindState, PodInfo
+from gangsched.model.effects import GetPod
+from gangsched.model.objects import Pod
+
+ON_THE_WAY = (BindState.SENT, BindState.READING)
+
+
+class SchedulerParts(Protocol):
+    """The parts of a scheduler that are notified of a failed step."""
+
+    shared: SharedState
+    reporter: Reporter
+    group_specs: GroupSpecs
+    owners: Owners
+    audit: DriftAudit
+    membership: Membership
+    binder: Binder
+    health: DeviceHealth
+    attempts: Attempts
+    reservations: Reservations
+
+
+class RefusedPods:
+    """Takes pods out of everything, and asks about the binds of those that were on their way."""
+
+    def __init__(self, scheduler: SchedulerParts, faults: Faults) -> None:
+        self._scheduler = scheduler
+        self._shared: SharedState = scheduler.shared
+        self._faults = faults
+        self._ask_s: dict[str, float] = {}
+        """By UID: when a pod's bind is asked about, should no answer have come."""
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether some bind is asked about sooner or later."""
+        return bool(self._ask_s)
+
+    def ask_later(self, uid: str) -> None:
+        """The pod's bind is asked about in a while, should no answer have come by then."""
+        self._ask_s[uid] = self._shared.now_s + self._shared.settings.settle_s
+
+    def ask_about_binds(self) -> float:
+        """Ask the server about binds that got no answer; answers when to look again."""
+        shared = self._shared
+        for uid, at_s in list(self._ask_s.items()):
+            info, pod = shared.cache.pods.get(uid), shared.unanswered.get(uid)
+            is_sent = info is not None and info.state is ASSUMED and info.bind is BindState.SENT
+            if pod is None and not is_sent:
+                del self._ask_s[uid]
+            elif at_s <= shared.now_s:
+                if info is not None and is_sent:
+                    info.bind, pod = BindState.READING, info.pod
+                if pod is not None:
+                    meta = pod.metadata
+                    shared.emit(GetPod(uid, meta.namespace, meta.name, ""))
+                self._ask_s[uid] = shared.now_s + shared.settings.settle_s
+        return min(self._ask_s.values(), default=NEVER_S)
+
+    def refuse(self, uid: str, pod: Pod, said: str) -> None:
+        """The pod is in no group; its resources count on its node, or where its bind may land."""
+        info = self._shared.cache.pods.get(uid)
+        is_on_the_way = info is not None and info.bind in ON_THE_WAY and not pod.spec.node_name
+        node_name = pod.spec.node_name
+        allocation = {} if info is None else info.allocation
+        if info is not None and is_on_the_way:
+            node_name = info.node_name
+        self.drop(uid, pod)
+        if node_name and not pod.is_terminal:
+            self._keep_room(pod, node_name, allocation if is_on_the_way else None)
+            if is_on_the_way:
+                self._shared.unanswered[uid] = pod
+                self.ask_later(uid)
+        if pod.spec.scheduler_name in self._shared.profiles:
+            self._scheduler.reporter.refused_pod(pod, said)
+
+    def _keep_room(self, pod: Pod, node_name: str, promised: Any) -> None:
+        """As another scheduler's pod: as much of it as can be read, in ever plainer versions."""
+        shared = self._shared
+        for plain, allocation in plain_pods(pod, node_name, promised):
+            uid = plain.metadata.uid
+            try:
+                info = PodInfo(plain, shared.cache.template_of(plain), uid)
+                info.state = BOUND
+                shared.cache.join(info)
+                shared.cache.place(info, node_name, allocation)
+                return
+            except Exception as error:
+                self._faults.tell("counting a refused pod", pod.key, error)
+                self.drop(uid, plain)
+
+    def drop(self, uid: str, pod: Pod) -> None:
+        """Removes every trace of it."""
+        shared, scheduler = self._shared, self._scheduler
+        shared.unanswered.pop(uid, None)
+        info = shared.cache.remove_pod(uid) or self._left_of(uid, pod)
+        group = info.group if info is not None else None
+        if group is not None:
+            group.members.pop(uid, None)
+            recount_group(group)
+            shared.touch(group)
+        self._faults.step(lambda: scheduler.group_specs.forget_stranger(uid))
+        self._faults.step(lambda: scheduler.audit.pod_gone(uid))
+        shared.changes += shared.cache.unnominate(uid)
+        shared.cache.ledger.unclaim(uid)
+        if info is not None:
+            row, info.group, info.bind = info.row, None, UNASKED
+            take_out(shared.cache, info, pod.spec.node_name)
+            if row != NO_ROW:
+                freed = frozenset(shared.cache.table.names)
+                shared.changes.append(ClusterChange(Change.ROOM_FREED, row, freed))
+        self._faults.step(lambda: shared.left_node(uid))
+
+    def _left_of(self, uid: str, pod: Pod) -> PodInfo | None:
+        """A removed pod that is still a member or on its node."""
+        for group in self._shared.groups.values():
+            if uid in group.members:
+                info = group.members[uid]
+                info.group = group
+                return info
+        return self._shared.cache.by_node.get(pod.spec.node_name, {}).get(uid)
