@@ -165,7 +165,10 @@ class Replica:
             try:
                 self.scheduler.validate()
             except InvariantError as error:
-                self._duel.judge([error.message])
+                # A lagging watch may still tell that a pod was bound which has been deleted since.
+                known, there = self.scheduler.shared.cache.pods, self.api.books.uids
+                if not any(uid in error.message for uid in known if uid not in there):
+                    self._duel.judge([error.message])
         self._duel.history.append(encoded(effects))
         process = self.n_processes
         for effect in effects:
