@@ -14,6 +14,9 @@ OURS = "gangsched"
 Place = tuple[str, str, str]
 """Node, resource, device ID."""
 
+# Of larger gangs, which the workloads with intruders do not have, the first member speaks for all.
+_MAX_COMPARED = 64
+
 
 class Books:
     """Gangs and holders of devices, as the store shows them."""
@@ -42,6 +45,14 @@ class Books:
         for pod in self.members.get(gang, {}).values():
             return least(gang, pod, item)
         return None
+
+    def disagree(self, gang: Gang) -> bool:
+        """Whether its members state different numbers, which only somebody who edits them can end."""
+        members = self.members.get(gang, {})
+        if len(members) > _MAX_COMPARED:
+            return False
+        item = self._objects.get((gang.dialect, gang.namespace, gang.name))
+        return len({least(gang, pod, item) for pod in members.values()}) > 1
 
     def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         """A pod was made, replaced by its next version, or is gone."""

@@ -52,6 +52,9 @@ class HalfBound:
                 kept.pop(gang, None)
             self._whole.discard(gang)
             return
+        if api.books.disagree(gang):
+            self.since_s.pop(gang, None)
+            return
         n_bound = api.books.n_bound.get(gang, 0)
         n_gone = self._gone.get(gang, 0)
         if n_bound + n_gone >= least:
@@ -81,6 +84,10 @@ class HalfBound:
             return
         self._excused_at = api.n_changes
         for gang, members in api.books.members.items():
+            if api.books.least(gang) is None:  # and what its object said before is not known to it
+                self._least.pop(gang, None)
+                self.since_s.pop(gang, None)
+                continue
             least = self._least_of(gang, api)
             bound = [pod for pod in members.values() if pod.spec.node_name]
             if not bound or least is None:

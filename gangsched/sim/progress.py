@@ -26,7 +26,7 @@ def resting_groups_can_go_on(api: SimApi, scheduler: Scheduler) -> Iterator[str]
             yield f"5: {group!r} rests in a state that ends by itself at once"
         elif not (named := cure(group, pods)):
             yield f"5: {group!r} rests without a deadline, and nothing that is to come can move it"
-        elif group.n_pending and not _is_told(group, pods):
+        elif group.n_pending and not _is_told(group, pods) and not _is_due_to_tell(group):
             yield f"5: {group!r} waits for {named}, and none of its pods says so"
         for info in group.members.values():
             if not (named := _cure_of_member(info, group, pods.get(info.uid), scheduler)):
@@ -80,6 +80,11 @@ def _cure_of_member(info: PodInfo, group: Group, pod: Pod | None, scheduler: Sch
 def _is_due(info: PodInfo, scheduler: Scheduler) -> bool:
     """Whether the scheduler will reconsider it by itself."""
     return any(uid == info.uid for _, uid, *_ in scheduler.shared.retries)
+
+
+def _is_due_to_tell(group: Group) -> bool:
+    """Members come one after the other: only a gang that is still gathering after a while says so."""
+    return group.state is GroupState.GATHERING and group.deadline_s < NEVER_S
 
 
 def _is_told(group: Group, pods: dict[str, Pod]) -> bool:
