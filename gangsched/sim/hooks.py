@@ -14,7 +14,7 @@ from gangsched.core.state.pending_hooks import BIND, PERMIT
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.pod_group import ATTEMPT_KEY
-from gangsched.sim.faults import HookFate, Weather
+from gangsched.sim.faults import CALM, HookFate, Weather
 from gangsched.sim.timeline import Timeline
 
 HOOK_DEADLINE_S = 5.0
@@ -92,7 +92,11 @@ class SimHooks:
         self._say(effect, Code.ERROR if code else Code.SUCCESS, message)
 
     def _wait(self, effect: ef.RunHook) -> None:
-        """Wait; mostly a later release follows."""
+        """Wait; mostly a later release follows.
+
+        In good weather it comes within the shortest window: a set of gangs, each of which waits for two such
+        words, would hardly ever have all of them at once.
+        """
         wait_s = _LONGEST_WAIT_S * (0.5 if self._weather.coin() else 1.0)
         self._say(effect, Code.WAIT, "for somebody's word", wait_s)
         process = self._process
@@ -104,7 +108,8 @@ class SimHooks:
             if process == self._process:
                 self._answer(decision)
 
-        self._timeline.after(wait_s * 0.7, decide)
+        window_s = _LONGEST_WAIT_S * 0.5 if self._weather.rates is CALM else wait_s
+        self._timeline.after(window_s * 0.7, decide)
 
     def _say(self, effect: ef.RunHook, code: Code, reason: str = "", timeout_s: float | None = None) -> None:
         self._answer(ev.HookAnswered(effect.ticket, code.value, reason, timeout_s))

@@ -235,7 +235,7 @@ def said_to_be_gone_is_gone_for_ever(patch: Patch) -> Storm:
 
 def an_edited_annotation_is_not_read_anew(patch: Patch) -> Storm:
     """A gang refused for what its user has mended since waits for the five-minute flush."""
-    patch.setattr(membership, "_is_edited", lambda old, pod: False)
+    patch.setattr(membership, "is_edited", lambda old, pod: False)
     return replace(STORMS["hostile"], rates=replace(HOSTILE, spite_per_s=3.0))
 
 
