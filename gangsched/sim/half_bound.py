@@ -52,16 +52,14 @@ class HalfBound:
                 kept.pop(gang, None)
             self._whole.discard(gang)
             return
-        if api.books.disagree(gang):
-            self.since_s.pop(gang, None)
-            return
         n_bound = api.books.n_bound.get(gang, 0)
         n_gone = self._gone.get(gang, 0)
         if n_bound + n_gone >= least:
             self._whole.add(gang)
         elif not n_bound + n_gone:
             self._whole.discard(gang)
-        if api.books.n_running.get(gang) and n_bound < least and gang not in self._whole:
+        runs_in_part = api.books.n_running.get(gang) and n_bound < least and gang not in self._whole
+        if runs_in_part and not api.books.disagree(gang):
             self.since_s.setdefault(gang, now_s)
         else:
             self.since_s.pop(gang, None)
@@ -84,8 +82,8 @@ class HalfBound:
             return
         self._excused_at = api.n_changes
         for gang, members in api.books.members.items():
-            if api.books.least(gang) is None:  # and what its object said before is not known to it
-                self._least.pop(gang, None)
+            if api.books.least(gang) is None:  # and what was said before is not known to it
+                self._whole.add(gang)
                 self.since_s.pop(gang, None)
                 continue
             least = self._least_of(gang, api)
