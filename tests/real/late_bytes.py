@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +30,9 @@ class LateBytes:
         self.port: int = self._listener.getsockname()[1]
         self.n_held = 0
         """Bytes that are held now, as far as they have been read."""
+        self._lock = threading.Lock()
+        self._n_until = 0
+        self._then: Callable[[], None] | None = None
 
     def __enter__(self) -> Self:
         _begin(self._accept)
@@ -44,6 +48,18 @@ class LateBytes:
     def hold(self) -> None:
         """From now on nothing that a client sends arrives."""
         self._flows.clear()
+
+    def after(self, n_bytes: int, act: Callable[[], None]) -> threading.Event:
+        """Call `act` before the chunk that passes `n_bytes` from now on; the event is set when it was."""
+        done = threading.Event()
+
+        def then() -> None:
+            act()
+            done.set()
+
+        with self._lock:
+            self._n_until, self._then = n_bytes, then
+        return done
 
     def let_go(self) -> None:
         """All of it arrives."""
@@ -64,16 +80,27 @@ class LateBytes:
     def _up(self, client: socket.socket, server: socket.socket) -> None:
         try:
             while data := client.recv(_CHUNK):
+                self._count(len(data))
                 if not self._flows.is_set():
                     self.n_held += len(data)
                     self._flows.wait()
                     self.n_held -= len(data)
+                    server.sendall(data)
+                    self._ends.wait(_AFTERLIFE_S)  # what follows is the client's goodbye
+                    continue
                 server.sendall(data)
         except OSError:
             pass
         self._flows.wait()
         self._ends.wait(_AFTERLIFE_S)
         _shut(server)
+
+    def _count(self, n_bytes: int) -> None:
+        with self._lock:
+            self._n_until -= n_bytes
+            if self._then is not None and self._n_until < 0:
+                then, self._then = self._then, None
+                then()
 
     def _down(self, server: socket.socket, client: socket.socket) -> None:
         try:

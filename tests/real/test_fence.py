@@ -12,8 +12,9 @@ import contextlib
 import os
 import random
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -49,8 +50,11 @@ N_GANGS = 6
 """Of 8 pods of one GPU each: together they fill the nodes."""
 N_IMPORTANT = 6
 """As many: where a bind of the others is late there is nothing left for it."""
-N_UNFENCED = 20
-"""At most, until the attack succeeds; one in two or three does."""
+BURST_BYTES = 90_000
+"""What a leader sends for 48 binds, nearly: greetings of a connection for each, requests, conditions."""
+ALL_BOUND_S = 3.0
+N_UNFENCED = 30
+"""At most, until the attack succeeds; one in about eight does."""
 AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 
 
@@ -112,8 +116,8 @@ class Rounds:
         picture = self.cluster.picture
         first = len(picture.sights)
         self._submit_important(number, range(7))
-        self._submit(number, rng)
-        old.disturb(how)
+        disturbed = self._submit(number, rng, lambda: self._disturb_amid(old, how, rng))
+        disturbed.wait(ALL_BOUND_S)  # where that many bytes are not sent: when it has bound them all
         n_before = self._n_bound(f"r{number}-")
         is_early = (
             not self._fence or rng.random() < 0.7
@@ -123,8 +127,12 @@ class Rounds:
         self.cluster.eventually(lambda: new.leads, "the other one leads")
         if not is_early:
             self._submit_important(number, range(7, 8))
-        for i in range(rng.randrange(N_IMPORTANT + 1)):
-            self.cluster.whole(f"r{number}-high-{i}")
+        if self._fence:
+            for i in range(rng.randrange(N_IMPORTANT + 1)):
+                self.cluster.whole(f"r{number}-high-{i}")
+        else:
+            # Soon it writes why they wait on the pods that are held, and the API server refuses their binds.
+            picture.until(lambda: self._n_bound(f"r{number}-high") > 0, "the important ones are bound")
         n_held = old.network.n_held
         old.let_go()
         self.cluster.eventually(lambda: not old.scheduler.running, "the old leader has ended")
@@ -141,18 +149,27 @@ class Rounds:
         self._clear(first)
         return f"round {number}: {how} with {n_before} bound, {n_held} bytes held"
 
-    def _submit(self, number: int, rng: random.Random) -> None:
-        """Gangs for the leader to bind, one after the other or all at one moment; returns in the midst."""
+    def _disturb_amid(self, old: Replica, how: str, rng: random.Random) -> threading.Event:
+        """Counted in bytes, so that a slow machine is hit in the midst of the binds as a fast one is."""
+        least, most = (0, BURST_BYTES) if self._fence else (BURST_BYTES // 8, BURST_BYTES)
+        return old.network.after(rng.randrange(least, most), lambda: old.disturb(how))
+
+    def _submit(
+        self, number: int, rng: random.Random, watch_binds: Callable[[], threading.Event]
+    ) -> threading.Event:
+        """Gangs for the leader to bind, one by one or all at one moment; `watch_binds` just before."""
         at_once = not self._fence or rng.random() < 0.6
         if at_once:
             self._cordon(True)
+        watched = threading.Event() if at_once else watch_binds()
         for i in range(N_GANGS if at_once else rng.randint(1, N_GANGS)):
             self.cluster.gang(f"r{number}-low-{i}", pods=8, gpus=1)
         if at_once:
             for i in range(N_GANGS):
                 self.cluster.held(f"r{number}-low-{i}", says="unschedulable")
+            watched = watch_binds()
             self._cordon(False)
-        time.sleep(rng.uniform(0.0, 0.15 if at_once else 0.04))
+        return watched
 
     def _submit_important(self, number: int, members: range) -> None:
         for i in range(N_IMPORTANT):
