@@ -57,7 +57,7 @@ def print_story(told: Story, console: Console) -> None:
     """A line for its present state, and one for each move."""
     who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
     tries = "no attempt" if not told.attempts else f"{told.attempts} attempt{'s'[: told.attempts != 1]}"
-    console.print(f"[bold]{who}[/bold] is {told.state} for {told.seconds:.1f} s; {tries}")
+    console.print(f"[bold]{who}[/bold] has been {told.state} for {told.seconds:.1f} s; {tries}")
     if told.message:
         console.print(f"  {escape(clean(told.message))}")
     table = Table(box=None, pad_edge=False, header_style="bold")

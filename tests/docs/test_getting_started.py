@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.daemon import Daemon
+from gangsched.controlplane.daemon import Daemon, free_ports
 from tests.docs.pages import DOCS, ROOT, blocks, commands
 from tests.support.processes import until
 
@@ -68,7 +68,7 @@ class Reader:
     def _path(self, word: str) -> str:
         if word in ("cluster.yaml", "too-big.yaml"):
             return str(self.folder / word)
-        return str(ROOT / word) if word.startswith("config/") else word
+        return str(ROOT / word) if word.startswith(("config/", "deploy/")) else word
 
 
 @pytest.fixture
@@ -81,7 +81,8 @@ def reader(assets: Assets, tmp_path: Path) -> Iterator[Reader]:
 
 def test_the_page_works_as_it_says(reader: Reader) -> None:
     lines = [line for block in blocks(PAGE, "sh") for line in commands(block)]
-    demo, serve, schedule, apply, get_pods, devices, apply_big, events, *_ = lines
+    demo, serve, schedule, apply, get_pods, devices, *more = lines
+    apply_big, events, queue, story, _, crds, other, *_ = more
     assert demo == "make demo"  # tests/demo plays it
 
     server = reader.start(serve, "--port", "0")
@@ -90,7 +91,8 @@ def test_the_page_works_as_it_says(reader: Reader) -> None:
     server.wait_ready(lambda: says_how in server.tail(), timeout_s=PATIENCE_S)
     assert "serving http://127.0.0.1:" in server.tail()
 
-    scheduler = reader.start(schedule, "--secure-port", "0")
+    [port] = map(str, free_ports(1))
+    scheduler = reader.start(schedule, "--secure-port", port)
     scheduler.wait_ready(lambda: "synced, scheduling" in scheduler.tail(), timeout_s=PATIENCE_S)
 
     assert "job.batch/train created" in reader.type(apply)
@@ -104,4 +106,12 @@ def test_the_page_works_as_it_says(reader: Reader) -> None:
     reader.type(apply_big)
     said = reader.until(events, lambda text: "too-big" in text)
     assert "FailedScheduling" in said
+    here = f"--server https://127.0.0.1:{port}"
+    assert "default/too-big" in reader.until(f"{queue} {here}", lambda text: "12 of 20 fit" in text)
+    assert "every bind landed" in reader.type(f"{story} {here}")
+
+    reader.type(crds)
+    assert "podgroup.scheduling.x-k8s.io/train-coscheduling created" in reader.until(
+        other, lambda text: "job.batch/train-coscheduling" in text
+    )
     assert "Traceback" not in server.tail() + scheduler.tail()

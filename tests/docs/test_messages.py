@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from tests.docs.messages import VARIES, event_reasons, messages
 from tests.docs.pages import DOCS, code_spans
@@ -51,6 +52,12 @@ def test_no_message_is_explained_that_nobody_says() -> None:
             if strange and _QUOTES_MESSAGES.search(span):
                 stale.append(f"{span!r}: nobody says {', '.join(strange)}")
     assert not stale, "no longer said by the source:\n" + "\n".join(stale)
+
+
+def test_each_message_stands_in_one_place() -> None:
+    """A reader who searches the page finds one cause and one cure."""
+    times = Counter(span for line in _rows() for span in line)
+    assert [span for span, n in times.items() if n > 1] == []
 
 
 def _rows() -> list[list[str]]:

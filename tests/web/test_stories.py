@@ -82,7 +82,7 @@ async def test_the_command_draws_it(
         run = anyio.to_thread.run_sync
         assert await run(main, ["story", "d/train", at, "--token=good"]) == 0
         drawn = capsys.readouterr().out
-        assert "d/train is bound for" in drawn
+        assert "d/train has been bound for" in drawn
         assert "2 attempts" in drawn
         assert "every bind landed" in drawn
         assert await run(main, ["story", "d/train", at, "--token=good", "-o", "json"]) == 0
