@@ -204,6 +204,20 @@ def test_a_point_can_be_emptied_and_filled() -> None:
     assert "NodeResourcesFit" in at(body, "filter")
 
 
+def test_an_unknown_name_among_the_disabled_is_told_and_disables_nothing() -> None:
+    """As in kube-scheduler, of which a published example disables a plugin by a misspelt name."""
+    misspelt = parse(
+        profile("{score: {disabled: [{name: Tolerations}]}, multiPoint: {disabled: [{name: Foo}]}}")
+    )
+    path = "profiles[0].plugins"
+    assert {note for note in misspelt.notes if "unknown" in note} == {
+        f"{path}.score.disabled[0].name: unknown plugin 'Tolerations', so this disables nothing;"
+        " did you mean TaintToleration?",
+        f"{path}.multiPoint.disabled[0].name: unknown plugin 'Foo', so this disables nothing",
+    }
+    assert misspelt.profiles[0].plugins == parse(profile("{}")).profiles[0].plugins
+
+
 def test_one_plugin_can_be_disabled_at_one_point() -> None:
     body = profile("{filter: {disabled: [{name: NodePorts}, {name: VolumeZone}]}}")
     assert "NodePorts" not in at(body, "filter")
@@ -326,8 +340,6 @@ def test_args_are_decoded_with_defaults() -> None:
         (profile("{score: {enabled: [{name: NodeAffinity}, {name: NodeAfinity}]}}"),
          "profiles[0].plugins.score.enabled[1].name",
          "unknown plugin 'NodeAfinity'; did you mean NodeAffinity?"),
-        (profile("{score: {disabled: [{name: Tolerations}]}}"), "profiles[0].plugins.score.disabled[0].name",
-         "unknown plugin 'Tolerations'; did you mean TaintToleration?"),
         (profile("{score: {enabled: [{name: NodeDeclaredFeatures}]}}"),
          "profiles[0].plugins.score.enabled[0].name",
          "NodeDeclaredFeatures does not serve score; it serves filter, preFilter"),

@@ -63,9 +63,10 @@ def resolve(
     """
     at = join(path, "plugins")
     infos = _with_absent(known)
-    _check_names(profile.plugins.multi_point, join(at, "multiPoint"), infos, point="")
-    for name, attribute in POINTS:
-        _check_names(getattr(profile.plugins, attribute), join(at, name), infos, point=name)
+    for name, attribute in (("multiPoint", "multi_point"), *POINTS):
+        given, where = getattr(profile.plugins, attribute), join(at, name)
+        _check_enabled(given, where, infos, point="" if name == "multiPoint" else name)
+        _note_unknown(given, where, infos, notes)
     _note_absent(profile.plugins, at, known, notes)
     everywhere = _with_defaults(profile.plugins.multi_point, known)
     lists: dict[str, tuple[str, ...]] = {}
@@ -116,10 +117,16 @@ def _unstated_weight(info: PluginInfo | None) -> int:
     return info.default_weight if info is not None and not info.is_default and info.default_weight else 1
 
 
-def _check_names(given: PluginSet, path: str, known: Mapping[str, PluginInfo], *, point: str) -> None:
+def _note_unknown(given: PluginSet, path: str, known: Mapping[str, PluginInfo], notes: list[str]) -> None:
+    """Unknown names that are disabled: kube-scheduler accepts them, and so do files written for it."""
     for i, ref in enumerate(given.disabled):
-        if ref.name != "*":
-            _check_known(ref.name, join(path, f"disabled[{i}].name"), known)
+        if ref.name != "*" and ref.name not in known:
+            where = join(path, f"disabled[{i}].name")
+            hint = nearest(ref.name, known)
+            notes.append(f"{where}: unknown plugin {ref.name!r}, so this disables nothing{hint}")
+
+
+def _check_enabled(given: PluginSet, path: str, known: Mapping[str, PluginInfo], *, point: str) -> None:
     seen: set[str] = set()
     for i, ref in enumerate(given.enabled):
         where = join(path, f"enabled[{i}]")

@@ -144,9 +144,13 @@ BOTH: dict[str, dict[str, Any]] = {
     "spread by a way that there is not": args("PodTopologySpread", defaultingType="Some"),
 }
 
+# Accepted by both; we add a note (tests/test_config.py).
+NOTED: dict[str, dict[str, Any]] = {
+    "an unknown plugin taken out": plugins(filter={"disabled": [{"name": "NodePort"}]}),
+}
+
 # Accepted by kube-scheduler, which then does something else than what was meant, or nothing.
 ONLY_WE: dict[str, dict[str, Any]] = {
-    "an unknown plugin taken out": plugins(filter={"disabled": [{"name": "NodePort"}]}),
     "an extender that is asked about victims": extender(preemptVerb="p"),
     "an extender without a scheme": {"extenders": [{"urlPrefix": "x:80"}]},
     "arguments of an unknown plugin": args("NodeResourceFit", scoringStrategy={}),
@@ -159,6 +163,15 @@ def test_what_they_refuse_is_refused(name: str, reader: KubeSchedulerReader) -> 
     with pytest.raises(ConfigError) as caught:
         ours(BOTH[name])
     assert caught.value.path, "an error names its place in the file"
+
+
+@pytest.mark.parametrize("name", NOTED)
+def test_what_they_accept_and_we_note(name: str, reader: KubeSchedulerReader) -> None:
+    assert not reader.read(NOTED[name]).refusal
+    assert (
+        ours(NOTED[name]).profiles["a"]["filter"]
+        == ours({"profiles": [{"schedulerName": "a"}]}).profiles["a"]["filter"]
+    )
 
 
 @pytest.mark.parametrize("name", ONLY_WE)
