@@ -150,6 +150,19 @@ def test_pods_of_other_owners_and_of_none_go_anywhere() -> None:
     known.budget.turn_ended()
 
 
+def test_a_change_by_another_writer_does_not_lose_the_mark() -> None:
+    """A controller updates the Job's status between our read and our write: read again, write again."""
+    c, known = cluster_with("sticky_node.py", "StickyNode")
+    jobs = Jobs(c, known)
+    jobs.job("train")
+    jobs.conflicts = 3
+    c.submit(owned(make_pod("train-0", gpus=5), "train")).run()
+    assert jobs.node_of("train") == c.pod("train-0").spec.node_name
+    assert jobs.conflicts == 0
+    assert not c.all(ef.BlamePlugin)
+    known.budget.turn_ended()
+
+
 def test_of_two_pods_bound_at_once_one_is_the_first() -> None:
     c, known = cluster_with("sticky_node.py", "StickyNode")
     jobs = Jobs(c, known)

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from gangsched.controlplane.daemon import free_ports
+from gangsched.errors import ApiError
 from tests.real.cluster import REPO, Cluster
 from tests.real.picture import Json, node_of
 from tests.real.process import Scheduler, service_account, write_config
@@ -58,16 +59,19 @@ def owner(cluster: Cluster) -> Iterator[Json]:
     cluster.plane.kubectl("delete", "job", "train", "--cascade=background")
 
 
-def pod_of(cluster: Cluster, owner: Json, name: str, *, gpus: int) -> None:
-    reference = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
+def reference_to(owner: Json) -> Json:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
         "name": owner["metadata"]["name"],
         "uid": owner["metadata"]["uid"],
         "controller": True,
     }
+
+
+def pod_of(cluster: Cluster, owner: Json, name: str, *, gpus: int) -> None:
     made = cluster.pod(name, gpus=gpus, schedulingGates=[{"name": "example.com/owner"}])
-    patch = {"metadata": {"ownerReferences": [reference]}, "spec": {"schedulingGates": []}}
+    patch = {"metadata": {"ownerReferences": [reference_to(owner)]}, "spec": {"schedulingGates": []}}
     path = f"/api/v1/namespaces/default/pods/{made['metadata']['name']}"
     cluster.plane.request("PATCH", path, patch, content_type="application/merge-patch+json")
 
@@ -91,6 +95,87 @@ def test_a_jobs_later_pods_go_where_its_first_one_ran(cluster: Cluster, owner: J
     cluster.whole("train-b")
     [second] = cluster.members("train-b")
     assert node_of(second) == node_of(first)
+
+
+KUBEVIRT = "/apis/kubevirt.io/v1/namespaces/default"
+
+
+def kubevirt_crd(kind: str) -> Json:
+    """One of KubeVirt's kinds, with a status that its controllers write apart."""
+    plural = f"{kind.lower()}s"
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "subresources": {"status": {}}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.kubevirt.io"},
+        "spec": {
+            "group": "kubevirt.io",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural},
+            "versions": [{**version, "schema": {"openAPIV3Schema": anything}}],
+        },
+    }
+
+
+@pytest.fixture
+def kubevirt(cluster: Cluster) -> Iterator[None]:
+    """The kinds VirtualMachine and VirtualMachineInstance, served."""
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    made = [kubevirt_crd(kind) for kind in ("VirtualMachine", "VirtualMachineInstance")]
+    for definition in made:
+        cluster.plane.request("POST", crds, definition)
+
+    def are_served() -> bool:
+        try:
+            return all(
+                cluster.plane.request("GET", f"{KUBEVIRT}/{one['spec']['names']['plural']}") for one in made
+            )
+        except ApiError:
+            return False
+
+    cluster.eventually(are_served, "the kinds are served")
+    yield
+    for definition in made:
+        cluster.plane.request("DELETE", f"{crds}/{definition['metadata']['name']}")
+
+
+def run_machine(cluster: Cluster, machine: Json, run: str) -> str:
+    """What KubeVirt makes when a machine starts: an instance, and the pod that runs it."""
+    body = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": {"name": run, "ownerReferences": [reference_to(machine)]},
+    }
+    instance = cluster.plane.request("POST", f"{KUBEVIRT}/virtualmachineinstances", body)
+    name = f"launcher-{run}"
+    pod_of(cluster, instance, name, gpus=8)
+    return name
+
+
+def test_a_machine_starts_again_where_it_first_ran_through_two_owners(
+    cluster: Cluster, kubevirt: None
+) -> None:
+    plane = cluster.plane
+    plane.kubectl("apply", "-f", str(SAMPLES / "sticky_machine_rbac.yaml"))
+    cluster.nodes(3)
+    schedule(cluster, SAMPLES / "sticky_machine.py", "StickyMachine")
+    body = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "desk"}}
+    machine = plane.request("POST", f"{KUBEVIRT}/virtualmachines", body)
+    first = run_machine(cluster, machine, "desk-1")
+    cluster.whole(first)
+    node = node_of(cluster.members(first)[0])
+
+    def annotated() -> bool:
+        meta = plane.request("GET", f"{KUBEVIRT}/virtualmachines/desk")["metadata"]
+        return bool(meta.get("annotations", {}).get(KEY) == node)
+
+    cluster.eventually(annotated, "the machine is annotated with the node")
+    again = run_machine(cluster, machine, "desk-2")
+    cluster.held(again, says=f"node(s) were not {node}, where its machine first ran", members=1)
+    cluster.delete(first)
+    cluster.whole(again)
+    assert node_of(cluster.members(again)[0]) == node
 
 
 APPROVAL = """

@@ -20,6 +20,8 @@ OWNERS = {
     "StatefulSet": ("statefulsets.apps", "/apis/apps/v1/namespaces/{}/statefulsets/{}"),
 }
 
+TRIES = 5
+
 
 class Args(msgspec.Struct, frozen=True):
     annotation: str = "example.com/first-node"
@@ -27,8 +29,7 @@ class Args(msgspec.Struct, frozen=True):
 
 def owner_of(pod):
     """The owner that controls the pod, if it is one of the kinds above."""
-    references = pod.metadata.owner_references or ()
-    return next((one for one in references if one.controller and one.kind in OWNERS), None)
+    return next((o for o in pod.metadata.owner_references or () if o.controller and o.kind in OWNERS), None)
 
 
 class StickyNode:
@@ -49,8 +50,7 @@ class StickyNode:
         owner = owner_of(template.pod)
         if owner is None:
             return SKIP
-        objects = view.objects(OWNERS[owner.kind][0])
-        found = objects.get((template.pod.metadata.namespace, owner.name))
+        found = view.objects(OWNERS[owner.kind][0]).get((template.pod.metadata.namespace, owner.name))
         node = (found.metadata.annotations or {}).get(self.key) if found is not None else None
         if node is None:
             return SKIP
@@ -67,12 +67,13 @@ class StickyNode:
         if owner is None:
             return
         path = OWNERS[owner.kind][1].format(pod.metadata.namespace, owner.name)
-        meta = (await handle.get(path))["metadata"]
-        if meta["uid"] != owner.uid or self.key in (meta.get("annotations") or {}):
-            return
-        change = {"resourceVersion": meta["resourceVersion"], "annotations": {self.key: node_name}}
-        try:
-            await handle.patch(path, {"metadata": change})
-        except ApiError as error:
-            if error.code != 409:  # another pod of the same owner was the first
-                raise
+        for tries_left in reversed(range(TRIES)):
+            meta = (await handle.get(path))["metadata"]
+            if meta["uid"] != owner.uid or self.key in (meta.get("annotations") or {}):
+                return  # another owner of that name, or another pod of this one was the first
+            change = {"resourceVersion": meta["resourceVersion"], "annotations": {self.key: node_name}}
+            try:
+                return await handle.patch(path, {"metadata": change})
+            except ApiError as error:
+                if error.code != 409 or not tries_left:  # 409: changed meanwhile, most often its status
+                    raise
