@@ -29,7 +29,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 		"name another with: make PYTHON=python3.12" >&2; exit 1; }
 endef
 PYTEST_ARGS ?=
-PYTEST_JOBS ?= 2
+PYTEST_JOBS ?= 3
 STORM_MINUTES ?= 2
 STORM_JOBS ?= 2
 STORM_SAID := build/storm.txt
@@ -40,8 +40,8 @@ DEMO_ARGS ?=
 
 # A find of the storms does not keep pytest from running, and fails the run when pytest has ended: its seed and the
 # command that shows it again are printed last. Where nothing is found, pytest's summary is the last line.
-# Two files at a time, each worker with a control plane of its own: most tests wait for servers and
-# for clocks more than they compute.
+# Three files at a time on two cores, each worker with a control plane of its own: most tests wait for servers and
+# for clocks more than they compute. tests/conftest.py puts the long files first, so xdist keeps its order.
 test: $(STAMP)
 	@echo "== control plane for the real-server tests"
 	@$(BIN)/python -m gangsched.controlplane.build --optional
@@ -50,7 +50,7 @@ test: $(STAMP)
 	@{ $(MAKE) --no-print-directory storm || touch $(STORM_FOUND); } 2>&1 | tee $(STORM_SAID)
 	@echo "== pytest"
 	@status=0; \
-	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadfile $(PYTEST_ARGS) || status=$$?; \
+	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS) || status=$$?; \
 	if [ -e $(STORM_FOUND) ]; then \
 		echo "== the storms found a fault, told above; it may be older than this commit, and has to be mended:"; \
 		grep "again:" $(STORM_SAID) || tail -n 5 $(STORM_SAID); \

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +36,25 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("figures")
         for figure in figures:
             terminalreporter.line(str(figure))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one of several processes, which share the files out among them
+        items[:] = longest_first(items)
+
+
+def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """By file: those that may take longest, by their own timeouts, then those with the most tests.
+
+    A file that takes minutes and comes last keeps one process busy while the others have nothing left to do.
+    """
+    timeouts: dict[Path, float] = {}
+    n_tests = Counter(item.path for item in items)
+    for item in items:
+        marker = item.get_closest_marker("timeout")
+        timeout_s = float(marker.args[0]) if marker is not None else 0.0
+        timeouts[item.path] = max(timeouts.get(item.path, 0.0), timeout_s)
+    return sorted(items, key=lambda item: (-timeouts[item.path], -n_tests[item.path]))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
