@@ -106,7 +106,7 @@ class SchedulerApp:
         self.inbox = Inbox()
         self._defects = Defects()
         self._tracing = tracing
-        measures = optional.measures() if web is not None else None
+        measures = optional.measures(tracing) if web is not None else None
         self.config = config
         self._plugins = source.plugins if source is not None else None
         self._acts = shadow is None

@@ -78,8 +78,8 @@ def shadow(
     return follower, Reports(follower.records, settings, names=list(profiles))
 
 
-def measures() -> Measures:
+def measures(tracing: Tracing | None) -> Measures:
     """A scheduler without pages loads none of this."""
     from gangsched.web.measures import Measures
 
-    return Measures()
+    return Measures(trace_id_of=None if tracing is None else tracing.tracer.trace_id_of)

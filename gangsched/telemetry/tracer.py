@@ -115,6 +115,11 @@ class GangTracer:
             return [self._stamped(effect) if isinstance(effect, BindPod) else effect for effect in effects]
         return effects
 
+    def trace_id_of(self, key: GroupKey) -> str:
+        """The trace that the group is in now, as 32 hexadecimal digits; "" if it is not traced."""
+        trace = self._traces.get(key)
+        return "" if trace is None else _ids_of(trace.maker)[0]
+
     def stop(self) -> None:
         """Ends open spans, before the exporters are closed."""
         now_ns = self._clock()

@@ -66,30 +66,37 @@ LAG_S = exponential(0.001, 2, 14)
 
 
 class Distribution:
-    """A histogram. `counts` are by bucket, not cumulative; the last one is above all bounds."""
+    """A histogram. `counts` are by bucket, not cumulative; the last one is above all bounds.
 
-    __slots__ = ("bounds", "counts", "total")
+    exemplars: by bucket, the last value that came with a trace, and that trace's ID.
+    """
+
+    __slots__ = ("bounds", "counts", "exemplars", "total")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
+        self.exemplars: dict[int, tuple[str, float]] = {}
 
     @property
     def n(self) -> int:
         """The number of values."""
         return sum(self.counts)
 
-    def observe(self, value: float, n: int = 1) -> None:
+    def observe(self, value: float, n: int = 1, *, trace_id: str = "") -> None:
         """Record the same value `n` times."""
-        self.counts[bisect_left(self.bounds, value)] += n
+        bucket = bisect_left(self.bounds, value)
+        self.counts[bucket] += n
         self.total += value * n
+        if trace_id:
+            self.exemplars[bucket] = trace_id, value
 
 
 class _Tries:
     """Start of a group's first attempt and of its current one. Monotonic seconds."""
 
-    __slots__ = ("attempt_s", "first_s", "held_s", "is_open", "is_over", "n_held", "n_tries")
+    __slots__ = ("attempt_s", "first_s", "held_s", "is_open", "is_over", "n_held", "n_tries", "trace_id")
 
     def __init__(self, first_s: float) -> None:
         self.first_s = first_s
@@ -99,6 +106,7 @@ class _Tries:
         self.is_over = False
         self.held_s = 0.0
         self.n_held = 0
+        self.trace_id = ""
 
 
 class Measures:
@@ -108,8 +116,15 @@ class Measures:
     input.
     """
 
-    def __init__(self, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        clock_s: Callable[[], float] = time.monotonic,
+        trace_id_of: Callable[[GroupKey], str] | None = None,
+    ) -> None:
+        """`trace_id_of`: the trace that a group is in now, "" if none; it becomes the exemplar."""
         self._clock_s = clock_s
+        self._trace_id_of = trace_id_of
         self._plugin_failed = False
         self._tries: dict[GroupKey, _Tries] = {}
         self._done: deque[GroupKey] = deque()
@@ -182,6 +197,8 @@ class Measures:
 
     def _decided(self, group: Group, tries: _Tries, result: str) -> None:
         tries.is_open = False
+        if self._trace_id_of is not None:
+            tries.trace_id = self._trace_id_of(group.key)
         lasted_s = self._clock_s() - tries.attempt_s
         n = group.n_pending + group.n_assumed
         if result == UNSCHEDULABLE and self._plugin_failed:
@@ -191,7 +208,8 @@ class Measures:
         if group.is_gang:
             self.group_algorithm.observe(lasted_s)
             if result:
-                _of(self.group_attempts, (result, group.scheduler_name), ATTEMPT_S).observe(lasted_s)
+                of_result = _of(self.group_attempts, (result, group.scheduler_name), ATTEMPT_S)
+                of_result.observe(lasted_s, trace_id=tries.trace_id)
         if result in (UNSCHEDULABLE, ERROR):
             _of(self.attempts, (result, group.scheduler_name), ATTEMPT_S).observe(lasted_s, n)
 
@@ -287,7 +305,7 @@ class Measures:
         _of(self.attempts, (SCHEDULED, group.scheduler_name), ATTEMPT_S).observe(now_s - tries.attempt_s)
         self.pod_attempts.observe(tries.n_tries)
         label = str(tries.n_tries) if tries.n_tries < MAX_ATTEMPTS else f"{MAX_ATTEMPTS}+"
-        _of(self.sli, label, SLI_S).observe(now_s - tries.first_s)
+        _of(self.sli, label, SLI_S).observe(now_s - tries.first_s, trace_id=tries.trace_id)
 
 
 def _is_bound(event: PodRead) -> bool:

@@ -16,13 +16,16 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.samples import Exemplar
 
 from gangsched import __version__
 from gangsched.web.loads import Loads
 from gangsched.web.measures import Distribution, Measures
 from gangsched.web.reading import Reading
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 Labels = tuple[str, ...]
 KeyT = TypeVar("KeyT", bound=Labels)
@@ -43,15 +46,24 @@ def measured(measures: Measures) -> list[Metric]:
     return [*_attempts(measures), *_group_attempts(measures), *_points_and_queues(measures)]
 
 
-def text(families: Iterable[Metric], reading: Reading) -> bytes:
+def format_for(accept: str) -> str:
+    """The format of /metrics for a request's Accept header; exemplars come with OpenMetrics alone."""
+    asked = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+    return OPENMETRICS if "application/openmetrics-text" in asked else PLAIN_TEXT
+
+
+def text(families: Iterable[Metric], reading: Reading, *, content_type: str = PLAIN_TEXT) -> bytes:
     """The body of /metrics; may be called from a thread."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Taken([*families, *_read(reading)]))
     ProcessCollector(registry=registry)
+    if content_type == OPENMETRICS:
+        body: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+        return body
     return generate_latest(registry)
 
 
-_BY_RESULT = ("result", "profile")
+BY_RESULT = ("result", "profile")
 
 
 def _attempts(measures: Measures) -> Iterator[Metric]:
@@ -59,13 +71,13 @@ def _attempts(measures: Measures) -> Iterator[Metric]:
     yield _counter(
         "scheduler_schedule_attempts",
         "Attempts to schedule pods, by result: scheduled, unschedulable, or error (ours or a plugin's).",
-        _BY_RESULT,
+        BY_RESULT,
         {labels: of.n for labels, of in attempts.items()},
     )
     yield _histogram(
         "scheduler_scheduling_attempt_duration_seconds",
         "From the start of an attempt to its verdict, or to the answer to the pod's bind.",
-        _BY_RESULT,
+        BY_RESULT,
         attempts,
     )
     yield _histogram(
@@ -93,13 +105,13 @@ def _group_attempts(measures: Measures) -> Iterator[Metric]:
     yield _counter(
         "scheduler_podgroup_schedule_attempts",
         "Attempts to schedule pod groups, by result.",
-        _BY_RESULT,
+        BY_RESULT,
         {labels: of.n for labels, of in groups.items()},
     )
     yield _histogram(
         "scheduler_podgroup_scheduling_attempt_duration_seconds",
         "From the start of a pod group's attempt to its verdict.",
-        _BY_RESULT,
+        BY_RESULT,
         groups,
     )
     yield _histogram(
@@ -167,6 +179,12 @@ def _read(reading: Reading) -> Iterator[Metric]:
         "Pods that wait: active, backoff, unschedulable, gated, incomplete (their gang still gathers).",
         ("queue",),
         {(queue,): n for queue, n in reading.pending.items()},
+    )
+    yield _gauge(
+        "gangsched_oldest_waiting_seconds",
+        "Age of the oldest group that waits, by queue: since all its members exist, or since it gathers.",
+        ("queue",),
+        {(queue,): age_s for queue, age_s in reading.oldest_s.items()},
     )
     yield _gauge(
         "scheduler_unschedulable_pods",
@@ -343,6 +361,13 @@ def load_families(loads: Loads) -> Iterator[Metric]:
     )
 
 
+def _bucket(
+    of: Distribution, i: int, bound: str, count: int
+) -> tuple[str, float] | tuple[str, float, Exemplar]:
+    traced = of.exemplars.get(i)
+    return (bound, count) if traced is None else (bound, count, Exemplar({"trace_id": traced[0]}, traced[1]))
+
+
 def _counter(name: str, about: str, labels: Labels, values: Mapping[KeyT, float]) -> Metric:
     family = CounterMetricFamily(name, about, labels=labels)
     for key, value in values.items():
@@ -361,5 +386,7 @@ def _histogram(name: str, about: str, labels: Labels, values: Mapping[KeyT, Dist
     family = HistogramMetricFamily(name, about, labels=labels)
     for key, of in values.items():
         bounds = [*(f"{bound:.10g}" for bound in of.bounds), "+Inf"]
-        family.add_metric(key, list(zip(bounds, accumulate(of.counts), strict=True)), of.total)
+        counts = zip(bounds, accumulate(of.counts), strict=True)
+        buckets = [_bucket(of, i, bound, n) for i, (bound, n) in enumerate(counts)]
+        family.add_metric(key, buckets, of.total)
     return family

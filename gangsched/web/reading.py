@@ -15,7 +15,7 @@ import msgspec
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
-from gangsched.core.types.group import Group, GroupState, MemberState
+from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.web.loads import Loads
 
 # About a millisecond each.
@@ -34,12 +34,15 @@ _QUEUES = {
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """pending: pods by kube-scheduler's queue; unschedulable: pods by (plugin, profile); device_free: healthy
+    """pending: pods by kube-scheduler's queue; oldest_s: 0 for an empty queue.
+
+    unschedulable: pods by (plugin, profile); device_free: healthy
     and free, by (node, resource); device_drift: pods by kind (core.device_audit.drift). leader: 1 or 0 by the
     Lease's name, empty without election. requests: by (code, method), at `host`.
     """
 
     pending: Mapping[str, int]
+    oldest_s: Mapping[str, float]
     unschedulable: Mapping[tuple[str, str], int]
     n_nodes: int
     n_pods: int
@@ -60,9 +63,11 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct):
-    """Sums over the groups."""
+    """Sums over the groups at `now_s`, of their clock."""
 
+    now_s: float
     pending: dict[str, int]
+    oldest_s: dict[str, float]
     unschedulable: dict[tuple[str, str], int]
     n_assumed: int = 0
     n_partial_gangs: int = 0
@@ -73,20 +78,30 @@ class Totals(msgspec.Struct):
         gated = group.counts[MemberState.GATED]
         if gated:
             self.pending["gated"] += gated
+            self._aged("gated", group)
         n = group.n_pending
         queue = _QUEUES.get(group.state)
         if not n or queue is None:
             return
         self.pending[queue] += n
+        self._aged(queue, group)
         if group.state is GroupState.UNSCHEDULABLE:
             for plugin in dict.fromkeys(plugin for plugin, _ in group.rejected_by):
                 key = (plugin, group.scheduler_name)
                 self.unschedulable[key] = self.unschedulable.get(key, 0) + n
 
 
-async def read_groups(scheduler: Scheduler) -> Totals:
+    def _aged(self, queue: str, group: Group) -> None:
+        complete_s = group.first_complete_s
+        # A group found at the start is queued by an age from before this clock: it counts from then on.
+        since_s = complete_s if 0 <= complete_s < NEVER_S else group.since_s
+        self.oldest_s[queue] = max(self.oldest_s[queue], self.now_s - since_s)
+
+
+async def read_groups(scheduler: Scheduler, now_s: float) -> Totals:
     """Counts every group, in slices."""
-    totals = Totals(dict.fromkeys(("active", "backoff", "unschedulable", "gated", "incomplete"), 0), {})
+    queues = ("active", "backoff", "unschedulable", "gated", "incomplete")
+    totals = Totals(now_s, dict.fromkeys(queues, 0), dict.fromkeys(queues, 0.0), {})
     groups = iter(list(scheduler.shared.groups.values()))
     while part := list(islice(groups, _GROUPS_AT_ONCE)):
         for group in part:

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from gangsched.web.access import Access, Refused
 from gangsched.web.health import Health, Page
-from gangsched.web.metrics import CONTENT_TYPE
+from gangsched.web.metrics import format_for
 from gangsched.web.queue import Queue
 from gangsched.web.stories import Stories
 from gangsched.web.waiting import Waiting
@@ -45,7 +45,7 @@ class Server:
         *,
         access: Access,
         health: Mapping[str, Health],
-        metrics: Callable[[], Awaitable[bytes]],
+        metrics: Callable[[str], Awaitable[bytes]],
         configz: Callable[[], bytes],
         waiting: Waiting,
         stories: Stories,
@@ -125,8 +125,9 @@ class Server:
             raise web.HTTPNotFound
         return _answer(page)
 
-    async def _metrics_page(self, _: web.Request) -> web.Response:
-        return web.Response(body=await self._metrics(), headers={"Content-Type": CONTENT_TYPE})
+    async def _metrics_page(self, request: web.Request) -> web.Response:
+        wanted = format_for(request.headers.get("Accept", ""))
+        return web.Response(body=await self._metrics(wanted), headers={"Content-Type": wanted})
 
     async def _configz_page(self, _: web.Request) -> web.Response:
         return web.Response(body=self._configz(), content_type="application/json")

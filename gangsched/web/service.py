@@ -12,6 +12,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -119,7 +120,8 @@ class Web:
             self._tls = server_context_from_files(settings.certificate, settings.key)
         self._sockets: Sequence[socket.socket] = listen(settings)
         self._lock = anyio.Lock()
-        self._last: tuple[float, bytes] = (float("-inf"), b"")
+        self._last: dict[str, tuple[float, bytes]] = {}
+        """By content type: when it was made, and the body."""
 
     @property
     def port(self) -> int:
@@ -198,15 +200,15 @@ class Web:
             "healthz": Health("healthz", alive),
         }
 
-    async def _metrics(self) -> bytes:
+    async def _metrics(self, content_type: str) -> bytes:
         from gangsched.web import metrics, reading
 
         async with self._lock:
-            taken_s, last = self._last
+            taken_s, last = self._last.get(content_type, (float("-inf"), b""))
             if time.monotonic() - taken_s < _FRESH_S:
                 return last
             parts = self._parts
-            totals = await reading.read_groups(parts.scheduler)
+            totals = await reading.read_groups(parts.scheduler, time.monotonic())
             devices = await reading.read_devices(parts.scheduler)
             now_s = time.monotonic()
             elector = parts.elector
@@ -214,6 +216,7 @@ class Web:
             cache = parts.scheduler.shared.cache
             read = reading.Reading(
                 pending=totals.pending,
+                oldest_s=totals.oldest_s,
                 unschedulable=totals.unschedulable,
                 n_nodes=cache.nodes.n_live,
                 n_pods=len(cache.pods),
@@ -236,8 +239,10 @@ class Web:
                 loads=read_loads(parts.scheduler),
             )
             families = metrics.measured(self._measures)
-            body = await anyio.to_thread.run_sync(metrics.text, families, read)
-            self._last = (time.monotonic(), body)
+            body = await anyio.to_thread.run_sync(
+                partial(metrics.text, families, read, content_type=content_type)
+            )
+            self._last[content_type] = (time.monotonic(), body)
             return body
 
     def _configz(self) -> bytes:

@@ -35,6 +35,7 @@ from gangsched.model.pod_group import DIALECTS, MAX_MEMBERS, MAX_START_TOGETHER
 from gangsched.model.resources import MAX_RESOURCES
 from gangsched.plugins import IN_TREE
 from gangsched.web.access import STRANGERS_A_SECOND
+from gangsched.web.metrics import BY_RESULT
 from tests.docs import meanings, shapes, walk
 from tests.docs.pages import DOCS, ROOT
 
@@ -282,10 +283,9 @@ def plugin_table() -> str:
     return "\n".join(rows) + "\n"
 
 
-def metrics() -> str:
-    """Our metrics with their labels and the help of /metrics, and the names of kube-scheduler's."""
-    ours: dict[str, str] = {}
-    theirs: set[str] = set()
+def described_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Help and labels by the name in /metrics, without a histogram's endings."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
     for path in sorted((ROOT / "gangsched" / "web").glob("*.py")):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and len(call.args) >= 3):
@@ -293,14 +293,20 @@ def metrics() -> str:
             name, help_, labels = (_literal(one) for one in call.args[:3])
             if isinstance(name, str) and isinstance(help_, str) and name.startswith(_METRICS):
                 full = f"{name}_total" if "counter" in call.func.id.lower() else name
-                if full.startswith("gangsched_"):
-                    ours[
-                        full + (f"{{{','.join(labels)}}}" if isinstance(labels, tuple) and labels else "")
-                    ] = help_
-                else:
-                    theirs.add(full)
-    rows = ["| metric | meaning |", "|---|---|", *(f"| `{name}` | {ours[name]} |" for name in sorted(ours))]
-    names = textwrap.fill(f"And kube-scheduler's: {', '.join(f'`{name}`' for name in sorted(theirs))}.", 110)
+                known = labels if isinstance(labels, tuple) else BY_RESULT
+                found[full] = help_, tuple(str(label) for label in known)
+    return found
+
+
+def metrics() -> str:
+    """Our metrics with their labels and the help of /metrics, and the names of kube-scheduler's."""
+    described = described_metrics()
+    rows = ["| metric | meaning |", "|---|---|"]
+    for name in sorted(name for name in described if name.startswith("gangsched_")):
+        help_, labels = described[name]
+        rows.append(f"| `{name}{{{','.join(labels)}}}` | {help_} |" if labels else f"| `{name}` | {help_} |")
+    theirs = sorted(name for name in described if not name.startswith("gangsched_"))
+    names = textwrap.fill(f"And kube-scheduler's: {', '.join(f'`{name}`' for name in theirs)}.", 110)
     return "\n".join(rows) + f"\n\n{names}\n"
 
 

@@ -18,8 +18,11 @@ from tests.core.scenario import Cluster
 class MeasuredCluster(Cluster):
     """As Cluster; the measures read its clock."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.measures = Measures(clock_s=lambda: self.now_s)
+    def __init__(self, settings: Settings | None = None, *, is_traced: bool = False) -> None:
+        """`is_traced`: each group is in the trace that is called as it is."""
+        self.measures = Measures(
+            clock_s=lambda: self.now_s, trace_id_of=(lambda key: key.name) if is_traced else None
+        )
         super().__init__(settings, make=self._make)
 
     def _make(self, settings: Settings) -> Scheduler:
@@ -31,12 +34,13 @@ class MeasuredCluster(Cluster):
         self.measures.heard(events, self.scheduler.shared.cache.pods)
         return self
 
-    async def page(self, **more: Any) -> str:
+    async def page(self, *, accept: str = "", **more: Any) -> str:
         """What /metrics would say, with `more` in the place of a reading's fields."""
-        totals = await reading.read_groups(self.scheduler)
+        totals = await reading.read_groups(self.scheduler, self.now_s)
         cache = self.scheduler.shared.cache
         fields: dict[str, Any] = {
             "pending": totals.pending,
+            "oldest_s": totals.oldest_s,
             "unschedulable": totals.unschedulable,
             "n_nodes": cache.nodes.n_live,
             "n_pods": len(cache.pods),
@@ -54,7 +58,8 @@ class MeasuredCluster(Cluster):
             "reloads": (2, 1, False),
         }
         read = reading.Reading(**{**fields, **more})
-        return metrics.text(metrics.measured(self.measures), read).decode()
+        wanted = metrics.format_for(accept)
+        return metrics.text(metrics.measured(self.measures), read, content_type=wanted).decode()
 
     async def values(self, **more: Any) -> dict[str, float]:
         """Every sample, as `name{label=value,…}` without the profile's label."""

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, parse_inventory
 from gangsched.model.objects import Node
 from gangsched.sim.objects import make_node, make_pod
 from gangsched.web.measures import Distribution, exponential
+from gangsched.web.metrics import OPENMETRICS, format_for
 from tests.core.scenario import gang, with_annotations
 from tests.web.measured import MeasuredCluster
 
@@ -163,6 +165,52 @@ async def test_a_device_on_two_live_pods_is_a_violation_for_all_to_see() -> None
         c.submit(replace(pod, spec=replace(pod.spec, node_name="n0")))
     values = await c.values()
     assert values["gangsched_invariant_violations_total{invariant=one_owner}"] == 1
+
+
+async def test_a_slow_gang_is_found_by_the_trace_beside_its_bucket() -> None:
+    c = MeasuredCluster(is_traced=True)
+    c.node(make_node("n0", gpus=8))
+    c.submit(gang("quick", pods=2, gpus=1), gang("slow", pods=2, gpus=8)).run().wait(5.0)
+    c.node(make_node("n1", gpus=8)).node(make_node("n2", gpus=8)).run()
+    page = await c.page(accept="application/openmetrics-text; version=1.0.0,text/plain;q=0.5")
+    found = {
+        (sample.name, sample.exemplar.labels["trace_id"]): sample.exemplar.value
+        for family in parse_openmetrics(page)  # type: ignore[no-untyped-call]
+        for sample in family.samples
+        if sample.exemplar is not None
+    }
+    assert found["scheduler_pod_scheduling_sli_duration_seconds_bucket", "slow"] == 5.0
+    assert found["scheduler_pod_scheduling_sli_duration_seconds_bucket", "quick"] == 0.0
+    assert ("scheduler_podgroup_scheduling_attempt_duration_seconds_bucket", "slow") in found
+    assert "trace_id" not in await c.page(), "the older format has no exemplars"
+
+
+async def test_the_age_of_the_oldest_in_each_queue_is_shown() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=4))
+    c.submit(gang("large", pods=2, gpus=4)).run().wait(30.0)
+    c.submit(gang("later", pods=2, gpus=4)).run()
+    c.submit(gang("part", pods=1, min_members=2)).run().wait(5.0)
+    values = await c.values()
+    assert values["gangsched_oldest_waiting_seconds{queue=unschedulable}"] == 35.0
+    assert values["gangsched_oldest_waiting_seconds{queue=incomplete}"] == 5.0
+    assert values["gangsched_oldest_waiting_seconds{queue=active}"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_openmetrics"),
+    [
+        ("", False),
+        ("*/*", False),
+        ("text/plain;version=0.0.4;q=0.3", False),
+        ("application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;q=0.3", True),
+        (" Application/OpenMetrics-Text", True),
+        ("application/openmetrics-text;version=" + "9" * 9000, True),
+        (",;,;;" * 100, False),
+    ],
+)
+def test_the_format_is_the_one_that_is_asked_for(accept: str, is_openmetrics: bool) -> None:
+    assert (format_for(accept) == OPENMETRICS) is is_openmetrics
 
 
 async def test_what_users_and_strangers_write_does_not_get_out_of_a_label() -> None:

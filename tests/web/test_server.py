@@ -82,7 +82,7 @@ async def serving(
     stories: Stories | None = None,
     queue: Queue | None = None,
 ) -> AsyncIterator[Client]:
-    async def metrics() -> bytes:
+    async def metrics(content_type: str) -> bytes:
         return b"scheduler_pending_pods 0\n"
 
     sockets = listen(WebSettings(0, bind_address="127.0.0.1"))
