@@ -99,6 +99,11 @@ def both(first: Topology, second: Topology) -> Topology:
     return tuple(TopologyLevel(key, key in required) for key in keys)
 
 
+def topology_level(text: object, field: str, *, required: bool) -> TopologyLevel:
+    """The level of a label's key, from anybody's field. Raises: ParseError, naming the field."""
+    return TopologyLevel(_label_key(text if isinstance(text, str) else "", field), required)
+
+
 def _label_key(text: str, field: str) -> str:
     if not is_qualified_name(text):
         raise ParseError(f"{text[:80]!r} is no label's key, as topology.example.com/rack is", field=field)

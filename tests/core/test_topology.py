@@ -73,6 +73,18 @@ def test_the_annotation_holds_in_every_dialect(dialect: str) -> None:
     assert where(c, "g") == ["b"]
 
 
+def test_kais_constraint_keeps_its_group_in_one_rack() -> None:
+    c = racks(a=2, b=2)
+    constraint = {"topology": "cluster", "requiredTopologyLevel": RACK}
+    c.object("kai", make_pod_group("g", spec={"minMember": 3, "topologyConstraint": constraint}))
+    c.submit([make_pod(f"g-{k}", gpus=8, annotations={"pod-group-name": "g"}) for k in range(3)]).run()
+    assert c.untouched("g")
+    assert f"no {RACK} has room for 3 members" in c.said("g-0")
+    c.node(node("b2", rack="b")).wait(11.0)
+    assert c.placed("g")
+    assert where(c, "g") == ["b"]
+
+
 def test_without_a_constraint_the_same_gang_goes_over_two_racks() -> None:
     c = racks(a=2, b=2).submit(gang("g", pods=3, gpus=8)).run()
     assert c.placed("g", on=3)

@@ -12,6 +12,7 @@ from gangsched.errors import ParseError
 from gangsched.model import pod_group as pg
 from gangsched.model.objects import CustomObject
 from gangsched.model.pod_group import GroupKey, PodGroup, group_from_pod, group_key, identity_of, role_of
+from gangsched.model.topology import TopologyLevel
 from tests.model.test_pod_group import pod
 
 KOORDINATOR = "gang.scheduling.koordinator.sh/"
@@ -82,6 +83,15 @@ def test_what_volcano_does_and_we_do_not_is_told(spec: Any, what: str) -> None:
     assert from_object("volcano", {"networkTopology": {"mode": "soft"}}).unsupported == ()
 
 
+def test_our_annotation_says_in_labels_what_volcanos_topology_says_in_tiers() -> None:
+    spec = {"minMember": 2, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+    found = from_object("volcano", spec, {"gangsched.io/topology": "required: example.com/rack"})
+    assert (found.topology, found.unsupported) == ((TopologyLevel("example.com/rack"),), ())
+    # What is only preferred is no constraint, and would be one fewer than its user asked for.
+    found = from_object("volcano", spec, {"gangsched.io/topology": "preferred: example.com/rack"})
+    assert len(found.unsupported) == 1
+
+
 # -- KAI ---------------------------------------------------------------------------------------------
 
 
@@ -131,14 +141,37 @@ def test_subgroups_that_make_no_sense_are_refused(groups: Any, message: str) -> 
 
 
 def test_what_kai_does_and_we_do_not_is_told() -> None:
-    bound = {"topology": "t", "requiredTopologyLevel": "rack"}
-    assert from_object("kai", {"topologyConstraint": {"preferredTopologyLevel": "rack"}}).unsupported == ()
+    in_a_rack = {"name": "a", "topologyConstraint": {"requiredTopologyLevel": "rack"}}
     for spec in (
-        {"topologyConstraint": bound},
-        {"subGroups": [{"name": "a", "topologyConstraint": bound}]},
+        {"subGroups": [in_a_rack, {"name": "b"}]},
         {"preemptibility": "non-preemptible"},
     ):
         assert len(from_object("kai", spec).unsupported) == 1
+    rather = {"name": "a", "topologyConstraint": {"preferredTopologyLevel": "rack"}}
+    assert from_object("kai", {"subGroups": [rather, {"name": "b"}]}).unsupported == ()
+
+
+def test_kais_levels_of_topology_are_labels_of_nodes() -> None:
+    asked = {"topology": "t", "preferredTopologyLevel": "example.com/rack", "requiredTopologyLevel": "zone"}
+    levels = (TopologyLevel("zone"), TopologyLevel("example.com/rack", required=False))
+    found = from_object("kai", {"topologyConstraint": asked})
+    assert (found.topology, found.unsupported) == (levels, ())
+    only = [{"name": "a", "minMember": 2, "topologyConstraint": asked}]
+    assert from_object("kai", {"subGroups": only}).topology == levels
+    own = {"gangsched.io/topology": "preferred: host"}
+    assert from_object("kai", {"topologyConstraint": asked}, own).topology == (
+        *levels,
+        TopologyLevel("host", required=False),
+    )
+
+
+@pytest.mark.parametrize("level", ["no label", 7, ["zone"], {"a": 1}])
+def test_a_level_of_kais_that_is_no_label_is_refused(level: Any) -> None:
+    with pytest.raises(ParseError, match="is no label's key") as caught:
+        from_object("kai", {"topologyConstraint": {"requiredTopologyLevel": level}})
+    assert caught.value.field == "spec.topologyConstraint.requiredTopologyLevel"
+    with pytest.raises(ParseError, match="is not an object"):
+        from_object("kai", {"topologyConstraint": [level]})
 
 
 # -- Koordinator -------------------------------------------------------------------------------------

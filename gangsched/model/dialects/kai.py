@@ -3,6 +3,9 @@
 
 Where there are subgroups they say how many start together, and minMember does not: each subgroup that is
 nobody's parent has a minimum, and every pod is in one of them. Its queue is not played.
+
+A level of a topologyConstraint is a label of nodes, as its Topology object lists them, so that object need
+not be read: a group goes where that label's value is the same.
 """
 
 from __future__ import annotations
@@ -12,34 +15,44 @@ from typing import Any
 
 from gangsched.errors import ParseError
 from gangsched.model.dialects.dialect import Dialect, Numbers, ObjectKind
-from gangsched.model.dialects.numbers import MAX_MEMBERS, count
+from gangsched.model.dialects.numbers import GROUPS_KEY, MAX_MEMBERS, count
 from gangsched.model.objects import CustomObject
+from gangsched.model.topology import Topology, both, topology_level
 
 POD_GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
 _MAX_SUBGROUPS = 1000
 _FIELD = "spec.subGroups"
+_CONSTRAINT = "topologyConstraint"
 
 
 def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
     spec = item.spec or {}
     min_count = count(spec.get("minMember") or 0, "spec.minMember", at_least=0)
     numbers: Numbers = {"min_count": max(min_count, 1)}
-    unsupported = [] if not _is_bound_to(spec.get("topologyConstraint")) else [_topology("spec")]
+    unsupported = []
+    topology = _levels(spec, "spec")
     subgroups = spec.get("subGroups") or ()
     if subgroups:
         roles = _roles(subgroups)
         numbers |= {"roles": roles, "known_roles": tuple(roles), "min_count": sum(roles.values())}
-        unsupported += [
-            _topology(f"{_FIELD}[{one['name']}]")
-            for one in subgroups
-            if _is_bound_to(one.get("topologyConstraint"))
-        ]
+        for one in subgroups:
+            field = f"{_FIELD}[{one['name'][:80]}]"
+            asked = _levels(one, field)
+            if len(subgroups) == 1:
+                topology = both(topology, asked)
+            elif any(level.required for level in asked):
+                unsupported.append(
+                    f"{field}.{_CONSTRAINT}: subgroups are not placed in a domain each; write a PodGroup for "
+                    f"each, that has the constraint, and {GROUPS_KEY} on all of them to start together"
+                )
     if spec.get("preemptibility") == "non-preemptible":
         unsupported.append(
-            "spec.preemptibility: non-preemptible: a pod of a higher priority may take its room"
+            "spec.preemptibility: non-preemptible: a pod of a higher priority may take its room; take it "
+            "out, and give the pods a priority that no other has"
         )
-    return {**numbers, "unsupported": tuple(unsupported[:3])}
+    topology = both(topology, annotated["topology"])
+    return {**numbers, "topology": topology, "unsupported": tuple(unsupported[:3])}
 
 
 def _roles(subgroups: object) -> dict[str, int]:
@@ -79,12 +92,19 @@ def _is_its_own_ancestor(name: str, parents: Mapping[str, str], known: Mapping[s
     return True
 
 
-def _is_bound_to(constraint: Any) -> bool:
-    return isinstance(constraint, Mapping) and bool(constraint.get("requiredTopologyLevel"))
-
-
-def _topology(field: str) -> str:
-    return f"{field}.topologyConstraint.requiredTopologyLevel: KAI's Topology objects are not read"
+def _levels(asking: Mapping[str, Any], field: str) -> Topology:
+    """What a group or a subgroup says of topology, the required level first: it is the wider one."""
+    constraint = asking.get(_CONSTRAINT)
+    if constraint is None:
+        return ()
+    if not isinstance(constraint, Mapping):
+        raise ParseError("is not an object", field=f"{field}.{_CONSTRAINT}")
+    found: Topology = ()
+    for name, required in (("requiredTopologyLevel", True), ("preferredTopologyLevel", False)):
+        if constraint.get(name):
+            level = topology_level(constraint[name], f"{field}.{_CONSTRAINT}.{name}", required=required)
+            found = both(found, (level,))
+    return found
 
 
 DIALECT = Dialect(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from gangsched.errors import ParseError
 from gangsched.model.dialects.dialect import Dialect, Numbers, ObjectKind
-from gangsched.model.dialects.numbers import count, min_resources
+from gangsched.model.dialects.numbers import GROUPS_KEY, count, min_resources
 from gangsched.model.objects import CustomObject
+from gangsched.model.topology import TOPOLOGY_KEY
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 OWN_GROUP_NAME = "scheduling.volcano.sh/group-name"
@@ -32,10 +33,17 @@ def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
         numbers["roles"] = {task: n for task, n in roles.items() if n}
     unsupported = []
     if spec.get("subGroupPolicy"):
-        unsupported.append("spec.subGroupPolicy: minima per task are read of spec.minTaskMember only")
+        unsupported.append(
+            "spec.subGroupPolicy: subgroups are not made of pods' labels; write spec.minTaskMember, or a "
+            f"PodGroup for each subgroup and {GROUPS_KEY} on all of them to start together"
+        )
     topology = spec.get("networkTopology")
-    if isinstance(topology, dict) and topology.get("mode", "hard") == "hard":
-        unsupported.append("spec.networkTopology: HyperNodes are not read")
+    is_said = any(level.required for level in annotated["topology"])
+    if isinstance(topology, dict) and topology.get("mode", "hard") == "hard" and not is_said:
+        unsupported.append(
+            "spec.networkTopology: HyperNodes are not read; say it by a label of nodes, in the annotation "
+            f"{TOPOLOGY_KEY} of the PodGroup, as 'required: topology.example.com/rack': that goes before it"
+        )
     return {**numbers, "unsupported": tuple(unsupported)}
 
 
