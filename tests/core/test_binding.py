@@ -43,7 +43,7 @@ def test_a_refused_bind_with_nothing_bound_goes_to_backoff(code: str) -> None:
         assert not c.all(ef.WritePodCondition), "there may be no pod any more to write to"
         return
     assert f"{code} no" in c.said("a")
-    assert ("admission policy or webhook" in c.said("a")) == (code == "403")
+    assert ("admission policy or webhook" in c.said("a")) is (code == "403")
     assert c.wait(1.5).pod("a").spec.node_name
 
 
@@ -360,7 +360,9 @@ def test_what_may_not_be_evicted_is_completed_first_in_line_however_late_there_i
     assert not c.all(ef.EvictPod)
     assert c.pod("a-0").spec.node_name
     assert not c.pod("a-1").spec.node_name
-    assert any("cannot be given back: allowEviction is off" in e.message for e in c.all(ef.RecordEvent))
+    first, *later = [e.message for e in c.all(ef.RecordEvent) if e.reason == "GangAborted"]
+    assert first == "gang d/a is bound in part (1 of 2): binding d/a-1 to n1: 422 no"
+    assert set(later) == {"gang d/a is bound in part (1 of 2) and cannot be given back: allowEviction is off"}
     c.delete("taker").run().wait(15.0)
     assert c.placed("a", on=2)
     assert c.untouched("high")
