@@ -48,7 +48,7 @@ class Simulation:
         kills: Sequence[simulated.Kill] = (),
         unhealthy: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Raises: ConfigError for what cannot be."""
+        """Raises: ConfigError for values that make no sense."""
         if not 0 < speed < 1e6:
             raise ConfigError(f"--speed {speed}: expected a number above 0")
         self.kubelets = kubelets
@@ -89,7 +89,7 @@ class EmbeddedCluster:
             simulation = Simulation(nodes=nodes, gpus=gpus, racks=racks)
         self._simulation = simulation
         self._rng = Random(seed)
-        # What admission adds for controllers to act on is only added where there are controllers.
+        # Admission adds what controllers act on only where there are controllers.
         simulated_too = simulation is not None
         strategies = builtin_strategies(service_accounts=simulated_too, not_ready_taint=simulated_too)
         self.registry = Registry(now=utc_now, rng=self._rng, strategies=strategies)

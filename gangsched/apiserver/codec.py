@@ -50,11 +50,11 @@ def head(resource: Resource, version: str) -> bytes:
 
 
 def as_item(resource: Resource, obj: dict[str, Any], revision: int, fields: dict[str, str]) -> Item:
-    """The object as it is stored at `revision`; revision 0 is for what is never stored (dry runs)."""
+    """The object as it is stored at `revision`; dry runs, which store nothing, use revision 0."""
     given = obj["metadata"]
     metadata = {key: given[key] for key in METADATA_FIELDS if key in given and given[key] not in _EMPTY}
     if revision:
-        # In its place in the order: whoever swaps it in the bytes takes the first it finds.
+        # In its place in the order: code that swaps it in the bytes takes the first match.
         metadata = {
             key: value
             for key in METADATA_FIELDS

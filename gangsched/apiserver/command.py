@@ -108,7 +108,7 @@ async def _serve(args: argparse.Namespace) -> int:
             await stopped.wait()
         finally:
             if written is not None:
-                # It leads nowhere from now on.
+                # The address in it is of no use any more.
                 written.unlink(missing_ok=True)
     print("gangsched: stopped; nothing was kept", file=sys.stderr)
     return 0
@@ -133,7 +133,7 @@ def _tls(args: argparse.Namespace) -> tuple[ssl.SSLContext | None, bytes]:
 
 
 def _refuse_to_overwrite(path: Path) -> None:
-    """A kubeconfig of ours may be replaced; somebody's own must not be. Raises: ConfigError."""
+    """Refuses to overwrite a kubeconfig that this command did not write. Raises: ConfigError."""
     try:
         found = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -145,7 +145,7 @@ def _refuse_to_overwrite(path: Path) -> None:
 
 
 def _told(args: argparse.Namespace, url: str, kubeconfig: Path | None) -> Sequence[str]:
-    """What a person wants to know first."""
+    """The lines to print first: the address, and commands to begin with."""
     kubelets = "no kubelets" if args.no_kubelets else "simulated kubelets"
     lines = [
         f"serving {url}, in memory: {args.nodes} nodes of {args.gpus} GPUs in {args.racks} racks, {kubelets}",

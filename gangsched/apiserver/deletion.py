@@ -36,7 +36,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
 
 
 class Deletion(NamedTuple):
-    """What became of it: `left` is the object that stays for now; `item` is the last state either way."""
+    """The outcome: `left` is the object if it stays for now, `item` its last state in either case."""
 
     item: Item
     left: Item | None
@@ -106,14 +106,14 @@ class Deletions:
         if not meta.get("deletionTimestamp"):
             grace_s = strategy.grace_s(new, options.grace_s, context)
             if grace_s is not None:
-                # Even with nothing to wait for: who hears of the deletion sees that it was one in order.
+                # Also without a grace to wait for: a watcher then sees that the object was deleted in order.
                 _mark(meta, context.now, grace_s, strategy)
             return False
         waiting_s = meta.get("deletionGracePeriodSeconds")
         if waiting_s is None:
             return False
         if options.grace_s is None or options.grace_s >= waiting_s:
-            # Without finalizers somebody must still confirm; with them, propagation may yet be changed.
+            # With a grace it waits to be confirmed; with finalizers its propagation may still change.
             return bool(waiting_s or meta.get("finalizers"))
         due = datetime.strptime(meta["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
         meta["deletionTimestamp"] = timestamp(due - timedelta(seconds=waiting_s - options.grace_s))

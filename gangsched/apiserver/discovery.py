@@ -237,6 +237,6 @@ def _response_kind(resource: Resource, version: str, of: Resource | Subresource)
 
 
 def _storage_hash(resource: Resource) -> str:
-    """By which clients see that the stored version has changed (discovery.StorageVersionHash)."""
+    """A hash that tells clients when the stored version has changed (discovery.StorageVersionHash)."""
     digest = sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
     return b64encode(digest[:8]).decode()

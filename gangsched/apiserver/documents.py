@@ -97,7 +97,7 @@ class Documents:
             return None
         headers = {"Vary": "Accept", "ETag": f'"{document.etag}"'}
         if request.first("hash") == document.etag:
-            # kubectl keeps it on disk: what is under this address never changes.
+            # kubectl keeps it on disk: the document at this address never changes.
             a_year_on = format_datetime(datetime.now(UTC) + timedelta(days=365), usegmt=True)
             headers |= {"Cache-Control": "public, immutable", "Expires": a_year_on}
         if request.if_none_match == headers["ETag"]:

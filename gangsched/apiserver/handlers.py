@@ -165,7 +165,7 @@ class Handlers:
         return Watching(begin, options.timeout_s, options.bookmarks)
 
     def _end_watches(self, key: str) -> None:
-        """Those of a resource that is served no longer: its clients look what became of it."""
+        """Ends the watches of a resource that is no longer served, so that clients list again."""
         for watch in list(self._watches):
             if watch.key == key:
                 watch.end()
@@ -189,7 +189,7 @@ class Handlers:
         options = write_options(request, "CreateOptions")
         context = self._context(request, target, options)
         obj = self._body(request, target, options, context)
-        # A name that differs is the subresource's business: each has its own words for it.
+        # Each subresource refuses a name that differs from the path's in words of its own.
         strategy = self._registry.strategy(target.resource)
         answer = strategy.create_subresource(obj, context)
         return _warned(responses.document(answer, code=201), context)
@@ -300,7 +300,7 @@ def _in_scope(target: Target) -> bool:
 
 
 def _warned(answer: Answer, context: Context) -> Answer:
-    """With what there was to say besides, as Warning headers."""
+    """The response with its warnings added as Warning headers."""
     if context.warnings:
         answer.headers["Warning"] = "\n".join(
             '299 - "' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in context.warnings

@@ -66,7 +66,7 @@ class ListOptions(msgspec.Struct):
 
 
 class Page(NamedTuple):
-    """What a list answers with."""
+    """One page of a list."""
 
     items: list[Item]
     revision: int
@@ -97,7 +97,7 @@ def page(store: Store, collection: str, namespace: str, options: ListOptions) ->
             revision = store.revision
     else:
         revision = _revision(store, options)
-    # As the real server's watch cache: at "0" whatever is there, and all of it.
+    # As the real server's watch cache: "0" means the current state, without a limit.
     limit = 0 if options.resource_version == "0" and not options.continue_ else options.limit
     try:
         candidates = store.items_at(collection, revision, namespace, start)
@@ -149,7 +149,7 @@ def _revision(store: Store, options: ListOptions) -> int:
 
 
 def too_large(asked: int, current: int) -> StatusError:
-    """A revision that this server has not reached."""
+    """The requested revision is one that this server has not reached."""
     return timeout(
         f"Too large resource version: {asked}, current: {current}",
         retry_after_s=1,
@@ -187,7 +187,7 @@ def _check(options: ListOptions) -> None:
 
 
 def check_watch(options: ListOptions) -> None:
-    """What a watch may not ask for. Raises: StatusError (422)."""
+    """Refuses options that a watch cannot have. Raises: StatusError (422)."""
     field = "resourceVersionMatch"
     found: list[FieldProblem] = []
     if options.send_initial_events is not None and options.match != NOT_OLDER:

@@ -55,7 +55,7 @@ _QUALIFIED_SAYS = (
 
 MAX_ANNOTATIONS_BYTES = 256 * 2**10
 MAX_GENERATED_NAME = 63
-# k8s.io/apimachinery pkg/util/rand: no vowels and nothing that looks like another.
+# k8s.io/apimachinery pkg/util/rand: no vowels, and no characters that look alike.
 _SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 _STANDARD_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
 
@@ -131,7 +131,7 @@ def problems(metadata: Object, *, namespaced: bool, name_rule: str) -> list[Fiel
     found: list[FieldProblem] = []
     generate = metadata.get("generateName")
     if generate:
-        # The suffix counts as good: only what stands before it is looked at.
+        # The generated suffix is always valid: only the prefix is checked.
         found += [
             invalid_value("metadata.generateName", generate, each)
             for each in name_problems(generate.rstrip("-") or generate, name_rule)

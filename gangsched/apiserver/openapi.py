@@ -98,7 +98,7 @@ class OpenApi:
         }
 
     def _hash(self, group: str, version: str) -> str:
-        """Of what the document is made of: clients keep documents on disk by it."""
+        """A hash of the document's inputs: clients keep documents on disk under it."""
         found = hashlib.sha512(f"{self._known().source} {group}/{version}".encode())
         for resource in self._resources.of_version(group, version):
             schema = self._schema_of(resource, version)
@@ -182,7 +182,7 @@ def _custom_schemas(resource: Resource, version: str, schema: Schema) -> Spec:
     name = _custom_name(resource, version)
     kind = {"group": resource.group, "version": version, "kind": resource.kind}
     meta = {"allOf": [{"$ref": REF + OBJECT_META}]}
-    # What every object says of itself, in the words of one whose model is installed.
+    # Every object has kind and apiVersion: take their descriptions from a kind whose model is installed.
     said = openapi_descriptions.of_fields("io.k8s.api.core.v1.ConfigMap")
     text = {"type": "string"}
     head = {key: text | ({"description": said[key]} if key in said else {}) for key in ("apiVersion", "kind")}

@@ -39,7 +39,7 @@ _UNTRACKED = ("/pods", "/nodes", "/events", "coordination.k8s.io/leases")
 
 
 def schema_of(registry: Registry, target: Target) -> Schema:
-    """Of the objects at a path, in its version."""
+    """Answers PATCH requests for the objects at one path, in its version."""
     resource = target.resource
     own = registry.strategy(resource).schema(target.version)
     return own or builtin().builtin(resource.group, target.version, resource.kind)
@@ -49,7 +49,7 @@ def tracked(new: Object, old: Object | None, schema: Schema, target: Target, con
     """`new` with the fields managed by who sends it, as far as managers are kept; both as stored."""
     resource, meta = target.resource, new.setdefault("metadata", {})
     if schema.custom:
-        # Defaults of a definition are its creator's fields too.
+        # The fields that defaults fill in belong to the creator of a definition as well.
         fill_defaults(schema, new)
     by_hand = context.field_manager.startswith("kubectl")
     starts = old is None and (by_hand or resource.storage_key not in _UNTRACKED)
@@ -110,7 +110,7 @@ def shown(old: Object, strategy: Strategy, target: Target) -> Object:
 def _applying(
     request: Request, target: Target, schema: Schema, options: WriteOptions, context: Context
 ) -> tuple[Callable[[Object], Object], Callable[[], Object] | None]:
-    """What server-side apply makes of an object, and of none."""
+    """Returns what server-side apply makes of an existing object, or of none."""
     if not options.field_manager:
         problem = required("fieldManager", "is required for apply patch")
         raise invalid("PatchOptions", "", [problem], group="meta.k8s.io")

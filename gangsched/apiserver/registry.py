@@ -33,7 +33,7 @@ from gangsched.apiserver.store import Item, Store
 from gangsched.apiserver.strategy import Context, Object, Strategy
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
-# A generated name that is taken is generated anew so often.
+# How often a generated name is generated anew when it is taken.
 MAX_NAME_TRIES = 8
 _ANY = Strategy()
 
@@ -88,7 +88,7 @@ class Registry:
         self._gone.append(listener)
 
     def context(self, resource: Resource, namespace: str = "", name: str = "") -> Context:
-        """A request of nobody in particular, for what is done in process."""
+        """The context of a write made in process, with no user behind it."""
         return Context(self, resource, resource.version, namespace, name, self.now())
 
     def find(self, resource: Resource, namespace: str, name: str) -> Item | None:
@@ -192,8 +192,7 @@ class Registry:
         options: DeleteOptions | None = None,
         context: Context | None = None,
     ) -> Item | None:
-        """Delete the object or begin to; answers with what is left of it, None if it is gone. Raises:
-        StatusError."""
+        """Delete the object or begin to; returns what is left, None if it is gone. Raises: StatusError."""
         context = context or self.context(resource, namespace, name)
         options = options or DeleteOptions(grace_s=grace_s, uid=uid, propagation=propagation)
         return self._deletions.delete(self.get(resource, namespace, name), options, context).left
@@ -202,11 +201,10 @@ class Registry:
     def deletions(self) -> Deletions:
         return self._deletions
 
-    # What all writes end in.
+    # The last step of every write.
 
     def write(self, existing: Item, old: Object, new: Object, context: Context) -> Item:
-        """Put `new` in the place of `existing`; nothing if they are equal; removed if only that was waited
-        for."""
+        """Replace `existing` by `new`; remove it if its deletion waited for this change. Nothing if equal."""
         if new == old:
             return existing
         strategy = self.strategy(context.resource)

@@ -299,7 +299,7 @@ _GROUPS = (
     ),
 )
 
-# Other schedulers wait until they have listed these. Nobody here would act on them, so there never are any.
+# Other schedulers wait until they have listed these. Nothing here acts on them, so the lists are empty.
 _EMPTY = (
     _empty("replicationcontrollers", "ReplicationController", short_names="rc", categories=("all",)),
     _empty("replicasets", "ReplicaSet", group="apps", short_names="rs", categories=("all",)),

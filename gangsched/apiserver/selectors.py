@@ -141,7 +141,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
 
 
 class _Parser:
-    """One look at the next token is all the grammar needs."""
+    """Parses the grammar with a look-ahead of one token."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [*_lexed(text), (_END, False)]
@@ -299,7 +299,7 @@ def _is_integer(text: str) -> bool:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas that no backslash stands before."""
+    """Splits the text at commas without a backslash before them."""
     return [part for part in re.split(r"((?:\\.|[^\\,])*\\?)(?:,|$)", text, flags=re.DOTALL) if part]
 
 

@@ -100,7 +100,7 @@ class HttpServer:
         except StatusError as error:
             answer = responses.status(error)
         except Exception:
-            # A bug of ours: the client is told as the real server tells a panic, the log has the rest.
+            # A bug of ours: the client gets the real server's answer to a panic, the log the traceback.
             _log.exception("request failed", method=request.method, target=request.target)
             answer = responses.status(internal_error("the request failed; the server's log says why"))
         if isinstance(answer, Watching):
@@ -133,7 +133,7 @@ def _request(
     writer: AbstractStreamWriter,
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
-    """With the real server's limit for bodies."""
+    """Makes a request whose body has the real server's limit."""
     return web.BaseRequest(
         message,
         payload,

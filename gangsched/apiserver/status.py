@@ -35,7 +35,7 @@ _WITHOUT_VALUE = (REQUIRED, FORBIDDEN, TOO_LONG)
 
 
 class FieldProblem(NamedTuple):
-    """What is wrong with one field; `message` as the server prints it behind the field's path."""
+    """A problem with one field; `message` is what the server prints after the field's path."""
 
     field: str
     reason: str
@@ -126,7 +126,7 @@ class StatusError(Exception):
         self.causes = tuple(causes)
         self.retry_after_s = retry_after_s
         self.headers = headers or {}
-        # Where a list may go on all the same, though not consistently.
+        # A token with which the list can continue, though not consistently.
         self.continue_ = ""
         super().__init__(message)
 
@@ -194,7 +194,7 @@ def not_found(resource: str, name: str, *, group: str = "") -> StatusError:
 
 
 def unknown_path() -> StatusError:
-    """No such resource is served; only said for paths that look like a resource's."""
+    """No such resource is served; used only for paths that look like a resource's."""
     return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 

@@ -123,7 +123,7 @@ class Store:
         return None if held is None else held.items.get(key_of(namespace, name))
 
     def items(self, collection: str, namespace: str = "") -> list[Item]:
-        """All of them now, in order, or those of one namespace."""
+        """The present objects in order, of one namespace or of all."""
         held = self._collections.get(collection)
         if held is None:
             return []
@@ -136,7 +136,7 @@ class Store:
         return 0 if held is None else len(held.items)
 
     def collections(self) -> list[str]:
-        """Those that hold or held something."""
+        """The collections that hold or held an object."""
         return list(self._collections)
 
     def put(self, collection: str, item: Item) -> Change:

@@ -151,7 +151,7 @@ class Strategy:
             keep("status", new, old)
 
     def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
-        """What is wrong with `new`, metadata aside; `old` is None at creation. Both come prepared."""
+        """Problems of `new`, metadata aside; `old` is None at creation. Both have been prepared."""
         return []
 
     def changes_generation(self, new: Object, old: Object) -> bool:
@@ -226,24 +226,24 @@ class Strategy:
         return obj
 
     def from_storage(self, obj: Object, version: str, resource: Resource) -> Object:
-        """The way back. The registry sets kind and apiVersion itself."""
+        """The reverse of to_storage. The registry sets kind and apiVersion itself."""
         return obj
 
     # True: to_storage and from_storage are needed for resources whose storage is another's (Events).
     converts = False
 
     def after_create(self, item: Item, context: Context) -> None:
-        """Told once the object is stored; not for dry runs."""
+        """Called once the object is stored; not for dry runs."""
 
     def after_update(self, item: Item, before: Item, context: Context) -> None:
-        """Told once the change is stored; not for dry runs, nor if nothing changed."""
+        """Called once the change is stored; not for dry runs, nor if nothing changed."""
 
     def after_delete(self, item: Item, context: Context) -> None:
-        """Told once the object is gone; not for dry runs."""
+        """Called once the object is gone; not for dry runs."""
 
 
 def keep(key: str, new: Object, old: Object) -> None:
-    """`new` has under `key` what `old` has, or nothing."""
+    """Gives `new` the value that `old` has under `key`, or none."""
     if key in old:
         new[key] = old[key]
     else:

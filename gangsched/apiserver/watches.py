@@ -79,7 +79,7 @@ class Watch:
         self._lines: list[bytes] = []
         self._is_first = True
         self.n_bytes = 0
-        # Nothing more will come: after the lines that are there the watch ends.
+        # Set when the watch ends after the lines that are already waiting.
         self.ended = False
         self.too_slow = False
         # Changes up to here are known to the watcher.
@@ -93,13 +93,13 @@ class Watch:
         return lines
 
     def close(self) -> None:
-        """Hear no more changes."""
+        """Stop listening to changes."""
         if self._leave is not None:
             self._leave()
         self.ended = True
 
     def end(self) -> None:
-        """Nothing more will come; the reader is told."""
+        """Ends the watch after the lines that wait, and wakes its reader."""
         self.close()
         self._wake()
 
@@ -126,7 +126,7 @@ class Watch:
         try:
             revision = parse_revision(options.resource_version)
         except StatusError as error:
-            # What a list calls a bad request is nobody's fault in a watch.
+            # Where a list is answered 400, a watch is answered 500.
             raise StatusError(500, "", error.message.removeprefix("invalid resource version: ")) from None
         if initial and revision > self._store.revision:
             raise too_large(revision, self._store.revision)
@@ -188,7 +188,7 @@ class Watch:
     def _send(self, sent: bytes) -> None:
         if self.ended:
             return
-        # The state and the replay that a watch begins with are as long as they are.
+        # The initial state and the replay are not bounded: the watch asked for them.
         if self.n_bytes > MAX_BACKLOG_BYTES and self._leave is not None:
             self.too_slow = True
             self.close()

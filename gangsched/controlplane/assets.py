@@ -19,7 +19,7 @@ HELM_VERSION = "v4.3.1"
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 BUILD_COMMAND = "make controlplane"
 REQUIRED = ("etcd", "kube-apiserver", "kubectl")
-"""What the KUBEBUILDER_ASSETS convention promises; the others of ALL are ours on top and may be absent."""
+"""The binaries that KUBEBUILDER_ASSETS promises; such a folder may lack the others of ALL."""
 ALL = (*REQUIRED, "kube-scheduler", "kube-controller-manager")
 
 _TESTS = Path(__file__).resolve().parents[2] / "tests"
@@ -50,7 +50,7 @@ NODE = Module(name="node", version=KUBERNETES_VERSION, directory=_TESTS / "node"
 
 
 class MissingAssets(ConfigError):
-    """Binaries that are not there; the message ends with what brings them."""
+    """Binaries are missing; the message ends with the command that brings them."""
 
     def __init__(self, names: Iterable[str], *, folder: Path, remedy: str) -> None:
         self.names = tuple(names)
@@ -61,7 +61,7 @@ class MissingAssets(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assets:
-    """A folder that holds at least what its module requires."""
+    """A folder with at least the binaries that its module requires."""
 
     folder: Path
 
@@ -74,7 +74,7 @@ class Assets:
 
 
 def is_executable(path: Path) -> bool:
-    """Whether a regular file that may be executed is there."""
+    """Whether there is an executable regular file at the path."""
     return path.is_file() and os.access(path, os.X_OK)
 
 

@@ -29,9 +29,9 @@ REQUIRE_VARIABLE = "GANGSCHED_REQUIRE_REAL"
 PROGRESS_PERIOD_S = 10.0
 POLL_PERIOD_S = 0.2
 COLD_DISK_BYTES = 10 << 30
-"""What the Go module and build caches grow to, with the binaries, from nothing (9 GB measured)."""
+"""The size of the Go module and build caches with the binaries, built from nothing (9 GB measured)."""
 WARM_DISK_BYTES = 2 << 30
-"""What is left to write once kube-apiserver has been built: nearly all of the caches are its packages."""
+"""Disk still needed once kube-apiserver has been built: its packages are nearly all of the caches."""
 FAILURE_TAIL_LINES = 15
 # A plain flag, not a threading.Event: set() in a signal handler waits for ever for the lock that the
 # interrupted wait() of the same thread holds.
@@ -48,7 +48,7 @@ class Tool:
 
 
 def kubernetes_ldflags(version: str = assets.KUBERNETES_VERSION) -> str:
-    """Without the version the server says v0.0.0."""
+    """Without it the server reports v0.0.0."""
     major, minor = version.removeprefix("v").split(".")[:2]
     stamp = "k8s.io/component-base/version"
     return f"-s -w -X {stamp}.gitVersion={version} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
@@ -117,7 +117,7 @@ class BuildFailed(ConfigError):
 
 
 def say(text: str) -> None:
-    """One line of progress, at once also through a pipe."""
+    """Prints a line of progress, flushed at once even into a pipe."""
     print(f"[controlplane] {text}", flush=True)
 
 
@@ -171,14 +171,14 @@ def locked(folder: Path) -> Iterator[None]:
                     say(f"another builder is at work in {folder}, waiting for it ({waited_s:.0f} s)")
                     said_s = waited_s
                 pause()
-        # No other process writes here now: what an earlier builder left half done (kill -9) is of no use.
+        # No other process writes here now: remove what an earlier builder left half done (kill -9).
         for partial in folder.glob(".partial-*"):
             partial.unlink(missing_ok=True)
         yield
 
 
 def pause() -> None:
-    """Lets POLL_PERIOD_S pass; raises KeyboardInterrupt once a signal asked for the end."""
+    """Waits for POLL_PERIOD_S; raises KeyboardInterrupt once a signal has asked the builder to end."""
     time.sleep(POLL_PERIOD_S)
     if _stop_asked:
         raise KeyboardInterrupt
@@ -200,7 +200,7 @@ def build_arguments(tool: Tool, output: Path, *, ldflags: str) -> list[str]:
 
 
 def check_toolchain(go: Path, module_dir: Path) -> str:
-    """The release of Go that this module is built with; raises CannotBuild where it is too old."""
+    """Returns the Go release that builds this module; raises CannotBuild where it is too old."""
     done = subprocess.run(
         [str(go), "env", "GOVERSION"], cwd=module_dir, env=go_environment(go), capture_output=True, text=True
     )
@@ -213,7 +213,7 @@ def check_toolchain(go: Path, module_dir: Path) -> str:
 def run_with_progress(
     command: Sequence[str], *, tool: Tool, log: Path, env: Mapping[str, str], module_dir: Path
 ) -> None:
-    """Runs one build and says every few seconds how far it is; stops its whole process group on the way out.
+    """Runs one build and prints its progress every few seconds; on the way out stops its whole process group.
 
     Raises: BuildFailed.
     """
@@ -264,7 +264,7 @@ def build(tool: Tool, recipe: Recipe, *, folder: Path, go: Path) -> None:
 
 
 def missing_tools(recipe: Recipe, folder: Path) -> list[Tool]:
-    """What `folder` lacks, in the order to build it."""
+    """The tools that `folder` lacks, in the order in which to build them."""
     return [tool for tool in recipe.tools if not assets.is_executable(folder / tool.name)]
 
 

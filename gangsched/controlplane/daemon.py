@@ -59,11 +59,11 @@ class Daemon:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the process still runs."""
         return self.process.poll() is None
 
     def wait_ready(self, ready: Callable[[], bool], *, timeout_s: float) -> None:
-        """Returns when `ready` says so; raises StartFailed when the server ends or the time is over."""
+        """Waits until `ready` returns true; raises StartFailed when the server ends or the time is over."""
         deadline_s = time.monotonic() + timeout_s
         while not ready():
             if not self.running:
@@ -84,7 +84,7 @@ class Daemon:
     def kill(self) -> None:
         """Ends it at once (SIGKILL), as a crash would; nothing if it has ended."""
         if self.running:
-            # It may be stopped by SIGSTOP in a test: SIGKILL works all the same.
+            # A test may have stopped it by SIGSTOP: SIGKILL works all the same.
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
 

@@ -66,16 +66,16 @@ class Jaeger:
 
     @property
     def endpoint(self) -> str:
-        """Where OTLP over HTTP goes, without its path."""
+        """The address for OTLP over HTTP, without a path."""
         return f"http://127.0.0.1:{self._otlp_port}"
 
     @property
     def query_url(self) -> str:
-        """Where its query API is."""
+        """The address of its query API."""
         return f"http://127.0.0.1:{self._query_port}"
 
     def start(self) -> None:
-        """Returns when it takes spans."""
+        """Waits until it accepts spans."""
         for attempt in range(START_TRIES):
             try:
                 self._start(free_ports(len(_LISTENS)))
@@ -102,7 +102,7 @@ class Jaeger:
         """One trace; None where there is none of that id (yet)."""
         try:
             found: dict[str, Any] = self._get(f"/api/traces/{trace_id}")["data"][0]
-        except OSError:  # it answers 404
+        except OSError:  # the query answered 404
             return None
         return found
 

@@ -29,13 +29,13 @@ from gangsched.errors import ApiError, GangschedError
 ADMIN = "admin"
 ETCD_READY_S = 30.0
 APISERVER_READY_S = 90.0
-"""Four seconds on an idle machine; a test run may share two cores with a build."""
+"""Starting takes four seconds on an idle machine; a test run may share two cores with a build."""
 APISERVER_STOP_S = 3.0
-"""Requests in flight are answered by then; it would go on for a minute while a client holds a watch."""
+"""Requests in flight are answered by then; an open watch would delay the end by a minute."""
 SCHEDULER_READY_S = 240.0
 CONTROLLERS_READY_S = 120.0
 START_TRIES = 3
-"""A free port may be taken by somebody else between our look and the server's bind."""
+"""Another process may take a free port between our check and the server's bind."""
 GANG_GATE = "--feature-gates=GenericWorkload=true"
 GANG_API_SINCE = 37
 """The minor version with the core PodGroup API as v1beta1. An older one ends over flags that are not its."""
@@ -354,7 +354,7 @@ class ControlPlane:
         path.write_text(json.dumps(document, indent=1))
 
     def _kill_all(self) -> None:
-        # Not in order and not gently: nothing of it is used again. The readers first, to keep logs quiet.
+        # Killed, not stopped: nothing of it is used again. Clients first, to keep the logs quiet.
         for daemon in (*self.schedulers, self.controllers, self.apiserver, self.etcd):
             if daemon is not None:
                 daemon.kill()
@@ -364,7 +364,7 @@ class ControlPlane:
 
 @functools.cache
 def minor_version(binary: Path) -> int:
-    """34 of a kube-apiserver of Kubernetes 1.34, as it says itself."""
+    """Returns 34 for a kube-apiserver that reports Kubernetes 1.34."""
     done = subprocess.run([str(binary), "--version"], capture_output=True, text=True, timeout=60, check=True)
     return int(done.stdout.split(".")[1])
 

@@ -16,7 +16,7 @@ from gangsched.apiserver.status import StatusError, bad_request
 
 
 def quantity(text: str) -> Quantity:
-    """What a resource list makes of it. Raises: BadText."""
+    """The quantity as a resource list keeps it. Raises: BadText."""
     return _quantity(text, in_list=True)
 
 
@@ -58,7 +58,7 @@ _OMITTED_IF_ZERO = frozenset(
 
 
 def tidy(obj: dict[str, Any]) -> None:
-    """Take out what says nothing (null, empty text, empty lists), in place; never looks into maps."""
+    """Remove empty values (null, empty text, empty lists), in place; never looks into maps."""
     drop: list[str] = []
     for key, value in obj.items():
         if type(value) is dict:

@@ -14,7 +14,7 @@ Object = dict[str, Any]
 def set_condition(
     status: Object, type_: str, value: str, now: str, *, reason: str = "", message: str = ""
 ) -> None:
-    """In the place of the one of its type, or behind the others; the time moves if the value does."""
+    """Replaces the condition of its type, or appends it; its transition time changes with its status only."""
     condition: Object = {"type": type_, "status": value, "lastProbeTime": None, "lastTransitionTime": now}
     if reason:
         condition["reason"] = reason

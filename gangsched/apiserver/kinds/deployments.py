@@ -1,4 +1,4 @@
-"""Deployments: stored as the real server would, so that a manifest is accepted; nobody runs them here.
+"""Deployments: stored as by the real server, so that manifests are accepted; no controller runs them here.
 
 Source: pkg/apis/apps/v1/defaults.go, pkg/apis/apps/validation of Kubernetes 1.37.
 """

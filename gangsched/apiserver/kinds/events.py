@@ -73,7 +73,7 @@ class EventStrategy(Strategy):
 
 
 class NewEventStrategy(EventStrategy):
-    """events.k8s.io: the same objects, told in full and never told otherwise later."""
+    """events.k8s.io: the same objects, complete at creation and not changed afterwards."""
 
     name_rule = "subdomain"
     converts = True
@@ -110,7 +110,7 @@ class NewEventStrategy(EventStrategy):
 
 
 def _default(event: Object) -> None:
-    """What Go's type prints although nobody said it."""
+    """Adds the fields that Go's type prints even when they were not set."""
     for key in ("firstTimestamp", "lastTimestamp", "eventTime"):
         event.setdefault(key, None)
     for key in ("reportingComponent", "reportingInstance"):

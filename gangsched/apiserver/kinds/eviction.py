@@ -1,7 +1,7 @@
 """Evicting a pod: deletion that a PodDisruptionBudget may forbid for now.
 
-Lives here: POST of an Eviction. Not here: budgets themselves (pdbs.py), and who keeps their status: without a
-disruption controller a budget stays "still being processed", as on the real server.
+Lives here: POST of an Eviction. Not here: budgets themselves (budgets.py), and what keeps their status:
+without a disruption controller a budget stays "still being processed", as on the real server.
 Called through the pods' strategy. Source: pkg/registry/core/pod/storage/eviction.go of Kubernetes 1.37.
 """
 
@@ -124,7 +124,7 @@ def _forbidden(name: str, why: str, says: str) -> StatusError:
 
 
 def _take_one(budgets: Resource, name: str, pod_name: str, context: Context) -> None:
-    """One disruption fewer is allowed, and the budget's controller is told whose it was."""
+    """Counts the disruption, and names the pod in the budget's status for its controller."""
 
     def change(budget: Object) -> None:
         status = budget["status"]

@@ -120,7 +120,7 @@ def _problems(job: Object, *, created: bool) -> Problems:
     policy = template["spec"]["restartPolicy"]
     field = "spec.template.spec.restartPolicy"
     if policy == "Always":
-        # The default of pods: nobody has said what a job needs to be told.
+        # The default for pods, which a Job refuses: it must say its restartPolicy.
         problems.append(required(field, 'valid values: "OnFailure", "Never"'))
     elif policy not in ("OnFailure", "Never"):
         problems.append(not_supported(field, policy, ("OnFailure", "Never")))

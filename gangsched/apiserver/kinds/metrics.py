@@ -60,7 +60,7 @@ def _ready_nodes(context: Context) -> Iterator[Object]:
 
 
 def _running(context: Context, namespace: str) -> Iterator[tuple[Object, dict[str, Usage]]]:
-    """The pods in which containers run, on nodes that answer, with what each of these containers uses."""
+    """Pods with running containers on nodes that answer, with the usage of each of these containers."""
     ready = {node["metadata"]["name"] for node in _ready_nodes(context)}
     for item in context.cluster.list(context.cluster.resource("pods"), namespace):
         pod = item.decode()

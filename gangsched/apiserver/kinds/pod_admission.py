@@ -87,7 +87,7 @@ def add_default_tolerations(spec: Object) -> None:
 
 
 def reject_runtime_class(pod: Object) -> None:
-    """Nobody defines RuntimeClasses here, so that a pod can name none, nor have an overhead of its own."""
+    """Refuses a RuntimeClass or an overhead: RuntimeClasses are not served here."""
     spec = pod["spec"]
     if name := spec.get("runtimeClassName"):
         raise _refused(pod, f"pod rejected: RuntimeClass {json.dumps(name)} not found")
@@ -98,7 +98,7 @@ def reject_runtime_class(pod: Object) -> None:
 
 
 def default_service_account(spec: Object) -> None:
-    """The name alone: there is nobody here to issue tokens, so that no token volume is mounted."""
+    """Sets the account's name alone: no tokens are issued here, so no token volume is mounted."""
     if "serviceAccountName" not in spec:
         spec["serviceAccountName"] = spec["serviceAccount"] = "default"
 

@@ -163,7 +163,7 @@ def _prepare_status(new: Object, old: Object) -> None:
             each.setdefault(key, None)
     if "qosClass" not in status and "qosClass" in before:
         status["qosClass"] = before["qosClass"]
-    # An older kubelet knows the one address only, and what it says of it holds.
+    # An older kubelet sets podIP only, and its value takes precedence.
     address, addresses = status.get("podIP"), status.get("podIPs")
     if address and (not addresses or addresses[0].get("ip") != address):
         status["podIPs"] = [{"ip": address}]

@@ -70,7 +70,7 @@ class SelfReviewStrategy(Strategy):
 
 
 class TokenReviewStrategy(Strategy):
-    """No token is known: nobody is authenticated here."""
+    """Answers that the token is not authenticated: no tokens are known here."""
 
     def review(self, body: Object, context: Context) -> Object:
         return _answered(body, context, {"user": {}, "error": "invalid bearer token"})

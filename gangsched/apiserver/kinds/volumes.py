@@ -55,7 +55,7 @@ def claims_of(pod: Object) -> set[str]:
 
 
 def release_claim(cluster: Cluster, namespace: str, name: str) -> None:
-    """Let a claim go that is being deleted, once no pod that has not ended mounts it."""
+    """Remove a claim that is being deleted, once no pod that still runs mounts it."""
     claim = cluster.find(cluster.resource("persistentvolumeclaims"), namespace, name)
     if claim is None or b'"deletionTimestamp"' not in claim.raw:
         return

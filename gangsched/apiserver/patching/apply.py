@@ -143,7 +143,7 @@ class _Applying:
         return after, managers
 
     def _taken(self, after: Object, managers: Managers, who: Manager, *, force: bool) -> Managers:
-        """Take from the others what this changes; without force that is a conflict."""
+        """Takes the changed fields from their other owners; without force that is a conflict."""
         change = filtered(compare(self._schema, self._before, after), self._reset)
         taken = change.added | change.modified
         conflicts = {
@@ -163,7 +163,7 @@ class _Applying:
         return found
 
     def _pruned(self, merged: Object, managers: Managers, last: FieldSet) -> Object:
-        """Without what was applied last time, is not applied now, and nobody else owns."""
+        """Removes the fields that were applied last time, are not applied now, and have no other owner."""
         if not last:
             return merged
         schema = self._schema
@@ -183,7 +183,7 @@ def _same(before: Object, after: Object) -> bool:
 
 
 def _last_applied(before: Object, schema: Schema, api_version: str) -> FieldSet:
-    """The fields that client-side apply set and that nobody has changed since."""
+    """The fields that client-side apply set and that have not changed since."""
     annotations = (before.get("metadata") or {}).get("annotations") or {}
     try:
         applied = json.loads(annotations.get(LAST_APPLIED) or "")
@@ -196,7 +196,7 @@ def _last_applied(before: Object, schema: Schema, api_version: str) -> FieldSet:
 
 
 def _with_last_applied(after: Object, config: Object) -> Object:
-    """Client-side apply, should somebody go back to it, must know what was applied."""
+    """Updates the annotation of client-side apply, which may be used again later."""
     meta = config.get("metadata") or {}
     annotations = {
         key: value for key, value in (meta.get("annotations") or {}).items() if key != LAST_APPLIED

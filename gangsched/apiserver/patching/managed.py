@@ -26,7 +26,7 @@ Object = dict[str, Any]
 APPLY, UPDATE = "Apply", "Update"
 MAX_UPDATE_MANAGERS = 10
 _ANCIENT = "ancient-changes"
-# Of these nobody is the manager: the server writes them, or they say which object it is.
+# These have no manager: the server writes them, or they identify the object.
 _STRIPPED: FieldSet = frozenset(
     [(field("apiVersion"),), (field("kind"),), (field("metadata"),)]
     + [
@@ -47,7 +47,7 @@ _STRIPPED: FieldSet = frozenset(
 
 
 class Manager(NamedTuple):
-    """Who, by which operation; an applier is the same whatever the version."""
+    """A manager and its operation; an applier is the same in every version."""
 
     name: str
     operation: str
@@ -189,7 +189,7 @@ def updated(
     now: str,
     reset: Iterable[Path],
 ) -> Managers:
-    """What was changed is `who`'s now, and nobody else's."""
+    """Moves the changed fields from the other managers to `who`."""
     change = filtered(compare(schema, before, after), reset)
     taken = change.added | change.modified
     found: Managers = {}
@@ -214,7 +214,7 @@ def stripped(fields: FieldSet) -> FieldSet:
 
 
 def _capped(managers: Managers) -> Managers:
-    """The oldest of too many updaters become one, by version."""
+    """Merges the oldest updaters into one for each version where there are too many."""
     updaters = sorted(
         (entry for entry in managers.values() if entry.manager.operation == UPDATE),
         key=lambda entry: (entry.time or "", entry.manager.identity),

@@ -79,7 +79,7 @@ class Patch:
         return self._taken_in(patched, doc, schema, patch)
 
     def _taken_in(self, patched: Any, doc: Object, schema: Schema, left: Any) -> Object:
-        """`left` is what merging has left of the patch: the real server shows that."""
+        """`left` is the patch as merging has changed it: the real server shows that."""
 
         def refused(why: str) -> StatusError:
             if self._content_type == STRATEGIC_MERGE_PATCH:

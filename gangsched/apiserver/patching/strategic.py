@@ -139,7 +139,7 @@ def _after_prefix(key: str, what: str) -> str:
 
 
 def _set(original: Object, key: str, value: Any) -> None:
-    """A value that was not there, or was of another type; one that is a directive itself goes nowhere."""
+    """Sets a value that was missing or of another type; a directive is dropped."""
     if isinstance(value, dict) and MARKER in value:
         original.pop(key, None)
     else:
@@ -147,7 +147,7 @@ def _set(original: Object, key: str, value: Any) -> None:
 
 
 def without_directives(value: Any) -> Any:
-    """What there was nothing to merge with: items and fields marked with $patch are left out."""
+    """A value with nothing to merge into, without the items and fields marked with $patch."""
     if isinstance(value, dict):
         return {key: without_directives(each) for key, each in value.items() if not _is_marked(each)}
     if isinstance(value, list):

@@ -45,7 +45,7 @@ def _below(schema: Schema, key: str) -> Schema:
 
 
 def _is_named(schema: Schema, key: str) -> bool:
-    """Whether it is a struct's own field rather than a key that somebody chose."""
+    """Whether it is a struct's own field rather than a key of a map."""
     return schema.kind == "struct" and key in schema.properties
 
 
@@ -140,7 +140,7 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def merge(schema: Schema, live: Any, config: Any) -> Any:
-    """`config` wins; maps and associative lists are merged. MISSING stands for nothing."""
+    """`config` takes precedence; maps and associative lists are merged. MISSING means no value."""
     if config is MISSING or live is MISSING:
         return live if config is MISSING else config
     shape = _shape(schema, config)

@@ -26,7 +26,7 @@ _INT_LIMITS = {"int32": 2**31, "int64": 2**63}
 
 
 def validate_custom(schema: Schema, obj: dict[str, Any]) -> list[FieldProblem]:
-    """What is wrong with an object by its CRD's schema; metadata's own rules are the registry's."""
+    """Problems of an object by its CRD's schema; the rules of metadata are the registry's."""
     own = {key: value for key, value in obj.items() if key not in _HEAD}
     found = list(_problems(schema, own, ""))
     if isinstance(schema, CustomRoot) and schema.declared_metadata:

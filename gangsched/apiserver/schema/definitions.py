@@ -47,7 +47,7 @@ def schema_problems(versions: list[Spec]) -> list[FieldProblem]:
 
 
 def schema_warnings(versions: list[Spec]) -> list[str]:
-    """What is accepted and has no effect."""
+    """Warnings about fields that are accepted and have no effect."""
     said: dict[str, None] = {}
     for version in versions:
         for schema in _schemas((version.get("schema") or {}).get("openAPIV3Schema")):

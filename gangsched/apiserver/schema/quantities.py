@@ -22,13 +22,13 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {power: suffix for suffix, power in _DECIMAL.items()}
 _BINARY_SUFFIX = {0: "", **{power: suffix for suffix, power in _BINARY.items()}}
 _NANO, _MILLI = Decimal("1e-9"), Decimal("0.001")
-# What fits an int64 without looking.
+# So many digits fit an int64 whatever they are.
 _MAX_DIGITS = 18
 _DIGITS = 60
 
 
 class BadText(ValueError):
-    """The text is none; the message is what the server says."""
+    """The text cannot be parsed; the message is what the server says."""
 
 
 class Quantity:

@@ -116,7 +116,7 @@ class Room:
         return frozenset(taken)
 
     def _any(self, resource: str, count: int, taken: Iterable[tuple[str, str]]) -> list[str] | Refusal:
-        """Nobody has said which: the device plugin's own choice, the first that are free."""
+        """No devices were named: take the first free ones, as a device plugin would."""
         healthy = [device for device, fit in self.devices[resource].items() if fit]
         if not healthy:
             return _unexpected(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
@@ -141,7 +141,7 @@ class Room:
         known: Mapping[str, bool],
         taken: Iterable[tuple[str, str]],
     ) -> list[str] | Refusal:
-        """The scheduler has said which. Whatever is wrong with that is said aloud."""
+        """Takes the devices that the scheduler named. Whatever is wrong with them is a complaint."""
         own = set(taken)
         wrong = ""
         n_told = len(set(told))

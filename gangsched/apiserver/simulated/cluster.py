@@ -94,7 +94,7 @@ class SimulatedCluster:
         wake()
 
     def stop(self) -> None:
-        """Hear nothing more; what was noted and not taken in is forgotten."""
+        """Stop listening; changes noted and not taken in are forgotten."""
         self._leave()
         self._changes.clear()
 
@@ -104,7 +104,7 @@ class SimulatedCluster:
         self._timetable.at(now_s + kill.after_s, ("kill", kill.node), lambda now_s: action())
 
     def next_deadline_s(self) -> float | None:
-        """When there is something to do though nobody writes anything; simulated seconds."""
+        """When there is work without another write; simulated seconds."""
         return self._timetable.next_s()
 
     def step(self, now_s: float, *, budget: int = 1_000_000) -> bool:

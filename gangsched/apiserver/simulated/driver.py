@@ -11,14 +11,14 @@ from time import monotonic
 
 from gangsched.apiserver.simulated.cluster import SimulatedCluster
 
-# About 1 ms of work, then whoever has a request waiting comes first.
+# About 1 ms of work, then requests that wait come first.
 _SLICE = 5
 # Deadlines this near to each other are met together: heartbeats would wake the loop one by one.
 _TICK_S = 0.02
 
 
 async def run(cluster: SimulatedCluster) -> None:
-    """Until cancelled. The cluster must have been started by nobody else."""
+    """Runs the cluster until it is cancelled. Nothing else may start the cluster."""
     loop = asyncio.get_running_loop()
     awake = asyncio.Event()
     began_s = monotonic()

@@ -156,7 +156,7 @@ class Garbage:
         if there and (gone or waiting):
             self._forget_owners(place, meta, {each.uid for each in (*gone, *waiting)})
         elif waiting:
-            # An owner waits for this one: its own dependents, if they block too, go first.
+            # An owner waits for this object, whose own blocking dependents go first.
             own = self._dependents.get(meta.uid)
             self._delete(place, meta, "Foreground" if own else "Background")
         elif gone and not there:

@@ -116,12 +116,12 @@ class Kubelets:
                 self._back(held, now_s)
 
     def machine_down(self, name: str) -> None:
-        """It was killed: nothing on it runs, and nobody is there to say so."""
+        """It was killed: nothing on it runs, and nothing is reported."""
         for pod in self._view.on_node(name):
             self._timetable.cancel(("pod", pod.uid))
 
     def machine_gone(self, name: str) -> None:
-        """Its Node was deleted: its pods are nobody's (garbage.py collects them)."""
+        """Its Node was deleted: no kubelet has its pods (garbage.py collects them)."""
         self._machines.pop(name, None)
         for uid in [uid for uid, held in self._held.items() if held.machine.name == name]:
             self._forget(uid)
@@ -139,7 +139,7 @@ class Kubelets:
         elif pod.is_deleted:
             self._stop(held, now_s)
         elif pod.is_terminal and held.state is not State.ENDED:
-            self._let_go(held)  # somebody else has written its end
+            self._let_go(held)  # another client has written its end
 
     def pod_gone(self, uid: str) -> None:
         """Deleted without being asked for (grace 0), or as we said."""
@@ -301,7 +301,7 @@ class Kubelets:
             self._let_go(held)
 
     def _confirm(self, pod: PodView) -> None:
-        """Nothing of it is left on the node: the API server may remove it."""
+        """Confirms that nothing of it is left on the node, so that the API server removes it."""
         try:
             self._api.delete(self._api.pods, pod.namespace, pod.name, uid=pod.uid, grace_s=0)
         except StatusError as error:

@@ -100,7 +100,7 @@ class NodeAgents:
         self._api.modify(self._api.nodes, "", name, change)
 
     def complain(self, machine: Machine, pod: PodView, what: str, reason: str = "DeviceMismatch") -> None:
-        """Aloud: on the pod, on the node, in its conditions and in the log."""
+        """Complains on the pod, on the node, in its conditions and in the log."""
         _log.warning("a pod and its devices do not agree", pod=pod.key, node=machine.name, problem=what)
         self._event(pod, "Pod", reason, what, machine)
         node = self._view.nodes.get(machine.name)

@@ -182,7 +182,7 @@ def _node(
 
 
 def node_ip(i: int) -> str:
-    """Addresses of nodes are in 172.16.0.0/12, which nobody routes."""
+    """An address in 172.16.0.0/12, a private range."""
     host = i + 257
     return f"172.{16 + (host >> 16)}.{host >> 8 & 255}.{host & 255}"
 

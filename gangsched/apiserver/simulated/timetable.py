@@ -37,7 +37,7 @@ class Timetable:
         self._n += 1
         self._due[key] = (self._n, action)
         heapq.heappush(self._heap, (when_s, self._n, key))
-        if len(self._heap) > 4 * len(self._due) + 1000:  # mostly what was replaced
+        if len(self._heap) > 4 * len(self._due) + 1000:  # mostly deadlines that were replaced
             self._heap = [each for each in self._heap if self._holds(each)]
             heapq.heapify(self._heap)
 

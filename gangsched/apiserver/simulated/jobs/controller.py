@@ -139,7 +139,7 @@ class Jobs:
             for what in ("retry", "deadline", "ttl"):
                 self._timetable.cancel((what, item.uid))
             for pod in self._view.controlled_by(item.uid):
-                self._release(pod)  # nobody counts it any more
+                self._release(pod)  # no Job counts it any more
         else:
             self._where[item.uid] = (item.namespace, item.name)
             self._to_look_at[item.uid] = None
@@ -331,7 +331,7 @@ class Jobs:
             self._event(look, reason, message, warning=warning)
 
     def _release(self, pod: PodView) -> None:
-        """It is counted: its finalizer goes."""
+        """Removes the finalizer of a pod that is counted."""
         if not pods.is_tracked(pod):
             return
 
