@@ -96,7 +96,7 @@ class Binder:
                 self._sender.give_back(group, str(error))
             return
         for group, members in ready:
-            self.staggered.begin(group, members)
+            self._sender.send(group, self.staggered.may_leave(group, members))
 
     def take_back(self, group: Group, why: str) -> None:
         """A reservation of a group that is binding is lost: what has not been sent is not sent."""
@@ -258,8 +258,6 @@ class Binder:
         if info is None or info.bind is not bind or info.attempt != attempt or info.group is None:
             return None
         return info if info.state is ASSUMED else None
-
-    # -- the group's outcome ---------------------------------------------------------------------------
 
 
 def _cure(refusal: str) -> str:

@@ -154,7 +154,8 @@ class PreBind:
             return
         self._close(unit)
         for group in unit.groups:
-            self._staggered.begin(group, group.in_state(MemberState.ASSUMED))
+            members = group.in_state(MemberState.ASSUMED)
+            self._sender.send(group, self._staggered.may_leave(group, members))
 
     def look_again(self) -> None:
         """Something has happened: units that wait only for their turn may get it, oldest first."""

@@ -33,17 +33,14 @@ class StaggeredBind:
         conflicts: AdmissionConflicts,
         sender: BindSender,
     ) -> None:
-        """send: one wave of binds; broke: a reservation of the group broke, nothing more is sent."""
         self._shared = shared
         self._conflicts = conflicts
         self._sender = sender
         self._until_s: dict[GroupKey, float] = {}
 
-    def begin(self, group: Group, members: Sequence[PodInfo]) -> None:
-        """Sends the binds that may leave now and holds the others."""
-        if self._conflicts.resources:
-            members = self._let_go(group, members)
-        self._sender.send(group, members)
+    def may_leave(self, group: Group, members: Sequence[PodInfo]) -> Sequence[PodInfo]:
+        """Those of `members` whose binds may leave now; the others are held."""
+        return self._let_go(group, members) if self._conflicts.resources else members
 
     def look_again(self) -> None:
         """Something has happened: held members may have their turn, oldest groups first."""
