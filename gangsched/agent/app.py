@@ -44,8 +44,9 @@ from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.writes import event_body, events_path
 from gangsched.kube.evidence import Target, is_gone
 from gangsched.kube.reach import is_told
-from gangsched.kube.watch.decode import decode_raw_page, pods, read_meta
+from gangsched.kube.watch.decode import decode_raw_page, pods
 from gangsched.kube.watch.reflector import Reflector
+from gangsched.kube.watch.unparsed import read_meta
 from gangsched.model.device_report import DEVICE_REPORT_KEY
 from gangsched.model.effects import RecordEvent
 from gangsched.model.events import Event, KindSynced

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.kube.watch import decode
+from gangsched.kube.watch import decode, unparsed
 from gangsched.model.objects import CustomObject, Node, Pod, SchedulingGroup
 from gangsched.model.pod_group import (
     ALL,
@@ -64,7 +64,7 @@ class Intrusion(msgspec.Struct, frozen=True):
         try:
             item = kind.decode_object(raw)
         except msgspec.MsgspecError as error:  # which tells of no pod
-            api.refuse(decode.refused(kind, raw, error))
+            api.refuse(unparsed.refused(kind.kind, raw, error))
             return
         meta = replace(item.metadata, uid=f"uid-{item.metadata.name}", creation_timestamp=api.wall_time())
         item = replace(item, metadata=meta)

@@ -31,7 +31,7 @@ from gangsched.kube import evidence
 from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.writes import bump_body, pod_path
 from gangsched.kube.transport.backoff import Backoff
-from gangsched.kube.watch.decode import read_pod_leniently
+from gangsched.kube.watch.unparsed import read_pod_leniently
 from gangsched.model.effects import BumpPod
 from gangsched.model.events import Event, PodBumped
 from gangsched.model.objects import Pod

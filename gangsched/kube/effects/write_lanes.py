@@ -38,7 +38,7 @@ from gangsched.kube.transport.http1 import JSON, MERGE_PATCH, STRATEGIC_MERGE_PA
 from gangsched.kube.transport.lane import always
 from gangsched.kube.transport.lane_connection import Call
 from gangsched.kube.transport.readers import Readers
-from gangsched.kube.watch.decode import read_pod_leniently
+from gangsched.kube.watch.unparsed import read_pod_leniently
 from gangsched.model import bounded
 from gangsched.model.effects import (
     DeletePod,

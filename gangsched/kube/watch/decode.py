@@ -1,9 +1,10 @@
 """The API server's JSON into events: which kinds there are, and how one object of each is read.
 
-Lives here: typed decoders per kind, and the lenient reading of objects they refuse. Not here: what is already
-known (kube.watch.watch_state). Called by kube.watch.watch_state for every page and every batch of lines. A
-pod costs a few microseconds, so rare lines (bookmarks, errors, refused objects) pay a second decoding of
-their batch. Parts nested too deep to decode, as managedFields may be, are left out and logged.
+Lives here: typed decoders per kind. Not here: what can be read of objects that they refuse
+(kube.watch.unparsed), and what is already known (kube.watch.watch_state). Called by kube.watch.watch_state
+for every page and every batch of lines. A pod costs a few microseconds, so rare lines (bookmarks, errors,
+refused objects) pay a second decoding of their batch. Parts nested too deep to decode, as managedFields may
+be, are left out and logged.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from gangsched.kube.watch.envelopes import (
     WatchEventOf,
 )
 from gangsched.kube.watch.pod_reader import PodReader
+from gangsched.kube.watch.unparsed import refused
 from gangsched.model import bounded
 from gangsched.model.events import (
     Event,
@@ -46,7 +48,7 @@ from gangsched.model.events import (
     PodGroupUpdated,
     PodUpdated,
 )
-from gangsched.model.objects import CustomObject, Node, ObjectMeta, PlainObject, Pod, PodSpec
+from gangsched.model.objects import CustomObject, Node, ObjectMeta, PlainObject, Pod
 from gangsched.model.owners import OWNER_KINDS, OwnerKind, OwnerName
 from gangsched.model.pod_group import OBJECT_KINDS
 from gangsched.model.storage import (
@@ -67,7 +69,8 @@ from gangsched.model.workloads import (
     StatefulSet,
 )
 
-MAX_REFUSAL_CHARS = 512
+UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+"""What a batch may end in; one by one its objects are decoded leniently, and raise the first of them."""
 _MAX_TOLD_DEPTHS = 100
 T = TypeVar("T")
 _log = structlog.get_logger(__name__)
@@ -79,15 +82,9 @@ class ApiObject(Protocol):
     metadata: ObjectMeta
 
 
-class _Bare(msgspec.Struct, gc=False):
-    metadata: ObjectMeta
-
-
 decode_raw_line = bounded.lenient_decoder(RawWatchEvent)
 decode_raw_page = bounded.lenient_decoder(RawPage)
 decode_kind_line = bounded.lenient_decoder(KindWatchEvent)
-_decode_bare = bounded.lenient_decoder(_Bare)
-_decode_any = bounded.lenient_decoder(dict[str, Any])
 
 
 def _decoder(object_type: Any) -> msgspec.json.Decoder[Any]:
@@ -150,9 +147,10 @@ class Kind:
             _decoder(object_type).decode
         )
         self.decode_line: Callable[[bytes], WatchEvent] = self._leniently(lines.decode)
-        self.decode_lines: Callable[[bytes], list[WatchEvent]] = self._leniently(
-            lines.decode_lines if reader is None else reader.lines
+        self.decode_lines: Callable[[bytes], list[WatchEvent]] = (
+            reader.lines if reader is not None else self._leniently(lines.decode_lines)
         )
+        """Several at once; where it raises one of UNREADABLE they are decoded one by one."""
         self.decode_page: Callable[[bytes], Page] = self._leniently(
             page.decode if reader is None else reader.page
         )
@@ -186,7 +184,7 @@ class Kind:
             try:
                 items.append(self.decode_object(raw))
             except msgspec.MsgspecError as error:
-                refusals.append(refused(self, raw, error))
+                refusals.append(refused(self.kind, raw, error))
         return items, refusals, raw_page.metadata
 
     def check_list(self, page: Listed, api_version: str) -> None:
@@ -357,54 +355,3 @@ def all_kinds(watched: Iterable[str] = ()) -> tuple[Kind, ...]:
         ),
         *(followed(name) for name in watched),
     )
-
-
-def read_meta(raw: bytes | msgspec.Raw) -> ObjectMeta | None:
-    """The metadata of an object that does not parse otherwise, or None."""
-    try:
-        return _decode_bare(raw).metadata
-    except msgspec.MsgspecError:
-        pass
-    name = _at(raw, "metadata", "name")
-    if not name:
-        return None
-    return ObjectMeta(
-        name=name,
-        namespace=_at(raw, "metadata", "namespace"),
-        uid=_at(raw, "metadata", "uid"),
-        resource_version=_at(raw, "metadata", "resourceVersion"),
-    )
-
-
-def read_pod_leniently(raw: bytes) -> Pod:
-    """A pod that does not parse, with as much of its metadata and node as can be read."""
-    return Pod(
-        metadata=read_meta(raw) or ObjectMeta(),
-        spec=PodSpec(
-            node_name=_at(raw, "spec", "nodeName"), scheduler_name=_at(raw, "spec", "schedulerName")
-        ),
-    )
-
-
-def refused(kind: Kind, raw: bytes | msgspec.Raw, error: Exception) -> ObjectRefused:
-    """The event for an object that does not parse, with everything still readable."""
-    return ObjectRefused(
-        kind=kind.kind,
-        namespace=_at(raw, "metadata", "namespace"),
-        name=_at(raw, "metadata", "name"),
-        uid=_at(raw, "metadata", "uid"),
-        message=str(error)[:MAX_REFUSAL_CHARS],
-        scheduler_name=_at(raw, "spec", "schedulerName"),
-        node_name=_at(raw, "spec", "nodeName"),
-    )
-
-
-def _at(raw: bytes | msgspec.Raw, *path: str) -> str:
-    """The string at `path`, or "" if there is none."""
-    try:
-        found: Any = _decode_any(raw)
-    except msgspec.MsgspecError:
-        return ""
-    for name in path:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found if isinstance(found, str) else ""

@@ -32,14 +32,14 @@ import msgspec
 from gangsched.errors import ApiError
 from gangsched.kube.status import read_status
 from gangsched.kube.watch.decode import (
+    UNREADABLE,
     ApiObject,
     Kind,
     decode_raw_line,
     decode_raw_page,
-    read_meta,
-    refused,
 )
 from gangsched.kube.watch.envelopes import RawPage
+from gangsched.kube.watch.unparsed import read_meta, refused
 from gangsched.model.events import Event, KindSynced
 from gangsched.model.objects import ObjectMeta
 
@@ -206,7 +206,7 @@ class WatchState:
             self._is_proved = True
         try:
             lines = self.kind.decode_lines(whole)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             self._line_by_line(whole, events)
         else:
             for line in lines:
@@ -291,7 +291,7 @@ class WatchState:
     def _refuse(self, raw: msgspec.Raw, error: Exception, events: list[Event]) -> None:
         """Emit what is wrong with it; a known object of the same UID is kept, one of another is gone."""
         self.n_refused += 1
-        refusal = refused(self.kind, raw, error)
+        refusal = refused(self.kind.kind, raw, error)
         before = self.known.get(f"{refusal.namespace}/{refusal.name}")
         if before is not None and before.metadata.uid != refusal.uid:
             self._absent(before.metadata, None, events)
