@@ -18,9 +18,8 @@ The next event of a refused object is its next chance. Called by core.scheduler 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
-from operator import length_hint
 from typing import Any
 
 from gangsched.core.cache.recount import recount_group, recount_rows, take_out
@@ -29,7 +28,7 @@ from gangsched.core.state.pending_hooks import POST_BIND
 from gangsched.core.state.reporter import NODE_REFUSED
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.steps import Defect, Faults, name_of
+from gangsched.core.steps import Defect, Faults, Take, name_of
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import (
     ASSUMED,
@@ -62,7 +61,7 @@ _MAX_STEPS = 100
 
 
 class Containment:
-    """Runs steps of the scheduler, and cleans up after failed ones."""
+    """Cleans up after steps of the scheduler that failed."""
 
     def __init__(self, scheduler: SchedulerParts, guard: Callable[[Defect], None]) -> None:
         self._scheduler = scheduler
@@ -77,22 +76,18 @@ class Containment:
 
     # -- steps -------------------------------------------------------------------------------------------
 
-    def apply(self, take: Callable[[Iterator[Any]], None], run: Iterable[ev.Event]) -> None:
-        """Passes `take` the events of one kind; an event that fails is refused, and the rest goes on."""
-        events = list(run)
-        left = iter(events)
-        while True:
-            try:
-                take(left)
-                break
-            except Exception as error:
-                at = len(events) - length_hint(left) - 1
-                if at < 0:
-                    self._faults.tell(name_of(take), "", error)
-                    break
-                whole = isinstance(events[0], ev.BindSucceeded)  # read to their end before any is applied
-                for event in events[: at + 1] if whole else events[at : at + 1]:
-                    self._refuse_event(event, error)
+    def events_failed(self, take: Take, events: Sequence[ev.Event], n_left: int, error: Exception) -> bool:
+        """The event that failed is refused, and the rest goes on."""
+        at = len(events) - n_left - 1
+        if at < 0:
+            self._faults.tell(name_of(take), "", error)
+            return False
+        whole = isinstance(events[0], ev.BindSucceeded)  # read to their end before any is applied
+        for event in events[: at + 1] if whole else events[at : at + 1]:
+            self._refuse_event(event, error)
+        return True
+
+    def applied(self, events: Sequence[ev.Event]) -> None:
         if self._shared.unanswered and isinstance(events[0], _ANSWERS):
             for event in events:
                 self._faults.step(partial(self._answered, event))
@@ -123,27 +118,26 @@ class Containment:
         if not self._faults.step(do):
             self.not_before_s = self._shared.now_s + _PAUSE_S
 
-    def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
+    def may_step(self, group: Group) -> bool:
         """A group that was refused in this turn waits for the next."""
         if group.key in self._refused:
             self._skipped[group.key] = group
-            return
-        try:
-            if group.key in self._unresolved:
-                self._scheduler.group_specs.resolve(group)
-                self._unresolved.discard(group.key)
-            do(group)
-        except Exception as error:
-            self._refuse_group(name_of(do), group, error)
+            return False
+        if group.key in self._unresolved:
+            resolve = self._scheduler.group_specs.resolve
+            try:
+                resolve(group)
+            except Exception as error:
+                self.group_failed(group, name_of(resolve), error)
+                return False
+            self._unresolved.discard(group.key)
+        return True
 
-    def for_pod(self, uid: str, do: Callable[[str], Any]) -> None:
-        try:
-            do(uid)
-        except Exception as error:
-            said = self._faults.tell(name_of(do), uid, error)
-            info = self._shared.cache.pods.get(uid)
-            if info is not None:
-                self._pods.refuse(uid, info.pod, said)
+    def pod_failed(self, uid: str, where: str, error: Exception) -> None:
+        said = self._faults.tell(where, uid, error)
+        info = self._shared.cache.pods.get(uid)
+        if info is not None:
+            self._pods.refuse(uid, info.pod, said)
 
     # -- after a failure ---------------------------------------------------------------------------------
 
@@ -179,11 +173,11 @@ class Containment:
         elif isinstance(event, ev.HookAnswered):
             call = self._shared.hooks.latest
             if call is not None:
-                self._refuse_group(type(event).__name__, call.group, error)
+                self.group_failed(call.group, type(event).__name__, error)
         elif isinstance(event, ev.GroupAllowed | ev.GroupRejected):
             named = self._shared.groups.get(event.group)
             if named is not None:
-                self._refuse_group(type(event).__name__, named, error)
+                self.group_failed(named, type(event).__name__, error)
         else:
             info = self._shared.cache.pods.get(getattr(event, "uid", ""))
             if info is not None:
@@ -205,7 +199,7 @@ class Containment:
         if isinstance(event, ev.PodRead):
             pod = event.pod if event.pod is not None else None
         if pod is not None:
-            self.apply(self._scheduler.membership.put_pods, [ev.PodUpdated(pod)])
+            self._scheduler.apply(self._scheduler.membership.put_pods, [ev.PodUpdated(pod)])
 
     # -- nodes -------------------------------------------------------------------------------------------
 
@@ -230,7 +224,7 @@ class Containment:
 
     # -- groups ------------------------------------------------------------------------------------------
 
-    def _refuse_group(self, where: str, group: Group, error: Exception) -> None:
+    def group_failed(self, group: Group, where: str, error: Exception) -> None:
         """The group, and those tried with it, release what they can and wait for their backoff."""
         said = self._faults.tell(where, str(group.key), error).partition("; it is left")[0]
         try:

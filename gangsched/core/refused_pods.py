@@ -5,6 +5,7 @@ As much of a refused pod counts as can be read of it (core.cache.plain_pod). Cal
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from gangsched.core.binding.binder import Binder
@@ -19,9 +20,10 @@ from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.reservations import Reservations
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
-from gangsched.core.steps import Faults
+from gangsched.core.steps import Faults, Take
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import ASSUMED, BOUND, NEVER_S, NO_ROW, UNASKED, BindState, PodInfo
+from gangsched.model import events as ev
 from gangsched.model.effects import GetPod
 from gangsched.model.objects import Pod
 
@@ -41,6 +43,10 @@ class SchedulerParts(Protocol):
     health: DeviceHealth
     attempts: Attempts
     reservations: Reservations
+
+    def apply(self, take: Take, run: Iterable[ev.Event]) -> None:
+        """Passes `take` events of one kind."""
+        ...
 
 
 class RefusedPods:

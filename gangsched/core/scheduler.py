@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from operator import length_hint
 from typing import Any
 
 from gangsched.config import Settings
@@ -37,7 +38,7 @@ from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import LOOK_FOR, PRE_ENQUEUE, SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.steps import Defect, PlainSteps, Steps
+from gangsched.core.steps import Defect, PlainSteps, Steps, Take, name_of
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import ASSUMED, NEVER_S, UNASKED, Group, GroupState, MemberState, PodInfo
 from gangsched.errors import InvariantError
@@ -155,8 +156,34 @@ class Scheduler:
         self._steps.begin(now_s)
         for kind, run in groupby(events, type):
             take_all = self._on_run.get(kind) or partial(_one_by_one, self._on_event[kind])
-            self._steps.apply(take_all, run)
+            self.apply(take_all, run)
         return self._end_turn()
+
+    def apply(self, take: Take, run: Iterable[ev.Event]) -> None:
+        """Passes `take` events of one kind; what it leaves when one of them fails is the steps' to decide."""
+        events = list(run)
+        left = iter(events)
+        is_whole = False
+        while not is_whole:
+            try:
+                take(left)
+                is_whole = True
+            except Exception as error:
+                is_whole = not self._steps.events_failed(take, events, length_hint(left), error)
+        self._steps.applied(events)
+
+    def _for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
+        if self._steps.may_step(group):
+            try:
+                do(group)
+            except Exception as error:
+                self._steps.group_failed(group, name_of(do), error)
+
+    def _for_pod(self, uid: str, do: Callable[[str], Any]) -> None:
+        try:
+            do(uid)
+        except Exception as error:
+            self._steps.pod_failed(uid, name_of(do), error)
 
     def reconfigure(
         self, profiles: Mapping[str, Profile], settings: Settings, now_s: float
@@ -210,21 +237,21 @@ class Scheduler:
         while shared.retries and shared.retries[0][0] <= now_s:
             _, uid, attempt = shared.pop_retry()
             if attempt == PRE_ENQUEUE:
-                steps.for_pod(uid, self.membership.look_again)
+                self._for_pod(uid, self.membership.look_again)
             elif attempt == LOOK_FOR:
-                steps.for_pod(uid, self.binder.look_for)
+                self._for_pod(uid, self.binder.look_for)
             else:
-                steps.for_pod(uid, partial(self.binder.send_again, attempt=attempt))
+                self._for_pod(uid, partial(self.binder.send_again, attempt=attempt))
         for key in [key for key, at_s in shared.settle_by_s.items() if at_s <= now_s]:
             group = shared.groups.get(key)
             if group is None or not group.is_half_bound:
                 del shared.settle_by_s[key]
             else:
-                steps.for_group(group, self._settle)
+                self._for_group(group, self._settle)
         due: list[Group] = []
         steps.by_deadline(lambda: due.extend(shared.queue.due(now_s)))
         for group in due:
-            steps.for_group(group, self._expired)
+            self._for_group(group, self._expired)
         for do in (
             self.audit.advance,
             self.health.advance,
@@ -261,7 +288,7 @@ class Scheduler:
     def schedule(self, group: Group, now_s: float) -> list[Effect]:
         """One attempt of a popped group."""
         self._steps.begin(now_s)
-        self._steps.for_group(group, self._attempt)
+        self._for_group(group, self._attempt)
         return self._end_turn()
 
     def _attempt(self, group: Group) -> None:
@@ -473,9 +500,9 @@ class Scheduler:
             while shared.touched:
                 touched, shared.touched = shared.touched, {}
                 for group in touched.values():
-                    steps.for_group(group, self.group_specs.resolve)
+                    self._for_group(group, self.group_specs.resolve)
                 for group in touched.values():  # all numbers are known by now, so sets are computed once
-                    steps.for_group(group, self.reconciler.look)
+                    self._for_group(group, self.reconciler.look)
             steps.each(shared.flush_changes)
             if shared.cache.clashes or shared.cache.bad_reports:
                 steps.each(self._tell_of_nodes)

@@ -1,4 +1,4 @@
-"""Steps: how the scheduler takes them, and what is told of one that raises.
+"""Steps: what surrounds those that the scheduler takes, and what is told of one that raises.
 
 Here are the plain way, in which everything is raised as it is, and Faults, which tells of what is not. What
 becomes of the object that a step failed on is core.containment's. Called by core.scheduler.
@@ -7,7 +7,7 @@ becomes of the object that a step failed on is core.containment's. Called by cor
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -15,6 +15,9 @@ import msgspec
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import NEVER_S, Group
 from gangsched.model import events as ev
+
+Take = Callable[[Iterator[Any]], None]
+"""Reads events of one kind, one after the other, and applies them."""
 
 
 class Defect(msgspec.Struct, frozen=True):
@@ -27,7 +30,9 @@ class Defect(msgspec.Struct, frozen=True):
 
 
 class Steps(Protocol):
-    """How the scheduler runs its steps: one event, one group, one deadline after the other.
+    """What surrounds the scheduler's steps: one event, one group, one deadline after the other.
+
+    The scheduler takes them itself, and tells here of those that raised, from within the `except`.
 
     not_before_s: deadlines are not checked before. look_again_s: more work is left for that time.
     """
@@ -39,8 +44,12 @@ class Steps(Protocol):
         """A turn begins."""
         ...
 
-    def apply(self, take: Callable[[Iterator[Any]], None], run: Iterable[ev.Event]) -> None:
-        """Passes `take` the events of one kind, which it reads one after the other."""
+    def events_failed(self, take: Take, events: Sequence[ev.Event], n_left: int, error: Exception) -> bool:
+        """`take` raised, with so many of the events unread; whether it goes on with those."""
+        ...
+
+    def applied(self, events: Sequence[ev.Event]) -> None:
+        """All events of one kind have been read."""
         ...
 
     def each(self, do: Callable[[], Any]) -> None:
@@ -55,12 +64,16 @@ class Steps(Protocol):
         """The turn ends."""
         ...
 
-    def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
-        """Runs a step for a group."""
+    def may_step(self, group: Group) -> bool:
+        """Whether a step for the group is taken now; else it waits for the next turn."""
         ...
 
-    def for_pod(self, uid: str, do: Callable[[str], Any]) -> None:
-        """Runs a step for a pod."""
+    def group_failed(self, group: Group, where: str, error: Exception) -> None:
+        """A step for the group raised."""
+        ...
+
+    def pod_failed(self, uid: str, where: str, error: Exception) -> None:
+        """A step for the pod raised."""
         ...
 
 
@@ -75,19 +88,24 @@ class PlainSteps:
 
     def end(self) -> None: ...
 
-    def apply(self, take: Callable[[Iterator[Any]], None], run: Iterable[ev.Event]) -> None:
-        take(iter(run))
+    def events_failed(self, take: Take, events: Sequence[ev.Event], n_left: int, error: Exception) -> bool:
+        raise error
+
+    def applied(self, events: Sequence[ev.Event]) -> None: ...
 
     def each(self, do: Callable[[], Any]) -> None:
         do()
 
     by_deadline = each
 
-    def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
-        do(group)
+    def may_step(self, group: Group) -> bool:
+        return True
 
-    def for_pod(self, uid: str, do: Callable[[str], Any]) -> None:
-        do(uid)
+    def group_failed(self, group: Group, where: str, error: Exception) -> None:
+        raise error
+
+    def pod_failed(self, uid: str, where: str, error: Exception) -> None:
+        raise error
 
 
 class Faults:
