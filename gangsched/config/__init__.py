@@ -45,6 +45,7 @@ _MAX_SEARCH = 1_000_000
 _MAX_BUDGET_S = 10.0
 _MAX_SECONDS = 86_400.0
 _FIT = "NodeResourcesFit"
+_DEVICES = "Devices"
 _NO_FLAGS: Mapping[str, str | bool] = {}
 
 
@@ -217,6 +218,7 @@ def _assemble(
         )
     counting = extenders if in_effect is None else in_effect
     profiles = _without_managed(_profiles(kube, plugins, notes, early_stop=ours.early_stop), counting)
+    profiles = _with_required(profiles, settings.devices)
     to_score = _nodes_to_score(kube, ours, (profile.scheduler_name for profile in profiles))
     names = [profile.scheduler_name for profile in profiles]
     settings = msgspec.structs.replace(
@@ -243,6 +245,30 @@ def _without_managed(
             ignored = tuple(dict.fromkeys((*args.ignored_resources, *names)))
             args = msgspec.structs.replace(args, ignored_resources=ignored)
             profile = msgspec.structs.replace(profile, args={**profile.args, _FIT: args})
+        found.append(profile)
+    return tuple(found)
+
+
+def _with_required(profiles: tuple[ProfileConfig, ...], devices: DeviceSettings) -> tuple[ProfileConfig, ...]:
+    """Every profile's plugin Devices requires what the settings of devices say, beside its own argument."""
+    found = []
+    for i, profile in enumerate(profiles):
+        args = profile.args.get(_DEVICES)
+        if devices.require and (args is None or _DEVICES not in profile.plugins["preFilter"]):
+            raise ConfigError(
+                f"profiles[{i}] does not run the plugin {_DEVICES} at preFilter, which sees to it",
+                path="devices.require",
+            )
+        if args is not None:
+            for name in args.require:
+                if name in devices.counted:
+                    raise ConfigError(
+                        f"devices.handOff counts {name}, so it never gets IDs",
+                        path=f"profiles[{i}].pluginConfig: {_DEVICES}.args.require",
+                    )
+            required = tuple(dict.fromkeys((*args.require, *devices.require)))
+            args = msgspec.structs.replace(args, require=required)
+            profile = msgspec.structs.replace(profile, args={**profile.args, _DEVICES: args})
         found.append(profile)
     return tuple(found)
 

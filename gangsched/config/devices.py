@@ -20,7 +20,8 @@ class DeviceSettings(msgspec.Struct, frozen=True):
     """How IDs reach containers, and what happens to failed or mismatched devices.
 
     hand_off: how a resource's IDs reach the containers; by environment if not listed. `count`: no IDs are
-    assigned. `device-plugin`: binds of pods that kubelet could confuse are spaced. allocation_in: what
+    assigned. `device-plugin`: binds of pods that kubelet could confuse are spaced. require: resources whose
+    IDs must be known, in every profile (plugins.devices). allocation_in: what
     carries a pod's IDs in its Binding (model.device_labels); both are read.
 
     repair: wrong device annotations of pods are corrected, which takes the verb patch on pods. on_mismatch:
@@ -29,6 +30,7 @@ class DeviceSettings(msgspec.Struct, frozen=True):
     """
 
     hand_off: Mapping[str, str] = {}
+    require: tuple[str, ...] = ()
     allocation_in: Literal["annotations", "labels"] = "annotations"
     repair: bool = False
     on_mismatch: Literal["none", "evict"] = "none"
@@ -59,6 +61,12 @@ def resolve_devices(written: Devices) -> DeviceSettings:
             raise ConfigError(
                 f"{name!r} is not an extended resource, as nvidia.com/gpu is", path="devices.handOff"
             )
+    for i, name in enumerate(written.require):
+        at = f"devices.require[{i}]"
+        if not is_extended(name):
+            raise ConfigError(f"{name!r} is not an extended resource, as nvidia.com/gpu is", path=at)
+        if written.hand_off.get(name) == "count":
+            raise ConfigError(f"devices.handOff counts {name}, so it never gets IDs", path=at)
     for field, value, least in (
         ("failureGraceSeconds", written.failure_grace_seconds, 0.0),
         ("failureAgainSeconds", written.failure_again_seconds, 0.0),
@@ -67,6 +75,7 @@ def resolve_devices(written: Devices) -> DeviceSettings:
             raise ConfigError(f"{value:g} is not within {least:g}..{_MAX_SECONDS:g}", path=f"devices.{field}")
     return DeviceSettings(
         hand_off=dict(sorted(written.hand_off.items())),
+        require=tuple(dict.fromkeys(written.require)),
         allocation_in=written.allocation_in,
         repair=written.repair_annotations,
         on_mismatch=written.on_mismatch,

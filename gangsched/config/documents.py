@@ -120,6 +120,7 @@ class Devices(_Document, frozen=True):
     """Meanings: config.devices.DeviceSettings."""
 
     hand_off: dict[str, Literal["env", "device-plugin", "count"]] = {}
+    require: tuple[str, ...] = ()
     allocation_in: Literal["annotations", "labels"] = "annotations"
     repair_annotations: bool = False
     on_mismatch: Literal["none", "evict"] = "none"

@@ -119,6 +119,7 @@ def _ours(config: SchedulerConfig) -> Document:
         **_by_profile(config),
         "devices": {
             "handOff": dict(settings.devices.hand_off),
+            "require": list(settings.devices.require),
             "allocationIn": settings.devices.allocation_in,
             "repairAnnotations": settings.devices.repair,
             "onMismatch": settings.devices.on_mismatch,

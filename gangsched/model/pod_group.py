@@ -56,6 +56,7 @@ from gangsched.model.dialects.numbers import (
 )
 from gangsched.model.objects import CustomObject, Pod
 from gangsched.model.owners.dialects import INFERRED_DIALECTS
+from gangsched.model.required_ids import annotated_required_ids
 from gangsched.model.topology import TOPOLOGY_KEY, annotated_topology, both
 
 GANG_KEY = "gangsched.io/gang"
@@ -289,6 +290,7 @@ def group_from_object(dialect: str, api_version: str, item: CustomObject) -> Pod
     key = GroupKey(dialect, meta.namespace, meta.name)
     numbers = annotated_numbers(meta.annotations or _NOTHING, key)
     numbers["on_device_failure"] = device_failure(meta.annotations or _NOTHING)
+    numbers["required_ids"] = annotated_required_ids(meta.annotations or _NOTHING)
     numbers |= _BY_NAME[dialect].from_object(item, numbers)
     total_count = numbers["total_count"]
     if total_count and total_count < numbers["min_count"]:

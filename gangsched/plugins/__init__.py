@@ -18,6 +18,7 @@ from gangsched.core.framework.profile import ExtensionPoints, Profile
 from gangsched.core.groups.extenders import ExtenderVerdicts
 from gangsched.plugins import (
     default_preemption,
+    devices,
     inter_pod_affinity,
     load_aware,
     node_affinity,
@@ -139,7 +140,7 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
         NodeResourcesBalancedAllocation,
     ),
     (_info("ImageLocality", "score", weight=1), ImageLocality),
-    (_info("Devices", "filter"), Devices),
+    (_info("Devices", "preFilter", "filter", args_type=devices.Args), Devices),
     (
         _info(
             "RemainingBandwidth",

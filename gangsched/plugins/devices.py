@@ -5,6 +5,10 @@ of a model, with a minimum of memory; the number of disjoint sets limits how man
 are written as labels, it also filters nodes whose label values are too short for a container's IDs, whichever
 devices those are.
 
+And where: by `require` in the settings of devices, by this plugin's own argument, or by the annotation
+`gangsched.io/require-device-ids` of a pod or its PodGroup, nodes that do not list a resource's devices are
+left out: which of them a pod would get there is not known.
+
 Not in kube-scheduler, which only counts extended resources (NodeResourcesFit does that here too, so a
 resource without an inventory is limited by its count alone). core.cycle.device_allocation chooses the IDs.
 """
@@ -13,24 +17,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cycle.device_allocation import n_sets
 from gangsched.core.framework.interface import (
     EVERYWHERE,
+    SUCCESS,
     BoolArray,
     Change,
     ClusterChange,
     CycleState,
     IntArray,
+    NodeSubset,
     Rows,
+    Status,
 )
 from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
 from gangsched.model.device_labels import bad_key
 from gangsched.model.device_sets import sets_of
+from gangsched.model.required_ids import ALL_RESOURCES, NONE_REQUIRED
+from gangsched.model.resources import is_extended
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """require: resources whose IDs must be known; pods that ask for them go only where they are listed."""
+
+    require: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for i, name in enumerate(self.require):
+            if not is_extended(name):
+                raise ValueError(f"require[{i}]: {name!r} is not an extended resource, as nvidia.com/gpu is")
 
 
 class Devices:
@@ -38,6 +59,20 @@ class Devices:
 
     name = "Devices"
     cured_by = Change.NODE_ADDED | Change.NODE_DEVICES | Change.ROOM_FREED
+
+    def __init__(self, args: Args | None = None) -> None:
+        self._required = frozenset(args.require) if args is not None else NONE_REQUIRED
+
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status | NodeSubset:
+        if not template.asks_for_devices:
+            return SUCCESS
+        required = template.required_ids or self._required
+        if template.required_ids and self._required:
+            required = template.required_ids | self._required
+        group = state.group
+        if group is not None and group.definition is not None and group.definition.required_ids:
+            required |= group.definition.required_ids
+        return _listing(template, required, view) if required else SUCCESS
 
     def capacity(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
@@ -87,6 +122,20 @@ class Devices:
             return False
         capacity = self.capacity(CycleState(), template, view, np.array([change.row]))
         return capacity is None or bool(capacity[0] > 0)
+
+
+def _listing(template: PodTemplate, required: frozenset[str], view: ClusterView) -> Status | NodeSubset:
+    """The nodes that list the devices of all requested resources that are required."""
+    mask = np.ones(view.n_rows, dtype=np.bool_)
+    wanted = [
+        one for one in template.requests if one in required or (required >= ALL_RESOURCES and "/" in one)
+    ]
+    for resource in wanted:
+        free = view.device_free(resource)
+        mask &= free >= 0 if free is not None else False
+    if not wanted:
+        return SUCCESS
+    return NodeSubset(mask, f"without a list of their {', '.join(wanted)}, whose IDs must be known")
 
 
 def _asked(template: PodTemplate, view: ClusterView) -> Iterator[tuple[str, int, IntArray]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from gangsched.controlplane.processes import GANG_API_SINCE, ControlPlane
 from gangsched.model.device_labels import allocated_key
 from gangsched.model.devices import VISIBLE_KEY
+from gangsched.model.required_ids import REQUIRE_IDS_KEY
 from tests.conftest import wipe
 from tests.deploy.conftest import ENV_HAND_OFF, HAND_OFF_SINCE
 from tests.deploy.doors import PODS, Json, Person, new_pod
@@ -201,6 +203,42 @@ def policy(plane: ControlPlane, text: str) -> Iterator[None]:
         plane.kubectl("delete", "-f", "-", input=text)
 
 
+def required(pod: Json) -> str:
+    """What the stored pod says of the IDs that it requires."""
+    return str(pod["metadata"].get("annotations", {}).get(REQUIRE_IDS_KEY, ""))
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        (None, GPU),
+        ({"a": "b"}, GPU),
+        ({REQUIRE_IDS_KEY: "example.com/nic"}, f"example.com/nic,{GPU}"),
+        ({REQUIRE_IDS_KEY: f"example.com/nic,{GPU}"}, f"example.com/nic,{GPU}"),
+        ({REQUIRE_IDS_KEY: "true"}, "true"),
+        ({REQUIRE_IDS_KEY: "false"}, "false"),
+    ],
+    ids=str,
+)
+def test_a_pod_that_gets_the_variable_requires_the_ids(
+    guarded: ControlPlane, own: dict[str, str] | None, expected: str
+) -> None:
+    """Otherwise a node that only counts its devices would start it with an empty variable."""
+    pod = new_pod("p", schedulerName="gangsched", containers=[container()])
+    if own is not None:
+        pod["metadata"]["annotations"] = own
+    answer = Person(guarded, guarded.tokens["alice"]).send("POST", DRY, pod)
+    assert answer.code == 201, answer.message
+    assert required(answer.body) == expected
+
+
+def test_pods_that_get_no_variable_require_nothing(guarded: ControlPlane) -> None:
+    own = container(env=[{"name": VARIABLE, "value": "none"}])
+    assert required(created(guarded, own)) == ""
+    assert required(created(guarded, container(), scheduler="default-scheduler")) == ""
+    assert required(created(guarded, container(resources={"limits": {"amd.com/gpu": "1"}}))) == ""
+
+
 # -- what arrives --------------------------------------------------------------------------------------
 
 
@@ -243,7 +281,8 @@ def test_the_main_job_with_every_policy_in_force(cluster: Cluster) -> None:
     assert len(before) == 13
     for name, value in before.items():
         assert len(set(value.split(","))) == (8 if name == "lone" else 2)
-    written = {key for key in cluster.members("lone")[0]["metadata"]["annotations"] if "gangsched" in key}
+    noted = cluster.members("lone")[0]["metadata"]["annotations"]
+    written = {key for key in noted if "gangsched" in key} - {REQUIRE_IDS_KEY}
     assert written <= set(KEYS), "all that the scheduler writes is reserved"
     assert set(KEYS) - written <= {"gangsched.io/traceparent"}, "which comes with tracing"
 
@@ -262,12 +301,25 @@ def test_containers_of_one_pod_see_each_their_own(cluster: Cluster) -> None:
     assert all(seen_by(p, "a") == seen_by(pod, "a") for p in bound), "in the same write as the node"
 
 
-def test_without_an_inventory_the_variable_is_empty(cluster: Cluster) -> None:
-    """Why it is not a part of the base: a runtime that goes by it shows the container nothing."""
+def test_a_pod_waits_for_a_node_that_lists_its_devices(cluster: Cluster) -> None:
+    """Elsewhere the variable would be empty, and a runtime that goes by it shows the container nothing."""
+    cluster.node("n0", "{}")
+    cluster.schedule()
+    cluster.pod("p", gpus=2)
+    cluster.held("p", says=f"without a list of their {GPU}, whose IDs must be known", members=1)
+    cluster.annotate_node("n0", json.dumps({GPU: [{"id": "g0"}, {"id": "g1"}]}))
+    cluster.inventory["n0"] = {"g0", "g1"}
+    cluster.whole("p")
+    [pod] = cluster.members("p")
+    assert envs(pod) == {"main": [INJECTED]}
+    assert sorted(seen_by(pod).split(",")) == ["g0", "g1"]
+
+
+def test_a_pod_that_says_false_goes_there_and_its_variable_is_empty(cluster: Cluster) -> None:
     cluster.node("n0", "{}")
     del cluster.inventory["n0"]
     cluster.schedule()
-    cluster.pod("p", gpus=2)
+    cluster.pod("p", gpus=2, annotations={REQUIRE_IDS_KEY: "false"})
     cluster.whole("p")
     [pod] = cluster.members("p")
     assert envs(pod) == {"main": [INJECTED]}

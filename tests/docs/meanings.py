@@ -90,6 +90,9 @@ OURS = {
     "profiles[].foreignMarkers": "The same for this profile alone.",
     "devices.handOff": "How a resource's IDs reach containers, by resource name; a resource that is not named uses"
     " `env`. `device-plugin`: through kubelet; `count`: no IDs are given.",
+    "devices.require": "Resources whose device IDs must be known: pods that request them go only to nodes that list"
+    " their devices, in every profile. One profile alone: the argument `require` of `Devices`. A pod or PodGroup:"
+    " `gangsched.io/require-device-ids`.",
     "devices.allocationIn": "Whether a pod's IDs are written as annotations or as labels. Labels need Kubernetes 1.35.",
     "devices.repairAnnotations": "Rewrite device annotations that are not true. Needs the verb patch on pods:"
     " `deploy/device-plugin-hand-off/`.",
@@ -143,6 +146,9 @@ ARGS = {
     "NodeResourcesBalancedAllocation": {
         "resources[].name": "A resource that counts.",
         "resources[].weight": "Must be 1.",
+    },
+    "Devices": {
+        "require": "Resources whose device IDs must be known in this profile; `devices.require` is for all profiles."
     },
     "RemainingBandwidth": {
         "strategy": "Which node with enough bandwidth is best: the one closest to what is expected, or the one with"
@@ -244,6 +250,11 @@ KEYS = {
         "Pod or PodGroup",
         "user",
         "`all` or `single`: how preemption takes the gang",
+    ),
+    "gangsched.io/require-device-ids": (
+        "Pod or PodGroup",
+        "user",
+        "resources whose IDs must be known where it goes: `nvidia.com/gpu,example.com/nic`, or `true` for all",
     ),
     "gangsched.io/on-device-failure": ("Pod or PodGroup", "user", "`none`, `evictMember` or `evictGang`"),
     "gangsched.io/device-constraints": (

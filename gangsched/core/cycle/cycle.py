@@ -30,6 +30,7 @@ from gangsched.core.types.group import Group, PodInfo, templates_of
 from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
+from gangsched.model.required_ids import REQUIRE_IDS_KEY
 
 # Members with different templates compete; when the tightest-first order fails, others are tried.
 _MAX_ORDERS = 6
@@ -38,7 +39,6 @@ _MAX_ROTATIONS = 12
 # This many nodes are named in a reason.
 _MAX_NAMED = 3
 GANG = "GangScheduling"
-_NOT_NAMED = f"metadata.annotations: {CONSTRAINTS_KEY}: the plugin Devices is off in this pod's profile"
 
 
 class _Shortage(msgspec.Struct, gc=False):
@@ -200,14 +200,24 @@ def _place_all(demands: Sequence[Demand], trial: Trial, topology_key: str) -> Pl
     return plan
 
 
+def _needs_names(group: Group, template: PodTemplate) -> str:
+    """The annotation by which the pod must get devices by name; "" if there is none."""
+    if template.constraints:
+        return CONSTRAINTS_KEY
+    if template.required_ids or (group.definition is not None and group.definition.required_ids):
+        return REQUIRE_IDS_KEY if template.asks_for_devices else ""
+    return ""
+
+
 def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | FitError | _Shortage:
     batches = demand.by_template()
     for template, _ in batches.values():
         refused = demand.profile.refuses(template)
         if refused:
             return FitError(demand.group, refused, ((GANG, None),))
-        if template.constraints and not demand.profile.names_devices:
-            return FitError(demand.group, _NOT_NAMED, ((GANG, None),))
+        if not demand.profile.names_devices and (key := _needs_names(demand.group, template)):
+            off = f"metadata.annotations: {key}: the plugin Devices is off in this pod's profile"
+            return FitError(demand.group, off, ((GANG, None),))
     if too_small := _cluster_too_small(demand.group, trial):
         return FitError(demand.group, too_small, (("", None),))
     states, at_fault, status = pre_filtered(demand, [template for template, _ in batches.values()], trial)

@@ -40,7 +40,7 @@ from gangsched.core.types.group import (
     MemberState,
     PodInfo,
 )
-from gangsched.core.types.pod_template import constraints_of
+from gangsched.core.types.pod_template import device_demands_of
 from gangsched.errors import ParseError
 from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
@@ -362,7 +362,7 @@ class Membership:
             return
         if (
             pod.spec != old.spec
-            or (not pod.spec.node_name and constraints_of(pod) != constraints_of(old))
+            or (not pod.spec.node_name and device_demands_of(pod) != device_demands_of(old))
             or (info.state in _AT_THE_GATE and is_edited(old, pod))
         ):
             template = shared.cache.template_of(pod)

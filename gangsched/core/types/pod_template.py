@@ -17,6 +17,12 @@ from gangsched.errors import ParseError
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint, parse_constraints
 from gangsched.model.devices import device_demand
 from gangsched.model.objects import Pod, PodSpec
+from gangsched.model.required_ids import (
+    ALL_RESOURCES,
+    NONE_REQUIRED,
+    REQUIRE_IDS_KEY,
+    parse_required_ids,
+)
 from gangsched.model.resources import PODS, ResourceTable, container_requests, pod_requests, unstated_room
 
 HostPort = tuple[str, str, int]
@@ -45,14 +51,17 @@ def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> tuple[object, 
         unsupported(spec),
         spec.topology_spread_constraints,
         labels,
-        constraints_of(pod),
+        device_demands_of(pod),
     )
 
 
-def constraints_of(pod: Pod) -> str | None:
-    """The device constraints in the pod's annotation, unparsed."""
+def device_demands_of(pod: Pod) -> tuple[str | None, str | None] | None:
+    """(device constraints, required device IDs) in the pod's annotations, unparsed; None: neither."""
     annotations = pod.metadata.annotations
-    return annotations.get(CONSTRAINTS_KEY) if annotations else None
+    if not annotations:
+        return None
+    constraints, required = annotations.get(CONSTRAINTS_KEY), annotations.get(REQUIRE_IDS_KEY)
+    return None if constraints is None and required is None else (constraints, required)
 
 
 class Unsigned(msgspec.Struct, frozen=True):
@@ -75,6 +84,7 @@ class PodTemplate:
     for each container and image volume. labels: its pods' labels that some selector looks at. affinity_terms:
     its terms about other pods. needs: plugins without which it must not be placed, and why. volumes: those
     that restrict its nodes. constraints: requirements on its devices beyond their number, by resource.
+    required_ids: the resources whose device IDs must be known on its node, by its own annotation.
     asks_for_devices: a container requests an extended resource. by_container: several do, or one requests
     several, so each gets its own list.
     """
@@ -101,6 +111,7 @@ class PodTemplate:
         "pod",
         "problem",
         "requests",
+        "required_ids",
         "serial",
         "spec",
         "volumes",
@@ -126,7 +137,9 @@ class PodTemplate:
         self.problem = self.problem or unsupported(pod.spec)
         self.needs = _needs(pod.spec)
         self.volumes = tuple(volume for volume in pod.spec.volumes or () if volume.is_storage)
-        self.constraints = self._constraints(constraints_of(pod))
+        constraints, required = device_demands_of(pod) or (None, None)
+        self.constraints = self._constraints(constraints)
+        self.required_ids = self._required_ids(required)
         n_asked = _n_device_requests(pod.spec) if len(self.requests) > 1 else 0
         self.asks_for_devices = n_asked > 0
         self.by_container = n_asked > 1
@@ -155,6 +168,19 @@ class PodTemplate:
         except ParseError as error:
             self.problem = self.problem or f"metadata.annotations: {error}"
             return _NO_CONSTRAINTS
+        return found
+
+    def _required_ids(self, text: str | None) -> frozenset[str]:
+        if text is None:
+            return NONE_REQUIRED
+        try:
+            found = parse_required_ids(text)
+            for resource in sorted(found - ALL_RESOURCES):
+                if resource not in self.requests:
+                    raise ParseError(f"no container asks for {resource[:80]}", field=REQUIRE_IDS_KEY)
+        except ParseError as error:
+            self.problem = self.problem or f"metadata.annotations: {error}"
+            return NONE_REQUIRED
         return found
 
     def demand(self, resource: str) -> tuple[tuple[str, int, bool], ...]:

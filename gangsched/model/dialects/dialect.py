@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gangsched.model.objects import CustomObject
+from gangsched.model.required_ids import NONE_REQUIRED
 from gangsched.model.topology import Topology
 
 POD = "pod"
@@ -41,7 +42,8 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     ones that members may have ("": none). unsupported: what its writer asks for and nobody here does.
     preempts: whether it may take others' room at all. is_basic: its object says that its pods start one by
     one, wherever that is, so another name that a pod's user wrote goes before this group's. topology: which
-    labels of nodes its members must, or would rather, have in common.
+    labels of nodes its members must, or would rather, have in common. required_ids: the resources whose
+    device IDs must be known where its members go (model.required_ids).
     """
 
     key: GroupKey
@@ -59,6 +61,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     known_roles: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
     on_device_failure: str = ""
+    required_ids: frozenset[str] = NONE_REQUIRED
     priority: int | None = None
     uid: str = ""
     api_version: str = ""

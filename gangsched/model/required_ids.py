@@ -1,0 +1,41 @@
+"""Which resources' device IDs must be known where a pod goes: annotation `gangsched.io/require-device-ids`.
+
+`nvidia.com/gpu,example.com/nic`, or `true`: of every extended resource that the pod requests. On a pod, or on
+a PodGroup for all its members. Without it a node that does not list its devices gives as many as it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangsched.errors import ParseError
+from gangsched.model.resources import is_extended
+
+REQUIRE_IDS_KEY = "gangsched.io/require-device-ids"
+ALL_RESOURCES = frozenset({"*"})
+NONE_REQUIRED: frozenset[str] = frozenset()
+_MAX_CHARACTERS = 2048
+
+
+def parse_required_ids(text: str) -> frozenset[str]:
+    """Names of resources, or ALL_RESOURCES. Raises: ParseError."""
+    if text == "true":
+        return ALL_RESOURCES
+    if text == "false":
+        return NONE_REQUIRED
+    if len(text) > _MAX_CHARACTERS:
+        raise ParseError(f"has {len(text)} characters, at most {_MAX_CHARACTERS}", field=REQUIRE_IDS_KEY)
+    names = frozenset(name.strip() for name in text.split(","))
+    for name in sorted(names):
+        if not is_extended(name):
+            raise ParseError(
+                f"{name[:80]!r} is not an extended resource, as nvidia.com/gpu is, nor true or false",
+                field=REQUIRE_IDS_KEY,
+            )
+    return names
+
+
+def annotated_required_ids(annotations: Mapping[str, str]) -> frozenset[str]:
+    """Of a pod or a PodGroup. Raises: ParseError."""
+    text = annotations.get(REQUIRE_IDS_KEY)
+    return NONE_REQUIRED if text is None else parse_required_ids(text)
