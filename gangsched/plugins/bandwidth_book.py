@@ -56,7 +56,7 @@ class _Held(NamedTuple):
 
 class BandwidthBook:
     """stale_s: how long a measurement is valid (math.inf: for ever). promise: False counts measurements only.
-    pool: keep the pools of requests.
+    pool: note which requests have a pool.
     """
 
     def __init__(self, *, stale_s: float, promise: bool, pool: bool) -> None:
@@ -73,7 +73,7 @@ class BandwidthBook:
         self._text: dict[int, str] = {}
         self._held: dict[str, _Held] = {}
         self._shared: dict[int, dict[str, PodInfo]] = {}
-        self._pools: dict[BandwidthRequest, BoolArray] = {}
+        self._pooled: set[BandwidthRequest] = set()
         self._next_stale_s = math.inf
         self._all_changed = False
 
@@ -125,7 +125,9 @@ class BandwidthBook:
         self._fit(row + 1)
         own = _share(request, info)
         if self._keeps_pools:
-            self._keep_pool(own, row)
+            if len(self._pooled) >= _MAX_POOLS:
+                self._pooled.clear()
+            self._pooled.add(own)
         self._held[info.uid] = _Held(info, row, request, own.egress, own.ingress)
         if request.scope == "group":
             self._shared.setdefault(row, {})[info.uid] = info
@@ -210,12 +212,9 @@ class BandwidthBook:
                 yield row, direction, "used", int(self._flow.used[side, row])
                 yield row, direction, "promised", promised[side]
 
-    def pool_of(self, request: BandwidthRequest, n_rows: int) -> BoolArray | None:
-        """bool[n_rows]: nodes that the next pod of this class should try first; None: there is no pool."""
-        pool = self._pools.get(request)
-        if pool is None:
-            return None
-        return pool if len(pool) == n_rows else np.resize(pool, n_rows)
+    def has_pool(self, request: BandwidthRequest) -> bool:
+        """Whether a pod with the same request was placed before, so that the next one uses the pool."""
+        return request in self._pooled
 
     # -- inside ----------------------------------------------------------------------------------------
 
@@ -229,7 +228,6 @@ class BandwidthBook:
             self._share_anew(info)
         self._flow.measure(row, (heard.total - heard.egress, heard.total - heard.ingress))
         self._reckon(row)
-        self._pools.clear()
         self._find_largest()
 
     def _share_anew(self, info: PodInfo) -> None:
@@ -240,16 +238,6 @@ class BandwidthBook:
             self._flow.release(held.row, (held.egress, held.ingress))
             self._flow.reserve(held.row, (own.egress, own.ingress))
             self._held[info.uid] = held._replace(egress=own.egress, ingress=own.ingress)
-
-    def _keep_pool(self, request: BandwidthRequest, row: int) -> None:
-        """From the state before the pod was placed. A node skipped then has no pod left to take it."""
-        pool = self._pools.get(request)
-        if pool is not None and row < len(pool) and pool[row]:
-            return
-        if len(self._pools) >= _MAX_POOLS:
-            self._pools.clear()
-        left = self._left[_SIDES[request.direction]]
-        self._pools[request] = (left >= request.required) & (left <= request.expected)
 
     def _forget_measurement(self, row: int) -> None:
         self._text.pop(row, None)

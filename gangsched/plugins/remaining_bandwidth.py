@@ -46,8 +46,9 @@ _ASKED = {"egress": "egress", "ingress": "ingress", "both": "egress and ingress"
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """strategy: which of the nodes with enough is best. pool: the next pod with the same request first tries
-    nodes between required and expected, until a heartbeat. stale_policy: a node without a report for
+    """strategy: which of the nodes with enough is best. pool: later pods with the same request first try the
+    pool: with ClosestToExpected the nodes with required to expected left, with LargestSurplus those with more
+    than expected. stale_policy: a node without a report for
     stale_seconds counts as full, or by its last report (ignore). promise: bandwidth promised since a node's
     last heartbeat is not promised again; without it (the published method) a burst overcommits.
     """
@@ -154,10 +155,17 @@ class RemainingBandwidth:
         else:
             scores = (MAX_SCORE + off * point) / 2
         np.clip(scores, 0.0, MAX_SCORE, out=scores)
-        pool = self.usage_tracker.pool_of(request, view.n_rows)
-        if pool is not None and (first := pool[rows]).any():
-            scores = np.where(first, 0.5 * (MAX_SCORE + scores), 0.5 * scores)
+        if self._args.pool and self.usage_tracker.has_pool(request):
+            first = self._pool(request, left)
+            if first.any():
+                scores = np.where(first, 0.5 * (MAX_SCORE + scores), 0.5 * scores)
         return scores
+
+    def _pool(self, request: BandwidthRequest, left: IntArray) -> BoolArray:
+        """The nodes to be tried first, by what is left now: a report moves its own node alone."""
+        if self._args.strategy == "LargestSurplus":
+            return left > request.expected
+        return (left >= request.required) & (left <= request.expected)
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
         if template is None or change.row < 0:

@@ -90,7 +90,6 @@ class Totals(msgspec.Struct):
                 key = (plugin, group.scheduler_name)
                 self.unschedulable[key] = self.unschedulable.get(key, 0) + n
 
-
     def _aged(self, queue: str, group: Group) -> None:
         complete_s = group.first_complete_s
         # A group found at the start is queued by an age from before this clock: it counts from then on.

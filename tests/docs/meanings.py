@@ -153,7 +153,8 @@ ARGS = {
     "RemainingBandwidth": {
         "strategy": "Which node with enough bandwidth is best: the one closest to what is expected, or the one with"
         " most.",
-        "pool": "Try nodes between required and expected first for the next pod that asks for the same.",
+        "pool": "Later pods that ask for the same first try the nodes with required to expected left (`LargestSurplus`:"
+        " with more than expected).",
         "stalePolicy": "A node not heard of for `staleSeconds` counts as full, or by its last report (`ignore`).",
         "staleSeconds": "When a report is too old.",
         "promise": "Subtract what was promised to pods since the node's last report.",

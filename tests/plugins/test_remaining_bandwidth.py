@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from typing import Any
 
 import pytest
@@ -22,6 +23,10 @@ def place(where: Cluster, name: str, *args: str, **more: Any) -> str:
     return on(where, name)
 
 
+def names_in(where: Cluster) -> list[str]:
+    return sorted(pod.metadata.name for pod in where.pods.values())
+
+
 # -- the published examples ----------------------------------------------------------------------------
 
 
@@ -37,30 +42,88 @@ def test_largest_surplus_is_best_as_published() -> None:
     assert place(where, "p", "400MB/s", "500MB/s") == "a"
 
 
-def test_the_pool_of_two_is_tried_first_until_a_heartbeat() -> None:
-    """900, 500 and 700 left; required 400, expected 700: two lie between, and the next pod goes to one."""
-    where = rbw(("a", 1500, 600), ("b", 1500, 1000), ("c", 1500, 800), strategy="LargestSurplus", pool=True)
-    assert place(where, "first", "400MB/s", "700MB/s") == "a"
-    assert place(where, "second", "400MB/s", "700MB/s") == "c", "the better of the pool of two"
-    assert place(where, "third", "400MB/s", "700MB/s") == "b", "the other one"
-    assert place(where, "fourth", "400MB/s", "700MB/s") == "a", "the pool is used up"
+def pooled(strategy: str, **more: Any) -> Cluster:
+    """The published example: 900, 500 and 700 left; required 400, expected 500."""
+    three = (("one", 1500, 600), ("two", 1500, 1000), ("three", 1500, 800))
+    return rbw(*three, strategy=strategy, pool=True, **more)
 
 
-def test_without_a_pool_the_largest_surplus_wins_each_time() -> None:
-    where = rbw(("a", 2500, 600), ("b", 1500, 1000), ("c", 1500, 800), strategy="LargestSurplus")
-    placed = [place(where, f"p{i}", "400MB/s", "700MB/s") for i in range(2)]
-    assert placed == ["a", "a"]
-    pooled = rbw(("a", 2500, 600), ("b", 1500, 1000), ("c", 1500, 800), strategy="LargestSurplus", pool=True)
-    assert [place(pooled, f"p{i}", "400MB/s", "700MB/s") for i in range(2)] == ["a", "c"]
+PUBLISHED = ("400MB/s", "500MB/s")
 
 
-def test_a_heartbeat_ends_the_pool_and_another_class_has_its_own() -> None:
-    where = rbw(("a", 2500, 600), ("b", 1500, 1000), ("c", 1500, 800), strategy="LargestSurplus", pool=True)
-    place(where, "first", "400MB/s", "700MB/s")
-    assert place(where, "other", "300MB/s", "700MB/s") == "a", "of another class: no pool yet"
+def test_with_largest_surplus_the_pool_is_the_nodes_of_positive_surplus() -> None:
+    """400, 0 and 200 more than expected: nodes one and three."""
+    where = pooled("LargestSurplus")
+    assert place(where, "first", *PUBLISHED) == "one"
+    assert place(where, "second", *PUBLISHED) == "three", "the larger surplus of the pool"
+    assert place(where, "third", *PUBLISHED) in ("one", "two"), "500 are left on both: the pool is empty"
+
+
+def test_with_closest_to_expected_the_pool_is_what_lies_between_required_and_expected() -> None:
+    """Node two; of the others the one nearest to expected. A node a little above it is not in the pool."""
+    where = pooled("ClosestToExpected")
+    where.node(node("four", report(1500, 995)))  # 505 left
+    where.node(node("five", report(1500, 1080)))  # 420 left
+    assert place(where, "first", *PUBLISHED) == "two"
+    assert place(where, "second", *PUBLISHED) == "five", "four is nearer, and above what is expected"
+    assert place(where, "third", *PUBLISHED) == "four", "the pool is used up"
+
+
+def test_a_heartbeat_changes_the_membership_of_its_node_alone() -> None:
+    where = pooled("ClosestToExpected")
+    where.node(node("four", report(1500, 995)))
+    where.node(node("five", report(1500, 1080)))
+    place(where, "first", *PUBLISHED)
     where.wait(10.0)
-    beat(where, "c", 1500, 800)
-    assert place(where, "second", "400MB/s", "700MB/s") == "a"
+    beat(where, "three", 1500, 990)  # 510 left: nearer than five, and not in the pool
+    assert place(where, "second", *PUBLISHED) == "five", "another node's report leaves it in the pool"
+    beat(where, "one", 1500, 1050)
+    assert place(where, "third", *PUBLISHED) == "one", "its own report has brought it into the pool"
+
+
+def test_another_class_has_a_pool_of_its_own() -> None:
+    where = pooled("ClosestToExpected")
+    where.node(node("four", report(1500, 995)))
+    where.node(node("five", report(1500, 1080)))
+    place(where, "first", *PUBLISHED)
+    assert place(where, "other", "410MB/s", "500MB/s") == "four", "of another class: no pool yet"
+
+
+@pytest.mark.parametrize("promise", [True, False])
+def test_a_pool_of_largest_surplus_decides_as_no_pool_does(promise: bool) -> None:
+    """The largest surplus is in the pool if any is positive; gangs, reports and ends of pods in between."""
+    for seed in range(4):
+        rng = Random(seed)
+        drawn = [(f"n{i}", 2000.0, float(rng.randrange(0, 1500, 50))) for i in range(12)]
+        both = [rbw(*drawn, strategy="LargestSurplus", pool=pool, promise=promise) for pool in (False, True)]
+        for turn in range(30):
+            name, used = f"n{rng.randrange(12)}", float(rng.randrange(0, 1500, 50))
+            ends = f"p{rng.randrange(turn)}" if turn % 3 == 2 else ""
+            for where in both:
+                place(where, f"p{turn}", "100MB/s", "400MB/s")
+                if ends in names_in(where):
+                    where.delete(ends)
+                where.wait(2.0)
+                beat(where, name, 2000, used)
+        placed = [{name: on(where, name) for name in names_in(where)} for where in both]
+        assert placed[0] == placed[1], f"seed {seed}"
+
+
+def test_the_pool_lives_on_a_thousand_nodes_that_report_every_20_s() -> None:
+    """50 reports a second. Nodes just above what is expected tempt a pod whenever there is no pool."""
+    rng = Random(7)
+    fitting = [(f"fit{i}", 1500.0, 1090.0) for i in range(200)]  # 410 left, of 400 to 500
+    above = [(f"above{i}", 1500.0, 995.0) for i in range(800)]  # 505 left
+    where = rbw(*fitting, *above, pool=True)
+    names = [(name, used) for name, _, used in (*fitting, *above)]
+    rng.shuffle(names)
+    n_hits = 0
+    for i in range(20):
+        for name, used in names[50 * i : 50 * i + 50]:
+            beat(where, name, 1500, used)
+        n_hits += place(where, f"p{i}", *PUBLISHED).startswith("fit")
+        where.wait(1.0)
+    assert n_hits == 19, "all but the first, which has no pool"
 
 
 # -- filter --------------------------------------------------------------------------------------------
