@@ -11,7 +11,7 @@ from gangsched.config import Settings
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
-from gangsched.model.pod_group import ATTEMPT_KEY, COSCHEDULING_LABEL, GANG_KEY, RANK_KEY
+from gangsched.model.pod_group import ATTEMPT_KEY, COSCHEDULING_LABEL, GANG_KEY, GROUPS_KEY, RANK_KEY
 from gangsched.sim.objects import STRANGER, inventory, make_pod, make_pod_group
 from tests.core.scenario import Cluster, cluster, gang, with_annotations
 
@@ -231,6 +231,28 @@ def test_after_a_restart_a_half_bound_gang_is_completed_ahead_of_everybody() -> 
     c.restart().run()
     assert c.placed("a")
     assert c.untouched("rich")
+
+
+def test_after_a_restart_a_half_bound_gang_is_completed_without_the_rest_of_its_set() -> None:
+    """Its set had started. One group of it is through and gone, and one was made anew and waits for that."""
+    own = {GROUPS_KEY: '["a", "b", "gone"]'}
+    c = cluster(nodes=2)
+    taken = make_pod("other", gpus=8, scheduler=STRANGER)
+    bound, rest = with_annotations(gang("a", pods=2, gpus=4), own)
+    c.submit(
+        replace(taken, spec=replace(taken.spec, node_name="n0")),
+        replace(bound, spec=replace(bound.spec, node_name="n1")),
+        rest,
+    )
+    c.node(replace(c.nodes["n1"], spec=replace(c.nodes["n1"].spec, unschedulable=True)))
+    c.restart().run()
+    assert c.state("a") == "unschedulable", "in the only node with room it may not start"
+    c.delete("other").run()
+    assert c.state("a") == "backoff"
+    c.submit(with_annotations(gang("b", pods=1, gpus=4), own)).run().wait(5.0)
+    assert c.placed("a")
+    assert c.state("b") == "waiting"
+    assert "group d/gone does not exist" in c.said("b-0")
 
 
 def test_after_a_restart_a_gang_that_cannot_be_completed_is_given_back_in_time() -> None:

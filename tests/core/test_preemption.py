@@ -11,7 +11,7 @@ from gangsched.config import Settings
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod, SchedulingGroup
-from gangsched.model.pod_group import DISRUPTION_KEY
+from gangsched.model.pod_group import DISRUPTION_KEY, GROUPS_KEY
 from gangsched.model.workloads import PodDisruptionBudget
 from gangsched.sim.objects import STRANGER, make_node, make_pod, make_pod_group
 from tests.core.scenario import Cluster, cluster, gang, with_annotations
@@ -122,6 +122,46 @@ def test_the_lower_priority_goes_first() -> None:
     singles(c, 1, gpus=8, prefix="low", priority=1)
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
     assert evicted(c) == ["low-0"]
+
+
+def together(name: str, *others: str, **more: Any) -> list[Pod]:
+    """A gang of priority 10 that starts with these others."""
+    own = msgspec.json.encode([name, *others]).decode()
+    return with_annotations(gang(name, priority=10, **more), {GROUPS_KEY: own})
+
+
+def test_a_group_that_comes_while_its_set_waits_for_victims_waits_with_it() -> None:
+    """Room was kept for it, and it stood in no queue: it would have been forgotten."""
+    c = singles(cluster(nodes=2), 2)
+    c.evictions = "slow"
+    c.submit(together("a", "b", pods=2, gpus=6)).run()
+    assert c.state("a") == "waiting"
+    c.submit(together("b", "a", pods=1, gpus=2)).run()
+    assert c.state("a") == c.state("b") == "waiting"
+    assert "waiting for 2 pods of lower priority to go" in c.said("b-0")
+    c.delete(*evicted(c)).run()
+    assert c.placed("a")
+    assert c.placed("b")
+    c.five_more_turns_change_nothing()
+
+
+def test_two_groups_that_wait_for_victims_and_begin_to_list_each_other_wait_as_one() -> None:
+    c = singles(cluster(nodes=2), 2, gpus=8)
+    c.evictions = "slow"
+    c.submit(gang("a", pods=1, gpus=8, priority=10), gang("b", pods=1, gpus=8, priority=10)).run()
+    assert c.state("a") == c.state("b") == "waiting"
+    for name, other in (("a", "b"), ("b", "a")):
+        (fresh,) = together(name, other, pods=1, gpus=8)
+        c.update(c.pod(f"{name}-0"), metadata=replace(fresh.metadata, uid=c.pod(f"{name}-0").metadata.uid))
+    c.run()
+    first, second = evicted(c)
+    c.delete(first).run()
+    assert c.untouched("a"), "one victim of the two is not gone yet"
+    assert c.untouched("b")
+    c.delete(second).run()
+    assert c.placed("a")
+    assert c.placed("b")
+    c.five_more_turns_change_nothing()
 
 
 def test_gangs_that_start_together_make_room_as_one() -> None:

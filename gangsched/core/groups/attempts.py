@@ -90,7 +90,8 @@ class Attempts:
             unit += [
                 g
                 for _, g in sorted(siblings.items())
-                if g.state in _TRIABLE and g.is_complete and not g.satisfied
+                # One that is bound in part is completed by itself: its members started with their set.
+                if g.state in _TRIABLE and g.is_complete and not g.satisfied and not g.recovering
             ]
         if self._shared.cache.index.selected.waiting and self._waits_for_labels(unit):
             return

@@ -141,16 +141,37 @@ class Nominations:
 
     # -- end -----------------------------------------------------------------------------------------------
 
-    def lift(self, unit: Iterable[Group]) -> Preemption | None:
-        """Removes the unit's reservations for the turn that places it; afterwards renewed or dropped."""
-        lifted = None
-        for group in unit:
-            if group.preemption is not None:
-                lifted = group.preemption
-                for member in lifted.unit:
-                    for info in member.members.values():
-                        self._shared.cache.unnominate(info.uid)
-        return lifted
+    def lift(self, unit: Sequence[Group]) -> Preemption | None:
+        """Removes the unit's reservations for the turn that places it; afterwards renewed or dropped.
+
+        Groups of a set that came later wait with those that wait already, for all of their victims.
+        """
+        waiting = list(dict.fromkeys(g.preemption for g in unit if g.preemption is not None))
+        if not waiting:
+            return None
+        for preemption in waiting:
+            for member in preemption.unit:
+                for info in member.members.values():
+                    self._shared.cache.unnominate(info.uid)
+        return self._joined(waiting, unit)
+
+    def _joined(self, waiting: Sequence[Preemption], unit: Sequence[Group]) -> Preemption:
+        """One reservation of all these groups: the first of those they have, which takes over the others."""
+        joined, *others = waiting
+        victims = self._shared.victims
+        for other in others:
+            for uid in other.waits_for:
+                found = [joined if one is other else one for one in victims[uid]]
+                victims[uid] = list(dict.fromkeys(found))
+            joined.waits_for = {**joined.waits_for, **other.waits_for}
+            joined.violating |= other.violating
+            joined.refused = {**other.refused, **joined.refused}
+            joined.deadline_s = max(joined.deadline_s, other.deadline_s)
+        groups = [group for preemption in waiting for group in preemption.unit]
+        joined.unit = tuple(dict.fromkeys([*groups, *unit]))
+        for group in joined.unit:
+            group.preemption = joined
+        return joined
 
     def drop(self, group: Group, *, keep_written: bool = False) -> None:
         """Removes the unit's reservations; it waits for no victim any more."""
