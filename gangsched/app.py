@@ -10,7 +10,7 @@ Called by cli.py; the bench and end-to-end tests start it as a process.
 | the lease is gained | as above | kube.take_over: the fence, bumps, reads | all received: LeadershipGained |
 | leading | decides | its effects | |
 | the lease or the fence is lost, or expired unnoticed | is not called any more | nothing | exit code 1 |
-| SIGTERM | no new binds; those in flight are answered | then the lease is released | exit code 0 |
+| SIGTERM | no new binds; answers only | what it has begun, the last fence | lease released, exit code 0 |
 """
 
 from __future__ import annotations
@@ -246,8 +246,6 @@ class SchedulerApp:
     async def _schedule(self) -> None:
         while True:
             group = await self.queue.pop()
-            if self._stopping:
-                return
             self.submit(self._decider.schedule(group, time.monotonic()))
 
     async def _stop_on_signal(self, grace_s: float) -> None:
@@ -260,15 +258,25 @@ class SchedulerApp:
     async def stop(self, grace_s: float) -> None:
         """Makes no more decisions; waits for what is in flight, up to `grace_s`; then run ends."""
         self._stopping = True
-        began_s = time.monotonic()
+        self.queue.close()
+        until_s = time.monotonic() + grace_s
         await self.edge.drain(grace_s)
-        done = await self.dispatcher.drain(grace_s - (time.monotonic() - began_s))
+        done = await self._settle(until_s)
+        if self._fence is not None and not self._lost:
+            await self._fence.close()
         # With a bind unanswered the lease is left to expire: that bind may land until then.
         if self._elector is not None and done and not self._lost:
             released = await self._elector.release()
             _log.info("the lease is released" if released else "the lease could not be released")
         _log.info("stopped", everything_answered=done)
         self._cancel()
+
+    async def _settle(self, until_s: float) -> bool:
+        """Waits for answers and, where they leave a bind in doubt, for what the core asks about it."""
+        while await self.dispatcher.drain(until_s - time.monotonic()):
+            if not self.queue.hear(time.monotonic()):
+                return True
+        return False
 
     # -- the configuration ---------------------------------------------------------------------------
 

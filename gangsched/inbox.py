@@ -169,6 +169,20 @@ class GroupQueue:
         self._few_binds, self._many_binds = ahead
         self._yield_at_s = 0.0
         self._goes_on = False
+        self._is_closed = False
+
+    def close(self) -> None:
+        """No group is returned any more; a `pop` that waits goes on applying events and deadlines."""
+        self._is_closed = True
+
+    def hear(self, now_s: float) -> bool:
+        """Apply the events that have come by now; returns whether there were any."""
+        events = self._inbox.take()
+        if events:
+            self._hears(events)
+            self._submit(self._scheduler.handle(events, now_s))
+            self._heard(events)
+        return bool(events)
 
     async def pop(self) -> Group:
         """The next group in QueueSort order; applies events and, at least once a turn, deadlines."""
@@ -179,12 +193,10 @@ class GroupQueue:
                 now_s = time.monotonic()
                 self._yield_at_s = now_s + _MAX_TURN_S
                 self._advance(now_s)
-            events = self._inbox.take()
-            if events:
-                self._hears(events)
-                self._submit(self._scheduler.handle(events, now_s))
-                self._heard(events)
-            if self._n_binds_waiting() < (self._many_binds if self._goes_on else self._few_binds):
+            self.hear(now_s)
+            if self._is_closed:
+                self._goes_on = False
+            elif self._n_binds_waiting() < (self._many_binds if self._goes_on else self._few_binds):
                 group = self._scheduler.pop()
                 if group is not None:
                     self._goes_on = True

@@ -11,7 +11,7 @@ import anyio
 from gangsched.core.types.group import Group
 from gangsched.inbox import _INBOX_LIMIT, _MANY_OUTCOMES, AHEAD, GroupQueue, Inbox
 from gangsched.model.effects import Effect
-from gangsched.model.events import BindSucceeded, Event, KindSynced
+from gangsched.model.events import BindCancelled, BindSucceeded, Event, KindSynced
 
 
 async def _waits(inbox: Inbox, timeout_s: float | None) -> list[Event]:
@@ -117,10 +117,10 @@ class _Fifo:
         return self.deadline_s
 
 
-def _queue(decider: _Fifo) -> GroupQueue:
+def _queue(decider: _Fifo, inbox: Inbox | None = None) -> GroupQueue:
     return GroupQueue(
         decider,
-        Inbox(),
+        inbox or Inbox(),
         submit=lambda effects: None,
         hears=lambda events: None,
         heard=lambda events: None,
@@ -156,6 +156,28 @@ async def test_deadlines_are_seen_to_while_there_is_always_another_group() -> No
     with anyio.fail_after(10):
         while not decider.n_advanced:
             await queue.pop()
+
+
+async def test_a_closed_queue_returns_no_group_and_still_sees_to_deadlines_and_events() -> None:
+    class Hearing(_Fifo):
+        n_heard = 0
+
+        def handle(self, events: Sequence[Event], now_s: float) -> list[Effect]:
+            self.n_heard += len(events)
+            return []
+
+    decider = Hearing(n_groups=10, size=1)
+    inbox = Inbox()
+    queue = _queue(decider, inbox)
+    queue.close()
+    decider.deadline_s = time.monotonic() + 0.01
+    with anyio.move_on_after(0.1) as waits:
+        await queue.pop()
+    assert (waits.cancelled_caught, decider.n_advanced, decider.n_left) == (True, 1, 10)
+    assert not queue.hear(time.monotonic())
+    inbox.put_nowait(BindCancelled("u", 1))
+    assert queue.hear(time.monotonic())
+    assert decider.n_heard == 1
 
 
 async def test_a_deadline_that_frees_a_group_is_followed_by_that_group() -> None:

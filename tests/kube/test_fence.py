@@ -274,3 +274,55 @@ def test_the_list_is_read_as_it_was_written() -> None:
 )
 def test_a_list_that_somebody_has_spoiled_is_told_from_an_empty_one(text: str) -> None:
     assert read_list(text) is None
+
+
+def test_closing_leaves_only_what_may_still_land() -> None:
+    server, unsettled = Server(), {"uid-a", "uid-b", "uid-c"}
+    fence = made(server, on_its_way=unsettled.__contains__)
+    for name in "abc":
+        fence.submit(bind(name))
+    server.settle(fence)
+    unsettled -= {"uid-a", "uid-c"}
+    fence.close()
+    assert not fence.is_short
+    server.settle(fence)
+    assert (server.names(), fence.is_short) == (["b"], True)
+    unsettled.clear()
+    server.settle(fence)
+    assert (server.names(), fence.is_short) == ([], True)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_closing_during_a_write_releases_nothing_of_it(answered: bool) -> None:
+    server, unsettled = Server(), {"uid-a"}
+    fence = made(server, on_its_way=unsettled.__contains__)
+    fence.submit(bind("a"))
+    step = fence.next()
+    assert isinstance(step, Update)
+    fence.close()
+    server.record, server.version = step.record, server.version + 1
+    fence.written(str(server.version)) if answered else fence.unanswered()
+    unsettled.clear()  # it was taken back
+    server.settle(fence)
+    assert (server.names(), released(fence)) == ([], [])
+
+
+def test_closing_writes_nothing_where_nothing_is_settled_or_another_owns_the_fence() -> None:
+    server = Server()
+    fence = made(server)
+    fence.submit(bind("a"))
+    server.settle(fence)
+    fence.close()
+    assert fence.next() is None
+    assert fence.is_short
+
+    other = made(server, "other")
+    assert list(other.inherited or ()) == []
+    assert server.names() == ["a"]
+    late = made(Server())
+    late.submit(bind("b"))
+    late.unanswered()
+    late.found(FenceRecord(9, "other", listed("b")), "99")
+    late.close()
+    assert late.next() is None
+    assert not late.is_short

@@ -9,9 +9,11 @@ from typing import Any, Self, cast
 
 import anyio
 import msgspec
+import pytest
 
 from gangsched.config import LeaderElectionSettings
 from gangsched.kube.client import ApiClient
+from gangsched.kube.election import fence_keeper
 from gangsched.kube.election.fence import Fenced, FenceState
 from gangsched.kube.election.fence_keeper import LIST_KEY, FenceKeeper
 from gangsched.model.effects import BindPod
@@ -68,9 +70,10 @@ class Leader:
             LeaderElectionSettings(resource_name="gangsched", resource_namespace="kube-system"),
             identity="me",
             rng=Random(1),
-            is_on_its_way=lambda uid: True,
+            is_on_its_way=lambda uid: uid not in self.settled,
             deposed=lambda why: None,
         )
+        self.settled: set[str] = set()
         self.released: list[str] = []
         self.n_unsent = 0
 
@@ -133,3 +136,50 @@ async def test_a_write_whose_answer_is_the_object_as_it_was_releases_nothing() -
         await leader.reaches(1)
         assert '"ns/a"' in server.listed
         assert leader.keeper.fence.state is FenceState.OWNED
+
+
+async def test_a_leader_that_ends_leaves_a_list_of_what_is_unanswered() -> None:
+    server = OneLease()
+    async with leading(server) as leader:
+        for name in "abc":
+            leader.keeper.submit(bind(name))
+        await leader.reaches(3)
+        leader.settled = {"uid-a", "uid-c"}
+        n_writes = server.n_writes
+        await leader.keeper.close()
+        assert (server.listed, server.n_writes) == ('{"ns/g":{"uid-b":"ns/b"}}', n_writes + 1)
+        leader.settled.add("uid-b")
+        await leader.keeper.close()
+        assert server.listed == "{}"
+
+
+async def test_a_last_list_that_is_not_written_is_written_again() -> None:
+    server = OneLease()
+    async with leading(server) as leader:
+        leader.keeper.submit(bind("a"))
+        await leader.reaches(1)
+        leader.settled = {"uid-a"}
+        server.drops = {server.n_writes + 1}
+        await leader.keeper.close()
+        assert server.listed == "{}"
+
+
+async def test_an_end_waits_for_the_last_list_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fence_keeper, "CLOSE_S", 0.05)
+    server = OneLease()
+    async with leading(server) as leader:
+        leader.keeper.submit(bind("a"))
+        await leader.reaches(1)
+        leader.settled = {"uid-a"}
+        server.drops = set(range(1000))
+        with anyio.fail_after(5):
+            await leader.keeper.close()
+        assert '"ns/a"' in server.listed
+
+
+async def test_a_follower_that_ends_has_no_list_to_write() -> None:
+    server = OneLease()
+    leader = Leader(server)
+    with anyio.fail_after(1):
+        await leader.keeper.close()
+    assert server.n_writes == 0

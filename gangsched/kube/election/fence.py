@@ -16,6 +16,7 @@ bumps (kube.effects.bumps), decisions (the core). tests/kube/fence_model.py chec
 | Owned | PUT answered; GET: ours, with it in the list | Owned | listed effects may be sent; the next batch |
 | Owned | GET: ours, without it | Owned | PUT again |
 | Owned | GET: another's, or none | Deposed | |
+| Owned | close() | Owned | PUT, without what is settled, until nothing else is listed |
 | any | refused (409, too), or not answered | | GET |
 
 A PUT carries the version that it replaces, so of two writers one is refused. Of several unanswered PUTs over
@@ -98,6 +99,7 @@ class Fence:
         self._seen = FenceRecord()
         self._version = ""
         self._must_read = True
+        self._is_closed = False
         self._asked: Create[FenceRecord] | Update[FenceRecord] | None = None
         self._listed: dict[str, ListedPod] = {}
         self._batch: list[Fenced] = []
@@ -133,6 +135,21 @@ class Fence:
         released, self._released = self._released, []
         return released
 
+    def close(self) -> None:
+        """Release nothing any more; from here on the list only gets shorter, as binds are settled."""
+        self._is_closed = True
+
+    @property
+    def is_short(self) -> bool:
+        """The list is ours, and lists nothing but binds that may still land."""
+        listed = self._seen.listed
+        return (
+            self.state is FenceState.OWNED
+            and not self._must_read
+            and listed is not None
+            and all(map(self._is_on_its_way, listed))
+        )
+
     def bumped(self) -> None:
         """No bind of an earlier leader can land any more: from here on the list is ours."""
         assert self.state is FenceState.TAKEN
@@ -151,16 +168,24 @@ class Fence:
             record = FenceRecord(self._seen.epoch + 1, self.identity, self._seen.listed)
             self._asked = Update(record, self._version) if self._version else Create(record)
             return self._asked
-        if self._batch or self._fill():
+        if self._shorten() if self._is_closed else self._batch or self._fill():
             self._asked = Update(FenceRecord(self.epoch, self.identity, self._listed), self._version)
             return self._asked
         return None
+
+    def _shorten(self) -> bool:
+        """Take settled pods out of the list; False: there are none."""
+        self._listed = self._unsettled()
+        return not self.is_short
+
+    def _unsettled(self) -> dict[str, ListedPod]:
+        return {uid: pod for uid, pod in self._listed.items() if self._is_on_its_way(uid)}
 
     def _fill(self) -> bool:
         """Build the next batch, and the list with it and without settled pods; False: nothing to write."""
         if not self._waiting:
             return False
-        listed = {uid: pod for uid, pod in self._listed.items() if self._is_on_its_way(uid)}
+        listed = self._unsettled()
         n_bytes = sum(pod.n_bytes for pod in listed.values())
         while self._waiting:
             pod = _listed_pod(self._waiting[0])
@@ -220,8 +245,9 @@ class Fence:
         self.inherited = record.listed
 
     def _release(self) -> None:
-        self._released += self._batch
-        self._batch = []
+        if not self._is_closed:
+            self._released += self._batch
+            self._batch = []
 
 
 def _listed_pod(effect: Fenced) -> ListedPod:

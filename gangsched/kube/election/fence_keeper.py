@@ -36,6 +36,8 @@ LIST_KEY = "gangsched.io/binds-on-the-way"
 TIMEOUT_S = 5.0
 # How often a list that is full, or that lists enough, is looked at again.
 STEP_S = 0.02
+# How long a clean stop waits for the last, shorter list. Without it the successor only has more to bump.
+CLOSE_S = 2.0
 
 
 class _Spec(msgspec.Struct, gc=False, rename="camel"):
@@ -89,6 +91,7 @@ class FenceKeeper:
         self._has_begun = False
         self._wake = anyio.Event()
         self._taken = anyio.Event()
+        self._closed = anyio.Event()
         self._said = ""
 
     def submit(self, effect: Fenced) -> None:
@@ -106,6 +109,18 @@ class FenceKeeper:
         """The inherited pods are bumped: binds may be listed now."""
         self.fence.bumped()
         self._wake.set()
+
+    async def close(self) -> None:
+        """Write the list once more, without settled binds, so that a successor bumps only the others.
+
+        Nothing is released any more. Returns when that is done, or has taken too long. `run` must be running.
+        """
+        self.fence.close()
+        with anyio.move_on_after(CLOSE_S):
+            while self._is_owned and not self.fence.is_short:
+                self._closed = anyio.Event()
+                self._wake.set()
+                await self._closed.wait()
 
     async def run(
         self,
@@ -129,6 +144,7 @@ class FenceKeeper:
                         await self._wake.wait()
                     continue
                 await self._ask(step)
+                self._closed.set()
                 if fence.state is not FenceState.UNTAKEN:
                     self._taken.set()
                 released = fence.take_released()
