@@ -120,6 +120,10 @@ _COMMANDS = {
         "gangsched.devices.command",
         "show which devices each node has, who holds them, since when, planned or confirmed",
     ),
+    "explain": (
+        "gangsched.web.explain_command",
+        "why a gang or a pod does not run, and what would cure it",
+    ),
     "load": (
         "gangsched.load.command",
         "show how busy each node is against what it can do, and how evenly the cluster is loaded",

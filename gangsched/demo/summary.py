@@ -46,7 +46,8 @@ def _life(changes: list[Change]) -> Iterator[str]:
             held = None
         elif state is GroupState.UNSCHEDULABLE and not refused:
             refused = True
-            yield f"{at} refused: {change.seen.why.partition(';')[0]}"
+            # The first sentence's first half: a line has room for no more.
+            yield f"{at} refused: {change.seen.why.partition(';')[0].partition('. ')[0]}"
         elif took_s(view) is not None and not bound:
             bound, held = True, None
             yield f"{at} bound after {seconds(took_s(view) or 0.0)}: {_size(view)} on {host_list(view.nodes)}"

@@ -28,6 +28,8 @@ from gangsched.model.objects import Taint, Toleration
 
 REASON = "node(s) had untolerated taint(s)"
 PREFER = "PreferNoSchedule"
+# Taints told one by one.
+_MAX_NAMED = 8
 _HARD = ("NoSchedule", "NoExecute")
 # content.IsDecimalInteger: stricter than ParseInt, no leading zeros and no plus sign.
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -89,8 +91,19 @@ class TaintToleration:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
+        """A reason for each of the first taints that are not tolerated, as the first of a node's."""
         mask = self.filter(state, template, view)
-        return () if mask is None else ((REASON, ~mask),)
+        if mask is None:
+            return ()
+        by_taint: dict[str, list[int]] = {}
+        for taints, code in view.taint_classes.items():
+            if (first := _first_untolerated(template, taints)) is not None:
+                more = len(by_taint) >= _MAX_NAMED and first not in by_taint
+                by_taint.setdefault("" if more else first, []).append(code)
+        return [
+            (f"{REASON} {{{taint}}}" if taint else REASON, np.isin(view.taint_class, codes))
+            for taint, codes in by_taint.items()
+        ]
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
@@ -141,6 +154,16 @@ def _per_class(view: ClusterView, answer: Callable[[Taints], int]) -> IntArray:
 def _accepts(template: PodTemplate, taints: Taints) -> bool:
     tolerations = template.spec.tolerations
     return all(taint.effect not in _HARD or any_tolerates(tolerations, taint) for taint in taints)
+
+
+def _first_untolerated(template: PodTemplate, taints: Taints) -> str | None:
+    tolerations = template.spec.tolerations
+    for taint in taints:
+        if taint.effect in _HARD and not any_tolerates(tolerations, taint):
+            return (
+                f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+            )
+    return None
 
 
 def _n_soft(template: PodTemplate, taints: Taints) -> int:

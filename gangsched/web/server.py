@@ -17,6 +17,7 @@ import structlog
 from aiohttp import web
 
 from gangsched.web.access import Access, Refused
+from gangsched.web.explanations import Explanations
 from gangsched.web.health import Health, Page
 from gangsched.web.metrics import format_for
 from gangsched.web.queue import Queue
@@ -50,6 +51,7 @@ class Server:
         waiting: Waiting,
         stories: Stories,
         queue: Queue,
+        explanations: Explanations,
     ) -> None:
         self._sockets = sockets
         self._tls = tls
@@ -60,6 +62,7 @@ class Server:
         self._waiting = waiting
         self._stories = stories
         self._queue = queue
+        self._explanations = explanations
 
     async def run(self) -> None:
         app = web.Application(middlewares=[self._guarded], client_max_size=1024)
@@ -70,6 +73,7 @@ class Server:
         app.router.add_get("/metrics", self._metrics_page)
         app.router.add_get("/configz", self._configz_page)
         app.router.add_get("/story/{namespace}/{name}", self._story_page)
+        app.router.add_get("/explain/{namespace}/{name}", self._explain_page)
         app.router.add_get("/queue", self._queue_page)
         app.router.add_get("/permit", self._permit_page)
         app.router.add_post("/permit/{namespace}/{name}/{word:allow|reject}", self._permit_word)
@@ -135,6 +139,13 @@ class Server:
     async def _story_page(self, request: web.Request) -> web.Response:
         place = request.match_info
         body = self._stories.told(f"{place['namespace']}/{place['name']}")
+        if body is None:
+            raise web.HTTPNotFound
+        return web.Response(body=body, content_type="application/json")
+
+    async def _explain_page(self, request: web.Request) -> web.Response:
+        place = request.match_info
+        body = self._explanations.told(f"{place['namespace']}/{place['name']}")
         if body is None:
             raise web.HTTPNotFound
         return web.Response(body=body, content_type="application/json")

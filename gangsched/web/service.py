@@ -161,6 +161,7 @@ class Web:
     def _load(self) -> Server:
         """In a thread: its imports take a few tenths of a second."""
         from gangsched.web.access import Access
+        from gangsched.web.explanations import Explanations
         from gangsched.web.queue import Queue
         from gangsched.web.server import Server
         from gangsched.web.stories import Stories
@@ -180,6 +181,9 @@ class Web:
             waiting=Waiting(parts.scheduler, put_nowait=parts.put_nowait, may_act=parts.may_act),
             stories=Stories(parts.scheduler),
             queue=Queue(parts.scheduler),
+            explanations=Explanations(
+                parts.scheduler, tracing=lambda: parts.config().tracing, may_act=parts.may_act
+            ),
         )
 
     def _health(self) -> dict[str, Health]:

@@ -71,11 +71,12 @@ class Stories:
             round(now_s - group.since_s, 3),
             group.attempts,
             clean(group.message),
-            tuple(_moves(story(group), group, ago_s)),
+            tuple(moves_of(story(group), group, ago_s)),
         )
 
 
-def _moves(told: list[Moved], group: Group, ago_s: float) -> list[Move]:
+def moves_of(told: list[Moved], group: Group, ago_s: float) -> list[Move]:
+    """A group's moves at the time of day; ago_s: what to add to the core's clock."""
     moves = []
     before_s = told[0].at_s if told else group.since_s
     for moved in told:

@@ -39,6 +39,7 @@ def test_three_pods_that_must_share_a_rack_of_two_nodes_are_not_bound_over_both(
     assert c.said("train-0") == (
         f"gang d/train: no {RACK} has room for 3 members: a could take 2, b could take 2. In a: 2 of 3 fit; "
         "member train-2: 0/4 nodes are available: 2 Insufficient nvidia.com/gpu, 2 node(s) were outside of a."
+        " The nodes that suit it are too few: with nothing else running 2 of 3 would fit."
     )
     c.five_more_turns_change_nothing()
 

@@ -112,7 +112,8 @@ async def test_lines_tell_one_thing_after_the_other() -> None:
         "group default/actors does not exist, or does not list this group",
         "learners running 2 of 2",
         "pretrain unschedulable 5 of 8 fit; member pretrain-5: "
-        "0/16 nodes are available: 16 Insufficient nvidia.com/gpu.",
+        "0/16 nodes are available: 16 Insufficient nvidia.com/gpu. "
+        "Of these, 5 had room until other members of it were placed there.",
         "$ kubectl delete job train",
         "train deleted its room is free again",
         "pretrain running 8 of 8",

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from tests.differential.kube import Attempt
 from tests.differential.ours import Decision
 
+_TAINT = re.compile(r" \{[^}]*\}$")
 _REASON = re.compile(r"(\d+) (.+)")
 
 
@@ -32,14 +33,21 @@ def _refusals(message: str, ours: Decision) -> list[str]:
 
 
 def reasons(message: str) -> dict[str, int]:
-    """How many nodes are out for what: "0/3 nodes are available: 2 Insufficient cpu, 1 Too many pods."."""
+    """How many nodes are out for what: "0/3 nodes are available: 2 Insufficient cpu, 1 Too many pods.".
+
+    Ours names each taint, in braces; kube-scheduler counts them together.
+    """
     _, found, listed = message.partition(" nodes are available: ")
     if not found:
         return {message: -1}
     listed = listed.split(". ")[0].rstrip(".")
     matches = (_REASON.fullmatch(one) for one in listed.split(", "))
     # Refused before any node was looked at, it is the reason alone.
-    return {match[2]: int(match[1]) for match in matches if match} or {listed: -1}
+    counted: dict[str, int] = {}
+    for match in filter(None, matches):
+        reason = _TAINT.sub("", match[2])
+        counted[reason] = counted.get(reason, 0) + int(match[1])
+    return counted or {listed: -1}
 
 
 def _scores(theirs: Attempt, ours: Decision) -> Iterable[str]:

@@ -151,7 +151,10 @@ def test_nobody_is_asked_when_no_node_is_left() -> None:
     story = Story()
     story.create(make_pod("a", gpus=9))
     assert not story.asked
-    assert story.said == f"0/3 nodes are available: 3 Insufficient {GPU}."
+    assert story.said == (
+        f"0/3 nodes are available: 3 Insufficient {GPU}."
+        " No node that suits it is large enough, even with nothing else running."
+    )
 
 
 def test_a_gang_is_asked_about_once_for_each_template() -> None:

@@ -42,7 +42,7 @@ def test_untolerated_taints_keep_the_pod_away() -> None:
     plugin, template = TaintToleration(), cluster.template()
     assert cluster.names(plugin.filter(cluster.state, template, cluster.view)) == ["plain", "soft"]
     ((reason, rows),) = plugin.reasons(cluster.state, template, cluster.view)
-    assert reason == "node(s) had untolerated taint(s)"
+    assert reason == "node(s) had untolerated taint(s) {gpu=yes:NoSchedule}"
     assert cluster.names(rows) == ["gpu"]
     tolerant = cluster.template(pod(tolerations=[{"key": "gpu", "operator": "Exists"}]))
     assert plugin.filter(cluster.state, tolerant, cluster.view) is None

@@ -120,7 +120,10 @@ def test_we_refuse_what_they_place(story: Story) -> None:
     story.create(pod("a", gpus=9)).turns().they_bind("a", "n1")
     record = story.record("a")
     assert record.verdict is Verdict.ONLY_THEIRS
-    assert record.ours_said == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    assert record.ours_said == (
+        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+        " No node that suits it is large enough, even with nothing else running."
+    )
     assert text(story)[-1] == f"d/a: theirs n1, ours none: {record.ours_said}"
 
 

@@ -20,6 +20,7 @@ from gangsched.errors import ConfigError
 from gangsched.model.events import Event
 from gangsched.sim.driver import make_scheduler
 from gangsched.web.access import Access
+from gangsched.web.explanations import Explanations
 from gangsched.web.health import Check, Health
 from gangsched.web.listening import WebSettings, listen, port_of
 from gangsched.web.queue import Queue
@@ -81,6 +82,7 @@ async def serving(
     waiting: Waiting | None = None,
     stories: Stories | None = None,
     queue: Queue | None = None,
+    explanations: Explanations | None = None,
 ) -> AsyncIterator[Client]:
     async def metrics(content_type: str) -> bytes:
         return b"scheduler_pending_pods 0\n"
@@ -99,6 +101,7 @@ async def serving(
         waiting=waiting or Waiting(nobody(), put_nowait=list[Event]().append, may_act=lambda: True),
         stories=stories or Stories(nobody()),
         queue=queue or Queue(nobody()),
+        explanations=explanations or Explanations(nobody()),
     )
     trust = ssl.create_default_context(cadata=pair.certificate.decode())
     async with aiohttp.ClientSession() as session, anyio.create_task_group() as group:

@@ -24,7 +24,7 @@ from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.cycle.roles import n_of_role_fit, split
 from gangsched.core.cycle.topology import place_in_domains
 from gangsched.core.framework.interface import CycleState, Status
-from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome, by_template
+from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome, Shortage, by_template
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.group import Group, PodInfo, templates_of
 from gangsched.core.types.placement import Nominated
@@ -296,14 +296,17 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
     profile, group = demand.profile, demand.group
     counted: dict[str, int] = {}
     plugins: list[str] = []
-    for plugin, reason, rows in profile.reasons(shortage.state, template, view):
+    found = profile.reasons(shortage.state, template, view)
+    for plugin, reason, rows in found:
         counted[reason] = counted.get(reason, 0) + int(rows.sum())
         if plugin not in plugins:
             plugins.append(plugin)
     if not shortage.refused.is_success:
+        found = []
         counted, plugins = {shortage.refused.reason: view.n_nodes}, [shortage.refused.plugin]
     told = ", ".join(f"{n} {reason}" for reason, n in sorted(counted.items(), key=lambda x: (-x[1], x[0])))
     sentence = f"0/{view.n_nodes} nodes are available" + (f": {told}." if told else ".")
+    fit, wanted = 0, 1
     if group.is_gang:
         wanted = demand.n_needed + group.n_bound + group.n_assumed
         fit, role = group.n_bound + group.n_assumed + _n_fit(shortage), ""
@@ -314,8 +317,12 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
         sentence = f"gang {group.key}: {role}{fit} of {wanted} fit; member {member}: {sentence}"
     rejected: list[tuple[str, PodTemplate | None]] = [(plugin, template) for plugin in plugins]
     rejected += _kept_in_place(demands, shortage, plugins)
+    suits = profile.filtering.feasible(shortage.state, template, view)
+    if shortage.state.subset is not None:
+        suits = suits & shortage.state.subset
+    short = Shortage(shortage.unplaced, template, view, fit, wanted, found, suits, len(shortage.states) == 1)
     # Without a named plugin, any change may help.
-    return FitError(group, sentence, tuple(rejected) or (("", None),))
+    return FitError(group, sentence, tuple(rejected) or (("", None),), shortage=short)
 
 
 def _kept_in_place(

@@ -54,6 +54,8 @@ def place_in_domains(
         answer = run(_narrowed(demands, areas), 0)
         if isinstance(answer, Plan):
             return answer
+        if tried:
+            answer.shortage = None  # the first one is told of; a trial holds a copy of what it changed
         tried.append((areas, answer))
     whole = [(areas, error) for areas, error in tried if all(area.is_whole for area in areas)]
     if search_budget and whole:

@@ -100,8 +100,27 @@ GAVE_UP = "A placement may exist: the search for one ended at searchPlacements."
 """The message for GAVE_UP."""
 
 
+class Shortage(msgspec.Struct, gc=False):
+    """Where placing a group ended: n_fit of n_wanted members fit, `member` does not on `trial`. `found`: the
+    plugins' reasons for the nodes that they excluded. suits: bool[n_rows], the nodes that suit it as far as
+    their fixed properties go, whatever is used."""
+
+    member: PodInfo
+    template: PodTemplate
+    trial: Trial
+    n_fit: int
+    n_wanted: int
+    found: Sequence[tuple[str, str, BoolArray]]
+    suits: BoolArray
+    is_alike: bool
+    """Whether all members are of its template."""
+
+
 class FitError(msgspec.Struct, gc=False):
-    """No member is placed, and why: for people, and (plugin, template) for the changes that can cure it."""
+    """No member is placed, and why: for people, and (plugin, template) for the changes that can cure it.
+
+    shortage: where the first order of placing them ended; None where a plugin or a rule refused them before.
+    """
 
     group: Group
     message: str
@@ -109,6 +128,7 @@ class FitError(msgspec.Struct, gc=False):
     code: Code = Code.UNSCHEDULABLE
     search: SearchOutcome = SearchOutcome.NONE
     n_tried: int = 0
+    shortage: Shortage | None = None
 
 
 class DryRun(msgspec.Struct, gc=False):

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import OVERTAKEN, reservation_lost
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.cycle import GANG, run_cycle
 from gangsched.core.cycle.roles import needed_first
+from gangsched.core.cycle.shortage import told_of
 from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.interface import SUCCESS, Code, DryRun, Status
 from gangsched.core.framework.plan import FitError, Plan, first_of
@@ -164,7 +167,11 @@ class Attempts:
                 return
             answer = made
         if isinstance(answer, FitError):
-            self.reject(unit, answer.message, answer=answer)
+            message = answer.message
+            if answer.shortage is not None:
+                holding = self._shared.queue.waiting
+                message = " ".join((message, *told_of(answer.shortage, answer.group, holding)))
+            self.reject(unit, message, answer=answer)
             return
         for each in unit:
             self.nominations.drop(each, keep_written=True)
@@ -228,12 +235,12 @@ class Attempts:
             answer = profile.run_post_filter(demands, trial, error, self._dry_run(demands))
         if isinstance(answer, Status):
             message = f"{error.message} {answer.reason}" if answer.reason else error.message
-            return FitError(error.group, message, error.rejected_by, answer.code)
+            return replace(error, message=message, code=answer.code)
         if not shared.settings.allow_eviction and any(
             info.state is MemberState.BOUND for info in answer.victims
         ):
             message = f"{error.message} {would_take(answer, shared.cache.view)}"
-            return FitError(error.group, message, error.rejected_by)
+            return replace(error, message=message, code=Code.UNSCHEDULABLE)
         why = f"preempted by {'gang' if unit[0].is_gang else 'pod'} {unit[0].key}"
         wanted = {(p.row, i) for p in answer.plan.placements for i in _device_ids(p)}
         for group in yielding:
@@ -279,7 +286,7 @@ class Attempts:
         answer = self._cycle(demands, trial)
         if isinstance(answer, FitError):
             message = f"preemption: the room that was made is not there any more: {answer.message}"
-            return FitError(answer.group, message, answer.rejected_by, answer.code)
+            return replace(answer, message=message)
         self.nominations.renew(waited, answer.placements)
         return None
 

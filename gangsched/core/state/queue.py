@@ -55,6 +55,7 @@ class SchedulingQueue:
         self._deadlines: list[tuple[float, int, Group]] = []
         self._serial = 0
         self._unschedulable: dict[GroupKey, Group] = {}
+        self._waiting: dict[GroupKey, Group] = {}
 
     def configure(self, *, initial_backoff_s: float, max_backoff_s: float, flush_s: float) -> None:
         """Applies to failures from now on; running backoffs keep their end."""
@@ -67,6 +68,11 @@ class SchedulingQueue:
         """Groups waiting for their turn."""
         return self._n_active
 
+    @property
+    def waiting(self) -> Iterable[Group]:
+        """Groups that hold room without binding: in Permit, or until their victims are gone."""
+        return self._waiting.values()
+
     def activate(self, group: Group, cause: Cause) -> None:
         """Puts a group in line; a group already in line moves to the place of its current key.
 
@@ -75,15 +81,19 @@ class SchedulingQueue:
         self._leave_unschedulable(group)
         before = move(group, cause, self._clock())
         if group.state is not GroupState.WAITING:
+            if before is GroupState.WAITING:
+                self._waiting.pop(group.key, None)
             self._tell(group, before)
             group.deadline_s = NEVER_S
         self._line_up(group)
 
     def rebuild(self, groups: Iterable[Group]) -> None:
         """Puts each group where its state says, whatever a step that failed halfway has left behind."""
-        self._active, self._deadlines, self._unschedulable = [], [], {}
+        self._active, self._deadlines, self._unschedulable, self._waiting = [], [], {}, {}
         self._n_active = 0
         for group in groups:
+            if group.state is GroupState.WAITING:
+                self._waiting[group.key] = group
             is_in_line = group.state is GroupState.ACTIVE or (
                 group.active_token and group.state is GroupState.WAITING
             )
@@ -122,7 +132,12 @@ class SchedulingQueue:
     def park(self, group: Group, cause: Cause, deadline_s: float = NEVER_S) -> None:
         """Puts a group out of line; the state that the cause leads to may time out at `deadline_s`."""
         self.leave_line(group)
-        self._tell(group, move(group, cause, self._clock()))
+        before = move(group, cause, self._clock())
+        if group.state is GroupState.WAITING:
+            self._waiting[group.key] = group
+        elif before is GroupState.WAITING:
+            self._waiting.pop(group.key, None)
+        self._tell(group, before)
         self.set_deadline(group, deadline_s)
 
     def reject(self, group: Group, cause: Cause, now_s: float) -> None:

@@ -1,0 +1,171 @@
+"""What a failed attempt lacks, beyond counts of reasons: what is reserved, too small, misspelt, unhealthy.
+
+Computed once for an attempt that failed for good, from what the cycle left behind (core.framework.plan's
+Shortage); bounded, so that a rejected gang costs no more on a large cluster than its reasons did. Its
+sentences change only when what they name does: a condition is written anew whenever its text changes.
+Called by core.groups.attempts for the condition and by core.explain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from gangsched.config.strict import nearest
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.plan import Shortage
+from gangsched.core.types.arrays import NO_LIMIT, BoolArray, IntArray
+from gangsched.core.types.group import NO_ROW, Group, MemberState
+from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+
+# Names in one sentence; groups, members and nodes that are looked at for it.
+_MAX_NAMED = 3
+_MAX_GROUPS = 64
+_MAX_MEMBERS = 10_000
+_MAX_ROWS = 64
+_GIB = 2**30
+
+
+class Lack(NamedTuple):
+    """A resource of which nodes that suit a member have too little free. Shapes: free int64[n_rows], rows
+    bool[n_rows], those nodes."""
+
+    resource: str
+    amount: int
+    free: IntArray
+    rows: BoolArray
+
+
+def told_of(short: Shortage, group: Group, waiting: Iterable[Group]) -> Iterator[str]:
+    """Sentences for the group's condition. waiting: groups that hold room without binding."""
+    template = short.template
+    yield from _misspelt(template, short.trial)
+    for name in sorted(template.missing)[:_MAX_NAMED]:
+        yield f"No node offers {name}{nearest(name, short.trial.table.names) or '.'}"
+    found = lacks(short)
+    if not found:
+        return
+    if small := too_small(short):
+        yield small
+    elif n_own := int((found[0].rows & _own_rows(short, found[0])).sum()):
+        yield f"Of these, {n_own} had room until other members of it were placed there."
+    for lack in found:
+        if by := reserved_by(lack, short, group, waiting):
+            amount = amount_text(lack.resource, sum(by.values()))
+            yield f"{amount} {lack.resource} are reserved by {named(by)}."
+    if ill := unhealthy(found, short.trial):
+        more = f", {len(ill) - _MAX_NAMED} more" if len(ill) > _MAX_NAMED else ""
+        yield f"Unhealthy: {', '.join(ill[:_MAX_NAMED])}{more}."
+
+
+def lacks(short: Shortage) -> list[Lack]:
+    """The resources that are short, where the rest of a node suits the member."""
+    template, trial = short.template, short.trial
+    found = []
+    for resource, column, amount in zip(template.names, template.columns, template.amounts, strict=True):
+        free = room_of(trial, resource, column)
+        rows = short.suits & (free < amount)
+        if rows.any():
+            found.append(Lack(resource, amount, free, rows))
+    return found
+
+
+def room_of(view: ClusterView, resource: str, column: int) -> IntArray:
+    """int64[n_rows]: what is free of a resource, healthy devices where they are listed."""
+    free, listed = view.free(column), view.device_free(resource)
+    return free if listed is None else np.where(listed < 0, free, np.minimum(free, listed))
+
+
+def n_when_empty(short: Shortage) -> int:
+    """How many members would fit on the nodes that suit them if nothing else ran there."""
+    template, trial = short.template, short.trial
+    room: IntArray = np.where(short.suits, NO_LIMIT, 0)
+    for column, amount in zip(template.columns, template.amounts, strict=True):
+        if amount:
+            room = np.minimum(room, trial.allocatable(column) // amount)
+    return 0 if template.missing else int(np.minimum(room, short.n_wanted).sum())
+
+
+def too_small(short: Shortage) -> str:
+    """A sentence if the nodes would not do even with nothing else on them; "" if they would."""
+    if not short.is_alike or not short.suits.any():
+        return ""
+    n = n_when_empty(short)
+    if n >= short.n_wanted:
+        return ""
+    if short.n_wanted == 1:
+        return "No node that suits it is large enough, even with nothing else running."
+    return f"The nodes that suit it are too few: with nothing else running {n} of {short.n_wanted} would fit."
+
+
+def reserved_by(lack: Lack, short: Shortage, group: Group, waiting: Iterable[Group]) -> dict[str, int]:
+    """Group -> how much of the resource it has reserved on nodes that suit the member, in both ways."""
+    found: Counter[str] = Counter()
+    n_left = _MAX_MEMBERS
+    for other in islice(waiting, _MAX_GROUPS):
+        if other is group or n_left < len(other.members):
+            continue
+        n_left -= len(other.members)
+        state = MemberState.PENDING if other.preemption is not None else MemberState.ASSUMED
+        for info in other.members.values():
+            if info.state is state and (info.row == NO_ROW or short.suits[info.row]):
+                found[str(other.key)] += info.template.requests.get(lack.resource, 0)
+    return {name: n for name, n in found.most_common() if n}
+
+
+def unhealthy(found: Sequence[Lack], view: ClusterView) -> list[str]:
+    """ "ID on NODE" of devices that are not healthy, on the first nodes that are short."""
+    told = []
+    for lack in found:
+        if view.device_free(lack.resource) is None:
+            continue
+        for row in np.flatnonzero(lack.rows)[:_MAX_ROWS].tolist():
+            inventory = view.inventory(row, lack.resource)
+            if inventory is not None and inventory.healthy.bit_count() < len(inventory.ids):
+                ill = [one for i, one in enumerate(inventory.ids) if not inventory.healthy >> i & 1]
+                told += [f"{one} on {view.name(row)}" for one in ill]
+    return told
+
+
+def named(amounts: Mapping[str, int]) -> str:
+    """ "a (16), b (8), 2 more"."""
+    told = [f"{name} ({n})" if len(amounts) > 1 else name for name, n in islice(amounts.items(), _MAX_NAMED)]
+    more = len(amounts) - len(told)
+    return ", ".join(told) + (f", {more} more" if more else "")
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """An amount as a manifest has it: cores, GiB, or a number."""
+    if resource == CPU:
+        return f"{amount / 1000:g}"
+    return f"{amount / _GIB:.4g}Gi" if resource in (MEMORY, EPHEMERAL_STORAGE) else str(amount)
+
+
+def _own_rows(short: Shortage, lack: Lack) -> BoolArray:
+    """bool[n_rows]: nodes that had room for the member before members like it were placed there."""
+    rows = np.zeros(len(short.suits), dtype=np.bool_)
+    mine = [row for row, template, n in short.trial.placed if template is short.template and n > 0]
+    if mine:
+        column = short.trial.table.column(lack.resource)
+        rows[mine] = room_of(short.trial.base(), lack.resource, column)[mine] >= lack.amount
+    return rows
+
+
+def _misspelt(template: PodTemplate, view: ClusterView) -> Iterator[str]:
+    """A sentence for each label that the nodeSelector names and no node has."""
+    for key, value in islice(sorted((template.spec.node_selector or {}).items()), _MAX_NAMED):
+        codes, values = view.label(key)
+        there = set(np.unique(codes[view.live]).tolist())
+        known = [one for one, code in values.items() if code in there]
+        if not known:
+            labels = (view.node(row) for row in np.flatnonzero(view.live)[:_MAX_ROWS].tolist())
+            keys = {one for node in labels if node is not None for one in node.metadata.labels or ()}
+            yield f"nodeSelector: no node has the label {key}{nearest(key, keys) or '.'}"
+        elif value not in known:
+            meant = nearest(value, known) or f"; nodes have {', '.join(sorted(known)[:_MAX_NAMED])}."
+            yield f"nodeSelector: no node has {key}={value}{meant}"

@@ -1,0 +1,263 @@
+"""Explanation: why a group does not run now, and what would cure it, as a value for people and programs.
+
+A pure function of the scheduler's present state, computed on demand: for a group that waits for room the
+cycle is run once more on a Trial, without searching further orders. Nothing is written and no counter moves.
+Lists are bounded. Text from users and servers is made safe to print; a reader must escape markup. Take it
+between two turns, from the loop that drives the scheduler. Called by gangsched.web.explanations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+
+import msgspec
+
+from gangsched.config.strict import nearest
+from gangsched.core.cycle.shortage import named
+from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import clean
+from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
+from gangsched.model.pod_group import needs_object
+
+_MAX_NAMED = 3
+_MAX_LOOKED_AT = 20_000
+_STARTED = (GroupState.BOUND, GroupState.DELETED)
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
+    """One group. answer: the shortest true answer; told: what its condition says.
+
+    position: its place in the queue of n_waiting, 0 for a group that has started. Seconds are from now:
+    state_s and waited_s ago, next_s ahead; None: not, or never.
+    """
+
+    group: str
+    uid: str
+    scheduler: str
+    state: str
+    answer: str
+    cures: tuple[str, ...]
+    told: str
+    position: int
+    n_waiting: int
+    state_s: float
+    waited_s: float | None
+    next_s: float | None
+    priority: int
+    needed: int
+    existing: int
+    gated: int
+    reserved: int
+    bound: int
+    attempts: int
+    failures: int
+    rejected_by: tuple[str, ...]
+    reasons: tuple[Reason, ...] = ()
+    near: tuple[NearMiss, ...] = ()
+
+
+def explain(scheduler: Scheduler, group: Group, now_s: float) -> Explanation:
+    """Why the group does not run, as the scheduler stands now."""
+    found = _found(scheduler, group, now_s)
+    position, n_waiting = _position(scheduler, group)
+    complete_s = group.first_complete_s
+    return Explanation(
+        group=clean(str(group.key)),
+        uid=clean(group.key.uid),
+        scheduler=clean(group.scheduler_name),
+        state=group.state.value,
+        answer=clean(found.answer),
+        cures=tuple(clean(cure) for cure in found.cures),
+        told=clean(group.problem or group.message),
+        position=position,
+        n_waiting=n_waiting,
+        state_s=round(now_s - group.since_s, 3),
+        waited_s=round(now_s - complete_s, 3) if 0 <= complete_s < NEVER_S else None,
+        next_s=round(group.deadline_s - now_s, 3) if group.deadline_s < NEVER_S else None,
+        priority=group.priority,
+        needed=group.start_count,
+        existing=group.n_existing,
+        gated=group.counts[MemberState.GATED],
+        reserved=group.n_assumed,
+        bound=group.n_bound,
+        attempts=group.attempts,
+        failures=group.failure,
+        rejected_by=tuple(dict.fromkeys(plugin for plugin, _ in group.rejected_by if plugin)),
+        reasons=found.reasons,
+        near=found.near,
+    )
+
+
+def _position(scheduler: Scheduler, group: Group) -> tuple[int, int]:
+    """(its place by QueueSort from 1, how many wait); the place is 0 for a group that has started."""
+    shared = scheduler.shared
+    waiting = [one for one in shared.groups.values() if one.state not in _STARTED]
+    if group.state in _STARTED:
+        return 0, len(waiting)
+    mine = (not group.recovering, shared.sort_key(group)[0], group.key)
+    before = sum((not one.recovering, shared.sort_key(one)[0], one.key) < mine for one in waiting)
+    return before + 1, len(waiting)
+
+
+def _found(scheduler: Scheduler, group: Group, now_s: float) -> Found:
+    match group.state:
+        case _ if group.problem:
+            return Found(
+                f"It cannot be scheduled as it is written: {group.problem}.",
+                ("Correct what the sentence names, in the pods or in the group's object.",),
+            )
+        case GroupState.GATED:
+            return _gated(scheduler, group)
+        case GroupState.GATHERING:
+            return _gathering(scheduler, group)
+        case GroupState.WAITING:
+            return _waiting(scheduler, group, now_s)
+        case GroupState.BINDING:
+            return _binding(group)
+        case GroupState.UNWINDING:
+            n = group.n_bound
+            return Found(f"It is taken back: {_pods(n)} of it still to go. {group.message}".strip())
+        case GroupState.BOUND | GroupState.DELETED:
+            return _started(scheduler, group)
+    return placeable(scheduler, group, now_s)
+
+
+# -- not all there -------------------------------------------------------------------------------------
+
+
+def _gated(scheduler: Scheduler, group: Group) -> Found:
+    gates: Counter[str] = Counter()
+    asked: Counter[str] = Counter()
+    for info in group.in_state(MemberState.GATED):
+        named_gates = [gate.name for gate in info.pod.spec.scheduling_gates or ()]
+        gates.update(named_gates)
+        if not named_gates:
+            asked[info.said or "a PreEnqueue plugin"] += 1
+    n = group.counts[MemberState.GATED]
+    if gates:
+        one = next(iter(gates))
+        return Found(
+            f"{_pods(n)} of it wait for scheduling gates: {named(gates)}.",
+            (f"What set the gate {one} takes it off spec.schedulingGates when it is done; see to that.",),
+        )
+    return Found(
+        f"PreEnqueue keeps {_pods(n)} of it out of the queue: {named(asked)}.",
+        ("The plugin lets them in on the changes that it names; its message says which.",),
+    )
+
+
+def _gathering(scheduler: Scheduler, group: Group) -> Found:
+    if group.definition is None and needs_object(group.key):
+        return Found(
+            f"Its pods name the group {group.key.name}, and no such object exists in {group.key.namespace}.",
+            (f"Create it, or correct the name that the pods give{_near_groups(scheduler, group)}.",),
+        )
+    if roles := group.missing_roles():
+        told = ", ".join(f"{n} of {least} of role {role}" for role, n, least in roles[:_MAX_NAMED])
+        return Found(f"Members are missing: {told} exist.", (_owed(group),))
+    if group.n_existing < group.min_count:
+        gated = group.counts[MemberState.GATED]
+        also = f"; {gated} more wait for gates" if gated else ""
+        n_missing = group.min_count - group.n_existing
+        return Found(
+            f"{group.n_existing} of {group.min_count} members exist, {n_missing} are missing{also}.",
+            (_owed(group),),
+        )
+    if not group.n_pending:
+        return Found(f"No member is pending: {group.n_bound} run or have ended.")
+    return Found("Its members are there, and it has its turn next.")
+
+
+def _owed(group: Group) -> str:
+    """Which controllers made its members, and so owe the rest."""
+    owners: Counter[str] = Counter()
+    for info in islice(group.members.values(), _MAX_LOOKED_AT):
+        for owner in info.pod.metadata.owner_references or ():
+            if owner.controller:
+                owners[f"{owner.kind} {owner.name}"] += 1
+    if not owners:
+        return "No controller owns its pods: create the missing ones, or lower the number that is required."
+    kind, _, name = next(iter(owners)).partition(" ")
+    return (
+        f"{named(owners) if len(owners) > 1 else f'{kind} {name}'} creates its pods: see whether it could"
+        f" (kubectl -n {group.key.namespace} describe {kind.lower()} {name}); a ResourceQuota or an admission"
+        " webhook that refuses pods is named in its events."
+    )
+
+
+def _near_groups(scheduler: Scheduler, group: Group) -> str:
+    names = (g.key.name for g in scheduler.shared.groups.values() if g.definition is not None)
+    return nearest(group.key.name, islice(names, _MAX_LOOKED_AT)).rstrip("?")
+
+
+# -- it has its room, or some of it --------------------------------------------------------------------
+
+
+def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
+    preemption = group.preemption
+    if preemption is not None:
+        victims = [info.pod.key for info in preemption.waits_for.values()]
+        told = ", ".join(victims[:_MAX_NAMED]) + (", …" if len(victims) > _MAX_NAMED else "")
+        refused = sum(1 for uid in preemption.waits_for if preemption.refused.get(uid))
+        also = f"; the API server refuses {refused} of the evictions, as a disruption budget does" * bool(
+            refused
+        )
+        return Found(
+            f"Room is reserved for it, and it waits for {_pods(len(victims))} to go: {told}{also}.",
+            (f"Wait{_until(preemption.deadline_s, now_s)}; then other victims are sought, or it gives up.",),
+        )
+    waits_for = scheduler.permits.waits_for(group)
+    told = "; ".join(f"{reason or 'no reason given'} ({name})" for name, reason in waits_for.items())
+    told = told or "its set is incomplete"
+    overruled = f"kubectl create --raw … /permit/{group.key}/allow"
+    return Found(
+        f"Room for {_pods(group.n_assumed)} of it is reserved, and Permit waits: {told}.",
+        (
+            f"It waits{_until(group.deadline_s, now_s)}, then gives back what it holds and is tried again.",
+            *(
+                (f"A plugin other than GangScheduling can be overruled: {overruled}.",)
+                * (bool(set(waits_for) - {"GangScheduling"}))
+            ),
+        ),
+    )
+
+
+def _binding(group: Group) -> Found:
+    binds = Counter(info.bind for info in group.in_state(MemberState.ASSUMED))
+    told = [
+        f"{binds[state]} {text}"
+        for state, text in (
+            (BindState.PREPARING, "wait for PreBind"),
+            (BindState.HELD, "are held until kubelet cannot confuse them with another pod"),
+            (BindState.NONE, "are about to be sent"),
+            (BindState.SENT, "are sent"),
+            (BindState.READING, "had no clear answer and are read back"),
+            (BindState.BUMPING, "are given up and must not land any more"),
+        )
+        if binds[state]
+    ]
+    unclear = next((i.unclear for i in group.in_state(MemberState.ASSUMED) if i.unclear), "")
+    return Found(
+        f"It is being bound: {group.n_bound} of {group.start_count} are; of the others {', '.join(told)}."
+        + (f" The last unclear answer: {unclear}." if unclear else ""),
+        ("What it holds stays until the API server itself gives a clear answer.",) if unclear else (),
+    )
+
+
+def _started(scheduler: Scheduler, group: Group) -> Found:
+    if group.is_half_bound:
+        return Found(
+            f"{group.n_bound} of {group.start_count} members run, and no other exists to complete it.",
+            (_owed(group),),
+        )
+    return Found(f"It has started: {group.n_bound} of {group.start_count} members are bound.")
+
+
+def _pods(n: int) -> str:
+    return "1 pod" if n == 1 else f"{n} pods"
+
+
+def _until(deadline_s: float, now_s: float) -> str:
+    return "" if deadline_s == NEVER_S else f" for up to {max(deadline_s - now_s, 0):.0f} s"

@@ -1,0 +1,125 @@
+"""`gangsched explain NAMESPACE/GANG`: why it does not run, and what would cure it. Called by cli.py.
+
+As the plugin `kubectl gangsched explain` too (deploy/kubectl-gangsched).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import anyio
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gangsched.core.explain import Explanation
+from gangsched.core.state.reporter import clean
+from gangsched.errors import ApiError, ConfigError
+from gangsched.web.asking import add_flags, ask
+from gangsched.web.explanations import Page, path_of
+from gangsched.web.queue_command import duration
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.description = (
+        "Asks the running scheduler why a gang or a pod does not run: the answer first, then what would cure"
+        " it, the reasons by number of nodes, the nodes that come nearest, its place in the queue and its"
+        " last moves. Nothing is changed by asking. Exit code 3: it has not started."
+    )
+    parser.add_argument(
+        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; default/ may be left out"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
+    gang = args.gang if "/" in args.gang else f"default/{args.gang}"
+    namespace, _, name = gang.partition("/")
+    if not namespace or not name or "/" in name:
+        raise ConfigError(f"{args.gang!r} is not NAMESPACE/GANG, as default/train is")
+    body = anyio.run(ask, args, path_of(namespace, name))
+    if body is None:
+        raise ApiError(
+            f"the scheduler knows no gang and no pod of its own named {gang}; see whether its pods exist, and"
+            f" whether their spec.schedulerName is a profile of this scheduler: kubectl -n {namespace} get"
+            " pods -o custom-columns=NAME:.metadata.name,SCHEDULER:.spec.schedulerName",
+            code=404,
+        )
+    try:
+        pages = msgspec.json.decode(body, type=list[Page])
+    except msgspec.MsgspecError as error:
+        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+    if args.output == "json":
+        sys.stdout.buffer.write(msgspec.json.format(body, indent=2) + b"\n")
+    else:
+        console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+        for page in pages:
+            print_page(page, console)
+    return 3 if any(page.explanation.position for page in pages) else 0
+
+
+def print_page(page: Page, console: Console) -> None:
+    """The answer, then everything that supports it."""
+    told = page.explanation
+    who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
+    console.print(f"[bold]{who}[/bold]: {escape(clean(told.answer))}")
+    console.print(f"{_place(told)}")
+    if not page.leads:
+        console.print("This replica does not lead and decides nothing; the one that holds the lease does.")
+    for cure in told.cures:
+        console.print(f"[bold]To do:[/bold] {escape(clean(cure))}")
+    if told.reasons:
+        _table(console, "Nodes, by reason", ("NODES", "PLUGIN", "REASON"), _reasons(told))
+    if told.near:
+        _table(console, "Nearest nodes", ("NODE", "RESOURCE", "ASKED", "FREE", "HELD BY"), _near(told))
+    if told.told:
+        console.print(f"\nIts condition says: {escape(clean(told.told))}")
+    if page.moves:
+        moves = [
+            (move.at.strftime("%H:%M:%S"), move.before, move.state, clean(move.cause)) for move in page.moves
+        ]
+        _table(console, "Last moves (UTC)", ("AT", "FROM", "TO", "BECAUSE"), moves)
+    if page.trace:
+        console.print(f"\nIts trace: {escape(clean(page.trace))}")
+
+
+def _place(told: Explanation) -> str:
+    parts = [f"{told.state} for {duration(told.state_s)}"]
+    if told.position:
+        parts.append(f"place {told.position} of {told.n_waiting} in the queue")
+        if told.waited_s is not None:
+            parts.append(f"waiting since {duration(told.waited_s)}")
+        if told.next_s is not None:
+            parts.append(f"next in {duration(told.next_s)}")
+    counts = f"{told.existing} of {told.needed} members exist, {told.bound} bound, {told.reserved} reserved"
+    parts.append(counts + f", {told.gated} gated" * bool(told.gated))
+    parts.append(f"{told.attempts} attempt{'s' * (told.attempts != 1)}")
+    return "; ".join(parts) + f"; scheduler {escape(clean(told.scheduler))}"
+
+
+def _reasons(told: Explanation) -> list[tuple[str, ...]]:
+    return [(str(one.nodes), clean(one.plugin), clean(one.reason)) for one in told.reasons]
+
+
+def _near(told: Explanation) -> list[tuple[str, ...]]:
+    return [
+        (clean(one.node), clean(one.resource), one.asked, one.free, clean(", ".join(one.held_by)) or "-")
+        for one in told.near
+    ]
+
+
+def _table(console: Console, title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    console.print(f"\n[bold]{title}[/bold]")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        right = heading in ("NODES", "ASKED", "FREE")
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console.print(table)

@@ -1,0 +1,91 @@
+"""Why a gang does not run: GET /explain/{namespace}/{name}.
+
+Lives here: the page's JSON, and one answer for requests that come at once. Not here: the explanation itself
+(core.explain), HTTP (server), the command that requests it (explain_command).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from urllib.parse import quote
+
+import msgspec
+
+from gangsched.config import TracingSettings
+from gangsched.core.explain import Explanation, explain
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import clean
+from gangsched.core.state.transitions import story
+from gangsched.core.types.group import Group
+from gangsched.web.stories import Move, moves_of
+
+# Explaining may cost a whole cycle: who asks again at once gets the same answer.
+_FRESH_S = 1.0
+_MAX_KEPT = 64
+# Lone pods that used one name follow one another.
+_MAX_GROUPS = 5
+_MAX_MOVES = 8
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One group. moves: its last ones; trace: where its trace is, "" without tracing; leads: whether this
+    replica decides anything."""
+
+    leads: bool
+    explanation: Explanation
+    moves: tuple[Move, ...]
+    trace: str
+
+
+class Explanations:
+    """Explains groups by name."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        tracing: Callable[[], TracingSettings] = TracingSettings,
+        may_act: Callable[[], bool] = lambda: True,
+        clock_s: Callable[[], float] = time.monotonic,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._scheduler = scheduler
+        self._tracing = tracing
+        self._may_act = may_act
+        self._clock_s = clock_s
+        self._wall_s = wall_s
+        self._kept: dict[str, tuple[float, bytes]] = {}
+
+    def told(self, name: str) -> bytes | None:
+        """JSON: a Page for each group of that name; None if there is none."""
+        now_s = self._clock_s()
+        kept = self._kept.get(name)
+        if kept is not None and now_s - kept[0] < _FRESH_S:
+            return kept[1]
+        found = [group for key, group in self._scheduler.shared.groups.items() if str(key) == name]
+        if not found:
+            return None
+        body = msgspec.json.encode([self._page(group, now_s) for group in found[:_MAX_GROUPS]])
+        if len(self._kept) >= _MAX_KEPT:
+            self._kept.clear()
+        self._kept[name] = now_s, body
+        return body
+
+    def _page(self, group: Group, now_s: float) -> Page:
+        moves = moves_of(story(group), group, self._wall_s() - now_s)
+        explanation = explain(self._scheduler, group, now_s)
+        return Page(self._may_act(), explanation, tuple(moves[-_MAX_MOVES:]), self._trace(group))
+
+    def _trace(self, group: Group) -> str:
+        tracing, name = self._tracing(), clean(str(group.key))
+        if tracing.file:
+            return f"gangsched trace {name} --file {tracing.file}"
+        if not tracing.endpoint:
+            return ""
+        return f"gangsched trace {name} --jaeger URL (traces go to {tracing.endpoint})"
+
+
+def path_of(namespace: str, name: str) -> str:
+    """The page's path."""
+    return f"/explain/{quote(namespace, safe='')}/{quote(name, safe='')}"

@@ -1,0 +1,204 @@
+"""Why a gang does not run: each place where one can rest has an answer that names what it waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from gangsched.core.explain import Explanation, explain
+from gangsched.model import events as ev
+from gangsched.model.objects import OwnerReference, Pod, SchedulingGate, Taint
+from gangsched.sim.objects import RACK, make_node, make_pod
+from tests.core.scenario import Cluster, cluster, gang, with_annotations
+
+GPU = "nvidia.com/gpu"
+
+
+def told(c: Cluster, name: str) -> Explanation:
+    """The explanation, which changes nothing."""
+    before = [(g.state, g.attempts, g.since_s) for g in c.scheduler.shared.groups.values()]
+    found = explain(c.scheduler, c.group(name), c.now_s)
+    assert not c.scheduler.advance(c.now_s)
+    assert [(g.state, g.attempts, g.since_s) for g in c.scheduler.shared.groups.values()] == before
+    return found
+
+
+def selecting(pods: list[Pod], **labels: str) -> list[Pod]:
+    return [replace(pod, spec=replace(pod.spec, node_selector=labels)) for pod in pods]
+
+
+def owned(pods: list[Pod]) -> list[Pod]:
+    job = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="u", controller=True)
+    return [replace(pod, metadata=replace(pod.metadata, owner_references=[job])) for pod in pods]
+
+
+def reserving(gpus: int = 8, nodes: int = 2) -> Cluster:
+    """d/evaluate has reserved half of the nodes and waits in Permit for a member more."""
+    c = cluster(nodes=nodes, gpus=gpus)
+    total = {"gangsched.io/total-members": "9"}
+    c.submit(with_annotations(gang("evaluate", pods=nodes // 2, gpus=gpus), total)).run()
+    assert c.state("evaluate") == "waiting"
+    return c
+
+
+def test_no_room_says_how_many_fit_what_is_most_free_and_what_holds_the_rest() -> None:
+    c = cluster(nodes=2, gpus=8).submit(gang("old", pods=1, gpus=2)).run()
+    c.submit(gang("train", pods=2, gpus=8)).run().wait(4.0)
+    found = told(c, "train")
+    assert found.answer.startswith(
+        f"1 of 2 members fit. Member train-1 needs 8 {GPU} on one node; most free on any that suits it is 6"
+    )
+    assert (found.position, found.n_waiting, found.state) == (1, 1, "unschedulable")
+    [nearest, own] = found.near
+    assert (nearest.node, nearest.asked, nearest.free) == ("n0", "8", "6")
+    assert nearest.held_by == ("d/old (2 bound)",)
+    assert (own.node, own.free, own.held_by) == ("n1", "0", ("1 of its own other members",))
+    assert [(one.plugin, one.nodes) for one in found.reasons] == [("NodeResourcesFit", 2)]
+    assert found.cures[0].startswith(f"Room for 1 more of its members, each with 8 {GPU} on one node")
+    assert "Of these, 1 had room until other members of it were placed there." in c.said("train-0")
+
+
+def test_what_is_only_reserved_is_named_in_the_condition_as_well() -> None:
+    c = reserving().submit(gang("train", pods=2, gpus=8)).run()
+    reserved = f"8 {GPU} are reserved by d/evaluate."
+    assert c.said("train-0").endswith(reserved)
+    found = told(c, "train")
+    assert found.answer.endswith(reserved)
+    assert "d/evaluate (8 reserved)" in [who for near in found.near for who in near.held_by]
+    waiting = told(c, "evaluate")
+    assert waiting.answer == (
+        "Room for 1 pod of it is reserved, and Permit waits: 1 of 9 members are here (GangScheduling)."
+    )
+    assert waiting.next_s is not None
+
+
+def test_a_gang_larger_than_the_cluster_is_told_so() -> None:
+    c = cluster(nodes=2, gpus=8).submit(gang("train", pods=4, gpus=8)).run()
+    small = "The nodes that suit it are too few: with nothing else running 2 of 4 would fit."
+    assert c.said("train-0").endswith(small)
+    assert "Waiting does not help" in told(c, "train").cures[1]
+
+
+def test_a_label_that_no_node_has_is_named_with_what_may_be_meant() -> None:
+    c = Cluster()
+    node = make_node("n0")
+    labels = {"gpu-model": "hopper", "zone": "a"}
+    tainted = replace(node.spec, taints=[Taint("gpu", "yes", "NoSchedule")])
+    c.node(replace(node, metadata=replace(node.metadata, labels=labels), spec=tainted))
+    c.submit(selecting(gang("value", pods=1), **{"gpu-model": "hoper"})).run()
+    assert c.said("value-0").endswith("nodeSelector: no node has gpu-model=hoper; did you mean hopper?")
+    c.submit(selecting(gang("key", pods=1), **{"gpu-modle": "hopper"})).run()
+    assert c.said("key-0").endswith("nodeSelector: no node has the label gpu-modle; did you mean gpu-model?")
+    assert "did you mean hopper?" in told(c, "value").answer
+
+
+def test_a_taint_is_named_with_its_key() -> None:
+    node = make_node("n0")
+    c = Cluster().node(replace(node, spec=replace(node.spec, taints=[Taint("gpu", "a100", "NoSchedule")])))
+    c.submit(gang("train", pods=1)).run()
+    assert "1 node(s) had untolerated taint(s) {gpu=a100:NoSchedule}" in c.said("train-0")
+
+
+def test_unhealthy_devices_are_named_with_their_node() -> None:
+    c = Cluster()
+    sick = make_node("n0", gpus=2)
+    text = (sick.metadata.annotations or {})["gangsched.io/devices"].replace("Healthy", "Unhealthy", 1)
+    c.node(replace(sick, metadata=replace(sick.metadata, annotations={"gangsched.io/devices": text})))
+    c.submit(gang("train", pods=1, gpus=2)).run()
+    assert c.said("train-0").endswith(" on n0."), c.said("train-0")
+    assert "Unhealthy: " in c.said("train-0")
+
+
+def test_members_that_are_missing_are_owed_by_their_controller() -> None:
+    c = cluster().submit(owned(gang("train", pods=3, min_members=8))).run()
+    found = told(c, "train")
+    assert found.answer == "3 of 8 members exist, 5 are missing."
+    assert found.cures[0].startswith(
+        "Job train creates its pods: see whether it could (kubectl -n d describe job"
+    )
+    assert "ResourceQuota" in found.cures[0]
+    c.submit(gang("lone", pods=1, min_members=2)).run()
+    assert told(c, "lone").cures[0].startswith("No controller owns its pods")
+
+
+def test_a_group_whose_object_is_missing() -> None:
+    pod = make_pod("train-0", labels={"scheduling.x-k8s.io/pod-group": "train"})
+    c = cluster().submit([pod]).run()
+    assert "no such object exists in d" in told(c, "train").answer
+
+
+def test_gates_are_named() -> None:
+    pods = gang("train", pods=2)
+    gates = [SchedulingGate("kueue.x-k8s.io/admission")]
+    c = cluster().submit([replace(pod, spec=replace(pod.spec, scheduling_gates=gates)) for pod in pods]).run()
+    found = told(c, "train")
+    assert found.answer == "2 pods of it wait for scheduling gates: kueue.x-k8s.io/admission."
+
+
+def test_a_contradiction_is_told_as_such() -> None:
+    pods = gang("train", pods=1, min_members=2) + gang("train", pods=1, min_members=3, first=1)
+    c = cluster().submit(pods).run()
+    assert told(c, "train").answer.startswith("It cannot be scheduled as it is written: ")
+
+
+def test_a_gang_that_waits_for_its_victims() -> None:
+    c = cluster(nodes=1, gpus=8)
+    c.evictions = "slow"
+    c.submit(gang("low", pods=1, gpus=8)).run().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    found = told(c, "high")
+    assert found.answer == "Room is reserved for it, and it waits for 1 pod to go: d/low-0."
+    c.submit(gang("later", pods=1, gpus=8, priority=5)).run()
+    assert "reserved by d/high" in told(c, "later").answer + c.said("later-0")
+
+
+def test_binds_on_their_way_and_without_a_clear_answer() -> None:
+    c = cluster()
+    c.answer = lambda bind: "hold"
+    c.submit(gang("train", pods=2)).run()
+    assert told(c, "train").answer == "It is being bound: 0 of 2 are; of the others 2 are sent."
+    c = cluster()
+    c.answer = lambda bind: "unknown"
+    c.submit(gang("train", pods=2)).run()
+    assert "2 had no clear answer and are read back" in told(c, "train").answer
+
+
+def test_a_gang_bound_in_part() -> None:
+    c = cluster(nodes=2, gpus=8)
+    c.answer = lambda bind: "ok" if bind.name == "train-0" else "409"
+    c.submit(gang("train", pods=2, gpus=8)).run()
+    found = told(c, "train")
+    assert found.bound == 1
+    assert found.answer.startswith("1 of 2 members run"), found.answer
+
+
+def test_backoff_says_until_when() -> None:
+    c = reserving()
+    c.tell(ev.GroupRejected(c.group("evaluate").key, "admin", "not now"))
+    found = told(c, "evaluate")
+    assert found.state == "backoff"
+    assert found.cures[-1] == "It is tried again in 1 s (failure 1)."
+
+
+def test_a_gang_that_has_started_says_so() -> None:
+    c = cluster().submit(gang("train", pods=2)).run()
+    found = told(c, "train")
+    assert (found.answer, found.position) == ("It has started: 2 of 2 members are bound.", 0)
+
+
+def test_a_bad_text_is_escaped_and_lists_are_bounded() -> None:
+    bad: dict[str, Any] = {"gangsched.io/min-members": "\x1b[31m<b>" + "x" * 5000}
+    c = cluster().submit(with_annotations(gang("train", pods=1), bad)).run()
+    found = told(c, "train")
+    assert found.answer.isprintable()
+    assert len(found.answer) <= 1024
+    c = cluster(nodes=30, gpus=8).submit(gang("large", pods=31, gpus=8)).run()
+    assert len(told(c, "large").near) == 5
+
+
+def test_a_rack_constraint_names_the_rack() -> None:
+    c = cluster(nodes=4, racks=2)
+    spec = {"gangsched.io/topology": f"required: {RACK}"}
+    c.submit(with_annotations(gang("train", pods=3, gpus=8), spec)).run()
+    assert f"no {RACK} has room for 3 members: r0 could take 2, r1 could take 2. In r0: " in c.said("train-0")
+    assert "node(s) were outside of r0" in [one.reason for one in told(c, "train").reasons]

@@ -1,0 +1,89 @@
+"""Explanations as people get them: by the port, for those who may ask, drawn by `gangsched explain`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+
+from gangsched.certificates import Pair, self_signed
+from gangsched.cli import main
+from gangsched.config import TracingSettings
+from gangsched.web.explanations import Explanations
+from tests.core.scenario import Cluster, cluster, gang
+from tests.web.test_server import serving
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return self_signed("gangsched", hosts=["127.0.0.1"])
+
+
+def waiting() -> Cluster:
+    c = cluster(nodes=2, gpus=8).submit(gang("old", pods=1, gpus=2)).run()
+    return c.submit(gang("train", pods=2, gpus=8)).run().wait(5.0)
+
+
+def explanations(c: Cluster, *, leads: bool = True) -> Explanations:
+    return Explanations(
+        c.scheduler,
+        tracing=lambda: TracingSettings(file="traces.jsonl"),
+        may_act=lambda: leads,
+        clock_s=lambda: c.now_s,
+        wall_s=lambda: 1_800_000_000.0 + c.now_s,
+    )
+
+
+async def test_the_command_draws_the_answer_first_for_those_who_may_ask(
+    pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    async with serving(pair, explanations=explanations(waiting())) as client:
+        assert (await client.ask("/explain/d/train"))[0] == 403
+        at = f"--server=https://127.0.0.1:{client.port}"
+        run = anyio.to_thread.run_sync
+        assert await run(main, ["explain", "d/train", at, "--token=good"]) == 3
+        drawn = " ".join(capsys.readouterr().out.split())
+        assert drawn.startswith("d/train: 1 of 2 members fit. Member train-1 needs 8 nvidia.com/gpu on one")
+        for part in (
+            "place 1 of 1 in the queue; waiting since 5.0s",
+            "To do: Room for 1 more of its members",
+            "n0 nvidia.com/gpu 8 6 d/old (2 bound)",
+            "2 NodeResourcesFit Insufficient nvidia.com/gpu",
+            "active unschedulable the attempt failed",
+            "Its trace: gangsched trace d/train --file traces.jsonl",
+        ):
+            assert part in drawn, part
+        assert await run(main, ["explain", "d/train", at, "--token=good", "-o", "json"]) == 3
+        [page] = json.loads(capsys.readouterr().out)
+        assert page["explanation"]["near"][0]["heldBy"] == ["d/old (2 bound)"]
+        assert await run(main, ["explain", "a/b/c", at, "--token=good"]) == 2
+        assert "is not NAMESPACE/GANG" in capsys.readouterr().err
+        assert await run(main, ["explain", "d/train", at, "--token=stranger"]) == 1
+
+
+async def test_a_gang_that_nobody_knows_is_answered_with_where_to_look(
+    pair: Pair, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    async with serving(pair, explanations=explanations(cluster())) as client:
+        at = f"--server=https://127.0.0.1:{client.port}"
+        assert await anyio.to_thread.run_sync(main, ["explain", "d/train", at, "--token=good"]) == 1
+        assert "knows no gang and no pod of its own named d/train" in capsys.readouterr().err
+
+
+def test_a_replica_that_does_not_lead_says_so() -> None:
+    told = explanations(waiting(), leads=False).told("d/train")
+    assert json.loads(told or b"")[0]["leads"] is False
+
+
+def test_who_asks_again_at_once_gets_the_same_answer() -> None:
+    c = waiting()
+    asked = explanations(c)
+    first = asked.told("d/train")
+    c.delete("old-0").run()
+    assert asked.told("d/train") is first
+    c.wait(30.0)
+    assert json.loads(asked.told("d/train") or b"")[0]["explanation"]["state"] == "bound"
