@@ -94,7 +94,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug"
     )
     scheduler.set_defaults(run=_run_scheduler)
-    check = commands.add_parser("check-config", help="read a configuration file and say what it comes to")
+    check = commands.add_parser("check-config", help="read a configuration file and print what it amounts to")
     check.add_argument("file", metavar="FILE")
     add_plugin_flag(check)
     check.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")

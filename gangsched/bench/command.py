@@ -82,7 +82,7 @@ def chosen(args: argparse.Namespace, offered: Sequence[str]) -> list[str]:
     names = [name.strip() for name in args.schedulers.split(",")]
     for name in names:
         if name not in offered:
-            raise ConfigError(f"--schedulers: {name!r} is none of {', '.join(offered)}")
+            raise ConfigError(f"--schedulers: {name!r} is not one of {', '.join(offered)}")
     return list(dict.fromkeys(each for name in names for each in _beside(name, args)))
 
 

@@ -165,7 +165,7 @@ class Reload:
             if time.monotonic() >= say_at_s:
                 say_at_s = time.monotonic() + _SAY_S
                 names = [str(group.key) for group in unfinished[:5]]
-                _log.info("the new configuration waits for gangs of a profile that it has not", gangs=names)
+                _log.info("the new configuration waits for gangs of a profile that it removes", gangs=names)
             await anyio.sleep(_LEAVE_STEP_S)
 
     def _say_later(self, later: Sequence[str]) -> None:

@@ -183,7 +183,9 @@ class HookRunner:
     def _failed(self, running: _Running, error: BaseException) -> None:
         why = str(error) if isinstance(error, GangschedError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, Exception):
-            _log.error("a hook raised what is no Exception", plugin=running.effect.plugin, err=why)
+            _log.error(
+                "a hook raised something other than an Exception", plugin=running.effect.plugin, err=why
+            )
         self._answer(running, Status(Code.ERROR, why))
 
     def _said(self, running: _Running, said: object) -> None:

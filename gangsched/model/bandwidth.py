@@ -131,7 +131,7 @@ def parse_request(annotations: Mapping[str, str] | None) -> BandwidthRequest | N
     expected_key, expected = _amount(annotations, EXPECTED_KEY, PLAIN_EXPECTED)
     direction = annotations.get(DIRECTION_KEY, "both")
     if direction not in ("egress", "ingress", "both"):
-        raise ParseError(f"{direction[:_MAX_SHOWN]!r} is none of egress, ingress, both", field=DIRECTION_KEY)
+        raise ParseError(f"{direction[:_MAX_SHOWN]!r} is not egress, ingress or both", field=DIRECTION_KEY)
     scope = annotations.get(SCOPE_KEY, "member")
     if scope not in ("member", "group"):
         raise ParseError(f"{scope[:_MAX_SHOWN]!r} is neither member nor group", field=SCOPE_KEY)
@@ -157,7 +157,7 @@ def _amount(annotations: Mapping[str, str], key: str, plain: str) -> tuple[str, 
         (name, parse_bandwidth(annotations[name], field=name)) for name in (key, plain) if name in annotations
     ]
     if len(found) == 2 and found[0][1] != found[1][1]:
-        raise ParseError(f"says something else than {key}; leave one of them out", field=plain)
+        raise ParseError(f"differs from {key}; leave one of them out", field=plain)
     return found[0] if found else (key, None)
 
 

@@ -78,7 +78,7 @@ def leniently(
             except RecursionError:
                 pass
             except UnicodeDecodeError as error:  # not a MsgspecError
-                raise msgspec.DecodeError(f"no text in UTF-8: {error.reason}") from None
+                raise msgspec.DecodeError(f"not UTF-8 text: {error.reason}") from None
         shallow, what = emptied_below(data)
         if tell is not None:
             tell(what)
@@ -87,7 +87,7 @@ def leniently(
         except RecursionError:  # brackets that are never closed: not JSON
             raise TooDeep(what) from None
         except UnicodeDecodeError as error:
-            raise msgspec.DecodeError(f"no text in UTF-8: {error.reason}") from None
+            raise msgspec.DecodeError(f"not UTF-8 text: {error.reason}") from None
 
     return decode_leniently
 

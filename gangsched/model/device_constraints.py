@@ -123,8 +123,8 @@ def _farthest(linked: bool | str) -> int:
         return link_weight(_DIRECT) if linked else 0
     if not is_link_kind(linked):
         raise ParseError(
-            f"linked: {linked[:40]!r} is no kind of path between devices; true means NVLink between every two"
-            f" of them, or name the farthest that will do: NV4 (four links), {', '.join(LINK_KINDS)}"
+            f"linked: {linked[:40]!r} is not a kind of path between devices; true means NVLink between every"
+            f" two of them, or name the farthest that will do: NV4 (four links), {', '.join(LINK_KINDS)}"
         )
     return link_weight(linked)
 
@@ -139,7 +139,7 @@ def _mib(quantity: str | int) -> int:
     except ParseError as error:
         raise ParseError(f"minMemory: {error}") from None
     if n_bytes <= 0:
-        raise ParseError(f"minMemory: {quantity} is not more than nothing")
+        raise ParseError(f"minMemory: {quantity} is not greater than 0")
     return -(-n_bytes // 2**20)
 
 

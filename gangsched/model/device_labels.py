@@ -114,7 +114,7 @@ def bad_key(resource: str, container: str = "") -> str:
     n_chars = len(key.partition("/")[0])
     if n_chars > MAX_PREFIX_CHARS:
         return f"{resource[:80]}: its label's prefix has {n_chars} characters, at most {MAX_PREFIX_CHARS}"
-    return f"{resource[:80]!r} makes no key of a label: a domain in lower case, a slash and a name do"
+    return f"{resource[:80]!r} does not make a label's key: a domain in lower case, a slash and a name do"
 
 
 def label_room(ids: Iterable[str]) -> int:
@@ -136,7 +136,7 @@ def inventory_problem(resource: str, ids: Sequence[str]) -> str:
     for each in ids:
         if not _ID.fullmatch(each):
             return (
-                f"{resource}: the ID {each[:80]!r} is nothing for a label: letters, digits, - and _ only, the"
+                f"{resource}: the ID {each[:80]!r} does not fit a label: letters, digits, - and _ only, the"
                 " first and the last a letter or a digit"
             )
     n_chars = len(SEPARATOR.join(ids))

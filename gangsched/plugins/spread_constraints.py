@@ -47,7 +47,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         given = self.default_constraints or ()
         if self.defaulting_type == "System" and given:
-            raise ValueError("defaultingType: System goes with no defaultConstraints of your own; say List")
+            raise ValueError("defaultingType: System cannot be combined with defaultConstraints; use List")
         for i, one in enumerate(given):
             wrong = _problem(one, given[:i])
             if wrong:

@@ -225,7 +225,7 @@ class Access:
         """Raises: ApiError; Refused when the rate limit for unknown clients is reached."""
         share = self._share_of_known if self._known.get(key) else self._share_of_strangers
         if not share.take():
-            raise Refused(429, "too many are asked about who are not known; try again in a few seconds")
+            raise Refused(429, "too many requests from unknown users; try again in a few seconds")
         async with self._asking:
             answer = await self._client.post(path, body, timeout_s=REVIEW_TIMEOUT_S)
         self._said = ""

@@ -127,8 +127,8 @@ def test_a_round_with_problems_says_them() -> None:
         (["--gangs", "0"], "--gangs 0 is less than 1"),
         (["--gpus", "100"], "--gpus 100: a pod needs a CPU too"),
         (["--rounds", "0"], "--rounds 0 is less than 1"),
-        (["--schedulers", "volcano"], "'volcano' is none of null, gangsched"),
-        (["--latency", "--schedulers", "null"], "'null' is none of gangsched"),
+        (["--schedulers", "volcano"], "'volcano' is not one of null, gangsched"),
+        (["--latency", "--schedulers", "null"], "'null' is not one of gangsched"),
     ],
 )
 def test_wrong_options_are_one_line(

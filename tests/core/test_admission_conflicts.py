@@ -187,7 +187,7 @@ def test_a_member_that_cannot_be_bound_gives_those_back_that_are_held() -> None:
     c.submit(asking("a-0", 2, n=2), asking("a-1", 2, n=2, sameNUMA=True)).run()
     assert bound(c) == []
     assert c.group("a").n_assumed == 0
-    assert "403 no; not RBAC says this but an admission policy or webhook" in c.said("a-1")
+    assert "403 no; an admission policy or webhook refused it, not RBAC" in c.said("a-1")
 
 
 def test_a_device_that_fails_under_a_held_member_is_exchanged_for_another() -> None:

@@ -61,7 +61,7 @@ def test_a_refused_bind_with_nothing_bound_goes_to_backoff(code: str) -> None:
         ),
         (
             "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'theirs' with binding 'b' denied request: no",
-            "not RBAC says this but an admission policy or webhook",
+            "an admission policy or webhook refused it, not RBAC",
         ),
     ],
 )

@@ -120,7 +120,7 @@ def test_a_wrong_annotation_is_said_on_the_pod_and_on_its_gang(text: str, says: 
 
 def test_it_may_be_mended_in_place() -> None:
     c = Cluster().node(two_sockets("n")).submit(asking("p", 2, linked="NVLINK")).run()
-    assert "no kind of path" in c.said("p")
+    assert "not a kind of path" in c.said("p")
     meta = c.pod("p").metadata
     right = {**(meta.annotations or {}), CONSTRAINTS_KEY: '{"nvidia.com/gpu":{"linked":true}}'}
     c.update(c.pod("p"), metadata=msgspec.structs.replace(meta, annotations=right)).wait(15.0)

@@ -194,7 +194,7 @@ def test_a_pods_own_word_goes_before_the_settings(asked: str, expected: list[str
     assert evicted(c) == expected
     if asked == "sometimes":
         assert (
-            "'sometimes' is none of none, evictMember, evictGang, so evictMember applies"
+            "'sometimes' is not one of none, evictMember, evictGang, so evictMember applies"
             in told(c, "DeviceFailed")[0].message
         )
 

@@ -538,7 +538,7 @@ def test_a_kind_that_only_a_namespace_asks_for_is_followed_from_then_on() -> Non
 def test_a_namespace_that_asks_for_nonsense_is_told() -> None:
     c = cluster(nodes=4, settings=BY_DEFAULT).tell(namespace("d", "JobSett"))
     [told] = [e for e in c.all(ef.RecordEvent) if e.kind == "Namespace"]
-    assert "'JobSett' is none of LeaderWorkerSet, JobSet" in told.message
+    assert "'JobSett' is not one of LeaderWorkerSet, JobSet" in told.message
     assert "did you mean JobSet?" in told.message
 
 

@@ -70,7 +70,7 @@ def test_nobody_goes_for_a_gang_that_does_not_fit_even_then() -> None:
     bind_as_stranger(c, "strong-1", "n1", gpus=1, priority=100)
     c.clear().submit(gang("high", pods=3, gpus=8, priority=10)).run()
     assert not evicted(c)
-    assert "preemption: without all pods of lower priority too" in c.said("high-0")
+    assert "preemption: even without all pods of lower priority" in c.said("high-0")
     assert "gang d/high: 2 of 3 fit" in c.said("high-0")
     c.wait(60.0)
     assert not evicted(c)

@@ -45,7 +45,7 @@ def test_members_apart_from_each_other_without_such_a_rack_are_told_so() -> None
     c = racks(a=2, b=2).submit(apart(within(ONE_RACK, gang("g", pods=3, gpus=1)))).run()
     assert c.untouched("g")
     assert c.said("g-0").startswith(
-        f"gang d/g: no {RACK} takes 3 members as they ask to be placed, tried were a, b. In a: 2 of 3 fit; "
+        f"gang d/g: no {RACK} takes 3 members as they ask to be placed; tried: a, b. In a: 2 of 3 fit; "
     )
 
 

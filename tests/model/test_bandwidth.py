@@ -92,11 +92,11 @@ def test_directions() -> None:
         ({"requiredRBW": "lots"}, "requiredRBW: 'lots' is not a bandwidth"),
         (
             {"requiredRBW": "1MB/s", "gangsched.io/required-rbw": "2MB/s"},
-            "requiredRBW: says something else than gangsched.io/required-rbw",
+            "requiredRBW: differs from gangsched.io/required-rbw",
         ),
         (
             {"requiredRBW": "1MB/s", "gangsched.io/rbw-direction": "up"},
-            "gangsched.io/rbw-direction: 'up' is none of egress, ingress, both",
+            "gangsched.io/rbw-direction: 'up' is not egress, ingress or both",
         ),
         ({"gangsched.io/rbw-direction": "egress"}, "gangsched.io/rbw-direction: is given without"),
         (

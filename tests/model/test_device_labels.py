@@ -148,8 +148,8 @@ def test_eight_short_ids_fit_to_the_last_character() -> None:
             " at most 15 characters fit",
         ),
         ([str(k) for k in range(10, 50)], "no label is long enough, it holds 32 at most"),
-        (["0000:3b:00"], "the ID '0000:3b:00' is nothing for a label"),
-        (["a.b"], "the ID 'a.b' is nothing for a label"),
+        (["0000:3b:00"], "the ID '0000:3b:00' does not fit a label"),
+        (["a.b"], "the ID 'a.b' does not fit a label"),
         (["-a"], "the first and the last a letter or a digit"),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_resource_of_which_no_key_can_be_made_is_refused() -> None:
     assert bad_key(long) == ""
     assert bad_key(long, "trainer") != ""
     assert f"at most {MAX_PREFIX_CHARS}" in bad_key(long, "trainer")
-    assert "makes no key of a label" in inventory_problem("Not A Domain/gpu", ["a"])
+    assert "does not make a label's key" in inventory_problem("Not A Domain/gpu", ["a"])
     assert not fits_labels({"trainer": {long: ("a",)}})
     assert fits_labels({"trainer": {GPU: ("a",)}})
 

@@ -60,7 +60,7 @@ def test_09_a_bind_refused_for_good_gives_the_gang_back(cluster: Cluster) -> Non
         cluster.gang("a", pods=8, gpus=4)
         cluster.picture.until(lambda: gate.held, "the bind of a-3 is refused")
         note = cluster.event("GangAborted", *(f"a-{k}" for k in range(8)))["note"]
-        assert "403 not today; not RBAC says this but an admission policy or webhook" in note
+        assert "403 not today; an admission policy or webhook refused it, not RBAC" in note
         cluster.picture.until(
             lambda: gate.evictions and cluster.n_bound("a") == 0, "what was half bound is given back"
         )

@@ -186,7 +186,7 @@ def test_binds_that_fail_are_told_and_what_was_held_is_given_back() -> None:
     assert [event.name for event in failed.events] == ["failed", "failed"]
     assert "403" in str((failed.events[0].attributes or {})[names.REASON])
     reason = said(c.named(names.UNRESERVE)[0], names.REASON)
-    assert "403 no; not RBAC says this but an admission policy or webhook" in reason
+    assert "403 no; an admission policy or webhook refused it, not RBAC" in reason
 
 
 def test_a_gang_bound_in_part_is_unwound_in_its_trace() -> None:

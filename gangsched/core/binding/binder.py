@@ -266,4 +266,4 @@ def _cure(refusal: str) -> str:
         return "the scheduler's role needs the verb create on pods/binding"
     if "'gangsched-reserved-keys" in refusal:
         return "run the scheduler as that service account: in the cluster, or with a kubeconfig of its token"
-    return "not RBAC says this but an admission policy or webhook: let what the scheduler writes pass there"
+    return "an admission policy or webhook refused it, not RBAC: allow the scheduler's writes there"

@@ -355,7 +355,7 @@ class Domains:
         told += f" and {len(tried) - _MAX_NAMED} more" if len(tried) > _MAX_NAMED else ""
         needed = _members(self._demand.n_needed)
         return self._error(
-            f"no {self._what or 'node'} takes {needed} as they ask to be placed, tried were {told}",
+            f"no {self._what or 'node'} takes {needed} as they ask to be placed; tried: {told}",
             inner,
             tried[0],
         )

@@ -149,7 +149,7 @@ class DeviceHealth:
             known = ", ".join(POLICIES)
             return (
                 policy,
-                f"; {ON_DEVICE_FAILURE_KEY}: {asked[:80]!r} is none of {known}, so {policy} applies",
+                f"; {ON_DEVICE_FAILURE_KEY}: {asked[:80]!r} is not one of {known}, so {policy} applies",
             )
         return asked, ""
 

@@ -158,7 +158,7 @@ class DriftAudit:
             drift.due_s = self._shared.now_s + _FORBIDDEN_RETRY_S
             self._shared.count("device_repairs_forbidden")
             self._tell(
-                info, f"its annotations cannot be made right: {event.message}; the verb is patch on pods"
+                info, f"its annotations cannot be corrected: {event.message}; the verb is patch on pods"
             )
         else:
             drift.due_s = self._shared.now_s + self._pause_s(drift)
@@ -276,7 +276,7 @@ class DriftAudit:
         self._shared.count(f"device_drift_{kind}")
         can_repair = self._shared.settings.devices.repair
         self.drifts[info.uid] = Drift(kind, said, due_s=self._shared.now_s if can_repair else math.inf)
-        self._tell(info, said if can_repair else f"{said}; repairAnnotations is off, so it stays so")
+        self._tell(info, said if can_repair else f"{said}; repairAnnotations is off, so it is left as it is")
 
     def _unusable(self, info: PodInfo, said: str) -> None:
         known = self.drifts.get(info.uid)

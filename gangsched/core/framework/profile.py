@@ -224,7 +224,7 @@ class Profile:
                 guarded(name, "sign", hash, guarded(name, "sign", sign, pod))
             except PluginError as error:
                 return Unsigned(str(error))
-        return Unsigned("a plugin's sign answers another thing each time")
+        return Unsigned("a plugin's sign gives another answer each time")
 
     @property
     def plugins(self) -> Iterable[Plugin]:
@@ -237,7 +237,7 @@ class Profile:
             return template.problem
         for plugin, wish in template.needs:
             if plugin not in self._filter_names:
-                return f"{wish}: nobody sees to that, the filter {plugin} is not enabled in this profile"
+                return f"{wish}: the filter {plugin}, which enforces it, is not enabled in this profile"
         return ""
 
     def run_pre_enqueue(self, pod: Pod) -> Status:

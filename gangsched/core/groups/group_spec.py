@@ -261,7 +261,7 @@ def _disagreement(group: Group) -> str:
             by_value.setdefault(info.stated[i], info.pod.metadata.name)
         if len(by_value) > 1:
             said = ", ".join(f"{value!r} ({pod})" for value, pod in list(by_value.items())[:4])
-            return f"gang {group.key}: members disagree on {name}: {said}; give all the same"
+            return f"gang {group.key}: members disagree on {name}: {said}; give all of them the same"
     return f"gang {group.key}: members disagree on the group's numbers"
 
 

@@ -269,7 +269,7 @@ def read_inferred(names: Iterable[str]) -> tuple[tuple[str, ...], str]:
     said = ""
     if unknown:
         all_names = ", ".join((*ORDERED, _ALL, _NONE))
-        said = f"{unknown[0][:63]!r} is none of {all_names}{nearest(unknown[0], ORDERED)}"
+        said = f"{unknown[0][:63]!r} is not one of {all_names}{nearest(unknown[0], ORDERED)}"
     return tuple(name for name in ORDERED if name in found), said
 
 

@@ -198,7 +198,7 @@ class PreemptionSearch:
                     n = int(np.minimum(takes, demand.n_needed).sum())
                     if n < demand.n_needed and not self.victims.n_binding:
                         what = f"gang {demand.group.key}: {n} of {demand.n_needed} fit"
-                        return Status.unschedulable(f"without all pods of lower priority too, {what}.")
+                        return Status.unschedulable(f"even without all pods of lower priority, {what}.")
         found: dict[int, None] = {}
         for some in zip_longest(*ranked):
             found |= dict.fromkeys(row for row in some if row is not None)
@@ -354,11 +354,13 @@ class PreemptionSearch:
     def _helpless(self, message: str) -> Status:
         """kube-scheduler's sentence about preemption: counts nodes by why they do not help."""
         if self.victims.n_binding:
-            return Status(Code.PENDING, "pods of lower priority are being bound, who may go once they are")
+            return Status(
+                Code.PENDING, "pods of lower priority are being bound and can be evicted after that"
+            )
         if message:
             is_told = not self._trials.gave_up or "A placement may exist" in message
             more = "" if is_told else " One may exist beside some of them: the search ended first."
-            return Status.unschedulable(f"without all pods of lower priority too, {message}{more}")
+            return Status.unschedulable(f"even without all pods of lower priority, {message}{more}")
         counts = [
             (self._n_helpful, "No preemption victims found for incoming pod"),
             (self._n_nodes - self._n_helpful, "Preemption is not helpful for scheduling"),

@@ -43,7 +43,7 @@ def habits(key: GroupKey, annotations: Metadata) -> Numbers:
             f"{_ONCE}",
         )
     elif policy != _ONCE:
-        raise ParseError(f"{policy[:80]!r} is none of {', '.join((_ONCE, *_OTHER_POLICIES))}", field=field)
+        raise ParseError(f"{policy[:80]!r} is not one of {', '.join((_ONCE, *_OTHER_POLICIES))}", field=field)
     return numbers
 
 

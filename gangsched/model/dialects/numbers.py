@@ -105,7 +105,7 @@ def device_failure(annotations: Metadata) -> str:
     text = annotations.get(ON_DEVICE_FAILURE_KEY)
     if text not in (None, "none", "evictMember", "evictGang"):
         raise ParseError(
-            f"{text[:80]!r} is none of none, evictMember, evictGang", field=ON_DEVICE_FAILURE_KEY
+            f"{text[:80]!r} is not one of none, evictMember, evictGang", field=ON_DEVICE_FAILURE_KEY
         )
     return text or ""
 
