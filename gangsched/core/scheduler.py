@@ -48,7 +48,7 @@ from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
 from gangsched.model.owners import OWNER_KINDS, OwnerName, kinds_read
 from gangsched.model.pod_group import CORE, DIALECTS, OBJECT_KINDS, GroupKey
-from gangsched.model.workloads import PodDisruptionBudget, selector_keys
+from gangsched.model.workloads import PRIORITY_CLASSES, PodDisruptionBudget, selector_keys
 
 # The kinds that are always followed; PodGroup kinds may be missing.
 KINDS = ("pods", "nodes", *OBJECT_KINDS)
@@ -211,15 +211,17 @@ class Scheduler:
         return tuple(kind for kind in _watched(profiles.values(), settings) if kind not in self.watches)
 
     def newly_watched(self) -> tuple[str, ...]:
-        """Kinds to be followed from now on because a namespace infers gangs from them; each is told once.
+        """Kinds to be followed from now on because a namespace infers gangs from them, or a PodGroup names a
+        class of priority; each is told once.
 
         Decisions do not wait for them: only pods that such an object may have do.
         """
-        asked_for = self.owners.asked_for
-        if not asked_for:
+        asked_for = (self.owners.asked_for, self.group_specs.asked_for)
+        if not any(asked_for):
             return ()
-        more = tuple(kind for kind in asked_for if kind not in self.watches)
-        asked_for.clear()
+        more = tuple(kind for kinds in asked_for for kind in kinds if kind not in self.watches)
+        for kinds in asked_for:
+            kinds.clear()
         self.watches = (*self.watches, *more)
         self.kinds = (*KINDS, *self.watches)
         return more
@@ -405,13 +407,18 @@ class Scheduler:
                 cache.index.selected.name(
                     (event.kind, meta.namespace, meta.name), selector_keys(event.object)
                 )
-            self.shared.changes.append(ClusterChange(Change.OBJECT, kind=event.kind))
+            self._object_changed(event.kind)
 
     def _remove_object(self, event: ev.ObjectGone) -> None:
         cache = self.shared.cache
         if cache.objects.remove(event.kind, event.namespace, event.name, event.uid):
             cache.index.selected.unname((event.kind, event.namespace, event.name))
-            self.shared.changes.append(ClusterChange(Change.OBJECT, kind=event.kind))
+            self._object_changed(event.kind)
+
+    def _object_changed(self, kind: str) -> None:
+        self.shared.changes.append(ClusterChange(Change.OBJECT, kind=kind))
+        if kind == PRIORITY_CLASSES:
+            self.group_specs.classes_changed()
 
     def _eviction_failed(self, event: ev.EvictionFailed) -> None:
         if event.uid not in self.shared.victims:

@@ -1,11 +1,12 @@
-"""Namespaces, and the objects that own or select pods: only the fields we read, decoded like model.objects.
+"""Namespaces, classes of priority, and the objects that own or select pods: only the fields we read.
 
-A plugin that names their kind in its `watches` finds them in `view.objects(kind)`.
+Decoded like model.objects. A plugin that names their kind in its `watches` finds them in
+`view.objects(kind)`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -18,6 +19,17 @@ class _Kept(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
 
 class Namespace(_Kept):
     metadata: ObjectMeta
+
+
+PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+
+
+class PriorityClass(_Kept):
+    """The API server itself gives pods their priority by it; a PodGroup of another system only names it."""
+
+    metadata: ObjectMeta
+    value: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] = 0
+    global_default: bool = False
 
 
 class _EqualitySpec(_Kept):

@@ -183,6 +183,7 @@ def _other_systems_groups_are_told(cluster: Cluster) -> None:
     """PodGroups of theirs with pods that name them; the status is where each kind has it."""
     for shape in (SHAPES[name] for name in THEIRS):
         for path, group in shape.objects(SIZE):
+            group["spec"]["priorityClassName"] = "gangsched"
             cluster.plane.request("POST", path, group)
         pods = shape.pods(SIZE)
         for pod in pods:

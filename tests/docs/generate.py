@@ -195,7 +195,8 @@ def keys() -> dict[str, str]:
     for path in sorted((ROOT / "gangsched").rglob("*.py")):
         if "apiserver" not in path.parts:  # what the simulated nodes obey is told in its own room
             for match in _KEY.finditer(path.read_text(encoding="utf-8")):
-                if not match[1].endswith(("VERSION", "GROUP")) and not match[2].endswith(".storage.k8s.io"):
+                is_kind = match[2].endswith((".storage.k8s.io", ".scheduling.k8s.io"))
+                if not match[1].endswith(("VERSION", "GROUP")) and not is_kind:
                     found[match[2]] = str(path.relative_to(ROOT))
     for dialect in DIALECTS:
         labels = (*dialect.labels, *dialect.role_labels, *dialect.stated_labels)

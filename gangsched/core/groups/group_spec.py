@@ -36,6 +36,7 @@ from gangsched.model.pod_group import (
     stated_names,
     with_topology_of,
 )
+from gangsched.model.workloads import PRIORITY_CLASSES
 
 
 class GroupSpecs:
@@ -52,6 +53,8 @@ class GroupSpecs:
         self._strangers: dict[GroupKey, Counter[str]] = {}
         """Members that name another scheduler, by its name."""
         self._stranger_of: dict[str, tuple[GroupKey, str]] = {}
+        self.asked_for: dict[str, None] = {}
+        """Kinds that some PodGroup needs to be followed, as they are followed."""
 
     def put_object(self, event: PodGroupAdded | PodGroupUpdated) -> None:
         """A PodGroup object's current state."""
@@ -76,6 +79,8 @@ class GroupSpecs:
         else:
             read = _read(event)
         self._objects[key] = read
+        if isinstance(read, PodGroup) and read.priority_class:
+            self.asked_for[PRIORITY_CLASSES] = None
         group = self._shared.groups.get(key)
         if group is not None and not _same_numbers(known, read):
             self._shared.touch(group)
@@ -130,6 +135,9 @@ class GroupSpecs:
         if group.definition is not None and group.definition.priority is not None:
             group.priority = group.definition.priority
             self._shared.lowest_of_groups = min(self._shared.lowest_of_groups, group.priority)
+        elif group.definition is not None and group.definition.priority_class:
+            group.priority = self._priority_by_class(group.definition.priority_class, group.priority)
+            self._shared.lowest_of_groups = min(self._shared.lowest_of_groups, group.priority)
         if group.priority != before and group.active_token:
             self._shared.queue.activate(group, Cause.PLACE_CHANGED)
         strangers = self._strangers.get(group.key)
@@ -139,6 +147,19 @@ class GroupSpecs:
                 f"gang {group.key}: members name different schedulers ({said}); "
                 "a gang can only start whole if one scheduler places all of it"
             )
+
+    def _priority_by_class(self, name: str, of_pods: int) -> int:
+        """The class's value where the pods have no priority of their own: none, or what all are given."""
+        classes = self._shared.cache.objects.of(PRIORITY_CLASSES)
+        named = classes.get(("", name))
+        given = [one.value for one in classes.values() if one.global_default]
+        return named.value if named is not None and of_pods in (0, *given) else of_pods
+
+    def classes_changed(self) -> None:
+        """Some class of priority is another, or gone."""
+        for key, known in self._objects.items():
+            if isinstance(known, PodGroup) and known.priority_class and key in self._shared.groups:
+                self._shared.touch(self._shared.groups[key])
 
     def _spec_of(self, group: Group) -> tuple[PodGroup | None, str]:
         if group.own_problem:

@@ -61,8 +61,10 @@ from gangsched.model.storage import (
     VolumeAttachment,
 )
 from gangsched.model.workloads import (
+    PRIORITY_CLASSES,
     Namespace,
     PodDisruptionBudget,
+    PriorityClass,
     ReplicaSet,
     ReplicationController,
     Service,
@@ -335,6 +337,7 @@ _TYPED: Mapping[str, tuple[type[Any], str]] = {
     "statefulsets.apps": (StatefulSet, "StatefulSet"),
     "poddisruptionbudgets.policy": (PodDisruptionBudget, "PodDisruptionBudget"),
     "persistentvolumeclaims": (PersistentVolumeClaim, "PersistentVolumeClaim"),
+    PRIORITY_CLASSES: (PriorityClass, "PriorityClass"),
     "persistentvolumes": (PersistentVolume, "PersistentVolume"),
     "storageclasses.storage.k8s.io": (StorageClass, "StorageClass"),
     "csinodes.storage.k8s.io": (CsiNode, "CSINode"),

@@ -43,7 +43,8 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     preempts: whether it may take others' room at all. is_basic: its object says that its pods start one by
     one, wherever that is, so another name that a pod's user wrote goes before this group's. topology: which
     labels of nodes its members must, or would rather, have in common. required_ids: the resources whose
-    device IDs must be known where its members go (model.required_ids).
+    device IDs must be known where its members go (model.required_ids). priority: goes before its pods' own;
+    priority_class: the name of the class whose value counts where its pods have no priority of their own.
     """
 
     key: GroupKey
@@ -63,6 +64,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     on_device_failure: str = ""
     required_ids: frozenset[str] = NONE_REQUIRED
     priority: int | None = None
+    priority_class: str = ""
     uid: str = ""
     api_version: str = ""
     generation: int = 0

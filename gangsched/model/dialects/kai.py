@@ -15,7 +15,7 @@ from typing import Any
 
 from gangsched.errors import ParseError
 from gangsched.model.dialects.dialect import Dialect, Numbers, ObjectKind
-from gangsched.model.dialects.numbers import GROUPS_KEY, MAX_MEMBERS, count
+from gangsched.model.dialects.numbers import GROUPS_KEY, MAX_MEMBERS, count, priority_class
 from gangsched.model.objects import CustomObject
 from gangsched.model.topology import Topology, both, topology_level
 
@@ -29,7 +29,7 @@ _CONSTRAINT = "topologyConstraint"
 def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
     spec = item.spec or {}
     min_count = count(spec.get("minMember") or 0, "spec.minMember", at_least=0)
-    numbers: Numbers = {"min_count": max(min_count, 1)}
+    numbers: Numbers = {"min_count": max(min_count, 1), **priority_class(spec)}
     unsupported = []
     topology = _levels(spec, "spec")
     subgroups = spec.get("subGroups") or ()

@@ -67,6 +67,12 @@ def min_resources(spec: Mapping[str, Any]) -> Numbers:
         raise ParseError(error.message, field=f"spec.minResources.{error.field}") from None
 
 
+def priority_class(spec: Mapping[str, Any]) -> Numbers:
+    """`spec.priorityClassName`, which several dialects have."""
+    name = spec.get("priorityClassName")
+    return {"priority_class": name} if isinstance(name, str) else {}
+
+
 def start_together(text: str | None, own: GroupKey, field: str = GROUPS_KEY) -> tuple[str, ...]:
     """A JSON list of groups, its own among them or not. Raises: ParseError, naming the field."""
     if not text:

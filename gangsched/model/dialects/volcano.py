@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gangsched.errors import ParseError
 from gangsched.model.dialects.dialect import Dialect, Numbers, ObjectKind
-from gangsched.model.dialects.numbers import GROUPS_KEY, count, min_resources
+from gangsched.model.dialects.numbers import GROUPS_KEY, count, min_resources, priority_class
 from gangsched.model.objects import CustomObject
 from gangsched.model.topology import TOPOLOGY_KEY
 
@@ -21,7 +21,7 @@ _MAX_TASKS = 1000
 def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
     spec = item.spec or {}
     min_count = count(spec.get("minMember") or 0, "spec.minMember", at_least=0)
-    numbers: Numbers = {"min_count": max(min_count, 1), **min_resources(spec)}
+    numbers: Numbers = {"min_count": max(min_count, 1), **min_resources(spec), **priority_class(spec)}
     tasks = spec.get("minTaskMember") or {}
     if not isinstance(tasks, dict) or len(tasks) > _MAX_TASKS:
         raise ParseError(
