@@ -311,6 +311,16 @@ def mpi_workers(name: str, n: int, **more: Any) -> list[Json]:
     return [pod(f"{name}-worker-{k}", labels=labels, owner=owner, **more) for k in range(n)]
 
 
+def mpi_pods(name: str, workers: int) -> list[Json]:
+    """The launcher's Job makes its pod at once; all are named for scheduler-plugins' PodGroup."""
+    made = mpi_workers(name, workers)
+    launcher = mpi_workers(name, 1)[0]
+    launcher["metadata"]["name"] = f"{name}-launcher-x7k2p"
+    launcher["metadata"]["labels"] |= {"training.kubeflow.org/job-role": "launcher", "job-name": name}
+    launcher["metadata"]["ownerReferences"] = [reference("batch/v1", "Job", f"{name}-launcher")]
+    return [launcher, *made]
+
+
 def crd(kind: str) -> Json:
     """The smallest definition of a kind that keeps what is written."""
     one = OWNER_KINDS[kind]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from tests.real import test_controllers, test_job_controller, test_shapes
-from tests.real.shapes import CONTROLLERS, DIALECTS, SHAPES
+from tests.real.shapes import CONTROLLERS, NAMED, SHAPES
 
 COLUMNS = ("whole", "one node short", "restart", "priority", "elastic", "status back")
 JOB = "Job with `spec.scheduling`, by its real controller"
@@ -25,7 +25,7 @@ class Proof(NamedTuple):
 
 
 PROOFS = (
-    Proof(test_shapes.test_whole_one_node_short_and_restarted, DIALECTS, COLUMNS[:3]),
+    Proof(test_shapes.test_whole_one_node_short_and_restarted, NAMED, COLUMNS[:3]),
     Proof(
         test_controllers.test_whole_one_node_short_and_the_next_attempt,
         test_controllers.KINDS,
@@ -63,7 +63,7 @@ def cell(shape: str, column: str) -> str:
 def table() -> str:
     """Shapes down, columns across, then the tests by number."""
     lines = [f"| gang of | {' | '.join(COLUMNS)} |", "|---" * (1 + len(COLUMNS)) + "|"]
-    for shape in (*DIALECTS, *CONTROLLERS, JOB):
+    for shape in (*NAMED, *CONTROLLERS, JOB):
         lines.append(f"| {shape} | {' | '.join(cell(shape, column) for column in COLUMNS)} |")
     lines.append("")
     for n, proof in enumerate(PROOFS, 1):

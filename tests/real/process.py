@@ -48,14 +48,15 @@ def service_account(
     return path
 
 
-def write_config(path: Path, **settings: Any) -> Path:
-    """A configuration file with one profile, `gangsched`; `settings` are GangschedConfiguration's fields."""
+def write_config(path: Path, *, also_named: Sequence[str] = (), **settings: Any) -> Path:
+    """A configuration file with a profile `gangsched`, and one for each of `also_named`; `settings` are
+    GangschedConfiguration's fields."""
     kube = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": {"leaderElect": False},
         "podMaxBackoffSeconds": 2,
-        "profiles": [{"schedulerName": "gangsched"}],
+        "profiles": [{"schedulerName": name} for name in ("gangsched", *also_named)],
     }
     ours = {"apiVersion": "gangsched.io/v1", "kind": "GangschedConfiguration", **settings}
     path.write_text(yaml.safe_dump_all([kube, ours]))

@@ -24,13 +24,15 @@ class Shape(NamedTuple):
     """How a gang of SIZE pods named g is written of which `least` start together.
 
     objects: what is created before its pods, by collection. crds: made first. status: the path of the object
-    whose status tells of the gang, "" where the gang has none.
+    whose status tells of the gang, "" where the gang has none. scheduler: a name that its controller writes
+    into its pods whatever their user says.
     """
 
     pods: Callable[[int], list[Json]]
     objects: Callable[[int], Sequence[tuple[str, Json]]] = lambda least: ()
     crds: tuple[Json, ...] = ()
     status: str = ""
+    scheduler: str = ""
 
 
 def group_crd(group: str, version: str, *, has_status: bool) -> Json:
@@ -86,6 +88,14 @@ def pod_group(api_version: str, **more: object) -> Callable[[int], list[tuple[st
     return objects
 
 
+def group_of_plugins(pods: list[Json], scheduler: str = "") -> list[Json]:
+    """A controller's pods as it labels them for scheduler-plugins."""
+    for one in pods:
+        one["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "g"
+        one["spec"] |= {"schedulerName": scheduler} if scheduler else {}
+    return pods
+
+
 def core_group(least: int) -> list[tuple[str, Json]]:
     spec = {"schedulingPolicy": {"gang": {"minCount": least}}}
     return [(CORE_GROUPS, {"metadata": {"name": "g"}, "spec": spec})]
@@ -109,13 +119,16 @@ VOLCANO, KAI, KOORDINATOR = (
     "scheduling.sigs.k8s.io/v1alpha1",
 )
 GANG = "gang.scheduling.koordinator.sh"
+PLUGINS = "scheduling.x-k8s.io/v1alpha1"
+PLUGINS_SCHEDULER = "scheduler-plugins-scheduler"
+_TRAIN_JOB = {"node": (1, SIZE)}
 
 DIALECTS: dict[str, Shape] = {
     "gangsched": Shape(dialect("ours")),
     "core PodGroup": Shape(dialect("core"), core_group, status=f"{CORE_GROUPS}/g"),
     "Coscheduling": Shape(
         dialect("coscheduling"),
-        pod_group("scheduling.x-k8s.io/v1alpha1"),
+        pod_group(PLUGINS),
         status=f"{COSCHEDULING_GROUPS}/g",
     ),
     "Coscheduling, lightweight": Shape(dialect("lightweight")),
@@ -151,6 +164,38 @@ DIALECTS: dict[str, Shape] = {
     ),
 }
 
+OPERATORS: dict[str, Shape] = {
+    "Trainer, coscheduling": Shape(
+        lambda least: group_of_plugins(made.job_set_pods("g", _TRAIN_JOB)),
+        lambda least: [
+            (collection("JobSet"), made.job_set("g", _TRAIN_JOB)),
+            *pod_group(PLUGINS, scheduleTimeoutSeconds=60)(least),
+        ],
+        (made.crd("JobSet"),),
+        f"{COSCHEDULING_GROUPS}/g",
+    ),
+    "MPI operator, scheduler-plugins": Shape(
+        lambda least: made.mpi_pods("g", SIZE - 1),
+        lambda least: [
+            (collection("MPIJob"), made.mpi_job("g")),
+            *pod_group(PLUGINS, scheduleTimeoutSeconds=0, minResources={"cpu": str(least)})(least),
+        ],
+        (made.crd("MPIJob"),),
+        f"{COSCHEDULING_GROUPS}/g",
+    ),
+    "KubeRay, scheduler-plugins": Shape(
+        lambda least: group_of_plugins(made.ray_pods("g", workers=SIZE - 1), PLUGINS_SCHEDULER),
+        lambda least: [
+            (collection("RayCluster"), made.ray_cluster("g", workers=SIZE - 1)),
+            *pod_group(PLUGINS, minResources={"cpu": str(SIZE)})(least),
+        ],
+        (made.crd("RayCluster"),),
+        f"{COSCHEDULING_GROUPS}/g",
+        PLUGINS_SCHEDULER,
+    ),
+}
+"""Controllers whose pods name a PodGroup that they make."""
+
 _ROLES = {"driver": (1, 1), "workers": (1, SIZE - 1)}
 
 CONTROLLERS: dict[str, Shape] = {
@@ -184,4 +229,5 @@ CONTROLLERS: dict[str, Shape] = {
     ),
 }
 
-SHAPES = {**DIALECTS, **CONTROLLERS}
+NAMED = {**DIALECTS, **OPERATORS}
+SHAPES = {**NAMED, **CONTROLLERS}

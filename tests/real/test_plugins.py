@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -26,7 +27,7 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 KEY = "example.com/first-node"
 
 
-def schedule(cluster: Cluster, plugin: Path, *names: str, port: int = 0, **settings: object) -> Scheduler:
+def schedule(cluster: Cluster, plugin: Path, *names: str, port: int = 0, **settings: Any) -> Scheduler:
     """gangsched with the plugins `names` of a file in its profile."""
     number = len(cluster.schedulers)
     path = write_config(cluster.directory / f"plugged-{number}.yaml", **settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from gangsched.errors import ApiError
 from tests.real.cluster import MERGE, PODS, REPO, Cluster, checking
 from tests.real.controllers import CRDS
 from tests.real.picture import Json, node_of, reason_of
-from tests.real.shapes import DIALECTS, SHAPES, SIZE, Shape
+from tests.real.process import Scheduler
+from tests.real.shapes import NAMED, OPERATORS, SHAPES, SIZE, Shape
 
 pytestmark = pytest.mark.real
 
@@ -35,10 +37,22 @@ class ShapeCluster(Cluster):
         for path, _ in shape.objects(SIZE):
             self.eventually(lambda path=path: self._serves(path), f"{path} is served")
 
+    def schedule(self, **settings: Any) -> Scheduler:
+        """With a profile of the name that the shape's controller writes."""
+        also_named = [self.shape.scheduler] if self.shape.scheduler else []
+        self.ours.update(also_named)
+        return super().schedule(**settings, also_named=also_named)
+
     def create(
-        self, *, least: int = SIZE, objects: bool = True, of: slice = slice(None), priority: str = ""
+        self,
+        *,
+        least: int = SIZE,
+        objects: bool = True,
+        of: slice = slice(None),
+        priority: str = "",
+        pods_say_it: bool = True,
     ) -> None:
-        """The gang's object, and these of its pods; `priority`: the name of a class."""
+        """The gang's object, and these of its pods; `priority`: the name of a class, which both or it say."""
         important = {"priorityClassName": priority} if priority else {}
         for path, body in self.shape.objects(least) if objects else ():
             if self.shape.status:
@@ -46,7 +60,7 @@ class ShapeCluster(Cluster):
             self._delete(f"{path}/{body['metadata']['name']}")
             self._create(path, body)
         for pod in self.shape.pods(least)[of]:
-            pod["spec"] |= important
+            pod["spec"] |= important if pods_say_it else {}
             self._create(PODS, pod)
             self.made = (*self.made, pod["metadata"]["name"])
 
@@ -117,7 +131,7 @@ def cluster(fresh_cluster: ControlPlane, tmp_path: Path, name: str) -> Iterator[
         made._delete(f"{path}/{body['metadata']['name']}")
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", NAMED)
 def test_whole_one_node_short_and_restarted(cluster: ShapeCluster, name: str) -> None:
     cluster.nodes(SIZE - 1)
     cluster.schedule()
@@ -147,6 +161,18 @@ def test_a_more_important_gang_takes_room_for_its_least_and_grows_when_there_is_
     cluster.bound(least)
     cluster.waits(NO_ROOM, n_bound=least)
     cluster.nodes(1, first=least)
+    cluster.bound(SIZE)
+
+
+@pytest.mark.parametrize("name", ["Volcano", "KAI"])
+def test_a_gang_takes_room_by_the_class_that_its_object_alone_names(cluster: ShapeCluster, name: str) -> None:
+    cluster.plane.kubectl("apply", "-f", "-", input=URGENT)
+    cluster.nodes(SIZE)
+    cluster.schedule()
+    for k in range(SIZE):
+        cluster.pod(f"low-{k}", gpus=8)
+    cluster.whole(*(f"low-{k}" for k in range(SIZE)))
+    cluster.create(priority="urgent-gang", pods_say_it=False)
     cluster.bound(SIZE)
 
 
@@ -180,6 +206,14 @@ STATUSES: dict[str, tuple[Json, Json, Json]] = {
         {"phase": "Pending", "conditions": [UNSCHEDULABLE]},
         {"phase": "Running", "running": 0, "conditions": [{"type": "Scheduled", "status": "True"}]},
         {"phase": "Running", "running": SIZE},
+    ),
+    **dict.fromkeys(
+        OPERATORS,
+        (
+            {"phase": "Pending", "scheduled": 0},
+            {"phase": "Scheduled", "scheduled": SIZE, "running": 0},
+            {"phase": "Running", "running": SIZE},
+        ),
     ),
     "KAI": (
         {"pending": SIZE, "schedulingConditions": [NODE_POOL]},
