@@ -29,6 +29,7 @@ from gangsched.flags import (
     foreign_notes,
     shadow_settings,
     web_settings,
+    with_volume_limit,
 )
 
 if TYPE_CHECKING:
@@ -188,6 +189,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
 
     def finish(config: SchedulerConfig) -> SchedulerConfig:
         """The configuration in effect: the file, and what overrides it."""
+        config = with_volume_limit(config, os.environ)
         if shadow is not None:
             config = without_writes(config)
         trace, trace_notes[:] = resolve(

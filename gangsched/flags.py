@@ -9,15 +9,19 @@ Source: `kube-scheduler --help`, v1.37.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gangsched.errors import ConfigError
 
 if TYPE_CHECKING:
+    from gangsched.config import SchedulerConfig
     from gangsched.shadow.published import ShadowSettings
     from gangsched.web.listening import WebSettings
 
 DEFAULT_PORT = 10259
+VOLUMES_VARIABLE = "KUBE_MAX_PD_VOLS"
+_VOLUME_LIMITS = "NodeVolumeLimits"
 # Probes need no token, everything else does.
 OPEN_PATHS = "/healthz,/readyz,/livez"
 
@@ -201,3 +205,28 @@ def _port(text: str) -> int:
     if text.isdecimal() and int(text) <= 65535:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a port, 0 to 65535")
+
+
+def with_volume_limit(config: SchedulerConfig, environ: Mapping[str, str]) -> SchedulerConfig:
+    """The volume limit of KUBE_MAX_PD_VOLS, for profiles that set none.
+
+    As in kube-scheduler 1.26 a value that is no whole number above 0 does not count; here with a note.
+    """
+    import re
+
+    import msgspec
+
+    value = environ.get(VOLUMES_VARIABLE, "")
+    if not value:
+        return config
+    if not re.fullmatch(r"\+?0*[1-9][0-9]{0,8}", value):
+        note = f"{VOLUMES_VARIABLE}: {value[:40]!r} is not a whole number above 0, so it does not count"
+        return msgspec.structs.replace(config, notes=(*config.notes, note))
+    profiles = []
+    for profile in config.profiles:
+        args = profile.args.get(_VOLUME_LIMITS)
+        if args is not None and not args.max_pd_volumes:
+            args = msgspec.structs.replace(args, max_pd_volumes=int(value))
+            profile = msgspec.structs.replace(profile, args={**profile.args, _VOLUME_LIMITS: args})
+        profiles.append(profile)
+    return msgspec.structs.replace(config, profiles=tuple(profiles))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gangsched.cli import _parser, main
-from gangsched.config import parse_config
+from gangsched.config import default_config, parse_config
 from gangsched.errors import ConfigError
-from gangsched.flags import foreign_notes, web_settings
+from gangsched.flags import foreign_notes, web_settings, with_volume_limit
 from gangsched.plugins import IN_TREE
 from gangsched.web.listening import WebSettings
 
@@ -128,3 +128,20 @@ def test_a_taken_port_is_one_line_and_code_2(tmp_path: Path, capsys: pytest.Capt
     assert line.startswith(
         f"gangsched: --secure-port: cannot listen on 127.0.0.1 port {port}: Address already"
     )
+
+
+@pytest.mark.parametrize(("value", "limit"), [("", 0), ("5", 5), ("+7", 7), ("0", 0), ("-3", 0), ("many", 0)])
+def test_the_volume_limit_comes_from_kube_schedulers_variable(value: str, limit: int) -> None:
+    config = with_volume_limit(default_config(IN_TREE), {"KUBE_MAX_PD_VOLS": value})
+    assert config.profiles[0].args["NodeVolumeLimits"].max_pd_volumes == limit
+    noted = f"KUBE_MAX_PD_VOLS: {value!r} is not a whole number above 0, so it does not count"
+    assert config.notes == ((noted,) if value and not limit else ())
+
+
+def test_a_profiles_own_volume_limit_goes_before_the_variable() -> None:
+    text = (
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: a, pluginConfig: [{name: NodeVolumeLimits, args: {maxPdVolumes: 3}}]}]"
+    )
+    config = with_volume_limit(parse_config(text, source="", plugins=IN_TREE), {"KUBE_MAX_PD_VOLS": "9"})
+    assert config.profiles[0].args["NodeVolumeLimits"].max_pd_volumes == 3

@@ -56,10 +56,11 @@ class Settings(msgspec.Struct, frozen=True):
     long it may stay so. permit_wait_s: WaitOnPermit's timeout if neither group nor plugin sets one.
     hook_timeout_s: the limit of a plugin's Permit, PreBind, Bind or PostBind at the edge. plugin_budget_s:
     how long an out-of-tree plugin may hold up the scheduler in one turn. topology_key: the node label that
-    names a rack. invalid_inventory: what a node with an unreadable inventory offers. allow_eviction:
-    half-bound gangs may be unwound by evicting bound pods. fence: binds are listed before they are sent, so
-    that those of a former leader are harmless (kube.election.fence). tells_victims: report the victims that
-    preemption would choose if it may not evict (shadow mode). parallelism: binds in flight at once.
+    names a rack. ties: which of equally good nodes a lone pod gets. invalid_inventory: what a node with an
+    unreadable inventory offers. allow_eviction: half-bound gangs may be unwound by evicting bound pods.
+    fence: binds are listed before they are sent, so that those of a former leader are harmless
+    (kube.election.fence). tells_victims: report the victims that preemption would choose if it may not evict
+    (shadow mode). parallelism: binds in flight at once.
     search_placements: how many placements beyond one for each member may be tried before a gang is reported
     as not fitting. search_victims: how often one search for victims may compute a node's capacity. devices:
     config.devices. nodes_to_score: percentage of the nodes considered for a lone pod, by profile (0: by the
@@ -90,6 +91,7 @@ class Settings(msgspec.Struct, frozen=True):
     fence: bool = False
     infer_gangs: Mapping[str, tuple[str, ...]] = {}
     foreign_markers: Mapping[str, str] = {}
+    ties: Literal["random", "roundRobin"] = "random"
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
@@ -196,6 +198,7 @@ def _assemble(
         topology_key=ours.topology_key,
         search_placements=ours.search_placements,
         search_victims=ours.search_victims,
+        ties=ours.ties,
         invalid_inventory=ours.invalid_inventory,
         allow_eviction=ours.allow_eviction,
         fence=election.leader_elect if ours.fence is None else ours.fence,

@@ -156,6 +156,7 @@ class OurDocument(_Document, frozen=True):
     search_placements: int = 2000
     search_victims: int = 20_000
     early_stop: bool = False
+    ties: Literal["random", "roundRobin"] = "random"
     invalid_inventory: Literal["nothing", "counts"] = "nothing"
     allow_eviction: bool = True
     fence: bool | None = None

@@ -112,6 +112,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "searchPlacements": settings.search_placements,
         "searchVictims": settings.search_victims,
         "earlyStop": bool(settings.nodes_to_score),
+        "ties": settings.ties,
         "invalidInventory": settings.invalid_inventory,
         "allowEviction": settings.allow_eviction,
         "fence": settings.fence,

@@ -32,6 +32,7 @@ from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.groups.reservations import Reservations
+from gangsched.core.groups.ties import Ties
 from gangsched.core.invariants import find_broken
 from gangsched.core.reconfigure import reconfigure, unfinished
 from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND
@@ -74,8 +75,9 @@ class Scheduler:
     ) -> None:
         """With `leading` False it follows everything and decides nothing until LeadershipGained.
 
-        pick: which of n equally good nodes a lone pod gets, from 0; a seeded generator's `randrange` uses
-        them evenly, as kube-scheduler does. extenders: the profiles' plugin for extenders, if there are any.
+        pick: which of n equally good nodes a lone pod gets, from 0, where the settings say at random; a
+        seeded generator's `randrange` uses them evenly, as kube-scheduler does. extenders: the
+        profiles' plugin for extenders, if there are any.
 
         guard: called with exceptions that an object triggered in our own code, which then affect that object
         alone (core.containment); without one they are raised.
@@ -93,7 +95,9 @@ class Scheduler:
         )
         self.health = DeviceHealth(self.shared, self.reporter, self.binder)
         self.permits = Permits(self.shared)
-        self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, pick)
+        self.attempts = Attempts(
+            self.shared, self.reporter, self.binder, self.permits, Ties(self.shared, pick)
+        )
         self.reservations = Reservations(self.shared, self.attempts, self.binder)
         self.reconciler = GroupReconciler(self.shared, self.reporter, self.owners, self.binder, self.attempts)
         self.watches = _watched(profiles.values(), settings)

@@ -25,6 +25,7 @@ from gangsched.plugins import (
     node_prefer_avoid_pods,
     node_resources_balanced_allocation,
     node_resources_fit,
+    node_volume_limits,
     remaining_bandwidth,
     spread_constraints,
     volume_binding,
@@ -94,7 +95,10 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
         NodeResourcesFit,
     ),
     (_info("VolumeRestrictions", "preFilter", "filter"), VolumeRestrictions),
-    (_info("NodeVolumeLimits", "preFilter", "filter"), NodeVolumeLimits),
+    (
+        _info("NodeVolumeLimits", "preFilter", "filter", args_type=node_volume_limits.Args),
+        NodeVolumeLimits,
+    ),
     (
         _info(
             "VolumeBinding",

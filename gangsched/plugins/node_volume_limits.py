@@ -2,8 +2,8 @@
 
 CSI drivers state the limits in the node's CSINode; in-tree volumes count for the driver that they were
 migrated to. A node without a CSINode has no CSI: there the old cloud limits apply, which kube-scheduler has
-dropped: 39 EBS volumes, 16 GCE disks. Sources: kube-scheduler 1.37 `plugins/nodevolumelimits/csi.go`;
-kubernetes 1.26 `nodevolumelimits/non_csi.go`.
+dropped: 39 EBS volumes, 16 GCE disks, or as many as the argument says. Sources: kube-scheduler 1.37
+`plugins/nodevolumelimits/csi.go`; kubernetes 1.26 `nodevolumelimits/non_csi.go`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
@@ -49,6 +50,19 @@ _DRIVERS = {
 }
 CLASSIC_LIMITS: Mapping[str, int] = {_EBS: 39, _GCE: 16}
 
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """max_pd_volumes: the old cloud limit of each kind of in-tree volume, 0: CLASSIC_LIMITS. kube-scheduler
+    reads it from KUBE_MAX_PD_VOLS, and so do we where this says nothing.
+    """
+
+    max_pd_volumes: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_pd_volumes < 0:
+            raise ValueError(f"maxPdVolumes: {self.max_pd_volumes} is below 0")
+
+
 _Unique = tuple[str, str]
 """(CSI driver, or an in-tree plugin's name; the volume's own name)."""
 
@@ -61,7 +75,9 @@ class NodeVolumeLimits:
     watches: ClassVar[tuple[str, ...]] = (CLAIMS, VOLUMES, CLASSES, NODES, ATTACHMENTS)
     cured_by = Change.ROOM_FREED | Change.NODE_ADDED | Change.OBJECT
 
-    def __init__(self) -> None:
+    def __init__(self, args: Args | None = None) -> None:
+        most = args.max_pd_volumes if args is not None else 0
+        self._classic = dict.fromkeys(_DRIVERS, most) if most else CLASSIC_LIMITS
         self._drivers: tuple[int, frozenset[str]] = (-1, frozenset())
         self._attached: tuple[object, Mapping[str, frozenset[_Unique]]] = (None, {})
 
@@ -86,7 +102,7 @@ class NodeVolumeLimits:
         for row in np.flatnonzero(view.live):
             name = view.name(int(row))
             csi_node: CsiNode | None = csi_nodes.get(("", name))
-            limits = _limits(csi_node)
+            limits = self._limits(csi_node)
             new = _counted(wanted, csi_node)
             if not any(driver in limits for driver, _ in new):
                 continue
@@ -114,9 +130,18 @@ class NodeVolumeLimits:
         """The drivers, and the old in-tree plugins, that some node has a limit for."""
         revision = view.objects_revision(NODES)
         if self._drivers[0] != revision:
-            found = {name for csi_node in view.objects(NODES).values() for name in _limits(csi_node)}
-            self._drivers = (revision, frozenset(found | set(CLASSIC_LIMITS)))
+            found = {name for csi_node in view.objects(NODES).values() for name in self._limits(csi_node)}
+            self._drivers = (revision, frozenset(found | set(self._classic)))
         return self._drivers[1]
+
+    def _limits(self, csi_node: CsiNode | None) -> Mapping[str, int]:
+        if csi_node is None:
+            return self._classic
+        return {
+            driver.name: driver.allocatable.count
+            for driver in csi_node.spec.drivers or ()
+            if driver.allocatable is not None and driver.allocatable.count is not None
+        }
 
     def _attachments(self, view: ClusterView) -> Mapping[str, frozenset[_Unique]]:
         """By node: volumes attached although no pod there uses them (any more)."""
@@ -174,16 +199,6 @@ def _behind(claim: PersistentVolumeClaim, view: ClusterView) -> _Unique | None:
         return None
     # A placeholder that no volume has as its name: the volume does not exist yet.
     return storage_class.provisioner, f"{claim.metadata.namespace}/{claim.metadata.name}"
-
-
-def _limits(csi_node: CsiNode | None) -> Mapping[str, int]:
-    if csi_node is None:
-        return CLASSIC_LIMITS
-    return {
-        driver.name: driver.allocatable.count
-        for driver in csi_node.spec.drivers or ()
-        if driver.allocatable is not None and driver.allocatable.count is not None
-    }
 
 
 def _counted(used: Iterable[_Unique], csi_node: CsiNode | None) -> set[_Unique]:

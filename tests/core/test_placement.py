@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gangsched.config import default_config
+from gangsched.config import Settings, default_config
 from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
@@ -201,3 +201,18 @@ def test_lone_pods_use_equally_good_nodes_evenly_and_the_same_seed_gives_the_sam
     assert nodes_of(Random(7).randrange) == even
     assert nodes_of(Random(8).randrange) != even
     assert set(nodes_of(first_of)) == {"n0"}
+
+
+def test_with_round_robin_ties_lone_pods_get_equally_good_nodes_in_turn() -> None:
+    """As published: the count of ties so far modulo the number of equally good nodes."""
+    profiles = build_profiles(default_config(IN_TREE))
+    settings = Settings(ties="roundRobin")
+    c = Cluster(settings, make=lambda own: Scheduler(profiles, own, pick=Random(7).randrange))
+    for i in range(3):
+        c.node(make_node(f"n{i}", gpus=8))
+    placed = []
+    for k in range(7):
+        c.submit(make_pod(f"x-{k}", gpus=1)).run()
+        placed.append(c.pod(f"x-{k}").spec.node_name)
+        c.delete(f"x-{k}")
+    assert placed == ["n0", "n1", "n2", "n0", "n1", "n2", "n0"]

@@ -71,6 +71,8 @@ OURS = {
     "searchPlacements": "How many placements, beyond one for each member, are tried in other orders when the usual"
     " orders fail. 0: none.",
     "searchVictims": "How often one search for victims may ask a node how many pods it takes.",
+    "ties": "Which of equally good nodes a lone pod gets: `random` (seeded), as in kube-scheduler, or each in turn"
+    " (`roundRobin`), as in Kubernetes 1.11 and as published.",
     "earlyStop": "`percentageOfNodesToScore` counts for lone pods, as in kube-scheduler.",
     "invalidInventory": "What a node with an unreadable device list offers: `nothing`, or `counts` (its"
     " allocatable, without IDs).",
@@ -146,6 +148,10 @@ ARGS = {
     "NodeResourcesBalancedAllocation": {
         "resources[].name": "A resource that counts.",
         "resources[].weight": "Must be 1.",
+    },
+    "NodeVolumeLimits": {
+        "maxPdVolumes": "How many in-tree EBS, GCE, Azure and Cinder volumes a node without CSI takes, of each kind;"
+        " 0: what the environment variable `KUBE_MAX_PD_VOLS` says, else 39 EBS and 16 GCE."
     },
     "Devices": {
         "require": "Resources whose device IDs must be known in this profile; `devices.require` is for all profiles."

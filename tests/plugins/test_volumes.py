@@ -17,6 +17,7 @@ from gangsched.kube.watch.decode import objects
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 from gangsched.plugins import claims as kinds
+from gangsched.plugins import node_volume_limits
 from gangsched.plugins.node_volume_limits import NodeVolumeLimits
 from gangsched.plugins.volume_binding import REASON_BIND, REASON_SPACE, Args, VolumeBinding
 from gangsched.plugins.volume_restrictions import REASON_POD, VolumeRestrictions
@@ -206,6 +207,17 @@ def test_nodes_that_know_nothing_of_csi_take_what_their_cloud_attaches() -> None
     c.run(pod("as-full", volumes=many), on="b")
     assert allowed(c, NodeVolumeLimits(), disk(gcePersistentDisk={"pdName": "one-more"})) == ["b"]
     assert allowed(c, NodeVolumeLimits(), disk(gcePersistentDisk={"pdName": "pd-3"})) == ["a", "b"]
+
+
+@pytest.mark.parametrize("source", ["gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "cinder"])
+def test_what_such_a_node_takes_can_be_set_for_each_kind_of_disk(source: str) -> None:
+    key = {"gcePersistentDisk": "pdName", "azureDisk": "diskURI"}.get(source, "volumeID")
+    c = cluster(a="", b="")
+    for i in range(2):
+        c.run(pod(f"there-{i}", volumes=[{"name": "v", source: {key: f"d-{i}"}}]), on="a")
+    plugin = NodeVolumeLimits(node_volume_limits.Args(max_pd_volumes=2))
+    for own, expected in (("one-more", ["b"]), ("d-1", ["a", "b"])):
+        assert allowed(c, plugin, pod("p", volumes=[{"name": "v", source: {key: own}}])) == expected
 
 
 # -- VolumeBinding ---------------------------------------------------------------------------------------
