@@ -6,7 +6,6 @@ time.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from typing import Any
 
@@ -100,6 +99,8 @@ def check_hooks(kind: type[Any], source: str) -> tuple[str, ...]:
 
 def _check_names(kind: type[Any], source: str) -> None:
     """Reject misspelt hooks, which would silently never be called. Raises: ConfigError."""
+    import difflib  # only for out-of-tree plugins: a starting scheduler pays for every import
+
     plain = {hook.replace("_", ""): hook for hook in HOOKS}
     for name, method in inspect.getmembers(kind, inspect.isroutine):
         if name[0] == "_" or name in HOOKS:

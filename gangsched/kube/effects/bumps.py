@@ -16,7 +16,7 @@ before.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
@@ -99,7 +99,7 @@ class Bumps:
         """Raises: ApiError, MsgspecError, when the outcome is not certain yet."""
         self.n_sent += 1
         try:
-            body = bump_body(effect, secrets.token_hex(8))
+            body = bump_body(effect, os.urandom(8).hex())
             return self._pod(effect, await self._client.patch(pod_path(effect, "status"), body))
         except ApiError as error:
             if _is_gone(error, effect):
