@@ -12,6 +12,8 @@
 # make chart       write anew what the Helm chart has from deploy/ and from the configuration's fields
 # make versions    run the tests that every supported Kubernetes must pass against 1.34 to 1.37, built from their
 #                  modules (minutes each, once); VERSIONS="v1.34.4" for some of them
+# make conformance  Kubernetes' own end-to-end tests of scheduling, with gangsched and with kube-scheduler, into
+#                  docs/conformance.md; CONFORMANCE_ARGS="--focus=Preemption" for some of them
 # make sbom        write build/sbom/: what an image holds, and what tests run with, as CycloneDX
 # make lock        write the requirements locks anew (needs uv)
 # PYTEST_ARGS="-k name -x" narrows the tests, PYTEST_JOBS=0 runs them one after the other; DEMO_ARGS=--keep
@@ -36,7 +38,7 @@ STORM_SAID := build/storm.txt
 STORM_FOUND := build/storm.found
 DEMO_ARGS ?=
 
-.PHONY: test demo lint storm controlplane venv lock protocol docs docs-reference chart sbom versions clean
+.PHONY: test demo lint storm controlplane venv lock protocol docs docs-reference chart sbom versions conformance clean
 
 # A find of the storms does not keep pytest from running, and fails the run when pytest has ended: its seed and the
 # command that shows it again are printed last. Where nothing is found, pytest's summary is the last line.
@@ -131,6 +133,11 @@ VERSIONS ?=
 versions: $(STAMP)
 	@$(BIN)/python -m gangsched.controlplane.build
 	@$(BIN)/python -m tests.versions $(VERSIONS)
+
+CONFORMANCE_ARGS ?=
+conformance: $(STAMP)
+	@$(BIN)/python -m gangsched.controlplane.build
+	@$(BIN)/python -m tests.conformance $(CONFORMANCE_ARGS)
 
 # From the locks, offline but for the tool, which is needed for this alone. One document for each lock.
 SBOM := build/sbom

@@ -1,0 +1,162 @@
+"""What a conformance run found: reading e2e.test's report, comparing the schedulers, the page in docs/.
+
+What does not live here: running anything (cluster.py).
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gangsched.errors import GangschedError
+
+CONTROL, OURS = "kube-scheduler", "gangsched"
+SCHEDULERS = (CONTROL, OURS)
+FOCUS = "[sig-scheduling]"
+MAX_REASON = 160
+_NODE = "[It] "
+# Ginkgo's words; a test that skips itself says why behind the first one, which a filtered test does not.
+_SELF_SKIPPED = "skipped - "
+
+
+class UnreadableReport(GangschedError):
+    """e2e.test left no report, or one that holds none of the tests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How one test ended: passed, failed or skipped (by itself), with the first line of the reason."""
+
+    ended: str
+    why: str = ""
+
+
+Found = dict[str, dict[str, Outcome]]
+"""By test, then by scheduler."""
+
+
+def read(path: Path) -> dict[str, Outcome]:
+    """The tests of a JUnit report that were run, by name. Raises: UnreadableReport."""
+    try:
+        cases = ET.parse(path).getroot().iter("testcase")
+    except (OSError, ET.ParseError) as error:
+        raise UnreadableReport(f"e2e.test left no report: {error}") from None
+    found = {}
+    for case in cases:
+        name = case.get("name", "")
+        if not name.startswith(f"{_NODE}{FOCUS}"):
+            continue
+        outcome = _outcome(case)
+        if outcome is not None:
+            found[name.removeprefix(f"{_NODE}{FOCUS}").strip()] = outcome
+    if not found:
+        raise UnreadableReport(f"{path}: no test of {FOCUS} was run")
+    return found
+
+
+def _outcome(case: ET.Element) -> Outcome | None:
+    skipped = case.find("skipped")
+    if skipped is not None:
+        why = skipped.get("message", "")
+        if not why.startswith(_SELF_SKIPPED):
+            return None
+        return Outcome(ended="skipped", why=_first_line(why.removeprefix(_SELF_SKIPPED)))
+    for kind in ("failure", "error"):
+        broken = case.find(kind)
+        if broken is not None:
+            return Outcome(ended="failed", why=_first_line(broken.get("message", "") or broken.text or ""))
+    return Outcome(ended="passed")
+
+
+def _first_line(text: str) -> str:
+    line = next(iter(text.strip().splitlines()), "no reason given").strip()
+    return line if len(line) <= MAX_REASON else line[: MAX_REASON - 1] + "…"
+
+
+def compared(of: Mapping[str, Mapping[str, Outcome]]) -> Found:
+    """By scheduler turned into by test, in the order of names."""
+    names = sorted({name for outcomes in of.values() for name in outcomes})
+    return {name: {one: of[one][name] for one in of if name in of[one]} for name in names}
+
+
+def lost(found: Found) -> list[str]:
+    """Tests that pass with kube-scheduler and do not with gangsched, whatever else became of them."""
+    passed = [name for name, by in found.items() if _ended(by, CONTROL) == "passed"]
+    return [name for name in passed if _ended(found[name], OURS) != "passed"]
+
+
+def _ended(by: Mapping[str, Outcome], scheduler: str) -> str:
+    return by[scheduler].ended if scheduler in by else "not run"
+
+
+def as_json(versions: Mapping[str, str], found: Found) -> dict[str, Any]:
+    """What is kept in the repository; the page is made of it."""
+    tests = {
+        name: {one: [outcome.ended, outcome.why] for one, outcome in by.items()} for name, by in found.items()
+    }
+    return {"versions": dict(versions), "tests": tests}
+
+
+def from_json(kept: Mapping[str, Any]) -> Found:
+    """The inverse of as_json."""
+    return {
+        name: {one: Outcome(ended=ended, why=why) for one, (ended, why) in by.items()}
+        for name, by in kept["tests"].items()
+    }
+
+
+def summary(found: Found) -> str:
+    """One line: how many pass with each, and how many gangsched loses."""
+    n = {one: sum(_ended(by, one) == "passed" for by in found.values()) for one in SCHEDULERS}
+    n_lost = len(lost(found)) or "none"
+    return (
+        f"{OURS} passes {n[OURS]} of {len(found)}, {CONTROL} {n[CONTROL]};"
+        f" {n_lost} of those that pass with {CONTROL} do not with {OURS}"
+    )
+
+
+def table(found: Found) -> str:
+    """One line a test."""
+    lines = [f"| test | {CONTROL} | {OURS} |", "|---|---|---|"]
+    for name, by in found.items():
+        lines.append(f"| {_cell(name)} | {_ended(by, CONTROL)} | {_ended(by, OURS)} |")
+    return "\n".join(lines)
+
+
+def reasons(found: Found) -> str:
+    """Why each test that did not pass did not, as the test says it."""
+    lines = []
+    for name, by in found.items():
+        said = [f"{one}: {_cell(outcome.why)}" for one, outcome in by.items() if outcome.ended != "passed"]
+        if said:
+            lines.append("\n".join([f"- {_cell(name)}", *(f"    - {line}" for line in said)]))
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    # The names hold brackets, and a reason anything: neither may become a link, a tag or a column.
+    for special in "\\`*_[]<>|":
+        text = text.replace(special, f"\\{special}")
+    return text
+
+
+def page(versions: Mapping[str, str], found: Found) -> str:
+    """docs/conformance.md, whole."""
+    used = ", ".join(f"{name} {version}" for name, version in versions.items())
+    parts = [
+        "# Kubernetes' own tests of scheduling",
+        "`make conformance` writes this page; it takes a Go toolchain, and minutes. It runs the end-to-end"
+        f" tests of `{FOCUS}` that Kubernetes is released with, once with kube-scheduler and once with"
+        " gangsched as `default-scheduler`, each on a control plane of its own: etcd, kube-apiserver,"
+        " kube-controller-manager, and nodes that kwok plays. None is left out, the serial and the"
+        " feature-gated ones included. It fails where a test passes with kube-scheduler and does not with"
+        " gangsched.",
+        f"Last run with {used}: **{summary(found)}**.",
+        table(found),
+    ]
+    if why := reasons(found):
+        parts += ["## What did not pass, in the test's words", why]
+    return "\n\n".join(parts) + "\n"
