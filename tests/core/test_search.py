@@ -46,8 +46,8 @@ class Case:
     def __init__(self, nodes: Sequence[tuple[int, dict[str, str]]], plugin: Neighbours | None) -> None:
         self.profile = profile(*(() if plugin is None else (plugin,)))
         self.cluster = Cluster()
-        if self.profile.signs:
-            self.cluster.cache.sign_by(self.profile.sign)
+        if self.profile.signing.is_used:
+            self.cluster.cache.sign_by(self.profile.signing.sign)
         self.room = [cpu for cpu, _ in nodes]
         self.labels = [labels for _, labels in nodes]
         self.settled: list[list[Rules]] = [[] for _ in nodes]

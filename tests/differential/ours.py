@@ -101,7 +101,7 @@ class Ours:
         decision.feasible = set(names)
         if not names:
             return
-        for plugin, weight in profile.scores:
+        for plugin, weight in profile.scoring.scores:
             scores = plugin.score(state, template, view, rows)
             if scores is not None:
                 decision.scores[plugin.name] = dict(zip(names, (scores * weight).tolist(), strict=True))

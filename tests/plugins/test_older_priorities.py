@@ -116,7 +116,7 @@ def test_they_are_there_for_those_who_name_them_with_their_old_weights() -> None
         " {score: {enabled: [{name: SelectorSpread}, {name: NodePreferAvoidPods}]}}}]"
     )
     profile = build_profiles(parse_config(text, source="x", plugins=IN_TREE))["g"]
-    weights = {plugin.name: weight for plugin, weight in profile.scores}
+    weights = {plugin.name: weight for plugin, weight in profile.scoring.scores}
     assert (weights["SelectorSpread"], weights["NodePreferAvoidPods"]) == (1.0, 10_000.0)
     plain = build_profiles(parse_config(head, source="x", plugins=IN_TREE))
-    assert "SelectorSpread" not in {plugin.name for plugin, _ in next(iter(plain.values())).scores}
+    assert "SelectorSpread" not in {plugin.name for plugin, _ in next(iter(plain.values())).scoring.scores}

@@ -13,15 +13,15 @@ def test_the_default_profile_runs_everything_in_kube_schedulers_order() -> None:
     profile = build_profiles(default_config(IN_TREE))["gangsched"]
     assert profile.queue_sort.name == "PrioritySort"
     assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates"]
-    assert [plugin.name for plugin in profile.filters] == [
+    assert [plugin.name for plugin in profile.filtering.fixed] == [
         "NodeName",
         "NodeUnschedulable",
         "TaintToleration",
         "NodeAffinity",
     ]
-    capacities = [plugin.name for plugin in profile.capacities]
+    capacities = [plugin.name for plugin in profile.filtering.capacities]
     assert capacities == ["NodePorts", "NodeResourcesFit", "Devices", "RemainingBandwidth"]
-    assert [(plugin.name, weight) for plugin, weight in profile.scores] == [
+    assert [(plugin.name, weight) for plugin, weight in profile.scoring.scores] == [
         ("TaintToleration", 3.0),
         ("NodeAffinity", 2.0),
         ("NodeResourcesFit", 1.0),
@@ -39,13 +39,13 @@ def test_one_plugin_object_serves_all_points_of_a_profile_and_no_other_profile()
     text = HEAD + "profiles: [{schedulerName: one}, {schedulerName: two}]\n"
     profiles = build_profiles(parse_config(text, source="x", plugins=IN_TREE))
     one, two = profiles["one"], profiles["two"]
-    assert id(one.capacities[1]) == id(one.scores[2][0])
-    assert id(one.capacities[1]) != id(two.capacities[1])
+    assert id(one.filtering.capacities[1]) == id(one.scoring.scores[2][0])
+    assert id(one.filtering.capacities[1]) != id(two.filtering.capacities[1])
 
 
 def test_every_plugin_is_named_as_the_table_says_and_says_what_cures_it() -> None:
     profile = build_profiles(default_config(IN_TREE))["gangsched"]
-    made: list[Plugin] = [*profile.filters, *profile.capacities, *profile.permits]
+    made: list[Plugin] = [*profile.filtering.fixed, *profile.filtering.capacities, *profile.permits]
     assert all(isinstance(plugin, CuringPlugin) for plugin in made)
     assert {plugin.name for plugin in made} <= set(IN_TREE)
     assert all(name == info.name for name, info in IN_TREE.items())

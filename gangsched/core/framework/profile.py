@@ -7,7 +7,7 @@ nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import NamedTuple, ParamSpec, TypeVar
 
@@ -37,7 +37,6 @@ from gangsched.core.framework.interface import (
     NodeSubset,
     PermitPlugin,
     Plugin,
-    PodSigningPlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
@@ -52,7 +51,7 @@ from gangsched.core.framework.interface import (
     Status,
     serves,
 )
-from gangsched.core.framework.per_node import NodeInfos, sign_metadata
+from gangsched.core.framework.per_node import NodeInfos
 from gangsched.core.framework.plan import TOPOLOGY, DemandOn, FitError
 from gangsched.core.framework.plugin_calls import (
     CallPlugin,
@@ -63,15 +62,15 @@ from gangsched.core.framework.plugin_calls import (
     guarded,
 )
 from gangsched.core.framework.scoring import Scoring
+from gangsched.core.framework.signing import Signing
 from gangsched.core.types.cluster_events import Change
 from gangsched.core.types.group import Group
 from gangsched.core.types.placement import Placement
-from gangsched.core.types.pod_template import PodTemplate, Unsigned
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 
 T = TypeVar("T")
 P = ParamSpec("P")
-_Signer = tuple[str, Callable[[Pod], Hashable]]
 DEVICES = "Devices"
 _NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
 _NO_OR_SKIP = _NO | {Code.SKIP}
@@ -151,22 +150,7 @@ class Profile:
         self._following = tuple(p for p in self._by_name.values() if serves(p, FollowingPlugin))
         self.follows = bool(self._following)
         """Whether a plugin must be called for each pod that a Trial gains or loses."""
-        self._signers = tuple(_signers(self._by_name.values()))
-        keyed = {
-            p.name: p.signed_annotations for p in self._by_name.values() if hasattr(p, "signed_annotations")
-        }
-        self._signed_annotations: frozenset[str] = frozenset(key for keys in keyed.values() for key in keys)
-        of_owners = {p.name for p in self._by_name.values() if getattr(p, "signs_owners", False)}
-        self._signers_of = {
-            (is_owned, is_noted): tuple(
-                one
-                for one in self._signers
-                if (is_owned or one[0] not in of_owners) and (is_noted or one[0] not in keyed)
-            )
-            for is_owned in (False, True)
-            for is_noted in (False, True)
-        }
-        """The plugins that sign a pod's metadata, by (it has owners, it has a signed annotation)."""
+        self.signing = Signing(self._by_name.values())
         self._selective = tuple(p for p in self._by_name.values() if serves(p, SelectivePlugin))
         self._concerned: dict[int, _Concerned] = {}
         self.async_permits = frozenset(p.name for p in self.permits if iscoroutinefunction(p.permit))
@@ -178,53 +162,11 @@ class Profile:
         )
 
     @property
-    def filters(self) -> tuple[FilterPlugin, ...]:
-        """The Filters of fixed node properties."""
-        return self.filtering.fixed
-
-    @property
-    def capacities(self) -> tuple[CapacityPlugin, ...]:
-        return self.filtering.capacities
-
-    @property
-    def scores(self) -> tuple[tuple[ScorePlugin, float], ...]:
-        return self.scoring.scores
-
-    @property
     def usage_trackers(self) -> tuple[UsageTracker, ...]:
         """The usage trackers of its plugins (core.cache.usage_trackers)."""
         return tuple(
             plugin.usage_tracker for plugin in self._by_name.values() if hasattr(plugin, "usage_tracker")
         )
-
-    @property
-    def signs(self) -> bool:
-        """Whether any of its plugins reads a pod's metadata."""
-        return bool(self._signers)
-
-    def sign(self, pod: Pod) -> Hashable:
-        """The part of the pod's metadata that its plugins read; Unsigned when one of them fails."""
-        meta = pod.metadata
-        annotations = meta.annotations
-        is_noted = annotations is not None and not self._signed_annotations.isdisjoint(annotations)
-        signers = self._signers_of[bool(meta.owner_references), is_noted]
-        if not signers:  # nearly all pods
-            return ()
-        try:
-            signed = tuple([sign(pod) for _, sign in signers])
-            hash(signed)
-        except Exception:
-            return self._unsigned(pod)
-        return signed
-
-    def _unsigned(self, pod: Pod) -> Unsigned:
-        """Finds the failing plugin by calling each again; rare, so the common path stays cheap."""
-        for name, sign in self._signers:
-            try:
-                guarded(name, "sign", hash, guarded(name, "sign", sign, pod))
-            except PluginError as error:
-                return Unsigned(str(error))
-        return Unsigned("a plugin's sign gives another answer each time")
 
     @property
     def plugins(self) -> Iterable[Plugin]:
@@ -432,13 +374,3 @@ class Demand(DemandOn[Profile], gc=False):
             outside = NodeSubset(self.within, f"node(s) were outside of {self.within_name}")
             state.subset, state.subset_reasons = self.within, ((TOPOLOGY, outside),)
         return state, self.profile.run_pre_filter(state, template, view)
-
-
-def _signers(plugins: Iterable[Plugin]) -> Iterator[tuple[str, Callable[[Pod], Hashable]]]:
-    """Plugins that read metadata. Plugins for single nodes get the pod itself, so they sign by default."""
-    for plugin in plugins:
-        if serves(plugin, PodSigningPlugin):
-            if getattr(plugin, "signs", True):
-                yield plugin.name, plugin.sign
-        elif serves(plugin, NodeFilterPlugin) or serves(plugin, NodeScorePlugin):
-            yield plugin.name, sign_metadata

@@ -54,7 +54,7 @@ class SharedState:
             invalid_inventory=settings.invalid_inventory,
             counted=settings.devices.counted,
             in_labels=settings.devices.in_labels,
-            sign=self._sign if any(profile.signs for profile in profiles.values()) else None,
+            sign=self._sign if any(profile.signing.is_used for profile in profiles.values()) else None,
         )
         self.cache.keep_usage_trackers(one for profile in profiles.values() for one in profile.usage_trackers)
         self.groups: dict[GroupKey, Group] = {}
@@ -105,13 +105,13 @@ class SharedState:
             max_backoff_s=settings.pod_max_backoff_s,
             flush_s=settings.unschedulable_flush_s,
         )
-        signs = any(profile.signs for profile in profiles.values())
+        signs = any(profile.signing.is_used for profile in profiles.values())
         self.cache.sign_by(self._sign if signs else None)
         self.cache.keep_usage_trackers(one for profile in profiles.values() for one in profile.usage_trackers)
 
     def _sign(self, pod: Pod) -> Hashable:
         profile = self.profiles.get(pod.spec.scheduler_name)
-        return None if profile is None else profile.sign(pod)
+        return None if profile is None else profile.signing.sign(pod)
 
     def set_time(self, now_s: float) -> None:
         """A turn begins."""
