@@ -13,7 +13,7 @@ validating the configuration (config, plugins), when it is read (extension.reloa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gangsched.config import Settings
 from gangsched.core.framework.profile import Profile
@@ -24,6 +24,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.model.events import PodDeleted, PodUpdated
+from gangsched.model.owners import kinds_read
 
 
 def unfinished(shared: SharedState, names: frozenset[str]) -> list[Group]:
@@ -73,3 +74,12 @@ def reconfigure(
 
 def _is_ours_now(info: PodInfo, added: frozenset[str]) -> bool:
     return info.group is None and info.pod.spec.scheduler_name in added
+
+
+def watched(profiles: Iterable[Profile], settings: Settings) -> tuple[str, ...]:
+    """Kinds that some plugin names in its `watches` or that gangs are inferred from, each once, in order."""
+    plugins = (plugin for profile in profiles for plugin in profile.plugins)
+    watched = {kind for plugin in plugins for kind in getattr(plugin, "watches", ())}
+    for inferred in settings.infer_gangs.values():
+        watched.update(kinds_read(inferred))
+    return tuple(sorted(watched))

@@ -15,9 +15,10 @@ from operator import length_hint
 from typing import Any
 
 from gangsched.config import Settings
+from gangsched.core.answers import Answers
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.binder import Binder
-from gangsched.core.cache.pod_index import NAMESPACES
+from gangsched.core.cluster_objects import ClusterObjects
 from gangsched.core.containment import Containment
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
@@ -34,22 +35,16 @@ from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.groups.reservations import Reservations
 from gangsched.core.groups.ties import Ties
 from gangsched.core.invariants import find_broken
-from gangsched.core.reconfigure import reconfigure, unfinished
-from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND
+from gangsched.core.reconfigure import reconfigure, unfinished, watched
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import LOOK_FOR, PRE_ENQUEUE, SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.steps import Defect, PlainSteps, Steps, Take, name_of
-from gangsched.core.types.cluster_events import Change, ClusterChange
-from gangsched.core.types.group import ASSUMED, NEVER_S, UNASKED, Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.group import ASSUMED, NEVER_S, UNASKED, Group, GroupState, MemberState
 from gangsched.errors import InvariantError
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
-from gangsched.model.load import ReportedUsage
-from gangsched.model.objects import Node
-from gangsched.model.owners import OWNER_KINDS, OwnerName, kinds_read
-from gangsched.model.pod_group import CORE, DIALECTS, OBJECT_KINDS, GroupKey
-from gangsched.model.workloads import PRIORITY_CLASSES, PodDisruptionBudget, selector_keys
+from gangsched.model.pod_group import OBJECT_KINDS
 
 # The kinds that are always followed; PodGroup kinds may be missing.
 KINDS = ("pods", "nodes", *OBJECT_KINDS)
@@ -100,7 +95,7 @@ class Scheduler:
         )
         self.reservations = Reservations(self.shared, self.attempts, self.binder)
         self.reconciler = GroupReconciler(self.shared, self.reporter, self.owners, self.binder, self.attempts)
-        self.watches = _watched(profiles.values(), settings)
+        self.watches = watched(profiles.values(), settings)
         self.kinds = (*KINDS, *self.watches)
         """Kinds that must have been fully listed, or be missing, before the first decision."""
         self._extenders = (
@@ -110,6 +105,7 @@ class Scheduler:
         )
         self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
         self._steps: Steps = PlainSteps(self.shared) if guard is None else Containment(self, guard)
+        self._objects = ClusterObjects(self)
         self._on_run: dict[type, Callable[[Iterator[Any]], None]] = {
             ev.PodAdded: self.membership.put_pods,
             ev.PodUpdated: self.membership.put_pods,
@@ -117,35 +113,12 @@ class Scheduler:
         }
         """Frequent kinds are applied in runs: all events of one kind until another kind comes."""
         self._on_event: dict[type, Callable[[Any], None]] = {
+            **self._objects.handlers,
+            **Answers(self, self.permits).handlers,
             ev.PodDeleted: self.membership.remove_pod,
-            ev.NodeAdded: lambda e: self._put_node(e.node),
-            ev.NodeUpdated: lambda e: self._put_node(e.node),
-            ev.NodeDeleted: lambda e: self._remove_node(e.node),
-            ev.LoadReported: lambda e: self._put_usage(e.usage),
-            ev.PodGroupAdded: self._put_group,
-            ev.PodGroupUpdated: self._put_group,
-            ev.PodGroupDeleted: self.group_specs.remove_object,
-            ev.OwnerPut: lambda e: self.membership.regroup(self.owners.put(e)),
-            ev.OwnerGone: lambda e: self.membership.regroup(self.owners.remove(e)),
-            ev.ObjectPut: self._put_object,
-            ev.ObjectGone: self._remove_object,
-            ev.ObjectRefused: self._refused,
             ev.KindSynced: lambda e: self._heard(e.kind, is_served=True),
             ev.KindMissing: lambda e: self._heard(e.kind, is_served=False),
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
-            ev.BindFailed: self.binder.failed,
-            ev.BindUnknown: self.binder.unknown,
-            ev.BindCancelled: self.binder.cancelled,
-            ev.PodRead: lambda e: self._seen(e, self.binder.read(e)),
-            ev.PodUnread: self.binder.unread,
-            ev.PodBumped: lambda e: self._seen(e, self.binder.fenced.bumped(e)),
-            ev.PodPatched: self.audit.patched,
-            ev.PodPatchFailed: self.audit.patch_failed,
-            ev.EvictionSucceeded: lambda e: None,
-            ev.EvictionFailed: self._eviction_failed,
-            ev.HookAnswered: self._hook_answered,
-            ev.GroupAllowed: self._allowed,
-            ev.GroupRejected: self._group_rejected,
         }
         if self._extenders is not None:
             self._on_event[ev.ExtendersAnswered] = self._extenders.answered
@@ -212,7 +185,7 @@ class Scheduler:
 
     def unfollowed(self, profiles: Mapping[str, Profile], settings: Settings) -> tuple[str, ...]:
         """Kinds that these profiles' plugins and these settings read and that are not followed yet."""
-        return tuple(kind for kind in _watched(profiles.values(), settings) if kind not in self.watches)
+        return tuple(kind for kind in watched(profiles.values(), settings) if kind not in self.watches)
 
     def newly_watched(self) -> tuple[str, ...]:
         """Kinds to be followed from now on because a namespace infers gangs from them, or a PodGroup names a
@@ -371,108 +344,6 @@ class Scheduler:
 
     # -- events ----------------------------------------------------------------------------------------
 
-    def _put_node(self, node: Node) -> None:
-        changes, problem = self.shared.cache.put_node(node)
-        self.shared.changes += changes
-        if problem:
-            self.reporter.node_problem(node, problem)
-        self.audit.node_put(node)
-        self.health.node_put(node)
-        self.reservations.recheck(node)
-
-    def _put_usage(self, usage: ReportedUsage) -> None:
-        self.shared.changes += self.shared.cache.put_usage(usage)
-
-    def _remove_node(self, node: Node) -> None:
-        name = node.metadata.name
-        row = self.shared.cache.nodes.row_of.get(name)
-        known = self.shared.cache.nodes.nodes[row] if row is not None else None
-        if known is not None and known.metadata.uid != node.metadata.uid:
-            return  # the node has been replaced, and the event of its replacement came first
-        self.shared.cache.remove_node(name)
-        self.audit.node_gone(name)
-        self.health.node_gone(name)
-        self.shared.changes.append(ClusterChange(Change.NODE_REMOVED))
-        self.reservations.recheck(node)
-
-    def _put_group(self, event: ev.PodGroupAdded | ev.PodGroupUpdated) -> None:
-        self.group_specs.put_object(event)
-        if event.dialect == CORE:
-            meta = event.item.metadata
-            self.membership.sort_out(GroupKey(CORE, meta.namespace, meta.name))
-
-    def _put_object(self, event: ev.ObjectPut) -> None:
-        cache = self.shared.cache
-        if event.kind == NAMESPACES:
-            self.membership.regroup(self.owners.put_namespace(event.object.metadata))
-        if cache.objects.put(event.kind, event.object):
-            if not isinstance(event.object, PodDisruptionBudget):  # no single pod's decision depends on these
-                meta = event.object.metadata
-                cache.index.selected.name(
-                    (event.kind, meta.namespace, meta.name), selector_keys(event.object)
-                )
-            self._object_changed(event.kind)
-
-    def _remove_object(self, event: ev.ObjectGone) -> None:
-        cache = self.shared.cache
-        if cache.objects.remove(event.kind, event.namespace, event.name, event.uid):
-            cache.index.selected.unname((event.kind, event.namespace, event.name))
-            self._object_changed(event.kind)
-
-    def _object_changed(self, kind: str) -> None:
-        self.shared.changes.append(ClusterChange(Change.OBJECT, kind=kind))
-        if kind == PRIORITY_CLASSES:
-            self.group_specs.classes_changed()
-
-    def _eviction_failed(self, event: ev.EvictionFailed) -> None:
-        if event.uid not in self.shared.victims:
-            self.binder.outcome.eviction_failed(event)
-            return
-        group = self.attempts.nominations.refused(event)
-        if group is not None:
-            why = f"preemption: a victim could not be evicted: {event.code} {event.message}"
-            self.attempts.give_back(group, why)
-
-    def _refused(self, event: ev.ObjectRefused) -> None:
-        self.shared.count(f"objects_refused/{event.kind}")
-        if event.kind == "PodGroup":
-            for dialect in (one.name for one in DIALECTS if one.kinds):
-                key = GroupKey(dialect, event.namespace, event.name)
-                self.group_specs.refuse_object(key, event.uid, f"PodGroup {key}: {event.message}")
-        if event.kind in OWNER_KINDS:
-            named = OwnerName(event.kind, event.namespace, event.name)
-            self.membership.regroup(self.owners.refuse(named, event.message))
-        if event.kind != "Pod" or event.scheduler_name in self.shared.profiles:
-            self.reporter.refused(event.kind, event.namespace, event.name, event.uid, event.message)
-
-    def _seen(self, event: ev.PodRead | ev.PodBumped, info: PodInfo | None) -> None:
-        if info is not None and event.pod is not None:
-            self.membership.put_pods((ev.PodUpdated(event.pod),))
-            self.membership.come_back(info)
-
-    def _hook_answered(self, event: ev.HookAnswered) -> None:
-        call = self.shared.hooks.take(event)
-        if call is None:
-            return
-        if call.point == PERMIT:
-            self.permits.answered(call, event)
-        elif call.point == PRE_BIND:
-            self.binder.pre_bind.answered(call, event)
-        elif call.point == BIND:
-            self.binder.hook_answered(call, event)
-
-    def _allowed(self, event: ev.GroupAllowed) -> None:
-        group = self.shared.groups.get(event.group)
-        if self.permits.allow(event) and group is not None:
-            what = f"{event.plugin} need not be waited for" if event.plugin else "it need not wait"
-            self.reporter.event(group, "Normal", "GangAllowed", "Permit", f"{what}, says {event.by}")
-
-    def _group_rejected(self, event: ev.GroupRejected) -> None:
-        group = self.shared.groups.get(event.group)
-        if group is not None and group.state is GroupState.WAITING:
-            why = f"rejected by {event.by}" + (f": {event.reason}" if event.reason else "")
-            self.attempts.give_back(group, why)
-
     def _heard(self, kind: str, *, is_served: bool) -> None:
         self._synced(kind)
         self.membership.regroup(self.owners.served(kind, is_served))
@@ -484,19 +355,8 @@ class Scheduler:
                 self.shared.decides = True
                 self.audit.look_everywhere()
                 for group in self.shared.groups.values():
-                    self._age(group)
+                    self.reconciler.found(group)
                     self.shared.touch(group)
-
-    def _age(self, group: Group) -> None:
-        """Groups found at start-up are queued by when their last member was created, oldest first."""
-        created = [
-            t.timestamp()
-            for info in group.members.values()
-            if (t := info.pod.metadata.creation_timestamp) is not None
-        ]
-        if created:
-            # Only the order matters; all of it lies before anything this process sees become complete.
-            group.first_complete_s = max(created) - _LONG_AGO_S
 
     def _end_turn(self) -> list[Effect]:
         shared = self.shared
@@ -516,7 +376,7 @@ class Scheduler:
                     self._for_group(group, self.reconciler.look)
             steps.each(shared.flush_changes)
             if shared.cache.clashes or shared.cache.bad_reports:
-                steps.each(self._tell_of_nodes)
+                steps.each(self._objects.tell_of_nodes)
         else:
             # Nothing waits for a cure yet; a follower gets changes for weeks.
             shared.changes.clear()
@@ -528,34 +388,7 @@ class Scheduler:
         effects, shared.effects = shared.effects, []
         return effects
 
-    def _tell_of_nodes(self) -> None:
-        """Reports what the cache found wrong with reports about nodes and devices."""
-        shared = self.shared
-        for uid, node_name, device_id in shared.cache.clashes:
-            info = shared.cache.pods.get(uid)
-            if info is not None:
-                message = f"device {device_id} on {node_name} is held by another live pod too"
-                self.reporter.pod_event(info.pod, "Warning", "DeviceMismatch", "Scheduling", message)
-                shared.count("device_clashes")
-        shared.cache.clashes.clear()
-        for node, problem in shared.cache.bad_reports:
-            self.reporter.node_problem(node, problem, reason="InvalidNodeReport")
-        shared.cache.bad_reports.clear()
-
 
 def _one_by_one(take: Callable[[Any], None], run: Iterator[Any]) -> None:
     for event in run:
         take(event)
-
-
-def _watched(profiles: Iterable[Profile], settings: Settings) -> tuple[str, ...]:
-    """Kinds that some plugin names in its `watches` or that gangs are inferred from, each once, in order."""
-    plugins = (plugin for profile in profiles for plugin in profile.plugins)
-    watched = {kind for plugin in plugins for kind in getattr(plugin, "watches", ())}
-    for inferred in settings.infer_gangs.values():
-        watched.update(kinds_read(inferred))
-    return tuple(sorted(watched))
-
-
-# Later than any Unix time, so that ages of pods found at start-up sort before this process's clock.
-_LONG_AGO_S = 1e12

@@ -25,6 +25,9 @@ _MAX_ROLES = 3
 # In line, or back in line by itself.
 _TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 
+# Later than any Unix time, so that ages of pods found at start-up sort before this process's clock.
+_LONG_AGO_S = 1e12
+
 
 class GroupReconciler:
     """Examines a group whose members or numbers changed and moves it along the table."""
@@ -42,6 +45,17 @@ class GroupReconciler:
             GroupState.UNWINDING: binder.outcome.unwound,
             GroupState.WAITING: self._look_waiting,
         }
+
+    def found(self, group: Group) -> None:
+        """Groups found at start-up are queued by when their last member was created, oldest first."""
+        created = [
+            t.timestamp()
+            for info in group.members.values()
+            if (t := info.pod.metadata.creation_timestamp) is not None
+        ]
+        if created:
+            # Only the order matters; all of it lies before anything this process sees become complete.
+            group.first_complete_s = max(created) - _LONG_AGO_S
 
     def look(self, group: Group) -> None:
         """Moves the group to the state that its members imply; idempotent, safe at any time."""

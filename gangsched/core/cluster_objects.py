@@ -1,0 +1,123 @@
+"""ClusterObjects: events of nodes, their load, PodGroups, controllers and every other kind but pods.
+
+Each is passed on to the rooms that keep or check such an object. Pods are core.groups.membership's. Called by
+core.scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gangsched.core.cache.pod_index import NAMESPACES
+from gangsched.core.refused_pods import SchedulerParts
+from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.model import events as ev
+from gangsched.model.load import ReportedUsage
+from gangsched.model.objects import Node
+from gangsched.model.owners import OWNER_KINDS, OwnerName
+from gangsched.model.pod_group import CORE, DIALECTS, GroupKey
+from gangsched.model.workloads import PRIORITY_CLASSES, PodDisruptionBudget, selector_keys
+
+
+class ClusterObjects:
+    """Applies what the watch tells of objects that are no pods."""
+
+    def __init__(self, scheduler: SchedulerParts) -> None:
+        self._scheduler = scheduler
+        self._shared = scheduler.shared
+        self._reporter = scheduler.reporter
+        regroup, owners = scheduler.membership.regroup, scheduler.owners
+        self.handlers: dict[type, Callable[[Any], None]] = {
+            ev.NodeAdded: lambda e: self._put_node(e.node),
+            ev.NodeUpdated: lambda e: self._put_node(e.node),
+            ev.NodeDeleted: lambda e: self._remove_node(e.node),
+            ev.LoadReported: lambda e: self._put_usage(e.usage),
+            ev.PodGroupAdded: self._put_group,
+            ev.PodGroupUpdated: self._put_group,
+            ev.PodGroupDeleted: scheduler.group_specs.remove_object,
+            ev.OwnerPut: lambda e: regroup(owners.put(e)),
+            ev.OwnerGone: lambda e: regroup(owners.remove(e)),
+            ev.ObjectPut: self._put_object,
+            ev.ObjectGone: self._remove_object,
+            ev.ObjectRefused: self._refused,
+        }
+
+    def _put_node(self, node: Node) -> None:
+        changes, problem = self._shared.cache.put_node(node)
+        self._shared.changes += changes
+        if problem:
+            self._reporter.node_problem(node, problem)
+        self._scheduler.audit.node_put(node)
+        self._scheduler.health.node_put(node)
+        self._scheduler.reservations.recheck(node)
+
+    def _put_usage(self, usage: ReportedUsage) -> None:
+        self._shared.changes += self._shared.cache.put_usage(usage)
+
+    def _remove_node(self, node: Node) -> None:
+        name = node.metadata.name
+        row = self._shared.cache.nodes.row_of.get(name)
+        known = self._shared.cache.nodes.nodes[row] if row is not None else None
+        if known is not None and known.metadata.uid != node.metadata.uid:
+            return  # the node has been replaced, and the event of its replacement came first
+        self._shared.cache.remove_node(name)
+        self._scheduler.audit.node_gone(name)
+        self._scheduler.health.node_gone(name)
+        self._shared.changes.append(ClusterChange(Change.NODE_REMOVED))
+        self._scheduler.reservations.recheck(node)
+
+    def _put_group(self, event: ev.PodGroupAdded | ev.PodGroupUpdated) -> None:
+        self._scheduler.group_specs.put_object(event)
+        if event.dialect == CORE:
+            meta = event.item.metadata
+            self._scheduler.membership.sort_out(GroupKey(CORE, meta.namespace, meta.name))
+
+    def _put_object(self, event: ev.ObjectPut) -> None:
+        cache = self._shared.cache
+        if event.kind == NAMESPACES:
+            self._scheduler.membership.regroup(self._scheduler.owners.put_namespace(event.object.metadata))
+        if cache.objects.put(event.kind, event.object):
+            if not isinstance(event.object, PodDisruptionBudget):  # no single pod's decision depends on these
+                meta = event.object.metadata
+                cache.index.selected.name(
+                    (event.kind, meta.namespace, meta.name), selector_keys(event.object)
+                )
+            self._object_changed(event.kind)
+
+    def _remove_object(self, event: ev.ObjectGone) -> None:
+        cache = self._shared.cache
+        if cache.objects.remove(event.kind, event.namespace, event.name, event.uid):
+            cache.index.selected.unname((event.kind, event.namespace, event.name))
+            self._object_changed(event.kind)
+
+    def _object_changed(self, kind: str) -> None:
+        self._shared.changes.append(ClusterChange(Change.OBJECT, kind=kind))
+        if kind == PRIORITY_CLASSES:
+            self._scheduler.group_specs.classes_changed()
+
+    def _refused(self, event: ev.ObjectRefused) -> None:
+        self._shared.count(f"objects_refused/{event.kind}")
+        if event.kind == "PodGroup":
+            for dialect in (one.name for one in DIALECTS if one.kinds):
+                key = GroupKey(dialect, event.namespace, event.name)
+                self._scheduler.group_specs.refuse_object(key, event.uid, f"PodGroup {key}: {event.message}")
+        if event.kind in OWNER_KINDS:
+            named = OwnerName(event.kind, event.namespace, event.name)
+            self._scheduler.membership.regroup(self._scheduler.owners.refuse(named, event.message))
+        if event.kind != "Pod" or event.scheduler_name in self._shared.profiles:
+            self._reporter.refused(event.kind, event.namespace, event.name, event.uid, event.message)
+
+    def tell_of_nodes(self) -> None:
+        """Reports what the cache found wrong with reports about nodes and devices."""
+        shared = self._shared
+        for uid, node_name, device_id in shared.cache.clashes:
+            info = shared.cache.pods.get(uid)
+            if info is not None:
+                message = f"device {device_id} on {node_name} is held by another live pod too"
+                self._reporter.pod_event(info.pod, "Warning", "DeviceMismatch", "Scheduling", message)
+                shared.count("device_clashes")
+        shared.cache.clashes.clear()
+        for node, problem in shared.cache.bad_reports:
+            self._reporter.node_problem(node, problem, reason="InvalidNodeReport")
+        shared.cache.bad_reports.clear()
