@@ -14,7 +14,7 @@ import msgspec
 
 from gangsched.errors import ParseError
 from gangsched.model import bounded
-from gangsched.model.devices import LINK_KINDS, is_link_kind, link_weight
+from gangsched.model.device_topology import LINK_KINDS, is_link_kind, link_weight
 from gangsched.model.quantity import to_int
 from gangsched.model.resources import is_extended
 
@@ -31,7 +31,7 @@ class DeviceConstraint(msgspec.Struct, frozen=True, gc=False):
     """The requirements on one resource, for the whole set that a pod gets.
 
     same_numa: all on one NUMA node, a known one. link_weight: every two of them at least this near
-    (model.devices.link_weight), 0: however far. models: each device is one of these, empty: any.
+    (model.device_topology.link_weight), 0: however far. models: each device is one of these, empty: any.
     min_memory_mib: each has at least this.
     """
 

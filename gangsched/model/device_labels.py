@@ -23,14 +23,17 @@ from functools import lru_cache
 
 import msgspec
 
+from gangsched.errors import ParseError
 from gangsched.model.devices import (
     ALLOCATED_KEY,
     INVENTORY_KEY,
     Allocation,
     Device,
     inventory_annotation,
+    parse_allocation,
 )
 from gangsched.model.names import is_qualified_name
+from gangsched.model.objects import Pod
 
 INVENTORY_SUFFIX = "devices.gangsched.io"
 UNHEALTHY_SUFFIX = "unhealthy-devices.gangsched.io"
@@ -206,3 +209,14 @@ def _allocation_text(labels: Mapping[str, str]) -> str:
             container, _, domain = prefix.removesuffix(f".{ALLOCATED_SUFFIX}").partition(".")
             allocation.setdefault(container, {})[f"{domain}/{name}"] = _ids(value)
     return _encode(allocation).decode()
+
+
+def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]:
+    """The devices in a bound pod's annotation or labels, and what is wrong with them ("" if nothing)."""
+    text = allocation_text(pod.metadata.annotations, pod.metadata.labels)
+    if text is None:
+        return {}, ""
+    try:
+        return parse_allocation(text), ""
+    except ParseError as error:
+        return {}, str(error)

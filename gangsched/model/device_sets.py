@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from gangsched.model.device_constraints import ANY, DeviceConstraint
-from gangsched.model.devices import DeviceTopology
+from gangsched.model.device_topology import DeviceTopology
 
 # Devices examined in one search: some tens of milliseconds. A node of eight takes a few hundred.
 _BUDGET = 30_000

@@ -1,21 +1,20 @@
-"""Devices of a node: the inventory in its annotation, the best set to take from it, the pod's annotation.
+"""Devices of a node: the inventory in its annotation, and the pod's annotation with what it has of them.
 
 Formats: wire.md of the project's design notes, key `gangsched.io/devices` on nodes and
-`gangsched.io/allocated-devices` on pods. Who holds what now is state and lives in core.cache.device_ledger.
+`gangsched.io/allocated-devices` on pods. How devices are linked is in model.device_topology. Who holds what
+now is state and lives in core.cache.device_ledger.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping
-from itertools import combinations
-from math import comb
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from gangsched.errors import ParseError
 from gangsched.model import bounded
+from gangsched.model.device_topology import DeviceTopology, Wiring, topology_of
 from gangsched.model.objects import Container, PodSpec
 from gangsched.model.resources import container_requests, is_extended
 
@@ -25,26 +24,10 @@ VISIBLE_KEY = "gangsched.io/visible-devices"
 VISIBLE_BY_CONTAINER = "visible-devices.gangsched.io"
 """The end of the prefix of keys that list what one container sees of one resource (`visible_key`)."""
 
-# Source for the order: the legend of `nvidia-smi topo -m`, from the farthest path to the nearest.
-_LINK_WEIGHT = {"SYS": 1, "NODE": 5, "PHB": 10, "PXB": 15, "PIX": 20}
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_NVLINK = re.compile(r"NV(\d{1,3})")
-_NVLINK_BASE_WEIGHT = 100
-_SAME_NUMA_WEIGHT = 5
-LINK_KINDS = tuple(reversed(_LINK_WEIGHT))
-"""Paths without NVLink, the nearest first."""
 # kubelet refuses longer device IDs: they travel in its checkpoint and its gRPC API with this limit.
 MAX_ID_LENGTH = 63
 MAX_DEVICES = 4096
-# Every pair of linked devices has a weight: 4,096 would take six seconds and 130 MiB for one node.
-MAX_LINKED = 256
-# Pairs of all cached topologies together, some tens of MiB.
-_MAX_PAIRS = 4 * 2**20
-# Above this many candidate sets a greedy search replaces the exact one; 8 devices never reach it.
-_EXACT_SETS = 5000
-# Bounds memory; refilled in microseconds a set.
-_MAX_REMEMBERED = 20_000
-
 Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
 """container name -> resource name -> device IDs."""
 
@@ -61,113 +44,6 @@ class Device(msgspec.Struct, rename="camel", gc=False, frozen=True):
     model: str = ""
     memory_mib: int = msgspec.field(default=0, name="memoryMiB")
     links: dict[str, str] | None = None
-
-
-class DeviceTopology:
-    """How n devices are linked, by index; nodes of one type share one, so that choices can be cached.
-
-    Shapes: weight int[n][n], symmetric, larger is nearer; numa int[n], -1 unknown; models and memory_mib of
-    length n, "" and 0 unknown. kept: results that others have computed from this (model.device_sets).
-    is_flat: all weights are 0, since no links are known or there are more devices than MAX_LINKED.
-    """
-
-    __slots__ = ("_best", "_best_of", "is_flat", "kept", "memory_mib", "models", "numa", "weight")
-
-    def __init__(
-        self,
-        weight: tuple[tuple[int, ...], ...],
-        numa: tuple[int, ...],
-        models: tuple[str, ...] = (),
-        memory_mib: tuple[int, ...] = (),
-    ) -> None:
-        self.weight = weight
-        self.is_flat = not any(map(any, dict.fromkeys(weight)))
-        self.numa = numa
-        self.models = models or ("",) * len(numa)
-        self.memory_mib = memory_mib or (0,) * len(numa)
-        self._best: dict[tuple[int, int], int] = {}
-        self._best_of: dict[tuple[int, int, int], tuple[int, ...]] = {}
-        self.kept: dict[Hashable, Any] = {}
-
-    def best_set(self, free: int, count: int) -> int:
-        """The `count` devices of the bit mask `free` to take, as a bit mask.
-
-        Best linked first, then on the fewest NUMA nodes, then leaving the best-linked rest, then the lowest
-        indices. Exact up to 5,000 candidate sets, greedy beyond. Raises: ValueError when fewer than `count`
-        are free (the caller has checked).
-        """
-        found = self._best.get((free, count))
-        if found is None:
-            found = self._search(free, count)
-            if len(self._best) > _MAX_REMEMBERED:
-                self._best.clear()
-            self._best[free, count] = found
-        return found
-
-    def best_sets(self, free: int, count: int, n: int) -> tuple[int, ...]:
-        """`best_set` n times, each from what the previous ones have left."""
-        found = self._best_of.get((free, count, n))
-        if found is None:
-            sets, left = [], free
-            for _ in range(n):
-                sets.append(self.best_set(left, count))
-                left ^= sets[-1]
-            found = tuple(sets)
-            if len(self._best_of) > _MAX_REMEMBERED:
-                self._best_of.clear()
-            self._best_of[free, count, n] = found
-        return found
-
-    def _search(self, free: int, count: int) -> int:
-        indices = [i for i in range(len(self.numa)) if free >> i & 1]
-        if count > len(indices):
-            raise ValueError(f"{count} devices asked for, {len(indices)} free")
-        chosen: tuple[int, ...]
-        if comb(len(indices), count) <= _EXACT_SETS:
-            chosen = max(combinations(indices, count), key=lambda s: self.quality(s, indices))
-        elif self.is_flat:
-            chosen = self._on_fewest_numa_nodes(indices, count)
-        else:
-            chosen = self._greedy(indices, count)
-        return sum(1 << i for i in chosen)
-
-    def _on_fewest_numa_nodes(self, indices: list[int], count: int) -> tuple[int, ...]:
-        """`quality` if nothing is linked: one NUMA node with room for all, else the largest first."""
-        homes: dict[int, list[int]] = {}
-        for i in indices:
-            homes.setdefault(self.numa[i], []).append(i)
-        for home in homes.values():
-            if len(home) >= count:
-                return tuple(home[:count])
-        largest = sorted(homes.values(), key=lambda home: (-len(home), home[0]))
-        return tuple(sorted([i for home in largest for i in home][:count]))
-
-    def quality(self, chosen: Iterable[int], free: list[int]) -> tuple[int, int, int, tuple[int, ...]]:
-        """The key that `best_set` maximizes, by index."""
-        taken = tuple(chosen)
-        rest = [i for i in free if i not in taken]
-        span = len({self.numa[i] for i in taken})
-        return (self._inside(taken), -span, self._inside(rest), tuple(-i for i in taken))
-
-    def _inside(self, chosen: Iterable[int]) -> int:
-        members = list(chosen)
-        return sum(self.weight[a][b] for k, a in enumerate(members) for b in members[k + 1 :])
-
-    def _greedy(self, indices: list[int], count: int) -> tuple[int, ...]:
-        degree = {i: sum(self.weight[i][j] for j in indices) for i in indices}
-        chosen = [max(indices, key=lambda i: (degree[i], -i))]
-        pull = {i: self.weight[i][chosen[0]] for i in indices if i != chosen[0]}
-        while len(chosen) < count:
-            nearest = max(pull, key=lambda i: (pull[i], -i))
-            del pull[nearest]
-            chosen.append(nearest)
-            for i in pull:
-                pull[i] += self.weight[i][nearest]
-        return tuple(sorted(chosen))
-
-
-_Wiring = tuple[tuple[int, tuple[tuple[int, str], ...], str, int], ...]
-_topologies: dict[_Wiring, DeviceTopology] = {}
 
 
 class DeviceInventory:
@@ -272,13 +148,12 @@ def _inventory(resource: str, devices: list[Device]) -> DeviceInventory:
         index[device.id] = i
         if device.health == "Healthy":
             healthy |= 1 << i
-    return DeviceInventory(tuple(index), healthy, _topology(devices, index))
+    return DeviceInventory(tuple(index), healthy, topology_of(_wiring(devices, index)))
 
 
-def _topology(devices: list[Device], index: Mapping[str, int]) -> DeviceTopology:
-    """Nodes of one type have the same wiring except for IDs; its topology is computed once for all."""
+def _wiring(devices: list[Device], index: Mapping[str, int]) -> Wiring:
     place = index.get
-    wiring: _Wiring = tuple(
+    return tuple(
         [
             (
                 device.numa,
@@ -289,49 +164,6 @@ def _topology(devices: list[Device], index: Mapping[str, int]) -> DeviceTopology
             for device in devices
         ]
     )
-    found = _topologies.get(wiring)
-    if found is None:
-        # A cluster has a handful of node types; forged ones must not accumulate.
-        if sum(map(_n_pairs, _topologies)) > _MAX_PAIRS or len(_topologies) > 10_000:
-            _topologies.clear()
-        found = _topologies[wiring] = DeviceTopology(
-            _weights(wiring),
-            tuple(device.numa for device in devices),
-            tuple(device.model for device in devices),
-            tuple(device.memory_mib for device in devices),
-        )
-    return found
-
-
-def _n_pairs(wiring: _Wiring) -> int:
-    return len(wiring) ** 2 if len(wiring) <= MAX_LINKED else len(wiring)
-
-
-def _weights(wiring: _Wiring) -> tuple[tuple[int, ...], ...]:
-    if len(wiring) > MAX_LINKED:
-        return ((0,) * len(wiring),) * len(wiring)
-    numa = [one[0] for one in wiring]
-    weight = [[_SAME_NUMA_WEIGHT if a == b and a >= 0 else 0 for b in numa] for a in numa]
-    for i, (_, links, _, _) in enumerate(wiring):
-        for j, kind in links:
-            if j >= 0:
-                weight[i][j] = weight[j][i] = max(weight[i][j], weight[j][i], link_weight(kind))
-    for i in range(len(wiring)):
-        weight[i][i] = 0
-    return tuple(map(tuple, weight))
-
-
-def link_weight(kind: str) -> int:
-    """How near two devices are: NV18 above NV4 above PIX above SYS; an unknown name counts as SYS."""
-    match = _NVLINK.fullmatch(kind)
-    if match:
-        return _NVLINK_BASE_WEIGHT + int(match.group(1))
-    return _LINK_WEIGHT.get(kind, _LINK_WEIGHT["SYS"])
-
-
-def is_link_kind(kind: str) -> bool:
-    """Whether `nvidia-smi topo -m` has such a name."""
-    return kind in _LINK_WEIGHT or _NVLINK.fullmatch(kind) is not None
 
 
 def parse_allocation(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -343,6 +175,19 @@ def parse_allocation(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
             f'is not an allocation: {error}; expected {{"container":{{"resource":["id"]}}}}',
             field=ALLOCATED_KEY,
         ) from None
+
+
+def ids_of(allocation: Allocation) -> Mapping[str, tuple[str, ...]]:
+    """resource -> the IDs of all containers, each once."""
+    if len(allocation) == 1:  # usually one container has devices
+        for sets in allocation.values():
+            return sets
+    merged: dict[str, tuple[str, ...]] = {}
+    for sets in allocation.values():
+        for resource, ids in sets.items():
+            known = merged.get(resource)
+            merged[resource] = ids if known is None else (*known, *(i for i in ids if i not in known))
+    return merged
 
 
 def visible_key(resource: str, container: str) -> str:

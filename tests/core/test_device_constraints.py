@@ -12,7 +12,7 @@ import pytest
 from gangsched.config import Settings, default_config
 from gangsched.config.profiles import ProfileConfig
 from gangsched.core.scheduler import Scheduler
-from gangsched.model import device_sets, devices
+from gangsched.model import device_sets, device_topology
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
 from gangsched.model.devices import INVENTORY_KEY, Device, inventory_annotation
 from gangsched.model.objects import Node, Pod
@@ -242,7 +242,7 @@ def test_where_a_search_for_sets_gives_up_it_is_said_and_nothing_is_called_prove
     n_given_up = 0
     for seed in range(block * 100, block * 100 + 100):
         case = OneNode(seed)
-        monkeypatch.setattr(devices, "_topologies", {})  # what was found with a larger budget
+        monkeypatch.setattr(device_topology, "_topologies", {})  # what was found with a larger budget
         monkeypatch.setattr(device_sets, "_BUDGET", Random(f"budget-{seed}").choice((0, 1, 3, 8, 20, 50)))
         c = Cluster().node(case.node).submit(*case.members).run()
         if c.placed("a"):

@@ -40,6 +40,7 @@ from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.nomination import Nominations
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.permits import Permits
+from gangsched.core.groups.pod_similarity import SimilarPods
 from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.groups.reservations import Reservations
 from gangsched.core.invariants import find_broken
@@ -85,6 +86,7 @@ ROOMS: tuple[type, ...] = (
         PodTemplate,
         PreBind,
         Reservations,
+        SimilarPods,
     ),
     *(Reporter, SchedulingQueue, TemplateTable, StaggeredBind, SharedState),
 )

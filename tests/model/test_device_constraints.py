@@ -6,7 +6,7 @@ import pytest
 
 from gangsched.errors import ParseError
 from gangsched.model.device_constraints import DeviceConstraint, parse_constraints
-from gangsched.model.devices import link_weight
+from gangsched.model.device_topology import link_weight
 
 GPU = "nvidia.com/gpu"
 

@@ -9,7 +9,8 @@ import pytest
 
 from gangsched.model.device_constraints import ANY, DeviceConstraint
 from gangsched.model.device_sets import DeviceSets, Wish, pack_together, sets_of
-from gangsched.model.devices import Device, DeviceTopology, inventory_annotation, link_weight, parse_inventory
+from gangsched.model.device_topology import DeviceTopology, link_weight
+from gangsched.model.devices import Device, inventory_annotation, parse_inventory
 
 GPU = "nvidia.com/gpu"
 SAME_NUMA = DeviceConstraint(same_numa=True)

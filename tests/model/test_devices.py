@@ -12,22 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.errors import ParseError
-from gangsched.model import devices as devices_module
+from gangsched.model import device_topology
 from gangsched.model.device_constraints import DeviceConstraint
 from gangsched.model.device_sets import DeviceSets
+from gangsched.model.device_topology import MAX_LINKED, DeviceTopology, link_weight
 from gangsched.model.devices import (
     ALLOCATED_KEY,
     MAX_DEVICES,
-    MAX_LINKED,
     VISIBLE_KEY,
     Allocation,
     Device,
     DeviceInventory,
-    DeviceTopology,
     allocation_annotations,
     device_demand,
     inventory_annotation,
-    link_weight,
     parse_allocation,
     parse_devices,
     parse_inventory,
@@ -207,10 +205,10 @@ def test_of_more_devices_than_can_be_linked_no_pair_is_weighed() -> None:
 
 
 def test_forged_topologies_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices_module, "_topologies", {})
+    monkeypatch.setattr(device_topology, "_topologies", {})
     for i in range(200):
         inventory(*(device(f"g{k}", model=f"{i}-{k}") for k in range(MAX_LINKED)))
-    n_pairs = sum(len(wiring) ** 2 for wiring in devices_module._topologies)
+    n_pairs = sum(len(wiring) ** 2 for wiring in device_topology._topologies)
     assert 0 < n_pairs <= 2**22 + MAX_LINKED**2
 
 

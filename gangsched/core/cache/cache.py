@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from gangsched.core.cache.device_ledger import DeviceLedger
+from gangsched.core.cache.inventories import Inventories
 from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.object_store import ObjectStore
 from gangsched.core.cache.pod_index import PodIndex
@@ -23,13 +24,7 @@ from gangsched.core.types.group import NO_ROW, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import InvariantError, ParseError
-from gangsched.model.device_labels import allocation_text, inventory_text, where_listed
-from gangsched.model.devices import (
-    DeviceInventory,
-    DeviceTopology,
-    parse_allocation,
-    parse_inventory,
-)
+from gangsched.model.devices import ids_of
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node, Pod
 from gangsched.model.resources import ResourceTable
@@ -52,11 +47,10 @@ class Cache:
         counted: resources whose IDs are not assigned, whatever nodes list. in_labels: the assigned IDs must
         fit labels.
         """
-        self._invalid_inventory = invalid_inventory
-        self._counted = counted
         self.table = ResourceTable()
         self.nodes = NodeTable(self.table, capacity=node_capacity)
         self.ledger = DeviceLedger(node_capacity, self.nodes.note, in_labels=in_labels)
+        self._inventories = Inventories(self.ledger, invalid=invalid_inventory, counted=counted)
         self.usage_trackers = UsageTrackers(self.nodes.note)
         self.pods: dict[str, PodInfo] = {}
         self.by_node: dict[str, dict[str, PodInfo]] = {}
@@ -100,7 +94,9 @@ class Cache:
             return [], f"status.allocatable: {error}"
         if len(self.table) > n_names:
             self._learn_names()
-        problem = self._put_inventory(row, node, known, changes)
+        gained, problem = self._inventories.put(row, node, known)
+        if gained:
+            changes.append(ClusterChange(Change.NODE_DEVICES, row, gained))
         if self.usage_trackers:
             is_news, wrong = self.usage_trackers.put_node(row, node)
             if is_news:
@@ -135,30 +131,6 @@ class Cache:
         is_news, _ = self.usage_trackers.put_usage(row, usage)
         return [ClusterChange(Change.NODE_REPORT, row)] if is_news else []
 
-    def _put_inventory(self, row: int, node: Node, known: Node | None, changes: list[ClusterChange]) -> str:
-        meta = node.metadata
-        text = inventory_text(meta.annotations, meta.labels)
-        if known is not None and inventory_text(known.metadata.annotations, known.metadata.labels) == text:
-            return ""
-        problem = ""
-        inventories: Mapping[str, DeviceInventory] = {}
-        if text is not None:
-            try:
-                inventories = parse_inventory(text)
-            except ParseError as error:
-                problem = f"{where_listed(meta.annotations)}: {error.message}"
-                if self._invalid_inventory == "nothing":
-                    # A node with an unreadable inventory must not get gangs that rely on IDs. Extended
-                    # resources that it has now, or listed before, stay listed with none free.
-                    inventories = {name: _NO_DEVICES for name in node.status.allocatable or () if "/" in name}
-                    inventories |= {r: _emptied(i) for r, i in self._inventories(row).items()}
-        if self._counted:
-            inventories = {r: i for r, i in inventories.items() if r not in self._counted}
-        gained = self.ledger.set_inventories(row, inventories)
-        if gained:
-            changes.append(ClusterChange(Change.NODE_DEVICES, row, gained))
-        return problem
-
     def _learn_names(self) -> None:
         """A node offers a new resource: pods that request it are counted by it from now on."""
         for template in self.template_table.all:
@@ -175,14 +147,6 @@ class Cache:
         template.resolve(self.table)
         for info in counted:
             self.nodes.use(info.row, template.columns, template.amounts, 1)
-
-    def _inventories(self, row: int) -> dict[str, DeviceInventory]:
-        found = {}
-        for resource in self.ledger.columns:
-            inventory = self.ledger.inventory(row, resource)
-            if inventory is not None:
-                found[resource] = inventory
-        return found
 
     def remove_node(self, name: str) -> list[PodInfo]:
         """The node is gone; returns the pods that were counted on it (they no longer are)."""
@@ -415,34 +379,3 @@ class Cache:
         template = info.template
         resources = frozenset(template.requests)
         return ClusterChange(Change.ROOM_FREED, info.row, resources, bool(template.host_ports), pod=info.pod)
-
-
-_NO_DEVICES = DeviceInventory((), 0, DeviceTopology((), ()))
-
-
-def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]:
-    """The devices in a bound pod's annotation or labels, and what is wrong with them ("" if nothing)."""
-    text = allocation_text(pod.metadata.annotations, pod.metadata.labels)
-    if text is None:
-        return {}, ""
-    try:
-        return parse_allocation(text), ""
-    except ParseError as error:
-        return {}, str(error)
-
-
-def ids_of(allocation: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Mapping[str, tuple[str, ...]]:
-    """resource -> the IDs of all containers, each once."""
-    if len(allocation) == 1:  # usually one container has devices
-        for sets in allocation.values():
-            return sets
-    merged: dict[str, tuple[str, ...]] = {}
-    for sets in allocation.values():
-        for resource, ids in sets.items():
-            known = merged.get(resource)
-            merged[resource] = ids if known is None else (*known, *(i for i in ids if i not in known))
-    return merged
-
-
-def _emptied(inventory: DeviceInventory) -> DeviceInventory:
-    return DeviceInventory(inventory.ids, 0, inventory.topology)

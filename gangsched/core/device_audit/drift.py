@@ -18,7 +18,6 @@ import math
 
 import msgspec
 
-from gangsched.core.cache.cache import allocation_of
 from gangsched.core.cycle.device_allocation import annotations_of
 from gangsched.core.device_audit.ended_pods import EndedPods
 from gangsched.core.device_audit.ledger_repair import correct
@@ -27,7 +26,7 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ON_ITS_WAY, MemberState, PodInfo
 from gangsched.errors import ParseError
-from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_text
+from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_of, allocation_text
 from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
 from gangsched.model.device_sets import sets_of
 from gangsched.model.devices import ALLOCATED_KEY, is_device_key

@@ -11,10 +11,10 @@ import math
 
 import msgspec
 
-from gangsched.core.cache.cache import allocation_of
 from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ENDED, PodInfo
+from gangsched.model.device_labels import allocation_of
 from gangsched.model.device_report import DeviceReport
 
 _RETRY_S = 1.0

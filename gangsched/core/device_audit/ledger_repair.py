@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gangsched.core.cache.cache import Cache, ids_of
+from gangsched.core.cache.cache import Cache
 from gangsched.core.types.group import PodInfo
+from gangsched.model.devices import ids_of
 
 Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gangsched.core.cache.cache import allocation_of
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.status import SUCCESS
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.named_twice import NamedTwice
 from gangsched.core.groups.owners import Owners
-from gangsched.core.groups.pod_similarity import SimilarPod, are_alike
+from gangsched.core.groups.pod_similarity import SimilarPods
 from gangsched.core.groups.pod_versions import (
     allocated_in,
     is_edited,
@@ -41,18 +40,14 @@ from gangsched.core.types.group import (
     PodInfo,
 )
 from gangsched.core.types.pod_template import device_demands_of
-from gangsched.errors import ParseError
+from gangsched.model.device_labels import allocation_of
 from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import (
     ATTEMPT_KEY,
-    CORE,
     POD,
     RANK_KEY,
     GroupKey,
-    core_key,
-    core_key_beside,
-    group_key,
     identity_of,
     is_inferred,
     lone_key,
@@ -83,10 +78,9 @@ class Membership:
         self._audit = audit
         self._group_specs = group_specs
         self._owners = owners
-        self._latest: SimilarPod | None = None
-        """The pod that joined last, as far as it applies to the next one."""
+        self._similar = SimilarPods(shared.cache.template_table, group_specs, owners)
         self._joined: Group | None = None
-        """What that pod joined in this run of events: it exists, and is marked for reconsideration."""
+        """What the last pod joined in this run of events: it exists, and is marked for reconsideration."""
         self._named_twice = NamedTwice()
 
     def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
@@ -108,13 +102,12 @@ class Membership:
     def sort_out(self, core_key: GroupKey) -> None:
         """A core PodGroup arrived: pods that name another group too belong to that one if it is basic."""
         self._joined = None
-        if self._latest is not None and self._latest.core_beside is not None:
-            self._latest = None
+        self._similar.forget_core()
         for uid in self._named_twice.beside(core_key):
             info = self._shared.cache.pods.get(uid)
             if info is None or info.group is None or info.bind not in _UNSENT:
                 continue
-            key, problem, _ = self._key_of(info.pod)
+            key, problem, _ = self._similar.key_of(info.pod)
             if key != info.group.key or (problem and problem != info.group.own_problem):
                 self._remove(uid)
                 self._join(info.pod)
@@ -138,14 +131,15 @@ class Membership:
 
     def regroup(self, groups: Iterable[Group]) -> None:
         """What puts pods into these groups, or gives these their numbers, has changed."""
-        self._latest = self._joined = None
+        self._similar.forget()
+        self._joined = None
         for group in groups:
             for info in list(group.members.values()):
                 # With its bind on the way a pod stays where it is, as in _update.
                 is_leaving = info.pod.metadata.deletion_timestamp is not None
                 if is_leaving or info.bind not in _UNSENT:
                     continue
-                if self._key_of(info.pod)[0] != group.key:
+                if self._similar.key_of(info.pod)[0] != group.key:
                     self._remove(info.uid)
                     self._join(info.pod)
             self._shared.touch(group)
@@ -200,13 +194,7 @@ class Membership:
             self._shared.changes.append(change)
 
     def _join(self, pod: Pod) -> None:
-        shared, like = self._shared, self._latest
-        if (
-            like is None
-            or like.edition != shared.cache.template_table.edition
-            or not are_alike(pod, like.pod)
-        ):
-            like = self._meet(pod)
+        shared, like = self._shared, self._similar.of(pod)
         key, stated, role = like.key, like.stated, like.role
         if key.dialect == POD:
             key = lone_key(pod)
@@ -240,36 +228,6 @@ class Membership:
         if group is None:
             group = shared.groups[key] = Group(key, pod.spec.scheduler_name, now_s=shared.now_s)
         return group
-
-    def _meet(self, pod: Pod) -> SimilarPod:
-        """A pod unlike the one before it."""
-        templates = self._shared.cache.template_table
-        template = templates.of(pod)
-        key, problem, holds = self._key_of(pod)
-        said = (identity_of(pod), stated_by(key, pod), role_of(key, pod))
-        beside = self._core_key_beside(pod)
-        like = SimilarPod(pod, template, key, problem, *said, templates.edition, beside)
-        self._latest = like if holds and templates.is_of_all_alike(pod) else None
-        return like
-
-    def _key_of(self, pod: Pod) -> tuple[GroupKey, str, bool]:
-        """The group that the pod belongs to, or the group of one and what is wrong with how it names one;
-        and whether that holds for each pod that is like it."""
-        try:
-            key = group_key(pod, self._group_specs.is_basic)
-            names_none = key.dialect == POD or (key.dialect == CORE and self._group_specs.is_basic(key))
-            if names_none and (inferred := self._owners.key_of(pod)) is not None:
-                return inferred, "", inferred.dialect != POD
-            return key, "", True
-        except ParseError as error:
-            return lone_key(pod), str(error), True
-
-    def _core_key_beside(self, pod: Pod) -> GroupKey | None:
-        """The core PodGroup that the pod names, where it has another group if that one is basic."""
-        key = core_key_beside(pod)
-        if key is None and (core := core_key(pod)) is not None and self._owners.claim_of(pod) is not None:
-            return core
-        return key
 
     def _update(self, info: PodInfo, pod: Pod) -> None:
         group = info.group

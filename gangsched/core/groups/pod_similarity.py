@@ -1,16 +1,32 @@
 """SimilarPod: findings about a pod that hold for each pod that differs from it only in its name.
 
-A gang's pods come one after the other and alike, so all this is computed once a gang. core.groups.membership
-keeps it for the pod that came last; nothing here depends on a pod's name or on the moment.
+A gang's pods come one after the other and alike, so all this is computed once a gang. SimilarPods keeps it
+for the pod that came last; nothing here depends on a pod's name or on the moment. Called by
+core.groups.membership.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from gangsched.core.cache.template_table import TemplateTable
+from gangsched.core.groups.group_spec import GroupSpecs
+from gangsched.core.groups.owners import Owners
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.errors import ParseError
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import GroupKey
+from gangsched.model.pod_group import (
+    CORE,
+    POD,
+    GroupKey,
+    core_key,
+    core_key_beside,
+    group_key,
+    identity_of,
+    lone_key,
+    role_of,
+    stated_by,
+)
 
 
 class SimilarPod(NamedTuple):
@@ -30,6 +46,61 @@ class SimilarPod(NamedTuple):
     role: str
     edition: int
     core_beside: GroupKey | None
+
+
+class SimilarPods:
+    """Examines pods, and answers at once for those like the last one."""
+
+    def __init__(self, templates: TemplateTable, group_specs: GroupSpecs, owners: Owners) -> None:
+        self._templates = templates
+        self._group_specs = group_specs
+        self._owners = owners
+        self._latest: SimilarPod | None = None
+
+    def of(self, pod: Pod) -> SimilarPod:
+        like = self._latest
+        if like is None or like.edition != self._templates.edition or not are_alike(pod, like.pod):
+            like = self._meet(pod)
+        return like
+
+    def forget(self) -> None:
+        """What puts pods into groups has changed."""
+        self._latest = None
+
+    def forget_core(self) -> None:
+        """Likewise for pods that name a core PodGroup beside another one."""
+        if self._latest is not None and self._latest.core_beside is not None:
+            self._latest = None
+
+    def _meet(self, pod: Pod) -> SimilarPod:
+        """A pod unlike the one before it."""
+        templates = self._templates
+        template = templates.of(pod)
+        key, problem, holds = self.key_of(pod)
+        said = (identity_of(pod), stated_by(key, pod), role_of(key, pod))
+        beside = self._core_key_beside(pod)
+        like = SimilarPod(pod, template, key, problem, *said, templates.edition, beside)
+        self._latest = like if holds and templates.is_of_all_alike(pod) else None
+        return like
+
+    def key_of(self, pod: Pod) -> tuple[GroupKey, str, bool]:
+        """The group that the pod belongs to, or the group of one and what is wrong with how it names one;
+        and whether that holds for each pod that is like it."""
+        try:
+            key = group_key(pod, self._group_specs.is_basic)
+            names_none = key.dialect == POD or (key.dialect == CORE and self._group_specs.is_basic(key))
+            if names_none and (inferred := self._owners.key_of(pod)) is not None:
+                return inferred, "", inferred.dialect != POD
+            return key, "", True
+        except ParseError as error:
+            return lone_key(pod), str(error), True
+
+    def _core_key_beside(self, pod: Pod) -> GroupKey | None:
+        """The core PodGroup that the pod names, where it has another group if that one is basic."""
+        key = core_key_beside(pod)
+        if key is None and (core := core_key(pod)) is not None and self._owners.claim_of(pod) is not None:
+            return core
+        return key
 
 
 def are_alike(one: Pod, other: Pod) -> bool:

@@ -1,0 +1,61 @@
+"""Inventories: from a node's annotation or labels into the device ledger. Called by core.cache.cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangsched.core.cache.device_ledger import DeviceLedger
+from gangsched.errors import ParseError
+from gangsched.model.device_labels import inventory_text, where_listed
+from gangsched.model.device_topology import DeviceTopology
+from gangsched.model.devices import DeviceInventory, parse_inventory
+from gangsched.model.objects import Node
+
+_NO_DEVICES = DeviceInventory((), 0, DeviceTopology((), ()))
+
+
+class Inventories:
+    """Reads what nodes list, where it is read at all."""
+
+    def __init__(self, ledger: DeviceLedger, *, invalid: str, counted: frozenset[str]) -> None:
+        """invalid: what counts of a node whose inventory is unreadable, "nothing" or its numbers.
+
+        counted: resources whose IDs are not assigned.
+        """
+        self._ledger = ledger
+        self._invalid = invalid
+        self._counted = counted
+
+    def put(self, row: int, node: Node, known: Node | None) -> tuple[frozenset[str], str]:
+        """The resources that gained free devices, and what is wrong with the inventory ("" if nothing)."""
+        meta = node.metadata
+        text = inventory_text(meta.annotations, meta.labels)
+        if known is not None and inventory_text(known.metadata.annotations, known.metadata.labels) == text:
+            return frozenset(), ""
+        problem = ""
+        inventories: Mapping[str, DeviceInventory] = {}
+        if text is not None:
+            try:
+                inventories = parse_inventory(text)
+            except ParseError as error:
+                problem = f"{where_listed(meta.annotations)}: {error.message}"
+                if self._invalid == "nothing":
+                    # A node with an unreadable inventory must not get gangs that rely on IDs. Extended
+                    # resources that it has now, or listed before, stay listed with none free.
+                    inventories = {name: _NO_DEVICES for name in node.status.allocatable or () if "/" in name}
+                    inventories |= {r: _emptied(i) for r, i in self._listed(row).items()}
+        if self._counted:
+            inventories = {r: i for r, i in inventories.items() if r not in self._counted}
+        return self._ledger.set_inventories(row, inventories), problem
+
+    def _listed(self, row: int) -> dict[str, DeviceInventory]:
+        found = {}
+        for resource in self._ledger.columns:
+            inventory = self._ledger.inventory(row, resource)
+            if inventory is not None:
+                found[resource] = inventory
+        return found
+
+
+def _emptied(inventory: DeviceInventory) -> DeviceInventory:
+    return DeviceInventory(inventory.ids, 0, inventory.topology)
