@@ -37,7 +37,8 @@ allowEviction: false
 fence: true
 reportingController: me
 inferGangs: [Job, Kueue]
-profiles: [{schedulerName: two, inferGangs: []}]
+profiles: [{schedulerName: two, inferGangs: [], defaultWalltime: 90m}]
+queueing: {bound: {groups: 12}, defaultWalltime: 24h}
 """
 
 

@@ -28,6 +28,7 @@ from gangsched.config.extenders import ExtenderConfig, resolve_extenders
 from gangsched.config.foreign import resolve_foreign
 from gangsched.config.inferring import resolve_inferred
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
+from gangsched.config.queueing import QueueingSettings, resolve_queueing
 from gangsched.config.strict import decode, nearest, read_documents
 from gangsched.config.tracing import TracingSettings, resolve_tracing
 from gangsched.errors import ConfigError
@@ -67,7 +68,8 @@ class Settings(msgspec.Struct, frozen=True):
     cluster's size); without any, all of them. infer_gangs: which controllers' pods are gangs without stating
     it, by profile (model.owners), in the order of checking. foreign_markers: what
     happens to pods and groups that ask for what only another system does, by profile: WARN or IGNORE, else
-    REFUSE (config.foreign).
+    REFUSE (config.foreign). queueing: walltimes are read and passes counted
+    (config.queueing); None: neither.
     """
 
     on_partial_bind: Literal["complete", "unwind"] = "complete"
@@ -92,6 +94,7 @@ class Settings(msgspec.Struct, frozen=True):
     infer_gangs: Mapping[str, tuple[str, ...]] = {}
     foreign_markers: Mapping[str, str] = {}
     ties: Literal["random", "roundRobin"] = "random"
+    queueing: QueueingSettings | None = None
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
@@ -229,6 +232,7 @@ def _assemble(
         nodes_to_score=to_score,
         infer_gangs=resolve_inferred(ours, names),
         foreign_markers=resolve_foreign(ours, names),
+        queueing=resolve_queueing(ours, names),
     )
     tracing = resolve_tracing(ours.tracing)
     return SchedulerConfig(

@@ -133,12 +133,27 @@ Inferred = Literal["Job", "JobSet", "LeaderWorkerSet", "RayCluster", "Kueue"]
 ForeignMarkers = Literal["refuse", "warn", "ignore"]
 
 
+class Bound(_Document, frozen=True):
+    """Meanings: config.queueing.QueueingSettings. shadow: counted and told, nothing is enforced."""
+
+    groups: int | Literal["auto"] = "auto"
+    mode: Literal["shadow"] = "shadow"
+
+
+class Queueing(_Document, frozen=True):
+    """Meanings: config.queueing.QueueingSettings."""
+
+    bound: Bound = Bound()
+    default_walltime: str = ""
+
+
 class ProfileOptions(_Document, frozen=True):
     """Our part of a profile; the rest of it is in KubeSchedulerConfiguration."""
 
     scheduler_name: str
     infer_gangs: tuple[Inferred, ...] | None = None
     foreign_markers: ForeignMarkers | None = None
+    default_walltime: str | None = None
 
 
 class OurDocument(_Document, frozen=True):
@@ -164,5 +179,6 @@ class OurDocument(_Document, frozen=True):
     infer_gangs: tuple[Inferred, ...] = ("JobSet", "LeaderWorkerSet", "RayCluster", "Kueue")
     foreign_markers: ForeignMarkers = "refuse"
     profiles: tuple[ProfileOptions, ...] = ()
+    queueing: Queueing | None = None
     devices: Devices = Devices()
     tracing: Tracing = Tracing()

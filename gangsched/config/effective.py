@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
-from gangsched.config import SchedulerConfig
+from gangsched.config import SchedulerConfig, Settings
 from gangsched.config.documents import KUBE_API_VERSION, KUBE_KIND, OUR_API_VERSION, OUR_KIND
 from gangsched.config.durations import duration_text
 from gangsched.config.extenders import effective_extender
 from gangsched.config.foreign import REFUSE
 from gangsched.config.profiles import ProfileConfig
+from gangsched.config.queueing import AUTO, effective_walltime
 
 Document = dict[str, Any]
 
@@ -67,6 +68,7 @@ def _by_profile(config: SchedulerConfig) -> Document:
         one.scheduler_name: {
             "inferGangs": [*settings.infer_gangs.get(one.scheduler_name, ())],
             "foreignMarkers": settings.foreign_markers.get(one.scheduler_name, REFUSE),
+            **_walltime(settings, one.scheduler_name),
         }
         for one in config.profiles
     }
@@ -76,7 +78,25 @@ def _by_profile(config: SchedulerConfig) -> Document:
         for name, mine in options.items()
         if mine != first
     ]
-    return {**first, "profiles": own}
+    return {**{key: value for key, value in first.items() if key != _WALLTIME}, "profiles": own}
+
+
+_WALLTIME = "defaultWalltime"
+
+
+def _walltime(settings: Settings, name: str) -> Document:
+    """For all profiles it stands in `queueing`."""
+    known = settings.queueing
+    return {} if known is None else {_WALLTIME: effective_walltime(known, name)}
+
+
+def _queueing(config: SchedulerConfig) -> Document:
+    known = config.settings.queueing
+    if known is None:
+        return {}
+    bound = {"groups": AUTO if known.bound is None else known.bound, "mode": "shadow"}
+    walltime = effective_walltime(known, config.profiles[0].scheduler_name)
+    return {"queueing": {"bound": bound, _WALLTIME: walltime}}
 
 
 def _profile(profile: ProfileConfig, percentage: int | None) -> Document:
@@ -118,6 +138,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "fence": settings.fence,
         "reportingController": settings.reporting_controller,
         **_by_profile(config),
+        **_queueing(config),
         "devices": {
             "handOff": dict(settings.devices.hand_off),
             "require": list(settings.devices.require),

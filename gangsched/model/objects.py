@@ -224,6 +224,7 @@ class PodSpec(_Wire):
     priority: int | None = None
     preemption_policy: str | None = None
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None

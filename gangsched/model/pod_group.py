@@ -58,6 +58,7 @@ from gangsched.model.objects import CustomObject, Pod
 from gangsched.model.owners.dialects import INFERRED_DIALECTS
 from gangsched.model.required_ids import annotated_required_ids
 from gangsched.model.topology import TOPOLOGY_KEY, annotated_topology, both
+from gangsched.model.walltime import WALLTIME_ANNOTATIONS
 
 GANG_KEY = "gangsched.io/gang"
 RANK_KEY = "gangsched.io/rank"
@@ -291,6 +292,8 @@ def group_from_object(dialect: str, api_version: str, item: CustomObject) -> Pod
     numbers = annotated_numbers(meta.annotations or _NOTHING, key)
     numbers["on_device_failure"] = device_failure(meta.annotations or _NOTHING)
     numbers["required_ids"] = annotated_required_ids(meta.annotations or _NOTHING)
+    if walltime := _told_by(meta.annotations or _NOTHING, WALLTIME_ANNOTATIONS):
+        numbers["walltime"] = walltime
     numbers |= _BY_NAME[dialect].from_object(item, numbers)
     total_count = numbers["total_count"]
     if total_count and total_count < numbers["min_count"]:

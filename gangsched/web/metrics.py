@@ -20,9 +20,10 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.samples import Exemplar
 
 from gangsched import __version__
+from gangsched.core.queueing.bypasses import BUCKETS
 from gangsched.web.loads import Loads
 from gangsched.web.measures import Distribution, Measures
-from gangsched.web.reading import Reading
+from gangsched.web.reading import QueueingReading, Reading
 
 PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -215,6 +216,8 @@ def _read(reading: Reading) -> Iterator[Metric]:
     yield from _devices(reading)
     yield from _configuration(reading)
     yield from load_families(reading.loads)
+    if reading.queueing is not None:
+        yield from _queueing(reading.queueing)
 
 
 def _promises(reading: Reading) -> Iterator[Metric]:
@@ -336,6 +339,32 @@ def _configuration(reading: Reading) -> Iterator[Metric]:
             for plugin, _, point in (rest.rpartition("/"),)
             if kind == "plugin_errors" and plugin
         },
+    )
+
+
+def _queueing(reading: QueueingReading) -> Iterator[Metric]:
+    """Who is passed over, and how much is known of walltimes."""
+    at_start = Distribution(tuple(map(float, BUCKETS)))
+    at_start.counts, at_start.total = [*reading.at_start], reading.total_at_start
+    yield _histogram(
+        "gangsched_bypasses",
+        "Groups that started in front of one that did not fit at first, by the time it started.",
+        (),
+        {(): at_start},
+    )
+    yield _gauge("gangsched_bypasses_most", "The most of a group that waits.", (), {(): reading.most})
+    yield _counter(
+        "gangsched_would_be_claimed",
+        "Groups that came to their bound when another group was about to start in front of them.",
+        (),
+        {(): reading.n_claimed},
+    )
+    yield _gauge("gangsched_at_bound", "Such groups that still wait.", (), {(): reading.n_claimed_now})
+    yield _gauge(
+        "gangsched_walltime_groups",
+        "Groups that have not ended, by how long they run: stated, enforced, predicted, default, never.",
+        ("source",),
+        {(source,): n for source, n in reading.walltimes.items()},
     )
 
 

@@ -7,13 +7,17 @@ the page (queue_command). Text of users and servers is made safe to print; a rea
 from __future__ import annotations
 
 import heapq
+import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from gangsched.core.reports import GroupView, view_group
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import clean
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group, GroupState
 
 # Building a row takes some 20 us of the scheduler's loop; the rest is a number.
@@ -26,6 +30,10 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
 
     position: its place by QueueSort, among all that wait. age_s: since all of its members existed; None while
     it gathers. next_s: when its state ends by itself, as a backoff does. `why`: what its pods are told.
+
+    Where the configuration has `queueing`: walltime_s, None for one that never ends, with its source and the
+    field that says so; passes: how many groups have started in front of it since it was first refused, and
+    how many may; claimed_s: for how long it would have been claimed.
     """
 
     position: int
@@ -44,6 +52,12 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
     bound: int
     attempts: int
     why: str
+    walltime_s: float | None = None
+    walltime_source: str = ""
+    walltime_field: str = ""
+    passes: int | None = None
+    passes_bound: int | None = None
+    claimed_s: float | None = None
 
 
 class QueuePage(msgspec.Struct, frozen=True, rename="camel"):
@@ -75,11 +89,11 @@ class Queue:
         for group in waiting:
             if not namespace or group.key.namespace == namespace:
                 by_state[group.state.value] = by_state.get(group.state.value, 0) + 1
-        rows = tuple(_row(position, group, now_s) for position, group in placed[:limit])
+        rows = tuple(_row(shared, position, group, now_s) for position, group in placed[:limit])
         return msgspec.json.encode(QueuePage(sum(by_state.values()), by_state, rows))
 
 
-def _row(position: int, group: Group, now_s: float) -> QueueRow:
+def _row(shared: SharedState, position: int, group: Group, now_s: float) -> QueueRow:
     view: GroupView = view_group(group)
     complete_s, deadline_s = view.complete_since_s, view.deadline_s
     return QueueRow(
@@ -99,4 +113,17 @@ def _row(position: int, group: Group, now_s: float) -> QueueRow:
         bound=view.n_bound,
         attempts=view.attempts,
         why=view.why,
+        **_queueing(shared, group, now_s),
     )
+
+
+def _queueing(shared: SharedState, group: Group, now_s: float) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if shared.walltimes is not None:
+        walltime = shared.walltimes.of(group)
+        found["walltime_s"] = walltime.seconds if math.isfinite(walltime.seconds) else None
+        found["walltime_source"], found["walltime_field"] = walltime.source, clean(walltime.field)
+    if shared.queue.bypasses is not None and (passed := shared.queue.bypasses.of(group)) is not None:
+        found["passes"], found["passes_bound"] = passed.n, passed.bound
+        found["claimed_s"] = None if passed.claimed_s is None else round(now_s - passed.claimed_s, 3)
+    return found

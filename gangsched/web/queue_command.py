@@ -26,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Asks the running scheduler for the gangs and pods that have not started, in the order in which it"
         " would try them, with what each waits for. POS is the place among all; GO counts the members that"
         " are needed, exist, are reserved or bound; NEXT is when the state ends by itself."
+        " Where the configuration has queueing: PASSED is how many groups have started in front of it, of how"
+        " many at most (! once it would be claimed), WALLTIME how long it runs (~ where that is a guess)."
     )
     parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="only this namespace's")
     parser.add_argument("-w", "--wide", action="store_true", help="the whole reason, not its beginning")
@@ -56,8 +58,10 @@ def print_queue(page: QueuePage, console: Console, *, wide: bool) -> None:
     counts = ", ".join(f"{n} {state}" for state, n in sorted(page.by_state.items(), key=lambda x: -x[1]))
     console.print(f"[bold]{page.n_waiting}[/bold] wait: {counts}")
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("POS", "GANG", "PRIO", "GO", "STATE", "FOR", "AGE", "NEXT", "TRIED", "WHY"):
-        right = heading in ("POS", "PRIO", "FOR", "AGE", "NEXT", "TRIED")
+    counts_passes = any(row.walltime_source for row in page.rows)
+    own = ("PASSED", "WALLTIME") if counts_passes else ()
+    for heading in ("POS", "GANG", "PRIO", "GO", "STATE", "FOR", "AGE", "NEXT", "TRIED", *own, "WHY"):
+        right = heading in ("POS", "PRIO", "FOR", "AGE", "NEXT", "TRIED", *own)
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     for row in page.rows:
         table.add_row(
@@ -70,6 +74,7 @@ def print_queue(page: QueuePage, console: Console, *, wide: bool) -> None:
             "-" if row.age_s is None else duration(row.age_s),
             "-" if row.next_s is None else duration(row.next_s),
             str(row.attempts),
+            *((_passed(row), _walltime(row)) if counts_passes else ()),
             escape(_why(row, wide)),
         )
     console.print(table)
@@ -84,6 +89,21 @@ def _members(row: QueueRow) -> str:
     parts += [f"{n} {what}" for n, what in ((row.bound, "bound"), (row.reserved, "reserved")) if n]
     parts += [f"{row.gated} gated"] * bool(row.gated)
     return ", ".join(parts)
+
+
+def _passed(row: QueueRow) -> str:
+    """Groups that started in front of it, of how many at most: 12/64, 71/64! where it would be claimed."""
+    if row.passes is None:
+        return "-"
+    return f"{row.passes}/{row.passes_bound}" + "!" * (row.claimed_s is not None)
+
+
+def _walltime(row: QueueRow) -> str:
+    """As stated or enforced; ~ where it is a guess."""
+    if row.walltime_s is None:
+        return "-"
+    guessed = "~" * (row.walltime_source in ("predicted", "default"))
+    return f"{guessed}{duration(row.walltime_s)}"
 
 
 def _why(row: QueueRow, wide: bool) -> str:

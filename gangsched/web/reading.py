@@ -13,9 +13,11 @@ from itertools import islice
 
 import msgspec
 
+from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.model.walltime import SOURCES
 from gangsched.web.loads import Loads
 
 # About a millisecond each.
@@ -60,6 +62,19 @@ class Reading(msgspec.Struct, frozen=True):
     doubtful_answers: Mapping[str, int]
     host: str
     loads: Loads = Loads()
+    queueing: QueueingReading | None = None
+
+
+class QueueingReading(msgspec.Struct, frozen=True):
+    """Where the configuration has `queueing`. at_start: groups by core.queueing.bypasses' BUCKETS; walltimes:
+    groups that have not ended, by what is known of how long they run."""
+
+    at_start: tuple[int, ...]
+    total_at_start: int
+    most: int
+    n_claimed: int
+    n_claimed_now: int
+    walltimes: Mapping[str, int]
 
 
 class Totals(msgspec.Struct):
@@ -71,6 +86,12 @@ class Totals(msgspec.Struct):
     unschedulable: dict[tuple[str, str], int]
     n_assumed: int = 0
     n_partial_gangs: int = 0
+    walltimes: dict[str, int] = {}
+
+    def add_walltime(self, group: Group, walltimes: Walltimes) -> None:
+        if group.n_existing > group.counts[MemberState.DONE]:
+            source = walltimes.of(group).source
+            self.walltimes[source] = self.walltimes.get(source, 0) + 1
 
     def add(self, group: Group) -> None:
         self.n_assumed += group.n_assumed
@@ -101,12 +122,32 @@ async def read_groups(scheduler: Scheduler, now_s: float) -> Totals:
     """Counts every group, in slices."""
     queues = ("active", "backoff", "unschedulable", "gated", "incomplete")
     totals = Totals(now_s, dict.fromkeys(queues, 0), dict.fromkeys(queues, 0.0), {})
+    walltimes = scheduler.shared.walltimes
+    if walltimes is not None:
+        totals.walltimes = dict.fromkeys(SOURCES, 0)
     groups = iter(list(scheduler.shared.groups.values()))
     while part := list(islice(groups, _GROUPS_AT_ONCE)):
         for group in part:
             totals.add(group)
+            if walltimes is not None:
+                totals.add_walltime(group, walltimes)
         await asyncio.sleep(0)
     return totals
+
+
+def read_queueing(scheduler: Scheduler, totals: Totals) -> QueueingReading | None:
+    """Bypasses and walltimes, where they are counted."""
+    bypasses = scheduler.shared.queue.bypasses
+    if bypasses is None:
+        return None
+    return QueueingReading(
+        tuple(bypasses.at_start),
+        bypasses.total_at_start,
+        bypasses.most(),
+        bypasses.n_claimed,
+        bypasses.n_claimed_now(),
+        totals.walltimes,
+    )
 
 
 async def read_devices(scheduler: Scheduler) -> list[tuple[str, str, int]]:

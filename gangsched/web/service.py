@@ -241,6 +241,7 @@ class Web:
                 doubtful_answers=dict(parts.client.credentials.answers.doubtful),
                 host=urlsplit(parts.client.credentials.server).netloc,
                 loads=read_loads(parts.scheduler),
+                queueing=reading.read_queueing(parts.scheduler, totals),
             )
             families = metrics.measured(self._measures)
             body = await anyio.to_thread.run_sync(

@@ -43,7 +43,9 @@ from tests.docs.pages import DOCS, ROOT
 _CLOSED = {"profiles[].plugins", "plugins[].each", "plugins[].byDevice"}
 _MARKS = ("apiVersion", "kind")
 _METRICS = ("gangsched_", "scheduler_", "leader_election_", "rest_client_")
-_KEY = re.compile(r'^([A-Z_]+) = "([a-z0-9.-]*(?:k8s|gangsched)\.io(?:/[a-z-]+)?)"$', re.MULTILINE)
+_KEY = re.compile(
+    r'^([A-Z_]+) = "([a-z0-9.-]*(?:k8s\.io|gangsched\.io|slurm\.net)(?:/[a-z-]+)?)"$', re.MULTILINE
+)
 _MADE = "<!-- Written by `make docs-reference` from the code and tests/docs/meanings.py; do not edit. -->\n"
 
 
@@ -80,7 +82,7 @@ def type_name(hint: Any) -> str:
     if origin is Literal:
         return " \\| ".join(f"`{one}`" for one in args)
     if origin in (Union, types.UnionType):
-        return type_name(next(one for one in args if one is not type(None)))
+        return " \\| ".join(type_name(one) for one in args if one is not type(None))
     if origin in (tuple, list):
         return f"list of {type_name(args[0])}"
     if origin is dict:

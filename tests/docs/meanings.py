@@ -90,6 +90,13 @@ OURS = {
     "profiles[].schedulerName": "A profile of KubeSchedulerConfiguration.",
     "profiles[].inferGangs": "The same for this profile alone.",
     "profiles[].foreignMarkers": "The same for this profile alone.",
+    "profiles[].defaultWalltime": "As `queueing.defaultWalltime`, for this profile alone; `''`: none.",
+    "queueing.bound.groups": "Without `queueing` none of this is read or counted. After how many groups that start in"
+    " front of it a group that does not fit [would be claimed](queueing.md#who-is-passed-over). `auto`: 8 for each"
+    " group that runs when it is first refused, and at least 64.",
+    "queueing.bound.mode": "`shadow`: it is counted and told, and nothing else happens.",
+    "queueing.defaultWalltime": "[How long a group runs](queueing.md#how-long-groups-run) that does not say so and is"
+    " like none that ran before: `24h`. Not set: for ever.",
     "devices.handOff": "How a resource's IDs reach containers, by resource name; a resource that is not named uses"
     " `env`. `device-plugin`: through kubelet; `count`: no IDs are given.",
     "devices.require": "Resources whose device IDs must be known: pods that request them go only to nodes that list"
@@ -241,6 +248,11 @@ KEYS = {
         "user",
         "how long reservations are held while the gang waits: `90s`, `5m`",
     ),
+    "gangsched.io/walltime": (
+        "Pod or PodGroup",
+        "user",
+        "how long it runs: `4h`, `90s`; may be edited while it runs ([walltimes](queueing.md#how-long-groups-run))",
+    ),
     "gangsched.io/groups": (
         "Pod or PodGroup",
         "user",
@@ -332,6 +344,16 @@ KEYS = {
 }
 
 FOREIGN_KEYS = {
+    "slurmjob.slinky.slurm.net/timelimit": (
+        "Pod or PodGroup",
+        "user",
+        "how long it runs, in minutes; where `gangsched.io/walltime` is not there",
+    ),
+    "kueue.x-k8s.io/max-exec-time-seconds": (
+        "Pod, label",
+        "user",
+        "how long it runs, in seconds; where neither of the two annotations is there",
+    ),
     "jobset.sigs.k8s.io/jobset-name": ("Pod, label", "user", "the JobSet that the pod belongs to"),
     "jobset.sigs.k8s.io/jobset-uid": ("Pod, label", "user", "its UID"),
     "jobset.sigs.k8s.io/replicatedjob-name": ("Pod, label", "user", "which of its replicatedJobs"),

@@ -56,6 +56,7 @@ class MeasuredCluster(Cluster):
             "requests": {},
             "host": "server",
             "reloads": (2, 1, False),
+            "queueing": reading.read_queueing(self.scheduler, totals),
         }
         read = reading.Reading(**{**fields, **more})
         wanted = metrics.format_for(accept)

@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, parse_inventory
 from gangsched.model.objects import Node
 from gangsched.sim.objects import make_node, make_pod
@@ -219,6 +221,22 @@ async def test_what_users_and_strangers_write_does_not_get_out_of_a_label() -> N
     [line] = [line for line in page.splitlines() if line.startswith("gangsched_device_free{")]
     assert line == 'gangsched_device_free{node="n\\"0\\n# HELP forged",resource="a\\\\b"} 1.0'
     assert 'leader_election_master_status{name="lease"} 1.0' in page
+
+
+async def test_bypasses_and_walltimes_are_counted_where_there_is_queueing() -> None:
+    c = MeasuredCluster(Settings(queueing=QueueingSettings(2))).node(make_node("n0")).node(make_node("n1"))
+    assert (await c.values())["gangsched_walltime_groups{source=never}"] == 0
+    c.submit(make_pod("holds", gpus=4)).run().submit(gang("large", pods=2, gpus=8)).run()
+    c.submit(*(make_pod(f"small-{k}", gpus=1) for k in range(3))).run()
+    values = await c.values()
+    assert values["gangsched_bypasses_most"] == 3
+    assert values["gangsched_would_be_claimed_total"] == values["gangsched_at_bound"] == 1
+    assert values["gangsched_walltime_groups{source=never}"] == 5
+    c.delete("holds", "small-0", "small-1", "small-2").run().wait(15.0)
+    values = await c.values()
+    assert (values["gangsched_bypasses_count"], values["gangsched_bypasses_sum"]) == (1, 3)
+    assert (values["gangsched_at_bound"], values["gangsched_would_be_claimed_total"]) == (0, 1)
+    assert "gangsched_bypasses" not in await MeasuredCluster().page()
 
 
 async def test_buckets_are_kube_schedulers() -> None:

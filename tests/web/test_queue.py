@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
+from rich.console import Console
 
 from gangsched.certificates import Pair, self_signed
 from gangsched.cli import main
-from gangsched.web.queue import Queue
-from gangsched.web.queue_command import duration
-from tests.core.scenario import Cluster, cluster, gang
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import make_pod
+from gangsched.web.queue import Queue, QueuePage
+from gangsched.web.queue_command import duration, print_queue
+from tests.core.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving
 
 
@@ -69,6 +76,37 @@ def test_looking_changes_nothing() -> None:
     listed(c)
     assert not c.scheduler.advance(c.now_s)
     assert [(group.state, group.attempts) for group in c.scheduler.shared.groups.values()] == before
+
+
+def starving() -> Cluster:
+    """A gang with a walltime is passed over three times; its bound is two."""
+    c = cluster(nodes=2, gpus=8, settings=Settings(queueing=QueueingSettings(2)))
+    c.submit(make_pod("holds", gpus=4)).run()
+    c.submit(with_annotations(gang("large", pods=2, gpus=8), {WALLTIME_KEY: "4h"})).run()
+    return c.submit(*(make_pod(f"small-{k}", gpus=1) for k in range(3))).run().wait(5.0)
+
+
+def test_whoever_is_passed_over_is_listed_with_the_count_and_its_walltime() -> None:
+    [row] = listed(starving())["rows"]
+    assert (row["passes"], row["passesBound"], row["claimedS"]) == (3, 2, 5.0)
+    assert (row["walltimeS"], row["walltimeSource"]) == (4 * 3600, "stated")
+    assert row["walltimeField"] == "metadata.annotations: gangsched.io/walltime"
+    [row, *_] = listed(waiting())["rows"]
+    assert (row["passes"], row["walltimeSource"]) == (None, "")
+
+
+def test_the_table_has_columns_for_it_where_it_is_counted() -> None:
+    def drawn(c: Cluster) -> str:
+        console = Console(width=200, file=io.StringIO())
+        print_queue(msgspec.json.decode(json.dumps(listed(c)), type=QueuePage), console, wide=False)
+        assert isinstance(console.file, io.StringIO)
+        return console.file.getvalue()
+
+    _, heading, line = drawn(starving()).splitlines()
+    assert heading.split()[-4:] == ["TRIED", "PASSED", "WALLTIME", "WHY"]
+    assert "3/2!" in line
+    assert "4h00m" in line
+    assert "PASSED" not in drawn(waiting())
 
 
 @pytest.fixture(scope="module")

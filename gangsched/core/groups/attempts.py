@@ -24,6 +24,7 @@ from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.sampling import EarlyStop
 from gangsched.core.groups.nomination import Nominations, would_take
+from gangsched.core.groups.passed_over import PassedOver
 from gangsched.core.groups.permits import Permits
 from gangsched.core.preemption.by_domain import run_post_filter_by_domain
 from gangsched.core.state.reporter import Reporter
@@ -72,6 +73,7 @@ class Attempts:
             name: EarlyStop(percentage) for name, percentage in shared.settings.nodes_to_score.items()
         }
         self.nominations = Nominations(shared, reporter)
+        self._passed_over = PassedOver(shared, reporter)
 
     def run(self, group: Group) -> None:
         """The group's turn."""
@@ -103,6 +105,7 @@ class Attempts:
             each.cause_id = f"{each.key}#{each.attempts}"
             self._shared.queue.leave_line(each)
         self._shared.count("attempts", len(unit))
+        self._passed_over.begin(unit)
         if self._shared.observer is not None:
             self._shared.observer.attempt_began(unit)
         try:
@@ -167,12 +170,15 @@ class Attempts:
                 return
             answer = made
         if isinstance(answer, FitError):
+            if self._shared.settings.queueing is not None:
+                self._passed_over.refused(self._demands(unit, quiet=True), answer)
             message = answer.message
             if answer.shortage is not None:
                 holding = self._shared.queue.waiting
                 message = " ".join((message, *told_of(answer.shortage, answer.group, holding)))
             self.reject(unit, message, answer=answer)
             return
+        self._passed_over.before_start(unit, answer)
         for each in unit:
             self.nominations.drop(each, keep_written=True)
         refused = self._reserve(unit, answer)

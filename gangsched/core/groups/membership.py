@@ -30,6 +30,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import (
     ASSUMED,
     BOUND,
+    DONE,
     ENDED,
     LEAVING,
     PENDING,
@@ -216,6 +217,8 @@ class Membership:
             info.attempt = number_or(annotations.get(ATTEMPT_KEY), 0)
             group.attempts = max(group.attempts, info.attempt)
         group.add(info)
+        if info.state is DONE and shared.walltimes is not None:
+            shared.walltimes.finished(group, info)
         if key.dialect == POD:
             group.own_problem = like.problem
         if like.core_beside is not None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
+from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.state.transitions import Cause, move
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState
@@ -56,6 +57,7 @@ class SchedulingQueue:
         self._serial = 0
         self._unschedulable: dict[GroupKey, Group] = {}
         self._waiting: dict[GroupKey, Group] = {}
+        self.bypasses: Bypasses | None = None
 
     def configure(self, *, initial_backoff_s: float, max_backoff_s: float, flush_s: float) -> None:
         """Applies to failures from now on; running backoffs keep their end."""
@@ -211,6 +213,8 @@ class SchedulingQueue:
     def _tell(self, group: Group, before: GroupState) -> None:
         if self._observer is not None:
             self._observer.moved(group, before)
+        if self.bypasses is not None:
+            self.bypasses.moved(group)
 
     def _leave_unschedulable(self, group: Group) -> None:
         self._unschedulable.pop(group.key, None)

@@ -18,6 +18,8 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plugin_calls import PluginError, blamed
 from gangsched.core.framework.profile import Profile
+from gangsched.core.queueing.bypasses import Bypasses
+from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.requeue_order import RequeueOrder
@@ -57,6 +59,7 @@ class SharedState:
             sign=self._sign if any(profile.signing.is_used for profile in profiles.values()) else None,
         )
         self.cache.keep_usage_trackers(one for profile in profiles.values() for one in profile.usage_trackers)
+        self.walltimes: Walltimes | None = None
         self.groups: dict[GroupKey, Group] = {}
         self.start_together = StartTogether(self.groups)
         self.now_s = 0.0
@@ -94,6 +97,7 @@ class SharedState:
             flush_s=settings.unschedulable_flush_s,
             observer=observer,
         )
+        self._take_queueing(settings)
 
     def take_over(self, profiles: Mapping[str, Profile], settings: Settings) -> None:
         """These are in effect from now on; core.reconfigure handles which pods are ours."""
@@ -105,9 +109,22 @@ class SharedState:
             max_backoff_s=settings.pod_max_backoff_s,
             flush_s=settings.unschedulable_flush_s,
         )
+        self._take_queueing(settings)
         signs = any(profile.signing.is_used for profile in profiles.values())
         self.cache.sign_by(self._sign if signs else None)
         self.cache.keep_usage_trackers(one for profile in profiles.values() for one in profile.usage_trackers)
+
+    def _take_queueing(self, settings: Settings) -> None:
+        """What is counted and learned is kept while `queueing` is in effect."""
+        own = settings.queueing
+        if own is None:
+            self.walltimes = self.queue.bypasses = None
+        elif self.walltimes is None or self.queue.bypasses is None:
+            self.walltimes = Walltimes(own)
+            self.queue.bypasses = Bypasses(own, self.groups, lambda group: self.sort_key(group)[0])
+        else:
+            self.walltimes.configure(own)
+            self.queue.bypasses.configure(own)
 
     def _sign(self, pod: Pod) -> Hashable:
         profile = self.profiles.get(pod.spec.scheduler_name)
@@ -141,6 +158,8 @@ class SharedState:
         if change is not None:
             self.changes.append(change)
         if info.group is not None:
+            if state is MemberState.DONE and self.walltimes is not None:
+                self.walltimes.finished(info.group, info)
             info.group.move(info, state)
         else:
             info.state = state

@@ -45,6 +45,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     labels of nodes its members must, or would rather, have in common. required_ids: the resources whose
     device IDs must be known where its members go (model.required_ids). priority: goes before its pods' own;
     priority_class: the name of the class whose value counts where its pods have no priority of their own.
+    walltime: the annotations of its object that state how long it runs (model.walltime).
     """
 
     key: GroupKey
@@ -63,6 +64,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     unsupported: tuple[str, ...] = ()
     on_device_failure: str = ""
     required_ids: frozenset[str] = NONE_REQUIRED
+    walltime: Mapping[str, str] = {}
     priority: int | None = None
     priority_class: str = ""
     uid: str = ""

@@ -1,0 +1,63 @@
+"""The bound on being passed over, and walltimes by default. Floor 0; called by config only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from gangsched.config.documents import OurDocument
+from gangsched.config.durations import duration_s, duration_text
+from gangsched.errors import ConfigError
+
+AUTO = "auto"
+_MAX_BOUND = 1_000_000
+_MAX_WALLTIME_S = 10 * 366 * 86_400.0
+
+
+class QueueingSettings(msgspec.Struct, frozen=True):
+    """bound: how many groups may start in front of a group that does not fit; None: by how many run when it
+    is first refused (core.queueing.bypasses). default_walltime_s: by profile, where there is one."""
+
+    bound: int | None = None
+    default_walltime_s: Mapping[str, float] = {}
+
+
+def resolve_queueing(ours: OurDocument, names: Collection[str]) -> QueueingSettings | None:
+    """None: the file has no `queueing`, and nothing of it is read or counted. Raises: ConfigError."""
+    written = ours.queueing
+    own = {one.scheduler_name: one.default_walltime for one in ours.profiles}
+    if written is None:
+        for i, one in enumerate(ours.profiles):
+            if one.default_walltime is not None:
+                path = f"profiles[{i}].defaultWalltime"
+                raise ConfigError("needs queueing, which is off: write queueing: {}", path=path)
+        return None
+    groups = written.bound.groups
+    if isinstance(groups, int) and not 1 <= groups <= _MAX_BOUND:
+        raise ConfigError(f"{groups} is not {AUTO} or within 1..{_MAX_BOUND}", path="queueing.bound.groups")
+    for_all = _walltime_s(written.default_walltime, "queueing.defaultWalltime")
+    defaults = {}
+    for name in names:
+        default_s = for_all
+        if (said := own.get(name)) is not None:
+            i = next(i for i, one in enumerate(ours.profiles) if one.scheduler_name == name)
+            default_s = _walltime_s(said, f"profiles[{i}].defaultWalltime")
+        if default_s:
+            defaults[name] = default_s
+    return QueueingSettings(groups if isinstance(groups, int) else None, defaults)
+
+
+def effective_walltime(settings: QueueingSettings, name: str) -> str:
+    """As in a file, "" where there is none."""
+    default_s = settings.default_walltime_s.get(name)
+    return "" if default_s is None else duration_text(default_s)
+
+
+def _walltime_s(text: str, path: str) -> float:
+    if not text:
+        return 0.0
+    seconds = duration_s(text, path)
+    if not 0 < seconds <= _MAX_WALLTIME_S:
+        raise ConfigError(f"{text!r} is not longer than 0 and at most {_MAX_WALLTIME_S / 3600:g}h", path=path)
+    return seconds

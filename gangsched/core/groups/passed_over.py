@@ -1,0 +1,47 @@
+"""PassedOver: what an attempt tells of walltimes and bypasses, where the configuration has `queueing`.
+
+Decides nothing: with it and without it the same groups start. Called by core.groups.attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gangsched.core.framework.plan import FitError, Plan
+from gangsched.core.framework.profile import Demand
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.group import Group
+
+# So many statements that cannot be read are named in one event.
+_MAX_TOLD = 3
+
+
+class PassedOver:
+    """Passes attempts on to core.queueing, and reports statements that cannot be read."""
+
+    def __init__(self, shared: SharedState, reporter: Reporter) -> None:
+        self._shared = shared
+        self._reporter = reporter
+
+    def begin(self, unit: Sequence[Group]) -> None:
+        """The unit has its turn."""
+        walltimes = self._shared.walltimes
+        if walltimes is None:
+            return
+        for group in unit:
+            if problems := walltimes.problems(group):
+                message = f"its walltime counts as not stated: {'; '.join(problems[:_MAX_TOLD])}"
+                self._reporter.event(group, "Warning", "WalltimeUnread", "Scheduling", message)
+
+    def refused(self, demands: Sequence[Demand], answer: FitError) -> None:
+        """The unit does not fit now."""
+        shared = self._shared
+        if shared.queue.bypasses is not None:
+            shared.queue.bypasses.refused(demands, answer.code, shared.cache.view, shared.now_s)
+
+    def before_start(self, unit: Sequence[Group], plan: Plan) -> None:
+        """The unit is about to be reserved."""
+        shared = self._shared
+        if shared.queue.bypasses is not None:
+            shared.queue.bypasses.before_start(unit, plan, shared.cache.view, shared.now_s)

@@ -1,0 +1,185 @@
+"""Walltimes: how long each group runs: stated, enforced, predicted, by default, or without end.
+
+The first of these that is known counts, for each member; a gang runs as long as its longest member.
+Predictions are the mean of the last two runs of the same kind, which beats cleverer ones (Tsafrir, Etsion,
+Feitelson, TPDS 2007). Runs are read from pods that succeeded: from when kubelet admitted the first to when
+the last ended, by the node's clock, so a list of pods after a restart teaches as much as watching them did.
+Called by core.groups.passed_over, core.groups.membership and core.state.state; read by web.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from gangsched.config.queueing import QueueingSettings
+from gangsched.core.types.group import LEAVING, Group, PodInfo
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import GroupKey
+from gangsched.model.resources import is_extended
+from gangsched.model.walltime import SOURCES, Walltime, pod_walltime, stated_walltime
+
+_MAX_KINDS = 4096
+_MAX_TOLD = 4096
+# Pods that ended and were not looked at yet; nobody asks while nothing waits.
+_MAX_FRESH = 8192
+_ENDINGS = ("Ready", "ContainersReady")
+_DIGITS = re.compile(r"[0-9]+")
+# What Kubernetes appends to the names that it makes: no vowels, so that nothing is spelt by chance.
+_SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5,10}")
+
+_Kind = tuple[str, str, str, int]
+"""(namespace, scheduler name, name without digits and suffixes, extended resources of one pod)"""
+
+
+class _Run(msgspec.Struct):
+    group: GroupKey
+    began_s: float
+    ended_s: float
+
+
+class Walltimes:
+    """Knows how long groups run, and learns from those that ended."""
+
+    def __init__(self, settings: QueueingSettings) -> None:
+        self._settings = settings
+        self._runs: dict[_Kind, list[_Run]] = {}
+        """The last two runs of each kind; the kind that was learned of last comes last."""
+        self._fresh: deque[tuple[Group, PodInfo]] = deque(maxlen=_MAX_FRESH)
+        self._told: dict[GroupKey, tuple[str, ...]] = {}
+
+    def configure(self, settings: QueueingSettings) -> None:
+        """Other defaults are in effect; what was learned stays."""
+        self._settings = settings
+
+    def of(self, group: Group) -> Walltime:
+        """The group's walltime as of now: statements may be edited while it runs."""
+        self._learn()
+        definition = group.definition
+        stated = stated_walltime(None, definition.walltime if definition is not None else None)
+        if stated.source == "stated":
+            return stated
+        longest: Walltime | None = None
+        problems = dict.fromkeys(f"PodGroup: {one}" for one in stated.problems)
+        before: Pod | None = None
+        for info in group.members.values():
+            if info.state is LEAVING or (before is not None and _say_the_same(info.pod, before)):
+                continue
+            before = info.pod
+            own = self._of_member(group, info)
+            name = info.pod.metadata.name
+            problems |= dict.fromkeys(f"pod {name}: {one}" for one in own.problems)
+            if longest is None or _order(own) > _order(longest):
+                longest = own
+        return replace(longest or Walltime(), problems=tuple(problems))
+
+    def problems(self, group: Group) -> tuple[str, ...]:
+        """What could not be read of its statements, when that is news."""
+        found = self.of(group).problems
+        if self._told.get(group.key, ()) == found:
+            return ()
+        self._told.pop(group.key, None)
+        if found:
+            self._told[group.key] = found
+            if len(self._told) > _MAX_TOLD:
+                del self._told[next(iter(self._told))]
+        return found
+
+    def finished(self, group: Group, info: PodInfo) -> None:
+        """A member succeeded. Looked at when somebody asks: its group may not be known whole yet."""
+        self._fresh.append((group, info))
+
+    def _of_member(self, group: Group, info: PodInfo) -> Walltime:
+        own = pod_walltime(info.pod)
+        if own.source != "never" or own.field:
+            return own
+        predicted_s = self._predicted_s(_kind_of(group, info))
+        if predicted_s is not None:
+            return Walltime(predicted_s, "predicted", "the last runs of its kind", own.problems)
+        default_s = self._settings.default_walltime_s.get(group.scheduler_name)
+        if default_s is not None:
+            return Walltime(default_s, "default", "defaultWalltime", own.problems)
+        return own
+
+    def _predicted_s(self, kind: _Kind) -> float | None:
+        runs = self._runs.get(kind)
+        return sum(run.ended_s - run.began_s for run in runs) / len(runs) if runs else None
+
+    def _learn(self) -> None:
+        while self._fresh:
+            group, info = self._fresh.popleft()
+            times = _times_of(info.pod)
+            if times is None:
+                continue
+            kind, (began_s, ended_s) = _kind_of(group, info), times
+            runs = self._runs.pop(kind, [])
+            same = next((run for run in runs if _is_part_of(run, group, began_s, ended_s)), None)
+            if same is not None:
+                same.began_s, same.ended_s = min(same.began_s, began_s), max(same.ended_s, ended_s)
+            else:
+                runs.append(_Run(group.key, began_s, ended_s))
+                runs.sort(key=lambda run: run.ended_s)
+            self._runs[kind] = runs[-2:]
+            if len(self._runs) > _MAX_KINDS:
+                del self._runs[next(iter(self._runs))]
+
+
+def _is_part_of(run: _Run, group: Group, began_s: float, ended_s: float) -> bool:
+    """Whether a member's time overlaps a run of its group: else the group has run again since."""
+    return run.group == group.key and began_s <= run.ended_s and run.began_s <= ended_s
+
+
+def _order(one: Walltime) -> tuple[float, int]:
+    """The longest, and of equal ones the one that is known best."""
+    return one.seconds, -SOURCES.index(one.source)
+
+
+def _say_the_same(one: Pod, other: Pod) -> bool:
+    this, that = one.metadata, other.metadata
+    return (
+        this.annotations == that.annotations
+        and this.labels == that.labels
+        and this.owner_references == that.owner_references
+        and one.spec.active_deadline_seconds == other.spec.active_deadline_seconds
+        and one.spec.containers == other.spec.containers
+    )
+
+
+def _times_of(pod: Pod) -> tuple[float, float] | None:
+    """When it was admitted and when its containers stopped; None where the node does not tell."""
+    began = pod.status.start_time
+    ends = [
+        one.last_transition_time
+        for one in pod.status.conditions or ()
+        if one.type in _ENDINGS and one.status == "False" and one.last_transition_time is not None
+    ]
+    if began is None or not ends:
+        return None
+    began_s, ended_s = began.timestamp(), max(end.timestamp() for end in ends)
+    return (began_s, ended_s) if ended_s > began_s else None
+
+
+def _kind_of(group: Group, info: PodInfo) -> _Kind:
+    meta = info.pod.metadata
+    name = group.key.name
+    if not group.is_gang:
+        name = next((one.name for one in meta.owner_references or () if one.controller), meta.name)
+    n_devices = sum(n for resource, n in _extended(info.template.requests))
+    return meta.namespace, group.scheduler_name, kind_name(name), n_devices
+
+
+def kind_name(name: str) -> str:
+    """The name without digits and without what Kubernetes appends; as it is where nothing would be left."""
+    parts = name.split("-")
+    while len(parts) > 1 and _SUFFIX.fullmatch(parts[-1]):
+        parts.pop()
+    left = [part for one in parts if (part := _DIGITS.sub("", one))]
+    return "-".join(left) or name
+
+
+def _extended(requests: Mapping[str, int]) -> list[tuple[str, int]]:
+    return [(resource, n) for resource, n in requests.items() if is_extended(resource)]

@@ -1,0 +1,224 @@
+"""How long a group runs: by what it says, by what it did before, by default; and what cannot be read."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
+from gangsched.core.queueing.walltimes import kind_name
+from gangsched.model import effects as ef
+from gangsched.model.objects import Condition, OwnerReference, Pod
+from gangsched.model.pod_group import COSCHEDULING_LABEL
+from gangsched.model.walltime import (
+    KUEUE_WALLTIME_LABEL,
+    SLURM_WALLTIME_KEY,
+    WALLTIME_KEY,
+    Walltime,
+    pod_walltime,
+)
+from gangsched.sim.objects import at, make_pod, make_pod_group
+from tests.core.scenario import Cluster, cluster, gang, with_annotations
+
+DAY_S = 86_400.0
+
+
+def queueing(default_s: float = 0.0) -> Cluster:
+    defaults = {"gangsched": default_s} if default_s else {}
+    return cluster(settings=Settings(queueing=QueueingSettings(default_walltime_s=defaults)))
+
+
+def of(c: Cluster, name: str) -> Walltime:
+    known = c.scheduler.shared.walltimes
+    assert known is not None
+    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == name]
+    return known.of(group)
+
+
+def recorded(c: Cluster) -> list[ef.RecordEvent]:
+    return [one for one in c.all(ef.RecordEvent) if one.reason == "WalltimeUnread"]
+
+
+def pod(**more: Any) -> Pod:
+    """labels, annotations, deadline and owner, where given."""
+    made = make_pod("p")
+    meta, spec = made.metadata, made.spec
+    owner = more.get("owner")
+    owners = None if owner is None else [OwnerReference("apps/v1", owner, "o", "u", True)]
+    return replace(
+        made,
+        metadata=replace(
+            meta, labels=more.get("labels"), annotations=more.get("annotations"), owner_references=owners
+        ),
+        spec=replace(spec, active_deadline_seconds=more.get("deadline")),
+    )
+
+
+# -- what a pod says -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds", "source"),
+    [
+        ({}, math.inf, "never"),
+        ({"annotations": {WALLTIME_KEY: "4h"}}, 4 * 3600, "stated"),
+        ({"annotations": {WALLTIME_KEY: "1h30m"}}, 5400, "stated"),
+        ({"annotations": {SLURM_WALLTIME_KEY: "5"}}, 300, "stated"),
+        ({"labels": {KUEUE_WALLTIME_LABEL: "90"}}, 90, "stated"),
+        ({"annotations": {WALLTIME_KEY: "1m", SLURM_WALLTIME_KEY: "5"}}, 60, "stated"),
+        ({"deadline": 100}, 100, "enforced"),
+        ({"deadline": 100, "annotations": {WALLTIME_KEY: "1m"}}, 60, "stated"),
+        ({"deadline": 30, "annotations": {WALLTIME_KEY: "1m"}}, 30, "enforced"),
+        ({"owner": "Job", "deadline": 30}, 30, "enforced"),
+        ({"owner": "ReplicaSet", "annotations": {WALLTIME_KEY: "1m"}}, math.inf, "never"),
+        ({"owner": "DaemonSet", "annotations": {WALLTIME_KEY: "1m"}}, math.inf, "never"),
+    ],
+)
+def test_a_pod_says_how_long_it_runs(said: dict[str, Any], seconds: float, source: str) -> None:
+    found = pod_walltime(pod(**said))
+    assert (found.seconds, found.source, found.problems) == (seconds, source, ())
+
+
+@pytest.mark.parametrize("text", ["", "4 hours", "-1h", "0s", "inf", "1e9", "9" * 400 + "h", "\x00"])
+def test_what_cannot_be_read_is_named_and_the_next_statement_counts(text: str) -> None:
+    found = pod_walltime(pod(annotations={WALLTIME_KEY: text, SLURM_WALLTIME_KEY: "5"}))
+    assert (found.seconds, found.source) == (300, "stated")
+    [problem] = found.problems
+    assert problem.startswith(f"metadata.annotations: {WALLTIME_KEY}")
+    assert len(problem) < 300
+
+
+@pytest.mark.parametrize("text", ["1h", "0", "-5", "1.5", "9" * 30])
+def test_minutes_of_slurm_are_whole_numbers(text: str) -> None:
+    found = pod_walltime(pod(annotations={SLURM_WALLTIME_KEY: text}, deadline=7))
+    assert (found.seconds, found.source) == (7, "enforced")
+    assert "is not a whole number of minutes above 0" in found.problems[0]
+
+
+# -- what a group makes of it --------------------------------------------------------------------------
+
+
+def test_a_gang_runs_as_long_as_its_longest_member() -> None:
+    short, long = gang("a", pods=2)
+    c = queueing().submit(
+        with_annotations([short], {WALLTIME_KEY: "1h"}), with_annotations([long], {WALLTIME_KEY: "2h"})
+    )
+    assert of(c, "a").seconds == 7200
+    c = queueing().submit(with_annotations([short], {WALLTIME_KEY: "1h"}), long)
+    assert of(c, "a").source == "never"
+
+
+def test_its_object_goes_before_its_pods_and_can_be_extended() -> None:
+    c = queueing()
+
+    def say(text: str) -> None:
+        written = {WALLTIME_KEY: text}
+        c.object("coscheduling", make_pod_group("a", spec={"minMember": 2}, annotations=written))
+
+    say("3h")
+    pods = [make_pod(f"a-{k}", labels={COSCHEDULING_LABEL: "a"}) for k in range(2)]
+    c.submit(with_annotations(pods, {WALLTIME_KEY: "1h"})).run()
+    assert c.placed("a")
+    assert (of(c, "a").seconds, of(c, "a").field) == (3 * 3600, f"metadata.annotations: {WALLTIME_KEY}")
+    say("5h")
+    assert of(c, "a").seconds == 5 * 3600
+    say("soon")
+    assert of(c, "a").seconds == 3600
+    assert of(c, "a").problems[0].startswith(f"PodGroup: metadata.annotations: {WALLTIME_KEY}")
+
+
+def test_a_running_pod_is_extended_by_editing_it() -> None:
+    c = queueing().submit(with_annotations([make_pod("p")], {WALLTIME_KEY: "1h"})).run()
+    [edited] = with_annotations([c.pod("p")], {WALLTIME_KEY: "2h"})
+    c.update(edited)
+    assert of(c, "p").seconds == 7200
+
+
+def test_who_says_nothing_has_the_profiles_default() -> None:
+    c = queueing(DAY_S).submit(make_pod("p"), with_annotations([make_pod("q")], {WALLTIME_KEY: "1h"}))
+    assert of(c, "p") == Walltime(DAY_S, "default", "defaultWalltime")
+    assert of(c, "q").seconds == 3600
+
+
+def test_a_statement_that_cannot_be_read_is_told_once_and_refuses_nobody() -> None:
+    c = queueing(DAY_S).submit(with_annotations(gang("a", pods=2, gpus=8), {WALLTIME_KEY: "4 hours"}))
+    c.run().wait(60.0)
+    assert c.placed("a")
+    [event] = recorded(c)
+    assert event.message == (
+        "its walltime counts as not stated: pod a-0: metadata.annotations: gangsched.io/walltime: "
+        "'4 hours' is not a duration; examples: 90s, 5m, 1h30m"
+    )
+    assert of(c, "a").source == "default"
+    c = cluster().submit(with_annotations(gang("a", pods=2, gpus=8), {WALLTIME_KEY: "4 hours"})).run()
+    assert not recorded(c)
+
+
+# -- what was learned ----------------------------------------------------------------------------------
+
+
+def ended(c: Cluster, name: str, *, began_s: float, ended_s: float, phase: str = "Succeeded") -> None:
+    """kubelet's last word about a pod."""
+    known = c.pod(name)
+    ready = Condition(type="Ready", status="False", last_transition_time=at(ended_s))
+    status = replace(known.status, phase=phase, start_time=at(began_s), conditions=[ready])
+    c.update(known, status=status)
+
+
+def ran(c: Cluster, name: str, *, began_s: float, took_s: float, pods: int = 1, **more: Any) -> None:
+    """A gang that starts, ends and is gone."""
+    c.submit(gang(name, pods=pods, **more)).run()
+    for k in range(pods):
+        ended(c, f"{name}-{k}", began_s=began_s + k, ended_s=began_s + took_s)
+    c.delete(*(f"{name}-{k}" for k in range(pods))).run()
+
+
+def test_the_last_two_runs_of_a_kind_tell_how_long_the_next_will_take() -> None:
+    c = queueing(DAY_S)
+    for i, took_s in enumerate((1000.0, 100.0, 200.0)):
+        ran(c, f"train-{i}", began_s=10_000.0 * i, took_s=took_s, pods=2, gpus=4)
+    c.submit(gang("train-7", pods=2, gpus=4), gang("train-8", pods=2, gpus=2), gang("eval-1", pods=2, gpus=4))
+    assert of(c, "train-7") == Walltime(150.0, "predicted", "the last runs of its kind")
+    assert of(c, "train-8").source == "default"
+    assert of(c, "eval-1").source == "default"
+
+
+def test_what_failed_teaches_nothing() -> None:
+    c = queueing().submit(make_pod("job-1")).run()
+    ended(c, "job-1", began_s=10.0, ended_s=20.0, phase="Failed")
+    c.submit(make_pod("job-2"))
+    assert of(c, "job-2").source == "never"
+
+
+def test_a_new_process_learns_from_the_pods_that_are_listed() -> None:
+    c = queueing().submit(make_pod("job-1")).run()
+    ended(c, "job-1", began_s=10.0, ended_s=70.0)
+    c.restart().submit(make_pod("job-2"))
+    assert of(c, "job-2").seconds == 60.0
+
+
+def test_a_gang_of_the_same_name_that_runs_again_is_another_run() -> None:
+    c = queueing()
+    ran(c, "train", began_s=0.0, took_s=100.0, pods=2)
+    ran(c, "train", began_s=5000.0, took_s=300.0, pods=2)
+    c.submit(gang("train", pods=2))
+    assert of(c, "train").seconds == 200.0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("train-7", "train"),
+        ("resnet50-x7k2p", "resnet"),
+        ("nightly-28439520", "nightly"),
+        ("a-b-5d4f8c9b7d-x2k4z", "a-b"),
+        ("12345", "12345"),
+        ("train", "train"),
+    ],
+)
+def test_a_kind_is_a_name_without_numbers_and_suffixes(name: str, kind: str) -> None:
+    assert kind_name(name) == kind

@@ -1,0 +1,99 @@
+"""Shadow mode in storms: the same is decided as without it, and a plain recount finds the same bypasses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.plan import Plan
+from gangsched.core.framework.profile import Demand
+from gangsched.core.framework.status import Code
+from gangsched.core.queueing.bypasses import Bypasses
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import Group, GroupState
+from gangsched.model.pod_group import GroupKey
+from gangsched.sim.driver import Simulation, make_scheduler
+from gangsched.sim.storms import STORMS, Storm
+
+SHADOW = QueueingSettings(bound=2)
+_IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
+
+
+class Recounted(Bypasses):
+    """Counts again at each start, group by group and node by node, without classes, bits or order kept."""
+
+    n_starts = 0
+    n_found = 0
+
+    def refused(self, demands: Sequence[Demand], code: Code, view: ClusterView, now_s: float) -> None:
+        super().refused(demands, code, view, now_s)
+        self.counts: dict[GroupKey, tuple[Group, int]] = getattr(self, "counts", {})
+        for one in demands:
+            known = self.counts.get(one.group.key)
+            if one.group.key in self._records and (known is None or known[0] is not one.group):
+                self.counts[one.group.key] = (one.group, 0)
+
+    def before_start(self, unit: Sequence[Group], plan: Plan, view: ClusterView, now_s: float) -> None:
+        self.n_starts += 1
+        super().before_start(unit, plan, view, now_s)
+        self.counts = getattr(self, "counts", {})
+        for by in unit:
+            for key, (group, n) in list(self.counts.items()):
+                if group not in unit and self._passes(by, group, plan):
+                    self.counts[key] = (group, n + 1)
+                    self.n_found += 1
+        for key, (group, n) in list(self.counts.items()):
+            passed = self.of(group)
+            if passed is None:
+                del self.counts[key]
+            else:
+                assert passed.n == n, f"{key} was passed {n} times and is counted {passed.n} times"
+
+    def _passes(self, by: Group, group: Group, plan: Plan) -> bool:
+        record = self._records.get(group.key)
+        if record is None or record.group is not group or not record.can_fit:
+            return False
+        if group.state not in _IN_LINE or group.problem or group.recovering or by.recovering or by.satisfied:
+            return False
+        if by.priority > group.priority or self._place_of(by) <= self._place_of(group):
+            return False
+        return any(
+            self._masks[serial] >> placed.row & 1 and columns.intersection(placed.info.template.columns)
+            for placed in plan.placements
+            if placed.info.group is by
+            for serial, columns in record.needs.items()
+        )
+
+
+def counting(settings: Settings) -> Scheduler:
+    """A scheduler that recounts."""
+    scheduler = make_scheduler(settings)
+    shared = scheduler.shared
+    shared.queue.bypasses = Recounted(SHADOW, shared.groups, lambda group: shared.sort_key(group)[0])
+    return scheduler
+
+
+def run(storm: Storm, seed: int) -> Simulation:
+    sim = Simulation(seed, storm.workload(seed), rates=storm.rates, settings=storm.settings, make=storm.make)
+    sim.run_for(storm.storm_s)
+    sim.settle()
+    return sim
+
+
+@pytest.mark.parametrize("name", ["storm", "hostile", "preempting"])
+def test_shadow_mode_decides_nothing_and_counts_as_a_plain_recount_does(name: str) -> None:
+    storm = STORMS[name]
+    shadow = replace(storm, settings=replace(storm.settings, queueing=SHADOW), make=counting)
+    n_found = 0
+    for seed in range(31_000, 31_005):
+        without, counted = run(storm, seed), run(shadow, seed)
+        assert counted.history == without.history, f"{name}, seed {seed}: not the same was decided"
+        bypasses = counted.scheduler.shared.queue.bypasses
+        assert isinstance(bypasses, Recounted)
+        n_found += bypasses.n_found
+    assert n_found, f"{name}: nobody was passed"

@@ -1,0 +1,70 @@
+"""`queueing` in the configuration file: what it means, and each mistake with its path."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangsched.config import parse_config
+from gangsched.config.queueing import QueueingSettings
+from gangsched.errors import ConfigError
+from gangsched.plugins import IN_TREE
+
+TEXT = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: one}, {schedulerName: two}, {schedulerName: three}]
+---
+apiVersion: gangsched.io/v1
+kind: GangschedConfiguration
+"""
+
+
+def queueing(ours: str) -> QueueingSettings | None:
+    return parse_config(TEXT + ours, source="f.yaml", plugins=IN_TREE).settings.queueing
+
+
+def test_it_is_off_unless_it_is_written() -> None:
+    assert queueing("") is None
+    assert queueing("queueing: {}") == QueueingSettings()
+    assert queueing("queueing: {bound: {groups: auto, mode: shadow}}") == QueueingSettings()
+    assert queueing("queueing: {bound: {groups: 7}}") == QueueingSettings(7)
+
+
+def test_a_profiles_default_goes_before_that_of_all_and_may_be_none() -> None:
+    found = queueing(
+        "queueing: {defaultWalltime: 24h}\n"
+        "profiles:\n"
+        "- {schedulerName: two, defaultWalltime: 1h30m}\n"
+        "- {schedulerName: three, defaultWalltime: ''}\n"
+    )
+    assert found == QueueingSettings(None, {"one": 86_400.0, "two": 5400.0})
+
+
+@pytest.mark.parametrize(
+    ("ours", "path", "said"),
+    [
+        ("queueing: {bound: {groups: 0}}", "queueing.bound.groups", "0 is not auto or within 1..1000000"),
+        ("queueing: {bound: {groups: many}}", "queueing.bound.groups", "many"),
+        ("queueing: {bound: {mode: hard}}", "queueing.bound.mode", "hard"),
+        ("queueing: {bounds: {}}", "queueing", "bounds"),
+        ("queueing: {defaultWalltime: 24 hours}", "queueing.defaultWalltime", "is not a duration"),
+        ("queueing: {defaultWalltime: 0s}", "queueing.defaultWalltime", "'0s' is not longer than 0"),
+        ("queueing: {defaultWalltime: -1h}", "queueing.defaultWalltime", "'-1h' is not longer than 0"),
+        ("queueing: {defaultWalltime: 99999999h}", "queueing.defaultWalltime", "at most 87840h"),
+        (
+            "queueing: {}\nprofiles: [{schedulerName: two, defaultWalltime: x}]",
+            "profiles[0].defaultWalltime",
+            "'x' is not a duration",
+        ),
+        (
+            "profiles: [{schedulerName: two, defaultWalltime: 1h}]",
+            "profiles[0].defaultWalltime",
+            "needs queueing",
+        ),
+    ],
+)
+def test_a_mistake_names_its_place(ours: str, path: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        queueing(ours)
+    assert caught.value.path.startswith(path)
+    assert said in str(caught.value)
