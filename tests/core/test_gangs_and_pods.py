@@ -137,7 +137,7 @@ def test_a_profile_without_the_plugin_refuses_what_it_cannot_see_to() -> None:
     [shy] = saying([make_pod("shy")], app="shy", affinity=terms("podAntiAffinity", "web", HOST))
     c.submit(shy).run()
     assert c.state("shy") == "unschedulable"
-    assert "the filter InterPodAffinity is not enabled" in c.group("shy").message
+    assert "the filter InterPodAffinity, which enforces it, is not enabled" in c.group("shy").message
 
 
 def stored(c: Cluster, name: str, host: str) -> None:

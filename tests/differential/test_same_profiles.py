@@ -62,9 +62,13 @@ def args_of(resolved: Resolved, profile: str) -> dict[str, Any]:
     return {name: _bare(args) for name, args in resolved.args[profile].items() if name in asked}
 
 
+# kube-scheduler reads the limit of volumes from its environment (KUBE_MAX_PD_VOLS), and has no field for it.
+NOT_COMPARED = ("apiVersion", "kind", "maxPdVolumes")
+
+
 def _bare(value: Any) -> Any:
     if isinstance(value, dict):
-        bare = {key: _bare(one) for key, one in value.items() if key not in ("apiVersion", "kind")}
+        bare = {key: _bare(one) for key, one in value.items() if key not in NOT_COMPARED}
         return {key: one for key, one in bare.items() if one not in (None, [], {}, "")}
     return [_bare(one) for one in value] if isinstance(value, list | tuple) else value
 

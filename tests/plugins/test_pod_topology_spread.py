@@ -187,7 +187,7 @@ def test_default_constraints_are_checked(given: tuple[int, str, str], says: str)
 
 def test_default_constraints_are_of_the_list_and_each_is_there_once() -> None:
     one = DefaultConstraint(1, ZONE, MUST)
-    with pytest.raises(ValueError, match="say List"):
+    with pytest.raises(ValueError, match="cannot be combined with defaultConstraints; use List"):
         Args((one,), "System")
     with pytest.raises(ValueError, match="is there twice"):
         Args((one, one), "List")
