@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     kept = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     if kept.get("versions") == versions() and arguments.focus:
         found = dict(sorted((from_json(kept) | found).items()))
-    RESULTS.write_text(json.dumps(as_json(versions(), found), indent=1, sort_keys=True) + "\n")
+    RESULTS.write_text(json.dumps(as_json(versions(), found), indent=1) + "\n")
     PAGE.write_text(page(versions(), found))
     print(f"{summary(found)}; {PAGE.relative_to(ROOT)} tells each, logs are in {LOGS.relative_to(ROOT)}")
     for name in lost(found):

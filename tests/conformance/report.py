@@ -5,6 +5,7 @@ What does not live here: running anything (cluster.py).
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ SCHEDULERS = (CONTROL, OURS)
 FOCUS = "[sig-scheduling]"
 MAX_REASON = 160
 _NODE = "[It] "
+# Ginkgo puts all labels behind a name once more.
+_LABELS = re.compile(r" \[sig-scheduling[^\]]*\]$")
 # Ginkgo's words; a test that skips itself says why behind the first one, which a filtered test does not.
 _SELF_SKIPPED = "skipped - "
 
@@ -51,7 +54,7 @@ def read(path: Path) -> dict[str, Outcome]:
             continue
         outcome = _outcome(case)
         if outcome is not None:
-            found[name.removeprefix(f"{_NODE}{FOCUS}").strip()] = outcome
+            found[_LABELS.sub("", name.removeprefix(f"{_NODE}{FOCUS}").strip())] = outcome
     if not found:
         raise UnreadableReport(f"{path}: no test of {FOCUS} was run")
     return found
@@ -79,7 +82,7 @@ def _first_line(text: str) -> str:
 def compared(of: Mapping[str, Mapping[str, Outcome]]) -> Found:
     """By scheduler turned into by test, in the order of names."""
     names = sorted({name for outcomes in of.values() for name in outcomes})
-    return {name: {one: of[one][name] for one in of if name in of[one]} for name in names}
+    return {name: {one: of[one][name] for one in SCHEDULERS if name in of.get(one, {})} for name in names}
 
 
 def lost(found: Found) -> list[str]:
@@ -130,7 +133,8 @@ def reasons(found: Found) -> str:
     """Why each test that did not pass did not, as the test says it."""
     lines = []
     for name, by in found.items():
-        said = [f"{one}: {_cell(outcome.why)}" for one, outcome in by.items() if outcome.ended != "passed"]
+        run = [one for one in SCHEDULERS if one in by]
+        said = [f"{one}: {_cell(by[one].why)}" for one in run if by[one].ended != "passed"]
         if said:
             lines.append("\n".join([f"- {_cell(name)}", *(f"    - {line}" for line in said)]))
     return "\n".join(lines)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gangsched.controlplane.assets import KUBERNETES_VERSION
+from tests.conformance.__main__ import PAGE, RESULTS
 from tests.conformance.report import (
     Found,
     Outcome,
@@ -34,6 +36,12 @@ def found(**ended: tuple[Outcome | None, Outcome | None]) -> Found:
     return compared(both)
 
 
+def test_the_page_is_of_the_last_run() -> None:
+    kept = json.loads(RESULTS.read_text())
+    assert PAGE.read_text(encoding="utf-8") == page(kept["versions"], from_json(kept)), "`make conformance`"
+    assert kept["versions"]["Kubernetes"] == KUBERNETES_VERSION.removeprefix("v")
+
+
 def test_what_is_run_is_what_is_pinned() -> None:
     pinned = (MODULE.directory / "go.mod").read_text()
     assert f"\tk8s.io/kubernetes {MODULE.version} " in pinned
@@ -45,7 +53,7 @@ def test_a_report_is_read(tmp_path: Path) -> None:
     cases = (
         '<testcase name="[BeforeSuite]"/>',
         '<testcase name="[It] [sig-node] other"/>',
-        '<testcase name="[It] [sig-scheduling] a [Serial]"/>',
+        '<testcase name="[It] [sig-scheduling] a [Serial] [sig-scheduling, Serial]"/>',
         '<testcase name="[It] [sig-scheduling] b"><failure message="timed out&#10;at x.go:1"/></testcase>',
         '<testcase name="[It] [sig-scheduling] c"><error message="interrupted"/></testcase>',
         '<testcase name="[It] [sig-scheduling] d"><skipped message="skipped"/></testcase>',
