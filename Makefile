@@ -31,7 +31,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 		"name another with: make PYTHON=python3.12" >&2; exit 1; }
 endef
 PYTEST_ARGS ?=
-PYTEST_JOBS ?= 3
+PYTEST_JOBS ?= 2
 STORM_MINUTES ?= 2
 STORM_JOBS ?= 2
 STORM_SAID := build/storm.txt
@@ -42,7 +42,7 @@ DEMO_ARGS ?=
 
 # A find of the storms does not keep pytest from running, and fails the run when pytest has ended: its seed and the
 # command that shows it again are printed last. Where nothing is found, pytest's summary is the last line.
-# Three files at a time on two cores, each worker with a control plane of its own: most tests wait for servers and
+# Two files at a time on two cores, each worker with a control plane of its own: most tests wait for servers and
 # for clocks more than they compute. tests/conftest.py puts the long files first, so xdist keeps its order.
 test: $(STAMP)
 	@echo "== control plane for the real-server tests"

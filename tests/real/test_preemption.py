@@ -130,10 +130,10 @@ def test_victims_that_do_not_die_end_the_wait(cluster: Cluster) -> None:
 def test_a_budget_is_kept_where_there_are_others_and_broken_where_there_are_none(cluster: Cluster) -> None:
     cluster.nodes(2)
     cluster.schedule()
+    budget(cluster, 0, app="db")  # before the pods: it comes by another watch, which may be the later one
     cluster.pod("kept", gpus=8, labels={"app": "db"}, terminationGracePeriodSeconds=600)
     cluster.pod("free", gpus=8)
     cluster.whole("kept", "free")
-    budget(cluster, 0, app="db")
     high(cluster, "first", pods=1)
     cluster.whole("first")
     gone(cluster, "free")
