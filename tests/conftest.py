@@ -24,6 +24,11 @@ POD_GROUP_RESOURCES = (
     "/apis/scheduling.k8s.io/v1beta1/podgroups",
     "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
 )
+ACCOUNT_RESOURCES = (
+    "/api/v1/namespaces/default/serviceaccounts",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+)
 CLEAN_S = 30.0
 AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 
@@ -114,7 +119,9 @@ def found_jaeger(env: Mapping[str, str] | None = None) -> Jaeger:
 
 @pytest.fixture
 def fresh_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The control plane with no pod, node or pod group left over when the test ends, however it ends."""
+    """The control plane with no pod, node or pod group left over when the test ends, however it ends; nor an
+    account, or a right that is not one of deploy/rbac.yaml's."""
+    before = _accounts(control_plane)
     yield control_plane
     if control_plane.apiserver is None or not control_plane.apiserver.running:
         control_plane.start_apiserver()
@@ -122,6 +129,17 @@ def fresh_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         scheduler.kill()
     control_plane.schedulers.clear()
     wipe(control_plane)
+    for path in sorted(_accounts(control_plane) - before):
+        if not path.rsplit("/", 1)[1].startswith("gangsched"):
+            control_plane.request("DELETE", path)
+
+
+def _accounts(control_plane: ControlPlane) -> set[str]:
+    return {
+        f"{resource}/{item['metadata']['name']}"
+        for resource in ACCOUNT_RESOURCES
+        for item in control_plane.request("GET", resource)["items"]
+    }
 
 
 def wipe(control_plane: ControlPlane) -> None:
