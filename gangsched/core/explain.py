@@ -16,6 +16,7 @@ import msgspec
 from gangsched.config.strict import nearest
 from gangsched.core.cycle.shortage import named
 from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
+from gangsched.core.reports import view_group
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
@@ -62,29 +63,29 @@ def explain(scheduler: Scheduler, group: Group, now_s: float) -> Explanation:
     """Why the group does not run, as the scheduler stands now."""
     found = _found(scheduler, group, now_s)
     position, n_waiting = _position(scheduler, group)
-    complete_s = group.first_complete_s
+    view = view_group(group)
     return Explanation(
-        group=clean(str(group.key)),
-        uid=clean(group.key.uid),
-        scheduler=clean(group.scheduler_name),
-        state=group.state.value,
+        group=view.name,
+        uid=clean(view.key.uid),
+        scheduler=view.scheduler_name,
+        state=view.state.value,
         answer=clean(found.answer),
         cures=tuple(clean(cure) for cure in found.cures),
         told=clean(group.problem or group.message),
         position=position,
         n_waiting=n_waiting,
-        state_s=round(now_s - group.since_s, 3),
-        waited_s=round(now_s - complete_s, 3) if 0 <= complete_s < NEVER_S else None,
-        next_s=round(group.deadline_s - now_s, 3) if group.deadline_s < NEVER_S else None,
-        priority=group.priority,
-        needed=group.start_count,
-        existing=group.n_existing,
-        gated=group.counts[MemberState.GATED],
-        reserved=group.n_assumed,
-        bound=group.n_bound,
-        attempts=group.attempts,
-        failures=group.failure,
-        rejected_by=tuple(dict.fromkeys(plugin for plugin, _ in group.rejected_by if plugin)),
+        state_s=round(now_s - view.since_s, 3),
+        waited_s=round(now_s - view.complete_since_s, 3) if view.complete_since_s is not None else None,
+        next_s=round(view.deadline_s - now_s, 3) if view.deadline_s is not None else None,
+        priority=view.priority,
+        needed=view.n_needed,
+        existing=view.n_existing,
+        gated=view.n_gated,
+        reserved=view.n_reserved,
+        bound=view.n_bound,
+        attempts=view.attempts,
+        failures=view.failures,
+        rejected_by=tuple(plugin for plugin in view.rejected_by if plugin),
         reasons=found.reasons,
         near=found.near,
     )
