@@ -6,7 +6,8 @@ every plugin. Source of the idea: KEP-5598 (opportunistic batching), SignPod.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -24,6 +25,8 @@ from gangsched.model.required_ids import (
     parse_required_ids,
 )
 from gangsched.model.resources import PODS, ResourceTable, container_requests, pod_requests, unstated_room
+
+ReadT = TypeVar("ReadT", bound=Collection[str])
 
 HostPort = tuple[str, str, int]
 """(host IP or "0.0.0.0", protocol, port)."""
@@ -138,8 +141,8 @@ class PodTemplate:
         self.needs = _needs(pod.spec)
         self.volumes = tuple(volume for volume in pod.spec.volumes or () if volume.is_storage)
         constraints, required = device_demands_of(pod) or (None, None)
-        self.constraints = self._constraints(constraints)
-        self.required_ids = self._required_ids(required)
+        self.constraints = self._read(constraints, CONSTRAINTS_KEY, parse_constraints, _NO_CONSTRAINTS)
+        self.required_ids = self._read(required, REQUIRE_IDS_KEY, parse_required_ids, NONE_REQUIRED)
         n_asked = _n_device_requests(pod.spec) if len(self.requests) > 1 else 0
         self.asks_for_devices = n_asked > 0
         self.by_container = n_asked > 1
@@ -157,30 +160,18 @@ class PodTemplate:
         self.amount_array: IntArray = np.array(self.amounts, dtype=np.int64).reshape(-1, 1)
         self.missing: tuple[str, ...] = tuple(name for name in self.requests if name not in table)
 
-    def _constraints(self, text: str | None) -> Mapping[str, DeviceConstraint]:
+    def _read(self, text: str | None, key: str, parse: Callable[[str], ReadT], nothing: ReadT) -> ReadT:
+        """What an annotation says of resources, each of which the pod must ask for."""
         if text is None:
-            return _NO_CONSTRAINTS
+            return nothing
         try:
-            found = parse_constraints(text)
-            for resource in found:
+            found = parse(text)
+            for resource in sorted(set(found) - ALL_RESOURCES):
                 if resource not in self.requests:
-                    raise ParseError(f"no container asks for {resource[:80]}", field=CONSTRAINTS_KEY)
+                    raise ParseError(f"no container asks for {resource[:80]}", field=key)
         except ParseError as error:
             self.problem = self.problem or f"metadata.annotations: {error}"
-            return _NO_CONSTRAINTS
-        return found
-
-    def _required_ids(self, text: str | None) -> frozenset[str]:
-        if text is None:
-            return NONE_REQUIRED
-        try:
-            found = parse_required_ids(text)
-            for resource in sorted(found - ALL_RESOURCES):
-                if resource not in self.requests:
-                    raise ParseError(f"no container asks for {resource[:80]}", field=REQUIRE_IDS_KEY)
-        except ParseError as error:
-            self.problem = self.problem or f"metadata.annotations: {error}"
-            return NONE_REQUIRED
+            return nothing
         return found
 
     def demand(self, resource: str) -> tuple[tuple[str, int, bool], ...]:
