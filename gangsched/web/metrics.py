@@ -1,35 +1,31 @@
 """Metrics: all counts under the names, labels and buckets that dashboards know.
 
-Lives here: one table from numbers to Prometheus families, and their text. Not here: counting (measures.py),
-reading state (reading.py). Nothing is kept between two scrapes. Changing numbers are copied on the
-scheduler's loop; the text is made in a thread, because that may take longer than a turn in a large cluster.
+Lives here: one table from numbers to Prometheus families, and their text. Not here: how a family is made
+(families.py), counting (measures.py), reading state (reading.py). Nothing is kept between two scrapes.
+Changing numbers are copied on the scheduler's loop; the text is made in a thread, because that may take
+longer than a turn in a large cluster.
 Sources of the names: kubernetes `pkg/scheduler/metrics`, component-base `metrics/prometheus`.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
-from prometheus_client.samples import Exemplar
 
 from gangsched import __version__
 from gangsched.core.queueing.bypasses import BUCKETS
+from gangsched.web.families import counter_family, gauge_family, histogram_family
 from gangsched.web.loads import Loads
 from gangsched.web.measures import Distribution, Measures
 from gangsched.web.reading import QueueingReading, Reading
 
 PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-Labels = tuple[str, ...]
-KeyT = TypeVar("KeyT", bound=Labels)
 
 
 class _Taken:
@@ -69,31 +65,31 @@ BY_RESULT = ("result", "profile")
 
 def _attempts(measures: Measures) -> Iterator[Metric]:
     attempts = measures.attempts
-    yield _counter(
+    yield counter_family(
         "scheduler_schedule_attempts",
         "Attempts to schedule pods, by result: scheduled, unschedulable, or error (ours or a plugin's).",
         BY_RESULT,
         {labels: of.n for labels, of in attempts.items()},
     )
-    yield _histogram(
+    yield histogram_family(
         "scheduler_scheduling_attempt_duration_seconds",
         "From the start of an attempt to its verdict, or to the answer to the pod's bind.",
         BY_RESULT,
         attempts,
     )
-    yield _histogram(
+    yield histogram_family(
         "scheduler_scheduling_algorithm_duration_seconds",
         "Deciding about a pod; the members of a group share the time that their decision took.",
         (),
         {(): measures.algorithm},
     )
-    yield _histogram(
+    yield histogram_family(
         "scheduler_pod_scheduling_attempts",
         "Attempts that it took to schedule a pod.",
         (),
         {(): measures.pod_attempts},
     )
-    yield _histogram(
+    yield histogram_family(
         "scheduler_pod_scheduling_sli_duration_seconds",
         "From the moment a pod could be scheduled (its group was complete) to the answer to its bind.",
         ("attempts",),
@@ -103,19 +99,19 @@ def _attempts(measures: Measures) -> Iterator[Metric]:
 
 def _group_attempts(measures: Measures) -> Iterator[Metric]:
     groups = measures.group_attempts
-    yield _counter(
+    yield counter_family(
         "scheduler_podgroup_schedule_attempts",
         "Attempts to schedule pod groups, by result.",
         BY_RESULT,
         {labels: of.n for labels, of in groups.items()},
     )
-    yield _histogram(
+    yield histogram_family(
         "scheduler_podgroup_scheduling_attempt_duration_seconds",
         "From the start of a pod group's attempt to its verdict.",
         BY_RESULT,
         groups,
     )
-    yield _histogram(
+    yield histogram_family(
         "scheduler_podgroup_scheduling_algorithm_duration_seconds",
         "Deciding about a pod group.",
         (),
@@ -124,49 +120,49 @@ def _group_attempts(measures: Measures) -> Iterator[Metric]:
 
 
 def _points_and_queues(measures: Measures) -> Iterator[Metric]:
-    yield _histogram(
+    yield histogram_family(
         "scheduler_framework_extension_point_duration_seconds",
         "Running all plugins of an extension point, for all nodes at once.",
         ("extension_point", "status", "profile"),
         measures.points,
     )
-    yield _histogram(
+    yield histogram_family(
         "scheduler_plugin_execution_duration_seconds",
         "One call of a plugin, for all nodes that it is asked about; of one attempt in ten.",
         ("plugin", "extension_point", "status"),
         measures.plugins,
     )
-    yield _counter(
+    yield counter_family(
         "scheduler_plugin_evaluation",
         "Calls of a plugin.",
         ("plugin", "extension_point", "profile"),
         measures.evaluations,
     )
-    yield _counter(
+    yield counter_family(
         "scheduler_queue_incoming_pods",
         "Pods that came into a queue, by what brought them there.",
         ("queue", "event"),
         measures.incoming,
     )
-    yield _counter(
+    yield counter_family(
         "scheduler_preemption_attempts",
         "Searches for pods of lower priority to preempt.",
         (),
         {(): measures.n_preemption_attempts},
     )
-    yield _histogram(
+    yield histogram_family(
         "scheduler_preemption_victims",
         "Victims of one preemption, by a pod or a gang.",
         (),
         {(): measures.victims},
     )
-    yield _histogram(
+    yield histogram_family(
         "scheduler_permit_wait_duration_seconds",
         "How long pods were reserved and waited in Permit, by how that ended.",
         ("result",),
         {(label,): of for label, of in measures.permit_wait.items()},
     )
-    yield _histogram(
+    yield histogram_family(
         "gangsched_event_loop_lag_seconds",
         "How late the event loop was for a timer, four times a second.",
         (),
@@ -175,38 +171,38 @@ def _points_and_queues(measures: Measures) -> Iterator[Metric]:
 
 
 def _read(reading: Reading) -> Iterator[Metric]:
-    yield _gauge(
+    yield gauge_family(
         "scheduler_pending_pods",
         "Pods that wait: active, backoff, unschedulable, gated, incomplete (their gang still gathers).",
         ("queue",),
         {(queue,): n for queue, n in reading.pending.items()},
     )
-    yield _gauge(
+    yield gauge_family(
         "gangsched_oldest_waiting_seconds",
         "Age of the oldest group that waits, by queue: since all its members exist, or since it gathers.",
         ("queue",),
         {(queue,): age_s for queue, age_s in reading.oldest_s.items()},
     )
-    yield _gauge(
+    yield gauge_family(
         "scheduler_unschedulable_pods",
         "Unschedulable pods by the plugins that rejected them; a pod counts for each of them.",
         ("plugin", "profile"),
         reading.unschedulable,
     )
     sizes = {"nodes": reading.n_nodes, "pods": reading.n_pods, "assumed_pods": reading.n_assumed}
-    yield _gauge(
+    yield gauge_family(
         "scheduler_cache_size",
         "Nodes, pods and assumed pods in the cache.",
         ("type",),
         {(kind,): n for kind, n in sizes.items()},
     )
-    yield _gauge(
+    yield gauge_family(
         "leader_election_master_status",
         "1 on the replica that leads, by the Lease's name.",
         ("name",),
         {(name,): n for name, n in reading.leader.items()},
     )
-    yield _counter(
+    yield counter_family(
         "rest_client_requests",
         "Answers to requests to the API server; the code is <error> where there was none.",
         ("code", "method", "host"),
@@ -222,37 +218,37 @@ def _read(reading: Reading) -> Iterator[Metric]:
 
 def _promises(reading: Reading) -> Iterator[Metric]:
     """Of gangs and their binds, and whether guarantees were kept."""
-    yield _gauge(
+    yield gauge_family(
         "gangsched_reservations",
         "Pods that hold a node and devices and are not known to be bound yet.",
         (),
         {(): reading.n_assumed},
     )
-    yield _gauge(
+    yield gauge_family(
         "gangsched_partial_gangs",
         "Gangs bound in part with no bind in flight: must be 0, except for moments.",
         (),
         {(): reading.n_partial_gangs},
     )
-    yield _gauge(
+    yield gauge_family(
         "gangsched_watch_age_seconds",
         "Time since the last message about a kind; a quiet server sends a bookmark about once a minute.",
         ("kind",),
         {(kind,): age_s for kind, age_s in reading.watch_age_s.items()},
     )
-    yield _counter(
+    yield counter_family(
         "gangsched_bind_unknown",
         "Binds of unknown outcome, which a read had to settle.",
         (),
         {(): reading.n_bind_unknown},
     )
-    yield _counter(
+    yield counter_family(
         "gangsched_doubtful_answers",
         "Answers that did not come from the API server, or were not about the requested object.",
         ("method",),
         {(method,): n for method, n in reading.doubtful_answers.items()},
     )
-    yield _counter(
+    yield counter_family(
         "gangsched_invariant_violations",
         "Invariants found violated: a device on two live pods (one_owner), whatever the cause; faults of this"
         " program that an object triggered and that were contained (contained).",
@@ -262,7 +258,7 @@ def _promises(reading: Reading) -> Iterator[Metric]:
             ("contained",): reading.counters.get("defects", 0),
         },
     )
-    yield _counter(
+    yield counter_family(
         "gangsched_objects_refused",
         "Objects that do not parse, or that this program failed on: each is left out until it changes.",
         ("kind",),
@@ -277,25 +273,25 @@ def _promises(reading: Reading) -> Iterator[Metric]:
 
 def _devices(reading: Reading) -> Iterator[Metric]:
     """Free devices, and differences from the plan."""
-    yield _gauge(
+    yield gauge_family(
         "gangsched_device_free",
         "Healthy devices that no pod holds.",
         ("node", "resource"),
         {(node, resource): n for node, resource, n in reading.device_free},
     )
-    yield _gauge(
+    yield gauge_family(
         "gangsched_device_drift",
         "Pods with other devices than planned: edited annotations, kubelet's choice, unusable for the pod.",
         ("kind",),
         {(kind,): n for kind, n in reading.device_drift.items()},
     )
-    yield _counter(
+    yield counter_family(
         "gangsched_device_drift_found",
         "Such pods found since the start.",
         ("kind",),
         {(kind,): reading.counters.get(f"device_drift_{kind}", 0) for kind in reading.device_drift},
     )
-    yield _counter(
+    yield counter_family(
         "gangsched_device_repairs",
         "Pods whose annotations were corrected, and attempts for which the right is missing.",
         ("result",),
@@ -308,7 +304,7 @@ def _devices(reading: Reading) -> Iterator[Metric]:
 
 def _configuration(reading: Reading) -> Iterator[Metric]:
     """What runs here, its configuration, and the state of out-of-tree plugins."""
-    yield _gauge(
+    yield gauge_family(
         "gangsched_build_info",
         "1, with the versions as labels.",
         ("version", "python_version"),
@@ -316,19 +312,19 @@ def _configuration(reading: Reading) -> Iterator[Metric]:
     )
     if reading.reloads is not None:
         taken, refused, is_right = reading.reloads
-        yield _counter(
+        yield counter_family(
             "gangsched_config_reloads",
             "Configurations read while running: taken over, or refused as wrong.",
             ("result",),
             {("taken",): taken, ("refused",): refused},
         )
-        yield _gauge(
+        yield gauge_family(
             "gangsched_config_is_right",
             "1 where the configuration file was right when it was last read; else the old one stays.",
             (),
             {(): int(is_right)},
         )
-    yield _counter(
+    yield counter_family(
         "gangsched_plugin_failures",
         "Calls of plugins that raised, answered nonsense or took too long.",
         ("plugin", "extension_point"),
@@ -346,21 +342,21 @@ def _queueing(reading: QueueingReading) -> Iterator[Metric]:
     """Who is passed over, and how much is known of walltimes."""
     at_start = Distribution(tuple(map(float, BUCKETS)))
     at_start.counts, at_start.total = [*reading.at_start], reading.total_at_start
-    yield _histogram(
+    yield histogram_family(
         "gangsched_bypasses",
         "Groups that started in front of one that did not fit at first, by the time it started.",
         (),
         {(): at_start},
     )
-    yield _gauge("gangsched_bypasses_most", "The most of a group that waits.", (), {(): reading.most})
-    yield _counter(
+    yield gauge_family("gangsched_bypasses_most", "The most of a group that waits.", (), {(): reading.most})
+    yield counter_family(
         "gangsched_would_be_claimed",
         "Groups that came to their bound when another group was about to start in front of them.",
         (),
         {(): reading.n_claimed},
     )
-    yield _gauge("gangsched_at_bound", "Such groups that still wait.", (), {(): reading.n_claimed_now})
-    yield _gauge(
+    yield gauge_family("gangsched_at_bound", "Such groups that still wait.", (), {(): reading.n_claimed_now})
+    yield gauge_family(
         "gangsched_walltime_groups",
         "Groups that have not ended, by how long they run: stated, enforced, predicted, default, never.",
         ("source",),
@@ -370,52 +366,21 @@ def _queueing(reading: QueueingReading) -> Iterator[Metric]:
 
 def load_families(loads: Loads) -> Iterator[Metric]:
     """H, its spread and the links of nodes, where a plugin keeps books of them."""
-    yield _gauge(
+    yield gauge_family(
         "gangsched_load_h",
         "A node's measured load against its performance, relative to the cluster's averages: 1 is even.",
         ("node",),
         {(node,): h for node, h in loads.h},
     )
-    yield _gauge(
+    yield gauge_family(
         "gangsched_load_h_spread",
         "The standard deviation of gangsched_load_h over the cluster: 0 is perfectly even.",
         (),
         {} if loads.spread is None else {(): loads.spread},
     )
-    yield _gauge(
+    yield gauge_family(
         "gangsched_bandwidth_bytes_per_second",
         "Of a node's links in one direction: total, used as measured, promised to pods beside that.",
         ("node", "direction", "what"),
         {(node, direction, what): value for node, direction, what, value in loads.bandwidth},
     )
-
-
-def _bucket(
-    of: Distribution, i: int, bound: str, count: int
-) -> tuple[str, float] | tuple[str, float, Exemplar]:
-    traced = of.exemplars.get(i)
-    return (bound, count) if traced is None else (bound, count, Exemplar({"trace_id": traced[0]}, traced[1]))
-
-
-def _counter(name: str, about: str, labels: Labels, values: Mapping[KeyT, float]) -> Metric:
-    family = CounterMetricFamily(name, about, labels=labels)
-    for key, value in values.items():
-        family.add_metric(key, value)
-    return family
-
-
-def _gauge(name: str, about: str, labels: Labels, values: Mapping[KeyT, float]) -> Metric:
-    family = GaugeMetricFamily(name, about, labels=labels)
-    for key, value in values.items():
-        family.add_metric(key, value)
-    return family
-
-
-def _histogram(name: str, about: str, labels: Labels, values: Mapping[KeyT, Distribution]) -> Metric:
-    family = HistogramMetricFamily(name, about, labels=labels)
-    for key, of in values.items():
-        bounds = [*(f"{bound:.10g}" for bound in of.bounds), "+Inf"]
-        counts = zip(bounds, accumulate(of.counts), strict=True)
-        buckets = [_bucket(of, i, bound, n) for i, (bound, n) in enumerate(counts)]
-        family.add_metric(key, buckets, of.total)
-    return family
