@@ -7,7 +7,7 @@ Rooms, from the ground up; each imports those before it and none behind it (cont
     framework      what a plugin is; a profile's plugins run in order
     cycle          one unit placed on a Trial, all or nothing
     preemption     the cheapest victims for a unit that does not fit
-    queueing       how long groups run, and who started in front of whom
+    queueing       how long groups run, and how often a waiting group was passed
     state          what one turn shares: SharedState, the queue, the table of states, the reporter
     binding        from a permitted plan to bound pods, and releasing
     device_audit   compares records, annotations and kubelet's report; failing devices

@@ -45,7 +45,7 @@ class Steps(Protocol):
         ...
 
     def events_failed(self, take: Take, events: Sequence[ev.Event], n_left: int, error: Exception) -> bool:
-        """`take` raised, with so many of the events unread; whether it goes on with those."""
+        """`take` raised, with the last n_left events unread. Returns whether to go on with those."""
         ...
 
     def applied(self, events: Sequence[ev.Event]) -> None:
