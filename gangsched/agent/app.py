@@ -100,7 +100,7 @@ class AgentApp:
         )
         self._pods = Reflector(self._client, pods(settings.node_name), self._hear, rng=rng)
         self._probes = (
-            Probes(settings.probes, self._annotate, node=settings.node_name, rng=rng)
+            Probes(settings.probes, self._annotate, self._not_measured, node=settings.node_name, rng=rng)
             if settings.probes.is_on
             else None
         )
@@ -234,6 +234,9 @@ class AgentApp:
             getattr(_log, notice.level)(notice.message, **notice.fields)
             if notice.reason:
                 await self._record(self._node_event(notice))
+
+    async def _not_measured(self, text: str) -> None:
+        await self._record(self._node_event(Notice("warning", text, {}, reason="NotMeasured")))
 
     def _node_event(self, notice: Notice) -> RecordEvent:
         name = self._settings.node_name

@@ -19,7 +19,7 @@ from gangsched.kube.credentials import load_credentials
 from gangsched.kube.metrics_server import read_usage
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.load.report import LoadReport, NodeReport, make_report
-from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage
+from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage, Term
 from gangsched.model.objects import Node
 
 _PAGE = 500
@@ -28,6 +28,8 @@ _HEADINGS = (
     *("L", "S", "SCORE", "H", "LEFT OUT/IN MB/S", "AGE"),
 )
 _REQUEST_S = 30.0
+# Nodes named in one line about what is not known of them.
+_NAMES = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +107,8 @@ def print_report(report: LoadReport, console: Console) -> None:
     for node in report.nodes:
         if node.problem:
             console.print(f"{escape(clean(node.name))}: {escape(clean(node.problem))}")
+    for line in _gaps(report):
+        console.print(line)
     if report.spread is None or report.range is None:
         console.print(
             "No node is measured: no agent writes gangsched.io/load, and there is no metrics-server."
@@ -117,6 +121,25 @@ def print_report(report: LoadReport, console: Console) -> None:
     )
 
 
+def _gaps(report: LoadReport) -> list[str]:
+    """What is not known of which nodes: their H is of fewer terms than the others'."""
+    nodes: dict[tuple[str, tuple[Term, ...]], list[str]] = {}
+    for node in report.nodes:
+        if node.without_data:
+            nodes.setdefault((node.source, node.without_data), []).append(clean(node.name))
+    lines = []
+    for (source, terms), names in nodes.items():
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        shown = ", ".join(names[:_NAMES]) + more
+        why = (
+            "the agent's log and the Node's Event NotMeasured say why"
+            if source == "agent"
+            else "metrics-server reports cpu and memory only"
+        )
+        lines.append(f"No data for {', '.join(terms)}, which counts nothing there: {escape(shown)}; {why}.")
+    return lines
+
+
 def _row(node: NodeReport) -> list[str]:
     name = escape(clean(node.name))
     if node.source == "metrics-server":
@@ -127,7 +150,10 @@ def _row(node: NodeReport) -> list[str]:
         left = f"{there.egress:.4g}/{there.ingress:.4g} of {there.total:.4g}"
     if node.utilisation is None or node.performance is None:
         return [name, *["-"] * 13, left, "-"]
-    shares = [f"{share:.0%}" for share in node.utilisation.terms]
+    shares = [
+        "?" if term in node.without_data else f"{share:.0%}"
+        for term, share in zip(TERMS, node.utilisation.terms, strict=True)
+    ]
     can = node.performance
     known = (can.cores, can.mhz / 1000, can.memory_bytes / 1e9, can.network_mbps, can.disk_mbps)
     has = [f"{value:.4g}" if value else "?" for value in known]

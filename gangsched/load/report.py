@@ -21,12 +21,14 @@ from gangsched.model.evenness import (
     paper_score,
     scaled,
     terms_of,
+    terms_without_data,
 )
 from gangsched.model.load import (
     LOAD_KEY,
     NodeLoad,
     Performance,
     ReportedUsage,
+    Term,
     Utilisation,
     parse_load,
 )
@@ -50,6 +52,7 @@ class NodeReport(msgspec.Struct, rename="camel", omit_defaults=False):
     """One node. source: `agent`, `metrics-server`, or "" for none; problem: what is unreadable.
 
     load and strength are the sums L and S in the requested mode, score the published (1 - L/S) * 10.
+    without_data: terms that count nothing there, because they are not known.
     """
 
     name: str
@@ -57,6 +60,7 @@ class NodeReport(msgspec.Struct, rename="camel", omit_defaults=False):
     age_seconds: float | None = None
     utilisation: Utilisation | None = None
     performance: Performance | None = None
+    without_data: tuple[Term, ...] = ()
     load: float | None = None
     strength: float | None = None
     score: float | None = None
@@ -122,6 +126,7 @@ def _read(node: Node, usage: Mapping[str, ReportedUsage], now: datetime) -> Node
         problems.append(str(error))
     if load is not None:
         made.utilisation, made.performance = load.utilisation, load.performance
+        made.without_data = terms_without_data(load.performance)
         made.age_seconds = round((now - load.observed_at).total_seconds(), 1)
     made.problem = "; ".join(problems)
     return made

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from gangsched.model.load import Performance
+from gangsched.model.load import TERMS, Performance, Term
 
 FloatArray = npt.NDArray[np.float64]
 Mode = Literal["paper", "normalized"]
@@ -37,6 +37,11 @@ def terms_of(performance: Performance) -> tuple[float, float, float, float]:
         performance.network_mbps * _GBIT_A_MBPS,
         performance.disk_mbps * _GBIT_A_MBPS,
     )
+
+
+def terms_without_data(performance: Performance) -> tuple[Term, ...]:
+    """Terms of which nothing is known: they are 0 in S, and so in L, whatever is used."""
+    return tuple(name for name, known in zip(TERMS, terms_of(performance), strict=True) if known <= 0)
 
 
 def scaled(terms: FloatArray, largest: FloatArray) -> FloatArray:

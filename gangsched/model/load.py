@@ -18,12 +18,8 @@ from gangsched.model.bandwidth import utc_text
 from gangsched.model.quantity import to_int, to_milli
 
 LOAD_KEY = "gangsched.io/load"
-TERMS: tuple[Literal["cpu"], Literal["memory"], Literal["network"], Literal["disk"]] = (
-    "cpu",
-    "memory",
-    "network",
-    "disk",
-)
+Term = Literal["cpu", "memory", "network", "disk"]
+TERMS: tuple[Term, Term, Term, Term] = ("cpu", "memory", "network", "disk")
 """The four terms of the published formula, in the order of every array of them."""
 
 _MAX_CORES = 100_000

@@ -17,10 +17,8 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import MAX_SCORE, CycleState, FloatArray, IntArray
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.evenness import Mode, load_and_strength, paper_score, scaled
-from gangsched.model.load import TERMS
+from gangsched.model.load import TERMS, Term
 from gangsched.plugins.load_book import LoadBook
-
-Term = Literal["cpu", "memory", "network", "disk"]
 
 _MAX_SECONDS = 86_400.0
 _MAX_MHZ = 1e6

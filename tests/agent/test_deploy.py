@@ -382,6 +382,44 @@ def test_the_device_plugins_overlay_mounts_what_its_configuration_needs(plane: C
     needs_kubelets_sockets(*built(plane, DEPLOY.with_name("agent-device-plugin")))
 
 
+def test_the_load_overlay_measures_all_four_terms(plane: ControlPlane) -> None:
+    """The disk by a probe on the node's own disk, where the agent may write; the network of the host."""
+    pod, settings = built(plane, DEPLOY.with_name("agent-load"))
+    probes = settings.probes
+    assert probes.bandwidth.enabled
+    assert probes.load.enabled
+    assert probes.load.disk_probe
+    [mount] = [m for m in pod["containers"][0]["volumeMounts"] if m["mountPath"] == probes.load.disk_probe]
+    assert not mount.get("readOnly")
+    [volume] = [one for one in pod["volumes"] if one["name"] == mount["name"]]
+    assert "medium" not in volume["emptyDir"], "in memory there is no disk to measure"
+    assert pod["hostNetwork"] is True
+
+
+def test_an_agent_may_say_on_its_node_what_has_no_data(plane: ControlPlane, tmp_path: Path) -> None:
+    account = kubeconfig_of(plane, token(plane, OWN), tmp_path / "agent.kubeconfig")
+    site = Site(plane, tmp_path, account)
+    config = tmp_path / "agent.yaml"
+    document = {
+        "load": {"enabled": True, "windowSeconds": 1, "cpuMHz": 2000},
+        "bandwidth": {"totalMBps": 125},
+    }
+    config.write_text(json.dumps({"apiVersion": "gangsched.io/v1", "kind": "AgentConfiguration", **document}))
+    path = "/apis/events.k8s.io/v1/namespaces/default/events?fieldSelector=reason=NotMeasured"
+
+    def told() -> list[str]:
+        found = plane.request("GET", path)["items"]
+        return [one["note"] for one in found if one["regarding"]["name"] == OWN]
+
+    try:
+        site.agent(OWN, f"--config={config}")
+        site.until(told, "the Event NotMeasured")
+        [note] = told()
+        assert "disk: its throughput is not known: give load.diskMBps, or load.diskProbe" in note
+    finally:
+        site.close()
+
+
 @pytest.mark.parametrize("order", [COMPONENTS, COMPONENTS[::-1]], ids=["there", "back"])
 def test_components_go_together_in_any_order(
     plane: ControlPlane, order: tuple[str, ...], tmp_path: Path

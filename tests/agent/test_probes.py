@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from gangsched.agent.probes.counters import Window, growth
 from gangsched.agent.probes.heartbeat import Heartbeat
-from gangsched.agent.probes.machine import MachineSample, measure_disk_mbps, read_machine
+from gangsched.agent.probes.machine import MachineSample, is_in_memory, measure_disk_mbps, read_machine
 from gangsched.agent.probes.meters import BandwidthMeter, LoadMeter
 from gangsched.agent.probes.nics import Nic, counted, read_nics
 from gangsched.agent.settings import AgentFlags, parse_settings
@@ -275,6 +276,29 @@ def test_the_disk_probe_measures_and_leaves_nothing_behind(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(OSError, match="No such file"):
         measure_disk_mbps(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(("kind", "found"), [("ext4", False), ("tmpfs", True)])
+def test_a_directory_in_memory_is_no_disk(kind: str, found: bool, tmp_path: Path) -> None:
+    device = tmp_path.stat().st_dev
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "22 1 0:9999 / /other rw,noatime shared:1 - tmpfs tmpfs rw\n"
+        f"36 22 {os.major(device)}:{os.minor(device)} / /here rw - {kind} /dev/x rw\n"
+    )
+    assert is_in_memory(tmp_path, mounts) is found
+    mounts.write_text("")
+    assert not is_in_memory(tmp_path, mounts), "not known to be"
+
+
+def test_without_a_disk_that_is_counted_its_throughput_is_not_known() -> None:
+    """A share of 0 of 300 MB/s would be a disk that idles."""
+    meter = LoadMeter(window_s=10, mhz=0, disk_mbps=300)
+    for second in range(2):
+        meter.told(sample(second, 8 * second), float(second))
+    load = meter.load(BandwidthMeter([], total=5, windows_s=(10,)), NOW)
+    assert load is not None
+    assert load.performance.disk_mbps == 0
 
 
 # -- when it is written --------------------------------------------------------------------------------

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from random import Random
 
 import anyio
+import msgspec
 import pytest
 import structlog
 
 from gangsched.agent.probes import running
+from gangsched.agent.probes.machine import MachineSample
 from gangsched.agent.probes.nics import Nic
 from gangsched.agent.probes.probe_settings import BandwidthDocument, LoadDocument, ProbeSettings
 from gangsched.agent.probes.running import Probes
 from gangsched.errors import ApiError
 from gangsched.model.bandwidth import REMAINING_KEY, parse_remaining
+from gangsched.model.evenness import terms_without_data
 from gangsched.model.load import LOAD_KEY, parse_load
 
 BOTH = ProbeSettings(
@@ -31,6 +34,10 @@ class Node:
         self.refuse = refuse
         self.n_tried = 0
         self.annotations: dict[str, str] = {}
+        self.events: list[str] = []
+
+    async def tell(self, text: str) -> None:
+        self.events.append(text)
 
     async def write(self, annotations: Mapping[str, str]) -> None:
         self.n_tried += 1
@@ -41,7 +48,7 @@ class Node:
 
 async def run_until_written(settings: ProbeSettings, node: Node, *keys: str) -> list[str]:
     """What was logged meanwhile."""
-    probes = Probes(settings, node.write, node="n1", rng=Random(1))
+    probes = Probes(settings, node.write, node.tell, node="n1", rng=Random(1))
     with structlog.testing.capture_logs() as logged:
         async with anyio.create_task_group() as task:
             task.start_soon(probes.run)
@@ -50,6 +57,19 @@ async def run_until_written(settings: ProbeSettings, node: Node, *keys: str) -> 
                     await anyio.sleep(0.01)
             task.cancel_scope.cancel()
     return [str(line["event"]) for line in logged]
+
+
+DISK = {"vda": 0}
+
+
+def machine(mhz: float = 2400.0, disks: Mapping[str, int] = DISK) -> MachineSample:
+    """Its counters, the same each time."""
+    return MachineSample(8, mhz, 1.0, 8.0, 16 * 10**9, 4 * 10**9, dict(disks))
+
+
+@pytest.fixture(autouse=True)
+def reads_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "read_machine", machine)
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +88,7 @@ async def test_both_annotations_are_written() -> None:
     assert load.performance.network_mbps == 125
     assert load.performance.disk_mbps == 200
     assert said == ["NICs counted"]
+    assert node.events == [], "there is data for all of it"
 
 
 async def test_only_what_is_wanted_is_written() -> None:
@@ -93,6 +114,55 @@ async def test_a_link_of_unknown_speed_is_said_with_what_to_do(nics: list[Nic]) 
     said = await run_until_written(BOTH, node, LOAD_KEY)
     assert "the speed of eth0 is not known: give bandwidth.totalMBps, or other nics" in said
     assert REMAINING_KEY not in node.annotations
+    assert node.events[0] == "the speed of eth0 is not known: give bandwidth.totalMBps, or other nics"
+
+
+@pytest.mark.parametrize(
+    ("read", "load", "gap"),
+    [
+        (machine(mhz=0), LoadDocument(disk_mbps=5), "cpu: the system does not say its clock rate: give"),
+        (
+            machine(),
+            LoadDocument(),
+            "disk: its throughput is not known: give load.diskMBps, or load.diskProbe",
+        ),
+        (
+            machine(),
+            LoadDocument(disk_probe="/absent"),
+            "disk: the throughput cannot be measured in /absent: No",
+        ),
+        (machine(disks={}), LoadDocument(disk_mbps=5), "disk: the system counts no physical disk"),
+    ],
+    ids=["clock rate", "not given", "probe", "no disk"],
+)
+async def test_a_term_without_data_is_said_in_the_log_and_by_an_event(
+    read: MachineSample, load: LoadDocument, gap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "read_machine", lambda: read)
+    load = msgspec.structs.replace(load, enabled=True, window_seconds=1.0, period_seconds=1.0)
+    node, n_written = Node(), 0
+
+    async def write(annotations: Mapping[str, str]) -> None:
+        nonlocal n_written
+        n_written += 1
+        if n_written > 1:  # by now it would have been said twice
+            await Node.write(node, annotations)
+
+    monkeypatch.setattr(node, "write", write)
+    said = await run_until_written(ProbeSettings(load=load), node, LOAD_KEY)
+    (event,) = node.events
+    assert event.startswith(f"no data for a part of the load, which counts nothing: {gap}")
+    assert said.count(event) == 1
+    assert terms_without_data(parse_load(node.annotations[LOAD_KEY]).performance) == (gap.partition(":")[0],)
+
+
+async def test_a_probe_in_memory_measures_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "is_in_memory", lambda directory: True)
+    load = LoadDocument(enabled=True, window_seconds=1.0, disk_probe="/dev/shm")
+    node = Node()
+    await run_until_written(ProbeSettings(load=load), node, LOAD_KEY)
+    assert "disk: /dev/shm is in memory, on no disk: give load.diskMBps, or another" in node.events[0]
+    assert parse_load(node.annotations[LOAD_KEY]).performance.disk_mbps == 0
 
 
 async def test_counters_that_cannot_be_read_are_said_and_tried_again(

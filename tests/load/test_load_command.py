@@ -13,6 +13,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import anyio
+import msgspec
 import pytest
 
 from gangsched.apiserver.app import EmbeddedCluster, write_kubeconfig
@@ -174,6 +175,30 @@ async def test_the_table_and_json_of_a_served_cluster(
     assert document["spread"] > 0
 
 
+async def test_what_has_no_data_is_said_and_not_shown_as_zero(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    no_disk = msgspec.structs.replace(SMALL, disk_mbps=0)
+    metrics = Metrics()
+    metrics.usage = {"bare": ("8", "16Gi")}
+    async with EmbeddedCluster() as served:
+        client = await client_of(served.url, tmp_path)
+        for i in range(7):
+            await create(client, f"n{i}", {LOAD_KEY: said(Utilisation(0.6, 0.6, 0.6, 0.0), no_disk)})
+        await create(client, "bare", {})
+        client.close()
+        with aggregated(served.url, metrics) as url:
+            assert await run_load(url, tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (first,) = [line for line in lines if line.startswith("n0 ")]
+    assert first.split()[1:5] == ["60%", "60%", "60%", "?"]
+    told = " ".join(lines)
+    assert (
+        "No data for disk, which counts nothing there: n0, n1, n2, n3, n4 and 2 more; the agent's log" in told
+    )
+    assert "No data for network, disk, which counts nothing there: bare; metrics-server reports cpu" in told
+
+
 async def test_nodes_without_an_agent_are_shown_by_metrics_server(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -189,6 +214,7 @@ async def test_nodes_without_an_agent_are_shown_by_metrics_server(
             metrics.usage = None
             assert await run_load(url, tmp_path) == 1
     assert node["source"] == "metrics-server"
+    assert node["withoutData"] == ["network", "disk"]
     assert node["utilisation"] == {"cpu": 0.5, "memory": 0.25, "network": 0.0, "disk": 0.0}
     assert "No node is measured" in capsys.readouterr().out
 

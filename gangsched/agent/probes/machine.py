@@ -14,6 +14,8 @@ from typing import NamedTuple
 import psutil
 
 SYS_BLOCK = Path("/sys/block")
+MOUNTS = Path("/proc/self/mountinfo")
+_MEMORY_FILESYSTEMS = ("tmpfs", "ramfs")
 # The throughput probe is bounded in bytes and in time.
 PROBE_BYTES = 64 * 2**20
 PROBE_S = 1.0
@@ -76,3 +78,15 @@ def measure_disk_mbps(directory: Path) -> float:
         os.close(handle)
         path.unlink()
     return written / took_s / 1e6
+
+
+def is_in_memory(directory: Path, mounts: Path = MOUNTS) -> bool:
+    """Whether files in `directory` are on no disk at all. Raises: OSError, if there is no such directory."""
+    device = os.stat(directory).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in mounts.read_text().splitlines():
+        # 36 35 98:0 / /mnt rw,noatime master:1 - ext4 /dev/root rw: fields that may be left out end at "-".
+        fields, _, tail = line.partition(" - ")
+        if fields.split()[2:3] == [number]:
+            return tail.split(maxsplit=1)[0] in _MEMORY_FILESYSTEMS
+    return False

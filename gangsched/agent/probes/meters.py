@@ -118,7 +118,8 @@ class LoadMeter:
             mhz=self._mhz or sample.mhz,
             memory_bytes=float(sample.memory_bytes),
             network_mbps=network.total / _MEGA,
-            disk_mbps=self._disk_mbps,
+            # A capacity of which the use is not known would make the node look idle.
+            disk_mbps=self._disk_mbps if sample.disk_busy_ms else 0.0,
         )
         return NodeLoad(utilisation, performance, observed_at)
 

@@ -16,15 +16,16 @@ from random import Random
 import anyio
 import structlog
 
+from gangsched.agent.probes.gaps import gaps
 from gangsched.agent.probes.heartbeat import Heartbeat
-from gangsched.agent.probes.machine import MachineSample, measure_disk_mbps, read_machine
+from gangsched.agent.probes.machine import MachineSample, is_in_memory, measure_disk_mbps, read_machine
 from gangsched.agent.probes.meters import BandwidthMeter, LoadMeter, Rates
 from gangsched.agent.probes.nics import Nic, read_nics
 from gangsched.agent.probes.probe_settings import ProbeSettings
 from gangsched.errors import ApiError
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.model.bandwidth import MEGABYTE, REMAINING_KEY, mbps, remaining_annotation
-from gangsched.model.load import LOAD_KEY, load_annotation
+from gangsched.model.load import LOAD_KEY, NodeLoad, load_annotation
 
 _log = structlog.get_logger(__name__)
 
@@ -34,14 +35,18 @@ _WRITES_A_WINDOW = 5
 _MAX_BACKOFF_S = 30.0
 
 Write = Callable[[Mapping[str, str]], Awaitable[None]]
+Tell = Callable[[str], Awaitable[None]]
 
 
 class Probes:
-    """One node's probes. `write` patches annotations of the Node, by key; it raises ApiError."""
+    """One node's probes. `write` patches annotations of the Node, by key; it raises ApiError. `tell` makes an
+    Event about the Node: of what has no data, once until that changes.
+    """
 
-    def __init__(self, settings: ProbeSettings, write: Write, *, node: str, rng: Random) -> None:
+    def __init__(self, settings: ProbeSettings, write: Write, tell: Tell, *, node: str, rng: Random) -> None:
         self._settings = settings
         self._write = write
+        self._tell_people = tell
         self._node = node
         self._backoff = Backoff(rng, max_s=_MAX_BACKOFF_S)
         bandwidth, load = settings.bandwidth, settings.load
@@ -60,6 +65,8 @@ class Probes:
         }
         self._not_before_s = 0.0
         self._said: dict[str, str] = {}
+        self._untold: list[str] = []
+        self._probe_failed = ""
         shortest_s = min(
             ([bandwidth.windows_seconds[0]] if bandwidth.enabled else [])
             + ([load.window_seconds] if load.enabled else [])
@@ -81,6 +88,8 @@ class Probes:
                 self._well("read", "counters are read again")
                 self._tell(nics, machine, began_s)
                 await self._report(began_s)
+                while self._untold:
+                    await self._tell_people(self._untold.pop(0))
             await anyio.sleep(max(0.0, began_s + self._sample_s - time.monotonic()))
 
     def _read(self) -> tuple[list[Nic], MachineSample | None]:
@@ -130,14 +139,27 @@ class Probes:
                 found[REMAINING_KEY] = (text, (*shares, float(remaining.total)))
             elif not self._bandwidth.total:
                 names = ", ".join(self._bandwidth.names) or "no NIC that is counted"
-                self._say(
-                    "total", f"the speed of {names} is not known: give bandwidth.totalMBps, or other nics"
-                )
+                text = f"the speed of {names} is not known: give bandwidth.totalMBps, or other nics"
+                self._say("total", text, to_all=True)
         if self._settings.load.enabled:
             load = self._load.load(self._bandwidth, now)
             if load is not None:
                 found[LOAD_KEY] = (load_annotation(load), load.utilisation.terms)
+                self._say_gaps(load)
         return found
+
+    def _say_gaps(self, load: NodeLoad) -> None:
+        missing = gaps(
+            load,
+            self._settings.load,
+            nics=", ".join(self._bandwidth.names) or "no NIC that is counted",
+            probe_failed=self._probe_failed,
+        )
+        if missing:
+            text = f"no data for a part of the load, which counts nothing: {'; '.join(missing)}"
+            self._say("gaps", text, to_all=True)
+        else:
+            self._well("gaps", "there is data for every part of the load")
 
     def _longer_windows(self) -> dict[str, Rates]:
         """Use over the other windows, as far as they are full."""
@@ -148,17 +170,23 @@ class Probes:
     async def _measure_disk(self, directory: Path) -> None:
         load = self._settings.load
         try:
+            if is_in_memory(directory):
+                self._probe_failed = f"{directory} is in memory, on no disk"
+                return
             measured = await anyio.to_thread.run_sync(measure_disk_mbps, directory)
         except OSError as error:
-            self._say("disk", f"the disk's throughput cannot be measured in {directory}: {error.strerror}")
+            self._probe_failed = f"the throughput cannot be measured in {directory}: {error.strerror}"
             return
         _log.info("disk measured", mbps=round(measured, 1), directory=str(directory), node=self._node)
         self._load = LoadMeter(window_s=load.window_seconds, mhz=load.cpu_mhz, disk_mbps=measured)
 
-    def _say(self, key: str, text: str) -> None:
+    def _say(self, key: str, text: str, *, to_all: bool = False) -> None:
+        """To the log, until it is another text; `to_all`: as an Event too."""
         if self._said.get(key) != text:
             self._said[key] = text
             _log.warning(text, node=self._node)
+            if to_all:
+                self._untold.append(text)
 
     def _well(self, key: str, text: str) -> None:
         if self._said.pop(key, None) is not None:

@@ -1,0 +1,33 @@
+"""What a node's load has no data for, and what would give it. Pure.
+
+A term without data is 0 in the published sums, as on a node that uses nothing of it: whoever reads the node's
+score must know that. `running` puts this into the log and an Event. Called by `running`.
+"""
+
+from __future__ import annotations
+
+from gangsched.agent.probes.probe_settings import LoadDocument
+from gangsched.model.evenness import terms_without_data
+from gangsched.model.load import NodeLoad, Term
+
+
+def gaps(load: NodeLoad, settings: LoadDocument, *, nics: str, probe_failed: str) -> list[str]:
+    """A sentence for each term. nics: the counted ones' names; probe_failed: why diskProbe gave nothing."""
+    return [
+        f"{term}: {_cure(term, settings, nics=nics, probe_failed=probe_failed)}"
+        for term in terms_without_data(load.performance)
+    ]
+
+
+def _cure(term: Term, settings: LoadDocument, *, nics: str, probe_failed: str) -> str:
+    if term == "cpu":
+        return "the system does not say its clock rate: give load.cpuMHz"
+    if term == "memory":
+        return "the system does not say how much there is"
+    if term == "network":
+        return f"the speed of {nics} is not known: give bandwidth.totalMBps, or other nics"
+    if probe_failed:
+        return f"{probe_failed}: give load.diskMBps, or another load.diskProbe"
+    if settings.disk_mbps or settings.disk_probe:
+        return "the system counts no physical disk"
+    return "its throughput is not known: give load.diskMBps, or load.diskProbe to have it measured"
