@@ -34,20 +34,16 @@ from gangsched.core.framework.plan import first_of
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.defects import Defects
-from gangsched.errors import ApiError, ConfigError
 from gangsched.extension.edge import Edge
+from gangsched.following import Following
 from gangsched.inbox import AHEAD, AHEAD_WITH_FENCE, Decider, GroupQueue, Inbox
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.dispatcher import Dispatcher
-from gangsched.kube.election.elector import LeaderElector
-from gangsched.kube.election.fence_keeper import FenceKeeper
 from gangsched.kube.metrics_server import MetricsServer
-from gangsched.kube.take_over import take_over
-from gangsched.kube.watch.decode import Kind, all_kinds, followed
-from gangsched.kube.watch.reflector import Reflector, reading_pace
+from gangsched.leadership import Leadership
 from gangsched.model.effects import Effect
-from gangsched.model.events import Event, KindMissing, KindSynced, LeadershipGained
+from gangsched.model.events import Event, LeadershipGained
 from gangsched.plugins import build_profiles, metrics_server_s
 
 if TYPE_CHECKING:
@@ -97,12 +93,8 @@ class SchedulerApp:
         `shadow`: decide and write nothing; gangsched.shadow must have prepared the configuration.
         """
         rng = Random(seed)
-        election = config.leader_election
         instance = os.uname().nodename
-        # Unique to this process, even against a container on a host of the same name.
-        identity = f"{instance}_{rng.randbytes(8).hex()}"
         self._client = ApiClient(credentials)
-        self._rng = rng
         self.inbox = Inbox()
         self._defects = Defects()
         self._tracing = tracing
@@ -116,24 +108,22 @@ class SchedulerApp:
         self.scheduler = Scheduler(
             self.build(config),
             config.settings,
-            leading=not election.leader_elect and not config.settings.fence,
+            leading=not config.leader_election.leader_elect and not config.settings.fence,
             observer=optional.observer(measures, tracing),
             pick=rng.randrange if even_ties else first_of,
             extenders=extenders,
             guard=self._defects.tell,
         )
-        self._fence = (
-            FenceKeeper(
-                self._client,
-                election,
-                identity=identity,
-                rng=rng,
-                is_on_its_way=self.scheduler.is_on_its_way,
-                deposed=self._lose,
-            )
-            if config.settings.fence
-            else None
+        self._leadership = Leadership(
+            self._client,
+            config,
+            instance=instance,
+            rng=rng,
+            acts=self._acts,
+            is_on_its_way=self.scheduler.is_on_its_way,
+            ended=self._lost,
         )
+        may_act, fence = self._leadership.may_act, self._leadership.fence
         self.dispatcher = Dispatcher(
             self._client,
             emit_nowait=self.inbox.put_nowait,
@@ -141,13 +131,11 @@ class SchedulerApp:
             controller=config.settings.reporting_controller,
             instance=instance,
             n_binds=config.settings.parallelism,
-            may_send=self._may_act,
+            may_send=may_act,
             to_plugins=lambda effect: self.edge.take(effect),
-            fence=self._fence,
+            fence=fence,
         )
-        self.edge = Edge(
-            self.scheduler, self._client, emit_nowait=self.inbox.put_nowait, may_act=self._may_act
-        )
+        self.edge = Edge(self.scheduler, self._client, emit_nowait=self.inbox.put_nowait, may_act=may_act)
         self.reload = optional.reload(source, self) if source is not None and shadow is None else None
         self._decider: Decider = self.scheduler
         self._reports: Reports | None = None
@@ -160,25 +148,21 @@ class SchedulerApp:
             hears=_nothing if tracing is None else tracing.hear,
             heard=self._heard,
             n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
-            ahead=AHEAD if self._fence is None else AHEAD_WITH_FENCE,
+            ahead=AHEAD if fence is None else AHEAD_WITH_FENCE,
         )
-        self._pace = reading_pace()
-        self._reflectors = {kind.name: self._reflector(kind) for kind in all_kinds(self.scheduler.watches)}
+        self._following = Following(
+            self._client,
+            self.inbox.put,
+            rng=rng,
+            watches=self.scheduler.watches,
+            needed=self.scheduler.kinds,
+        )
         period_s = metrics_server_s(self.scheduler.shared.profiles)
         self._metrics_server = MetricsServer(self._client, self.inbox.put, period_s=period_s)
-        self._elector = (
-            LeaderElector(self._client, election, identity=identity, rng=rng)
-            if election.leader_elect
-            else None
-        )
-        self._unheard = set(self.scheduler.kinds)
+        self._rng = rng
         self._stopping = False
-        self._lost = False
         self._everything: TaskGroup | None = None
         self._web = self._pages(web, measures) if web is not None and measures is not None else None
-
-    def _reflector(self, kind: Kind) -> Reflector:
-        return Reflector(self._client, kind, self.inbox.put, rng=self._rng, pace=self._pace)
 
     def _pages(self, settings: WebSettings, measures: Measures) -> Web:
         from gangsched.web.service import Parts, Web
@@ -189,13 +173,13 @@ class SchedulerApp:
             scheduler=self.scheduler,
             client=self._client,
             dispatcher=self.dispatcher,
-            reflectors=self._reflectors,
-            elector=self._elector,
-            unheard=lambda: self._unheard,
+            reflectors=self._following.reflectors,
+            elector=self._leadership.elector,
+            unheard=lambda: self._following.unheard,
             is_inbox_full=lambda: self.inbox.is_full,
             is_stopping=lambda: self._stopping,
             put_nowait=self.inbox.put_nowait,
-            may_act=self._may_act,
+            may_act=self._leadership.may_act,
         )
         return Web(settings, measures, parts)
 
@@ -216,15 +200,14 @@ class SchedulerApp:
             self._everything = everything
             if on_signals:
                 everything.start_soon(self._stop_on_signal, grace_s)
-            for reflector in self._reflectors.values():
-                everything.start_soon(reflector.run)
+            self._following.start(everything)
             everything.start_soon(self._metrics_server.run)
             everything.start_soon(self.dispatcher.run)
             if self._reports is not None:
                 everything.start_soon(self._reports.run)
-            elif self._elector is not None:
-                everything.start_soon(self._elect, self._elector)
-            elif self._fence is not None:
+            elif (elector := self._leadership.elector) is not None:
+                everything.start_soon(self._leadership.elect, elector, self._gained)
+            elif self._leadership.fence is not None:
                 self._gained()
             else:
                 self.dispatcher.warm()
@@ -241,7 +224,7 @@ class SchedulerApp:
             self._reports.say()
         if self._tracing is not None:
             self._tracing.hear(self.inbox.take())  # answers after the last decision
-        return 1 if self._lost else 0
+        return 1 if self._leadership.has_lost else 0
 
     async def _schedule(self) -> None:
         while True:
@@ -262,12 +245,7 @@ class SchedulerApp:
         until_s = time.monotonic() + grace_s
         await self.edge.drain(grace_s)
         done = await self._settle(until_s)
-        if self._fence is not None and not self._lost:
-            await self._fence.close()
-        # With a bind unanswered the lease is left to expire: that bind may land until then.
-        if self._elector is not None and done and not self._lost:
-            released = await self._elector.release()
-            _log.info("the lease is released" if released else "the lease could not be released")
+        await self._leadership.give_up(is_settled=done)
         _log.info("stopped", everything_answered=done)
         self._cancel()
 
@@ -296,25 +274,12 @@ class SchedulerApp:
 
     def follow(self, kinds: Sequence[str]) -> None:
         """Follow these kinds too; no decisions are made until they are listed."""
-        self._unheard |= {*kinds}
-        self._start_following(kinds)
-
-    def _start_following(self, kinds: Sequence[str]) -> None:
-        for name in kinds:
-            self._reflectors[name] = reflector = self._reflector(followed(name))
-            if self._everything is not None:
-                self._everything.start_soon(reflector.run)
+        self._following.unheard |= {*kinds}
+        self._following.add(kinds)
 
     async def may_follow(self, kinds: Sequence[str]) -> None:
         """Raises: ConfigError, where the API server does not let us list one of them."""
-        for name in kinds:
-            kind = followed(name)
-            path = kind.path(kind.versions[0] if kind.versions else "v1")
-            try:
-                await self._client.get(path, {"limit": "1"})
-            except ApiError as error:
-                if error.code == 403 and error.subject is not None:
-                    raise ConfigError(f"its plugins read {name}, which we may not: {error}") from None
+        await self._following.may_follow(kinds)
 
     def ask_metrics_server(self, period_s: float) -> None:
         """Poll metrics-server this often from now on; 0: not at all."""
@@ -322,7 +287,7 @@ class SchedulerApp:
 
     def tell_pods_anew(self) -> None:
         """Emit all pods again: some that were skipped belong to a new profile."""
-        self._reflectors["pods"].tell_anew()
+        self._following.reflectors["pods"].tell_anew()
 
     # -- what goes in and out --------------------------------------------------------------------------
 
@@ -334,31 +299,15 @@ class SchedulerApp:
             effects = self._tracing.turn_ended(effects)
         if self._asking is not None and effects:
             effects = self._asking.taken(effects)  # they only read
-        if effects and self._may_act():
+        if effects and self._leadership.may_act():
             self.dispatcher.submit(effects)
-
-    def _may_act(self) -> bool:
-        """Whether this process leads right now; after a pause the lease's own task may run late.
-
-        In shadow mode no process may act.
-        """
-        if self._elector is None:
-            return self._reports is None
-        if self._elector.has_lost:
-            self._lose("its time ran out while we were busy or asleep")
-        return self._elector.holds
 
     def _heard(self, events: Sequence[Event]) -> None:
         """Logs when the first lists are in; their objects live long."""
         if self._web is not None:
             self._web.heard(events)
-        self._start_following(self.scheduler.newly_watched())
-        if not self._unheard:
-            return
-        for event in events:
-            if isinstance(event, KindSynced | KindMissing):
-                self._unheard.discard(event.kind)
-        if self._unheard:
+        self._following.add(self.scheduler.newly_watched())
+        if not self._following.heard(events):
             return
         # The collector need not scan them again, nor now: a collection here would delay the first bind.
         gc.freeze()
@@ -367,11 +316,6 @@ class SchedulerApp:
 
     # -- leading ---------------------------------------------------------------------------------------
 
-    async def _elect(self, elector: LeaderElector) -> None:
-        await elector.run(self._gained)
-        if elector.has_lost:
-            self._lose("it could not be renewed in time, or another holds it")
-
     def _gained(self) -> None:
         if self._everything is not None and not self._stopping:
             self.dispatcher.warm()
@@ -379,20 +323,14 @@ class SchedulerApp:
 
     async def _take_over(self) -> None:
         """Leads once no earlier leader's bind can land, and the watch has shown those that landed."""
-        await take_over(
-            self._client, self._reflectors["pods"].state, self._fence, self.dispatcher.bumps, self._rng
-        )
+        await self._leadership.take_over(self._following.pods, self.dispatcher.bumps)
         await self.inbox.put([LeadershipGained()])
         _log.info("leading", **_sizes(self.scheduler))
 
-    def _lose(self, why: str) -> None:
+    def _lost(self) -> None:
         """From here on no bind, nor anything else, leaves the process."""
-        if self._lost:
-            return
-        self._lost = True
         self.dispatcher.cancel_all()
         self.edge.cancel_all()
-        _log.error("the lease is lost, stopping", why=why)
         self._cancel()
 
     def _cancel(self) -> None:

@@ -64,7 +64,7 @@ class _WatchedApp(SchedulerApp):
     heard_by: Heard
 
     def submit(self, effects: Sequence[Effect]) -> None:
-        if effects and self._may_act():
+        if effects and self._leadership.may_act():
             self.heard_by.sent(effects)
         super().submit(effects)
 

@@ -1,0 +1,94 @@
+"""Leadership: whether this process may act, from the lease it holds and the fence it writes.
+
+Lives here: the two together, and what is logged of them. Not here: the protocols (kube.election), the steps
+between gaining the lease and the first decision (kube.take_over). Called by the assembly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+import structlog
+
+from gangsched.config import SchedulerConfig
+from gangsched.kube.client import ApiClient
+from gangsched.kube.election.elector import LeaderElector
+from gangsched.kube.election.fence_keeper import FenceKeeper
+from gangsched.kube.take_over import take_over
+
+if TYPE_CHECKING:
+    from gangsched.kube.effects.bumps import Bumps
+    from gangsched.kube.watch.watch_state import WatchState
+
+_log = structlog.get_logger(__name__)
+
+
+class Leadership:
+    """Without leader election this process leads; without a fence nothing is listed before it is bound."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        config: SchedulerConfig,
+        *,
+        instance: str,
+        rng: Random,
+        acts: bool,
+        is_on_its_way: Callable[[str], bool],
+        ended: Callable[[], None],
+    ) -> None:
+        """`acts`: false in shadow mode, where no process may act. `ended`: called once, when the lease or the
+        fence is lost: from then on nothing may leave the process."""
+        # Unique to this process, even against a container on a host of the same name.
+        identity = f"{instance}_{rng.randbytes(8).hex()}"
+        election = config.leader_election
+        self._client = client
+        self._rng = rng
+        self._acts = acts
+        self._ended = ended
+        self.has_lost = False
+        self.elector: LeaderElector | None = None
+        self.fence: FenceKeeper | None = None
+        if election.leader_elect:
+            self.elector = LeaderElector(client, election, identity=identity, rng=rng)
+        if config.settings.fence:
+            self.fence = FenceKeeper(
+                client, election, identity=identity, rng=rng, is_on_its_way=is_on_its_way, deposed=self._lose
+            )
+
+    def may_act(self) -> bool:
+        """Whether this process leads right now; after a pause the lease's own task may run late."""
+        if self.elector is None:
+            return self._acts
+        if self.elector.has_lost:
+            self._lose("its time ran out while we were busy or asleep")
+        return self.elector.holds
+
+    async def elect(self, elector: LeaderElector, gained: Callable[[], None]) -> None:
+        """Follows until the lease is gained, then renews it until it is lost or released."""
+        await elector.run(gained)
+        if elector.has_lost:
+            self._lose("it could not be renewed in time, or another holds it")
+
+    async def take_over(self, pods: WatchState, bumps: Bumps) -> None:
+        """Returns once no earlier leader's bind can land, and `pods` has shown those that landed."""
+        await take_over(self._client, pods, self.fence, bumps, self._rng)
+
+    async def give_up(self, *, is_settled: bool) -> None:
+        """Ends in order. With a bind unanswered the lease is left to expire: it may land until then."""
+        if self.has_lost:
+            return
+        if self.fence is not None:
+            await self.fence.close()
+        if self.elector is not None and is_settled and not self.has_lost:
+            released = await self.elector.release()
+            _log.info("the lease is released" if released else "the lease could not be released")
+
+    def _lose(self, why: str) -> None:
+        if self.has_lost:
+            return
+        self.has_lost = True
+        self._ended()
+        _log.error("the lease is lost, stopping", why=why)
