@@ -108,12 +108,22 @@ class KubeDocument(_Document, frozen=True):
     delay_cache_until_active: bool = False
 
 
+class KeepTraces(_Document, frozen=True):
+    """Meanings: config.tracing.KeepTraces. "" and false: such gangs are sampled like any other."""
+
+    slower_than: str = ""
+    failed: bool = False
+    preempting: bool = False
+    max_held_spans: int = 20_000
+
+
 class Tracing(_Document, frozen=True):
     """Off if neither an endpoint nor a file is set. Meanings: config.tracing.TracingSettings."""
 
     endpoint: str = ""
     file: str = ""
     sampling_ratio: float = 1.0
+    keep: KeepTraces = KeepTraces()
 
 
 class Devices(_Document, frozen=True):

@@ -17,6 +17,7 @@ from gangsched.config.extenders import effective_extender
 from gangsched.config.foreign import REFUSE
 from gangsched.config.profiles import ProfileConfig
 from gangsched.config.queueing import AUTO, effective_walltime
+from gangsched.config.tracing import effective_tracing
 
 Document = dict[str, Any]
 
@@ -149,9 +150,5 @@ def _ours(config: SchedulerConfig) -> Document:
             "failureGraceSeconds": settings.devices.failure_grace_s,
             "failureAgainSeconds": settings.devices.failure_again_s,
         },
-        "tracing": {
-            "endpoint": config.tracing.endpoint,
-            "file": config.tracing.file,
-            "samplingRatio": config.tracing.sampling_ratio,
-        },
+        "tracing": effective_tracing(config.tracing),
     }

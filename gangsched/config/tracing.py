@@ -1,31 +1,54 @@
 """Where traces go and how many are made: the `tracing` section, checked.
 
-Lives here: URLs and the ratio. Not here: flags and environment over it (telemetry.settings). Called by
-config.
+Lives here: URLs, the ratio, and what is kept beside it. Not here: flags and environment over it
+(telemetry.settings). Called by config.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
+from gangsched.config import documents
 from gangsched.config.documents import Tracing
+from gangsched.config.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
 
 _TRACES_PATH = "/v1/traces"
+# About 2 kB each: 2 GB.
+_MOST_HELD = 1_000_000
+
+
+class KeepTraces(msgspec.Struct, frozen=True):
+    """Which of the gangs that the ratio leaves out are traced all the same.
+
+    slower_than_s: from the first member seen to the end; 0: not for this. max_held_spans: spans, and events
+    on them, that are held for gangs of which it is not known yet.
+    """
+
+    slower_than_s: float = 0.0
+    failed: bool = False
+    preempting: bool = False
+    max_held_spans: int = 20_000
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self.slower_than_s or self.failed or self.preempting)
 
 
 class TracingSettings(msgspec.Struct, frozen=True):
     """endpoint: full URL for OTLP over HTTP, or "". file: OTLP JSON lines, or "". Both empty: no traces.
 
-    sampling_ratio: of the gangs, 0..1.
+    sampling_ratio: of the gangs, 0..1; keep: those that are traced whatever the ratio is.
     """
 
     endpoint: str = ""
     file: str = ""
     sampling_ratio: float = 1.0
+    keep: KeepTraces = KeepTraces()
 
     @property
     def is_on(self) -> bool:
@@ -37,7 +60,37 @@ def resolve_tracing(document: Tracing) -> TracingSettings:
     ratio = document.sampling_ratio
     if not (math.isfinite(ratio) and 0.0 <= ratio <= 1.0):
         raise ConfigError(f"{ratio:g} is not within 0..1", path="tracing.samplingRatio")
-    return TracingSettings(traces_url(document.endpoint, "tracing.endpoint"), document.file, ratio)
+    url = traces_url(document.endpoint, "tracing.endpoint")
+    return TracingSettings(url, document.file, ratio, _resolve_keep(document.keep))
+
+
+def _resolve_keep(document: documents.KeepTraces) -> KeepTraces:
+    slower_than_s = 0.0
+    if document.slower_than:
+        path = "tracing.keep.slowerThan"
+        slower_than_s = duration_s(document.slower_than, path)
+        if slower_than_s <= 0.0:
+            raise ConfigError(f"{document.slower_than} is not longer than 0; leave it out", path=path)
+    if not 1 <= document.max_held_spans <= _MOST_HELD:
+        problem = f"{document.max_held_spans} is not within 1..{_MOST_HELD}"
+        raise ConfigError(problem, path="tracing.keep.maxHeldSpans")
+    return KeepTraces(slower_than_s, document.failed, document.preempting, document.max_held_spans)
+
+
+def effective_tracing(settings: TracingSettings) -> dict[str, Any]:
+    """The section as a file would have it, every field written out."""
+    keep = settings.keep
+    return {
+        "endpoint": settings.endpoint,
+        "file": settings.file,
+        "samplingRatio": settings.sampling_ratio,
+        "keep": {
+            "slowerThan": duration_text(keep.slower_than_s) if keep.slower_than_s else "",
+            "failed": keep.failed,
+            "preempting": keep.preempting,
+            "maxHeldSpans": keep.max_held_spans,
+        },
+    }
 
 
 def traces_url(text: str, path: str, *, as_it_is: bool = False) -> str:

@@ -1,8 +1,9 @@
 """Traces: one a gang, from its first member seen to its last bind, built outside the core from what it does.
 
 `settings` is all that a scheduler without traces loads; `tracer` makes spans of the core's events, effects
-and Observer calls; `export` sends them to a collector or a file, `service` ties these together; `reading` and
-`waterfall` show them in a terminal. Not here: metrics (gangsched.web), decisions.
+and Observer calls; `tail` holds those of gangs that the ratio leaves out; `export` sends them to a collector
+or a file, `service` ties these together; `reading` and `waterfall` show them in a terminal. Not here: metrics
+(gangsched.web), decisions.
 
     span            parent         from                        to
     ──────────────  ─────────────  ──────────────────────────  ────────────────────────────────────────────

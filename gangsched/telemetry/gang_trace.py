@@ -2,7 +2,7 @@
 
 The tree is drawn in gangsched.telemetry. A gang's states follow each other without gaps, so at any moment one
 phase is open, and an attempt around it from the first cycle on. telemetry.tracer calls it with each event and
-its time; it appends ended spans to `out`.
+its time; it passes ended spans to `out`.
 
     state                            phase         an attempt that is open
     ───────────────────────────────  ────────────  ─────────────────────────────────────────────────────────
@@ -19,7 +19,7 @@ these as an attempt, and here they are events of one Permit wait, until one of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.id_generator import IdGenerator
@@ -85,13 +85,21 @@ class GangTrace:
     )
 
     def __init__(
-        self, group: Group, maker: SpanMaker, ids: IdGenerator, out: list[ReadableSpan], began_ns: int
+        self,
+        group: Group,
+        maker: SpanMaker,
+        ids: IdGenerator,
+        out: Callable[[list[ReadableSpan]], None],
+        began_ns: int,
+        *,
+        sampled: bool = True,
     ) -> None:
+        """`out` takes ended spans; `sampled`: what our traceparent says to those who read it."""
         self.group = group
         self.maker = maker
         self.out = out
         self.root = OpenSpan(names.GANG if group.is_gang else names.POD, maker.root_id, began_ns)
-        self.traceparent = written(maker.trace_id, maker.root_id, sampled=True)
+        self.traceparent = written(maker.trace_id, maker.root_id, sampled=sampled)
         self.seen_links: set[str] = set()
         self.phase: OpenSpan | None = None
         self.unanswered: dict[str, PodInfo] = {}
@@ -313,7 +321,7 @@ class GangTrace:
         self._give_verdict(root, verdict)
         if self._n_untold:
             root.attributes[names.ATTEMPTS_UNTOLD] = self._n_untold
-        self.out.append(self.maker.end(root, now_ns, parent_id=None))
+        self.out([self.maker.end(root, now_ns, parent_id=None)])
 
     def _give_verdict(self, span: OpenSpan, verdict: str) -> None:
         span.attributes[names.VERDICT] = verdict
@@ -336,8 +344,9 @@ class GangTrace:
 
         So a process that dies during the moments of binding leaves no spans without their parent.
         """
-        self.out += self._buffer
-        self._buffer = []
+        if self._buffer:
+            self.out(self._buffer)
+            self._buffer = []
 
 
 def _about(group: Group) -> Attributes:

@@ -37,7 +37,9 @@ class Tracing:
 
             lanes.append(SpanLane(OTLPSpanExporter(endpoint=settings.endpoint), shown(settings.endpoint)))
         self.output = Output(lanes)
-        self.tracer = GangTracer(self.output.emit, resource=_resource(), ratio=settings.sampling_ratio)
+        self.tracer = GangTracer(
+            self.output.emit, resource=_resource(), ratio=settings.sampling_ratio, keep=settings.keep
+        )
 
     def hear(self, events: Sequence[Event]) -> None:
         """Called before the core handles them."""

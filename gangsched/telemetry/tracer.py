@@ -21,6 +21,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link
 
 from gangsched import __version__
+from gangsched.config.tracing import KeepTraces
 from gangsched.core.framework.interface import Code
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.model.effects import BindPod, Effect
@@ -38,6 +39,7 @@ from gangsched.model.pod_group import GroupKey
 from gangsched.telemetry import names
 from gangsched.telemetry.gang_trace import GangTrace, Point
 from gangsched.telemetry.spans import SpanMaker
+from gangsched.telemetry.tail import TailSampling
 from gangsched.telemetry.traceparent import of_bound_members, parse, written
 
 _log = structlog.get_logger(__name__)
@@ -55,11 +57,13 @@ class GangTracer:
         *,
         resource: Resource,
         ratio: float = 1.0,
+        keep: KeepTraces | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         wall_ns: Callable[[], int] = time.time_ns,
         ids: IdGenerator | None = None,
     ) -> None:
-        """`ratio` of the gangs are traced, chosen by their trace ids; clock_ns never goes back."""
+        """`ratio` of the gangs are traced, chosen by their trace ids, and those that `keep` names; clock_ns
+        never goes back."""
         self._emit = emit
         self._resource = resource
         self._sampler = TraceIdRatioBased(ratio)
@@ -79,6 +83,7 @@ class GangTracer:
         self._touched: dict[GroupKey, GangTrace] = {}
         self._points: dict[str, Point] = {}
         self._ended: list[ReadableSpan] = []
+        self.tail = None if keep is None or not keep.is_on else TailSampling(keep, self._ended.extend)
         self._hears: dict[type, Callable[..., None]] = {
             BindSucceeded: lambda e: self._answered(e, "bound", ""),
             BindFailed: lambda e: self._answered(e, "failed", f"{e.code} {e.message}"),
@@ -116,9 +121,12 @@ class GangTracer:
         return effects
 
     def trace_id_of(self, key: GroupKey) -> str:
-        """The trace that the group is in now, as 32 hexadecimal digits; "" if it is not traced."""
+        """The trace that the group is in now, as 32 hexadecimal digits; "" if it is not traced, or not known
+        to be."""
         trace = self._traces.get(key)
-        return "" if trace is None else _ids_of(trace.maker)[0]
+        if trace is None or (self.tail is not None and self.tail.holds(trace)):
+            return ""
+        return _ids_of(trace.maker)[0]
 
     def stop(self) -> None:
         """Ends open spans, before the exporters are closed."""
@@ -127,6 +135,8 @@ class GangTracer:
             trace.stop(now_ns)
         self._traces.clear()
         self.turn_ended(())
+        if self.tail is not None:
+            self.tail.clear()
 
     # -- from the core ---------------------------------------------------------------------------------
 
@@ -212,11 +222,13 @@ class GangTracer:
             trace_id, root_id = self._ids.generate_trace_id(), self._ids.generate_span_id()
             decision = self._sampler.should_sample(None, trace_id, names.GANG).decision
             sampled = decision is Decision.RECORD_AND_SAMPLE
-        if not sampled:
+        if not sampled and self.tail is None:
             self._unsampled[group.key] = written(trace_id, root_id, sampled=False)
             return None
         maker = SpanMaker(trace_id, root_id, self._wall() - now_ns, self._resource, self._scope)
-        trace = GangTrace(group, maker, self._ids, self._ended, now_ns)
+        trace = GangTrace(group, maker, self._ids, self._ended.extend, now_ns, sampled=sampled)
+        if not sampled and self.tail is not None:
+            self.tail.begin(trace)
         self._traces[group.key] = trace
         if before is not None and goes_on:
             trace.root.attributes[names.CONTINUED] = True

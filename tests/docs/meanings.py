@@ -113,6 +113,13 @@ OURS = {
     "tracing.endpoint": "A collector's URL, OTLP over HTTP; `/v1/traces` is added to a URL without a path.",
     "tracing.file": "A file that traces are appended to, for `gangsched trace`.",
     "tracing.samplingRatio": "What share of the gangs is traced, 0 to 1.",
+    "tracing.keep.slowerThan": "Gangs that take longer than this (`90s`), from their first member seen, are traced"
+    " whatever `samplingRatio` is.",
+    "tracing.keep.failed": "Likewise gangs that gave reservations back, had a failed bind, were evicted, or went after"
+    " attempts in vain.",
+    "tracing.keep.preempting": "Likewise gangs that other pods were evicted for.",
+    "tracing.keep.maxHeldSpans": "How many spans, and events on them, are held in memory (about 2 kB each) for gangs"
+    " outside the ratio that have not ended.",
 }
 
 ARGS = {

@@ -99,6 +99,29 @@ def test_a_gang_that_timed_out_in_permit_and_came_back(
     assert "there are traces of default/a" in capsys.readouterr().err
 
 
+def test_a_failed_gang_is_in_jaeger_at_ratio_0_and_one_bound_at_once_is_not(
+    cluster: Cluster, jaeger: Jaeger
+) -> None:
+    cluster.nodes(1, gpus=8)
+    tracing = {"endpoint": jaeger.endpoint, "samplingRatio": 0, "keep": {"failed": True}}
+    scheduler = cluster.schedule(permitWaitSeconds=2, tracing=tracing)
+    cluster.gang("good", pods=2, gpus=1)
+    cluster.gang("a", pods=2, gpus=1, min_count=2, annotations=TOTAL_3)
+    cluster.held("a", says="WaitOnPermit timed out")
+    cluster.gangs["a"] = 3
+    cluster.gang("a", pods=3, gpus=1, min_count=2, members=[2], annotations=TOTAL_3)
+    cluster.whole("good")
+    cluster.whole("a", pods=3)
+    scheduler.stop_cleanly()  # everything is exported then
+    tree = trace_of(cluster, jaeger, cluster.members("a")[0], in_ratio=False)
+    assert not tree.orphans()
+    [root] = tree.named(names.GANG)
+    assert tag(root, names.KEPT) == "failed"
+    assert tag(tree.named(names.ATTEMPT)[0], names.VERDICT) == names.GIVEN_BACK
+    written = annotation(cluster.members("good")[0], names.TRACEPARENT_KEY)
+    assert jaeger.trace(written.split("-")[1]) is None
+
+
 def test_gangs_that_start_together_link_each_other(cluster: Cluster, jaeger: Jaeger) -> None:
     cluster.nodes(2, gpus=8)
     cluster.schedule(tracing={"endpoint": jaeger.endpoint})

@@ -10,6 +10,7 @@ import pytest
 
 from gangsched.config import TracingSettings, parse_config
 from gangsched.config.effective import effective_yaml
+from gangsched.config.tracing import KeepTraces
 from gangsched.errors import ConfigError
 from gangsched.plugins import IN_TREE
 from gangsched.telemetry.settings import resolve, shown
@@ -42,6 +43,9 @@ def test_the_section_says_where_and_how_many() -> None:
     settings = read("{endpoint: 'http://c:4318', samplingRatio: 0.1}")
     assert settings == TracingSettings("http://c:4318/v1/traces", "", 0.1)
     assert read("{file: /var/t.jsonl}").is_on
+    kept = read("{keep: {slowerThan: 1m30s, failed: true, preempting: true, maxHeldSpans: 500}}").keep
+    assert kept == KeepTraces(90.0, True, True, 500)
+    assert not settings.keep.is_on
     assert read("{endpoint: 'https://c/otlp/v1/traces'}").endpoint == "https://c/otlp/v1/traces"
 
 
@@ -52,6 +56,11 @@ def test_the_section_says_where_and_how_many() -> None:
         ("{endpoint: 'http://c:x'}", "is not the URL of a collector"),
         ("{samplingRatio: 1.5}", "f: tracing.samplingRatio: 1.5 is not within 0..1"),
         ("{samplingRatio: .nan}", "f: tracing.samplingRatio: nan is not within 0..1"),
+        ("{keep: {slowerThan: 90}}", "f: tracing.keep.slowerThan: "),
+        ("{keep: {slowerThan: soon}}", "f: tracing.keep.slowerThan: 'soon' is not a duration"),
+        ("{keep: {slowerThan: -5s}}", "f: tracing.keep.slowerThan: -5s is not longer than 0; leave it out"),
+        ("{keep: {maxHeldSpans: 0}}", "f: tracing.keep.maxHeldSpans: 0 is not within 1..1000000"),
+        ("{keep: {slow: 5s}}", "f: tracing.keep.slow: unknown field"),
         ("{samplingRate: 1}", "f: tracing.samplingRate: unknown field; did you mean samplingRatio?"),
     ],
 )
@@ -63,7 +72,10 @@ def test_mistakes_name_their_place(tracing: str, says: str) -> None:
 
 def test_what_is_in_effect_can_be_read_again() -> None:
     config = parse_config(
-        f"{KUBE}{OURS}tracing: {{endpoint: 'http://c', samplingRatio: 0.5}}\n", source="f", plugins=IN_TREE
+        f"{KUBE}{OURS}tracing: {{endpoint: 'http://c', samplingRatio: 0.5,"
+        " keep: {slowerThan: 90s, failed: true}}\n",
+        source="f",
+        plugins=IN_TREE,
     )
     again = parse_config(effective_yaml(config), source="g", plugins=IN_TREE)
     assert again.tracing == config.tracing

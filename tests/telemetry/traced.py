@@ -12,6 +12,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 
 from gangsched.config import Settings, default_config
+from gangsched.config.tracing import KeepTraces
 from gangsched.core.scheduler import Scheduler
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -27,9 +28,17 @@ RESOURCE = Resource({"service.name": names.SERVICE})
 class Traced(Cluster):
     """A cluster of `nodes` nodes with 8 GPUs each; virtual time, and a microsecond for each look at it."""
 
-    def __init__(self, settings: Settings | None = None, *, nodes: int = 0, ratio: float = 1.0) -> None:
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        nodes: int = 0,
+        ratio: float = 1.0,
+        keep: KeepTraces | None = None,
+    ) -> None:
         self.spans: list[ReadableSpan] = []
         self.ratio = ratio
+        self.keep = keep
         self._looks = 0
         super().__init__(settings, make=self._traced)
         for i in range(nodes):
@@ -40,6 +49,7 @@ class Traced(Cluster):
             self.spans.append,
             resource=RESOURCE,
             ratio=self.ratio,
+            keep=self.keep,
             clock_ns=self._clock_ns,
             wall_ns=lambda: int(at(0).timestamp() * 1e9) + self._clock_ns(),
         )
