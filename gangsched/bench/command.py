@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--load-balance",
         action="store_true",
-        help="how evenly three algorithms load unequal workers, simulated and on an embedded API server",
+        help="how evenly six algorithms load unequal workers, simulated and on an embedded API server",
     )
     parser.add_argument(
         "--picture", metavar="FILE", default="", help="with --load-balance: write it as an SVG, too"

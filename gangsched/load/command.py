@@ -19,6 +19,7 @@ from gangsched.kube.credentials import load_credentials
 from gangsched.kube.metrics_server import read_usage
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.load.report import LoadReport, NodeReport, make_report
+from gangsched.model.evenness import MODES
 from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage, Term
 from gangsched.model.objects import Node
 
@@ -41,9 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument(
         "--mode",
-        choices=("normalized", "paper"),
+        choices=MODES[::-1],
         default="normalized",
-        help="terms scaled to the cluster's largest, or added up in GHz, GB, Gbit/s and Gbit/s",
+        help="terms scaled to the cluster's largest (normalized), added up in GHz, GB, Gbit/s and Gbit/s"
+        " (paper), or utilisations added up and set against those (literal)",
     )
     parser.add_argument(
         "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"

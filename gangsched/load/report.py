@@ -19,7 +19,6 @@ from gangsched.model.evenness import (
     largest_terms,
     load_and_strength,
     paper_score,
-    scaled,
     terms_of,
     terms_without_data,
 )
@@ -93,11 +92,10 @@ def make_report(
 
 def _reckon(report: LoadReport, known: list[NodeReport]) -> None:
     each = [terms_of(one.performance or Performance()) for one in known]
-    terms = np.array(each).T
-    if report.mode == "normalized":
-        terms = scaled(terms, largest_terms(each))
     utilisation = np.array([(one.utilisation or Utilisation()).terms for one in known]).T
-    load, strength = load_and_strength(utilisation, terms)
+    load, strength = load_and_strength(
+        utilisation, np.array(each).T, mode=report.mode, largest=largest_terms(each)
+    )
     scores, found = paper_score(load, strength), evenness(load, strength)
     for i, one in enumerate(known):
         one.load, one.strength = float(load[i]), float(strength[i])

@@ -3,15 +3,22 @@
     L = L(cpu) + L(mem) + L(net) + L(disk)      S = n * S(cpu freq) + S(mem) + S(net) + S(disk)
     score = (1 - L/S) * 10                      H(i) = (L(i) / L(avg)) / (S(i) / S(avg))
 
-A term of L is a node's utilisation times the same term of S: the used part of the capacity, in its unit. So
-score lies in 0..10, and H is 1 on every node if all are used to the same share. Shapes: [4, n], the terms in
-the order of model.load.TERMS. Called by plugins.load_aware, `gangsched load`, the bench and the metrics.
+| mode | a term of S | a term of L |
+|---|---|---|
+| literal | the capacity, in PAPER_UNITS | the node's utilisation, 0..1, as it is printed |
+| paper | the same | the utilisation times the term of S: the used part of the capacity |
+| normalized | the capacity as a share of the cluster's largest | the same |
+
+In the last two score lies in 0..10, and H is 1 on every node if all are used to the same share. In the first
+a sum of shares is set against a sum of capacities: scores are all near 10, and H is 1 where a node of twice
+the strength is used to twice the share. Shapes: [4, n], the terms in the order of model.load.TERMS.
+Called by plugins.load_aware, `gangsched load`, the bench and the metrics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 import numpy as np
@@ -20,10 +27,13 @@ import numpy.typing as npt
 from gangsched.model.load import TERMS, Performance, Term
 
 FloatArray = npt.NDArray[np.float64]
-Mode = Literal["paper", "normalized"]
+Mode = Literal["literal", "paper", "normalized"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 PAPER_UNITS = ("GHz, of all cores together", "GB (10^9 bytes)", "Gbit/s", "Gbit/s")
-"""Of the terms of S in mode `paper`. Chosen so that a common server's terms have about two digits each."""
+"""Of the terms of S in modes `literal` and `paper`; the paper prints none. Chosen so that a common server's
+terms have about two digits each.
+"""
 
 _GIGA = 1e9
 _GBIT_A_MBPS = 8e-3
@@ -50,9 +60,15 @@ def scaled(terms: FloatArray, largest: FloatArray) -> FloatArray:
     return known
 
 
-def load_and_strength(utilisation: FloatArray, terms: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(L, S), each float64[n]."""
-    load: FloatArray = (utilisation * terms).sum(axis=0)
+def load_and_strength(
+    utilisation: FloatArray, terms: FloatArray, *, mode: Mode, largest: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """(L, S), each float64[n]. terms: of terms_of, 0 for one that does not count, whose use counts neither;
+    largest: float64[4], the cluster's.
+    """
+    if mode == "normalized":
+        terms = scaled(terms, largest)
+    load: FloatArray = (utilisation * (terms > 0 if mode == "literal" else terms)).sum(axis=0)
     strength: FloatArray = terms.sum(axis=0)
     return load, strength
 
@@ -67,6 +83,9 @@ def paper_score(load: FloatArray, strength: FloatArray) -> FloatArray:
 class Evenness(msgspec.Struct, frozen=True):
     """h: a node each, 1 where its load has the average relation to its performance. spread: the standard
     deviation of h, 0 in a cluster that is loaded perfectly evenly; range: the largest less the smallest.
+
+    The paper calls a larger H better. But weighted by S the H of all nodes have the mean 1 whatever is placed
+    where, so that it can only be larger on one node by being smaller on others: the spread is what differs.
     """
 
     h: tuple[float, ...]

@@ -16,7 +16,7 @@ import numpy as np
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import MAX_SCORE, CycleState, FloatArray, IntArray
 from gangsched.core.types.pod_template import PodTemplate
-from gangsched.model.evenness import Mode, load_and_strength, paper_score, scaled
+from gangsched.model.evenness import Mode, load_and_strength, paper_score
 from gangsched.model.load import TERMS, Term
 from gangsched.plugins.load_book import LoadBook
 
@@ -28,7 +28,8 @@ _UNKNOWN = MAX_SCORE / 2
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """mode: `paper` adds the terms in the units of model.evenness.PAPER_UNITS; `normalized` first scales each
-    to the cluster's largest. terms: the terms included. stale_policy: a node without a report for
+    to the cluster's largest; `literal` sets the sum of utilisations against the sum of `paper`, as printed.
+    terms: the terms included. stale_policy: a node without a report for
     stale_seconds counts as fully loaded, or by its last report (ignore). predict: add the expected use of
     just-placed pods until it shows in measurements, for settle_seconds at the most. metrics_server_seconds:
     how often metrics-server is polled for nodes without an agent, 0 never; assumed_mhz: the clock rate of
@@ -94,9 +95,8 @@ class LoadAware:
         if len(rows) and rows[-1] >= len(self._scores):
             self._scores = np.concatenate([self._scores, np.zeros(int(rows[-1]) + 1 - len(self._scores))])
         terms, utilisation = book.terms(rows) * self._counted, book.expected_utilisation(rows)
-        if self._args.mode == "normalized":
-            terms = scaled(terms, book.largest)
-        scores = paper_score(*load_and_strength(utilisation, terms)) * (MAX_SCORE / 10)
+        sums = load_and_strength(utilisation, terms, mode=self._args.mode, largest=book.largest)
+        scores = paper_score(*sums) * (MAX_SCORE / 10)
         unknown = 0.0 if self._args.stale_policy == "full" else _UNKNOWN
         scores = np.where(book.unknown(rows), unknown, scores)
         self._scores[rows] = np.where(book.stale(rows), 0.0, scores)

@@ -21,7 +21,7 @@ from gangsched.core.framework.interface import BoolArray, FloatArray, IntArray
 from gangsched.core.types.group import PodInfo
 from gangsched.errors import ParseError
 from gangsched.model.bandwidth import MEGABYTE, parse_request
-from gangsched.model.evenness import Evenness, evenness, load_and_strength, scaled, terms_of
+from gangsched.model.evenness import Evenness, evenness, load_and_strength, terms_of
 from gangsched.model.load import LOAD_KEY, Performance, ReportedUsage, Utilisation, parse_load
 from gangsched.model.objects import Node
 from gangsched.model.resources import CPU, MEMORY, parse_quantities
@@ -175,9 +175,9 @@ class LoadBook:
     def evenness(self) -> tuple[IntArray, Evenness]:
         """(rows, H of each) of all measured nodes, without predictions, terms normalized."""
         rows = np.flatnonzero(np.isfinite(self._heard_s) & ~self._stale)
-        terms = scaled(self._terms[:, rows], self.largest)
-        load, strength = load_and_strength(self._flow.used[:, rows] / _WHOLE, terms)
-        return rows, evenness(load, strength)
+        used = self._flow.used[:, rows] / _WHOLE
+        sums = load_and_strength(used, self._terms[:, rows], mode="normalized", largest=self.largest)
+        return rows, evenness(*sums)
 
     # -- inside ----------------------------------------------------------------------------------------
 

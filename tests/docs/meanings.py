@@ -180,7 +180,7 @@ ARGS = {
         "promise": "Subtract what was promised to pods since the node's last report.",
     },
     "LoadAware": {
-        "mode": "`normalized` scales each term to the cluster's largest; `paper` adds them up in their units.",
+        "mode": "`normalized` scales each term to the cluster's largest; `paper` adds them up in their units; `literal` adds utilisations up, as the paper prints L.",
         "terms": "Which terms count.",
         "stalePolicy": "A node not heard of for `staleSeconds` counts as fully loaded, or by its last report.",
         "staleSeconds": "When a report is too old.",

@@ -55,6 +55,8 @@ def test_figures_of_a_cluster() -> None:
     n2, n10, wrong, silent = made.nodes
     assert (n2.source, n2.age_seconds) == ("agent", 30.0)
     assert (n2.load, n2.strength) == pytest.approx((0.6 * 118, 118.0))
+    literal = make_report(nodes(), {}, mode="literal", now=NOW).nodes[0]
+    assert (literal.load, literal.strength) == pytest.approx((4 * 0.6, 118.0))
     assert n2.score == pytest.approx(4.0)
     # L(avg) = (70.8 + 0.2*55) / 2, S(avg) = (118 + 55) / 2: H is 0.6 and 0.2 over the cluster's share.
     share = (0.6 * 118 + 0.2 * 55) / (118 + 55)

@@ -89,7 +89,8 @@ def test_what_metrics_server_answers() -> None:
 def test_the_published_sums_in_the_units_stated() -> None:
     assert terms_of(SERVER) == (40.0, 64.0, 10.0, 4.0)
     terms = np.array([terms_of(SERVER)]).T
-    load, strength = load_and_strength(np.array([[0.5], [0.25], [0.1], [0.0]]), terms)
+    used = np.array([[0.5], [0.25], [0.1], [0.0]])
+    load, strength = load_and_strength(used, terms, mode="paper", largest=terms[:, 0])
     assert strength[0] == 118.0
     assert load[0] == pytest.approx(20 + 16 + 1)
     assert paper_score(load, strength)[0] == pytest.approx((1 - 37 / 118) * 10)

@@ -92,6 +92,18 @@ def test_in_mode_paper_the_unit_with_most_digits_counts_most() -> None:
     assert memory == disk == pytest.approx(75.0)
 
 
+def test_mode_literal_sets_a_sum_of_shares_against_the_strength() -> None:
+    """L = 0.5 + 0.25 + 0.1 + 0 of S = 118, as printed; a term that is left out counts in neither."""
+    used = said(Utilisation(0.5, 0.25, 0.1, 0.0))
+    assert scores(("n", used), mode="literal") == [pytest.approx((1 - 0.85 / 118) * 100)]
+    assert scores(("n", used), mode="literal", terms=("cpu", "network")) == [
+        pytest.approx((1 - 0.6 / 50) * 100)
+    ]
+    unknown = Performance(cores=16, mhz=2500, memory_bytes=64e9, network_mbps=1250)
+    busy_disk = said(Utilisation(0.5, 0.25, 0.1, 0.9), unknown)
+    assert scores(("n", busy_disk), mode="literal") == [pytest.approx((1 - 0.85 / 114) * 100)]
+
+
 def test_normalized_terms_are_shares_of_the_clusters_largest() -> None:
     """SMALL has half the cpu and memory, a tenth of the network, half the disk: S = 1.6; its L is 0.05."""
     full_network = Utilisation(0, 0, 0.5, 0)

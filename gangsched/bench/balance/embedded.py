@@ -17,9 +17,10 @@ import msgspec
 
 from gangsched.apiserver.app import EmbeddedCluster
 from gangsched.app import SchedulerApp
-from gangsched.bench.balance.model import WORKERS, Algorithm, Kind, Worker, config
+from gangsched.bench.balance.model import PLUGINS, WORKERS, Algorithm, Kind, Worker, config
 from gangsched.bench.balance.simulated import Placed, allocatable, annotation, pod_document
 from gangsched.errors import GangschedError
+from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials, load_credentials
 from gangsched.model.load import LOAD_KEY
@@ -60,7 +61,8 @@ async def _place(algorithm: Algorithm, tasks: list[Kind]) -> Placed:
 
 @asynccontextmanager
 async def _scheduler(algorithm: Algorithm, credentials: Credentials) -> AsyncIterator[SchedulerApp]:
-    app = SchedulerApp(config(algorithm, settleSeconds=SETTLE_S), credentials, even_ties=False)
+    read = config(algorithm, settleSeconds=SETTLE_S)
+    app = SchedulerApp(read, credentials, even_ties=False, source=ConfigSource("", PLUGINS))
     async with anyio.create_task_group() as running:
         running.start_soon(lambda: app.run(on_signals=False))
         with anyio.fail_after(_PATIENCE_S):

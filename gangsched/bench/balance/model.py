@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,9 +17,9 @@ import msgspec
 import numpy as np
 
 from gangsched.config import SchedulerConfig, parse_config
-from gangsched.model.evenness import Evenness, evenness, largest_terms, load_and_strength, scaled, terms_of
+from gangsched.extension.loading import KnownPlugins
+from gangsched.model.evenness import Evenness, Mode, evenness, largest_terms, load_and_strength, terms_of
 from gangsched.model.load import Performance, Utilisation
-from gangsched.plugins import IN_TREE
 
 MEGA, GIGA = 10**6, 10**9
 
@@ -70,14 +71,17 @@ KINDS = (
 )
 
 ALGORITHMS = (
-    Algorithm(
-        "LeastAllocated + BalancedAllocation",
-        {"NodeResourcesFit": {}, "NodeResourcesBalancedAllocation": {}},
-    ),
-    Algorithm("load without network", {"LoadAware": {"terms": ["cpu", "memory", "disk"]}}),
+    Algorithm("Kubernetes 1.11", {"LeastRequested": {}, "BalancedResourceAllocation": {}}),
+    Algorithm("kube-scheduler today", {"NodeResourcesFit": {}, "NodeResourcesBalancedAllocation": {}}),
+    Algorithm("LoadAware without network", {"LoadAware": {"terms": ["cpu", "memory", "disk"]}}),
+    Algorithm("LoadAware, literal", {"LoadAware": {"mode": "literal"}}),
+    Algorithm("LoadAware, paper", {"LoadAware": {"mode": "paper"}}),
     Algorithm("LoadAware", {"LoadAware": {}}),
 )
-OURS = ALGORITHMS[-1].name
+BASELINE, AS_PRINTED, OURS = (ALGORITHMS[i].name for i in (0, 3, -1))
+
+PLUGINS = KnownPlugins([str(Path(__file__).with_name("published.py"))])
+"""With the two of the baseline, as `--plugin` loads them."""
 
 
 def arrivals(seed: int) -> list[Kind]:
@@ -99,11 +103,17 @@ def utilisation(worker: Worker, tasks: Sequence[Kind]) -> Utilisation:
     return Utilisation(*(min(1.0, share) for share in used))
 
 
-def judge(placed: Mapping[str, Sequence[Kind]]) -> Evenness:
-    """H of each worker, in their order, by all four terms, each scaled to the largest."""
+def judge(placed: Mapping[str, Sequence[Kind]], mode: Mode) -> Evenness:
+    """H of each worker, in their order, by all four terms."""
+    return judge_shares([utilisation(worker, placed[worker.name]) for worker in WORKERS], mode)
+
+
+def judge_shares(used: Sequence[Utilisation], mode: Mode) -> Evenness:
+    """The same, from what each worker's use is."""
     each = [terms_of(worker.performance) for worker in WORKERS]
-    shares = np.array([utilisation(worker, placed[worker.name]).terms for worker in WORKERS]).T
-    return evenness(*load_and_strength(shares, scaled(np.array(each).T, largest_terms(each))))
+    shares = np.array([one.terms for one in used]).T
+    sums = load_and_strength(shares, np.array(each).T, mode=mode, largest=largest_terms(each))
+    return evenness(*sums)
 
 
 def config(algorithm: Algorithm, **load_args: Any) -> SchedulerConfig:
@@ -127,20 +137,4 @@ def config(algorithm: Algorithm, **load_args: Any) -> SchedulerConfig:
             }
         ],
     }
-    return parse_config(json.dumps(document), source=algorithm.name, plugins=IN_TREE)
-
-
-def stated() -> list[str]:
-    """The model in words, for the report."""
-    workers = "; ".join(
-        f"{w.name} {w.performance.cores:g} cores of {w.performance.mhz / 1000:g} GHz,"
-        f" {w.performance.memory_bytes / GIGA:g} GB, network {w.performance.network_mbps:g} MB/s,"
-        f" disk {w.performance.disk_mbps:g} MB/s"
-        for w in WORKERS
-    )
-    kinds = "; ".join(
-        f"{k.n_tasks} {k.name} ({k.cpu_request}, {k.memory_request} asked for; uses {k.cpu_ghz:g} GHz,"
-        f" {k.memory_bytes / GIGA:g} GB, {k.network_mbps:g} MB/s network, {k.disk_mbps:g} MB/s disk)"
-        for k in KINDS
-    )
-    return [workers, kinds]
+    return parse_config(json.dumps(document), source=algorithm.name, plugins=PLUGINS)

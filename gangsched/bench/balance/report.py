@@ -1,7 +1,7 @@
-"""The experiment's results: H by algorithm and worker, and the most even algorithm, as tables.
+"""The experiment's results: H by algorithm and worker, judged in every mode, as tables.
 
-LoadAware is reported as the most even only if it is: the smallest median spread over all orders of arrival in
-simulation, and the smallest spread on the API server.
+The most even algorithm is the one with the smallest median spread over all orders of arrival in simulation,
+whichever it is. Each mode has its own H, so each its own verdict.
 """
 
 from __future__ import annotations
@@ -14,41 +14,40 @@ from rich.console import Console
 from rich.table import Table
 
 from gangsched.bench.balance import embedded, simulated
-from gangsched.bench.balance.model import ALGORITHMS, KINDS, OURS, WORKERS, Kind, arrivals, judge, stated
+from gangsched.bench.balance.model import ALGORITHMS, GIGA, KINDS, WORKERS, Kind, Worker, arrivals, judge
 from gangsched.bench.figures import Spread, spread
 from gangsched.bench.progress import Progress
-from gangsched.model.evenness import Evenness
+from gangsched.model.evenness import MODES, Evenness, Mode
 
 N_ORDERS = 20
 
 
 class Outcome(msgspec.Struct):
-    """One algorithm's. placed: tasks by worker and kind, in the first order of arrival."""
+    """One algorithm's, by mode of H. placed: tasks by worker and kind, in the first order of arrival."""
 
     algorithm: str
     placed: dict[str, dict[str, int]]
-    simulated: Evenness
-    spreads: list[float]
-    embedded: Evenness
+    simulated: dict[Mode, Evenness]
+    spreads: dict[Mode, list[float]]
+    embedded: dict[Mode, Evenness]
     embedded_s: float
 
-    @property
-    def over_orders(self) -> Spread:
+    def over_orders(self, mode: Mode) -> Spread:
         """The spread of H over all orders of arrival."""
-        found = spread(self.spreads)
+        found = spread(self.spreads[mode])
         assert found is not None
         return found
 
 
 class BalanceReport(msgspec.Struct):
-    """The whole experiment; verdict: in words, whatever it is."""
+    """The whole experiment; most_even and verdict: by mode, the latter in words, whatever it is."""
 
-    model: list[str]
-    workers: list[str]
+    workers: tuple[Worker, ...]
+    tasks: tuple[Kind, ...]
     n_orders: int
     outcomes: list[Outcome]
-    verdict: str
-    is_most_even: bool
+    most_even: dict[Mode, str]
+    verdict: dict[Mode, str]
 
 
 def run(progress: Progress) -> BalanceReport:
@@ -62,29 +61,41 @@ def run(progress: Progress) -> BalanceReport:
             began_s = time.perf_counter()
             served = embedded.place(algorithm, orders[0])
             took_s = time.perf_counter() - began_s
-        counts = {worker: _by_kind(tasks) for worker, tasks in placed[0].items()}
-        spreads = [judge(one).spread for one in placed]
-        outcomes.append(Outcome(algorithm.name, counts, judge(placed[0]), spreads, judge(served), took_s))
+        outcomes.append(
+            Outcome(
+                algorithm.name,
+                {worker: _by_kind(tasks) for worker, tasks in placed[0].items()},
+                {mode: judge(placed[0], mode) for mode in MODES},
+                {mode: [judge(one, mode).spread for one in placed] for mode in MODES},
+                {mode: judge(served, mode) for mode in MODES},
+                took_s,
+            )
+        )
     return assemble(outcomes)
 
 
 def assemble(outcomes: list[Outcome]) -> BalanceReport:
     """Everything that is computed from the outcomes."""
-    (ours,) = (one for one in outcomes if one.algorithm == OURS)
-    others = [one for one in outcomes if one.algorithm != OURS]
-    in_orders = all(median(ours.spreads) < median(other.spreads) for other in others)
-    served = all(ours.embedded.spread < other.embedded.spread for other in others)
-    wins = sum(all(mine < other.spreads[i] for other in others) for i, mine in enumerate(ours.spreads))
-    counted = f"in {wins} of {len(ours.spreads)} orders of arrival its H has the smallest spread"
-    if in_orders and served:
-        verdict = f"{OURS} is the most even: {counted}, and on the API server"
-    elif in_orders or served:
-        where = "in simulation" if in_orders else "on the API server"
-        verdict = f"{OURS} is the most even {where} only: {counted}"
-    else:
-        verdict = f"{OURS} is not the most even: {counted}"
-    workers = [worker.name for worker in WORKERS]
-    return BalanceReport(stated(), workers, N_ORDERS, outcomes, verdict, in_orders and served)
+    best = {mode: min(outcomes, key=lambda one: median(one.spreads[mode])) for mode in MODES}
+    return BalanceReport(
+        WORKERS,
+        KINDS,
+        N_ORDERS,
+        outcomes,
+        {mode: one.algorithm for mode, one in best.items()},
+        {mode: _verdict(best[mode], [o for o in outcomes if o is not best[mode]], mode) for mode in MODES},
+    )
+
+
+def _verdict(best: Outcome, others: list[Outcome], mode: Mode) -> str:
+    served = all(best.embedded[mode].spread < other.embedded[mode].spread for other in others)
+    mine = best.spreads[mode]
+    wins = sum(all(own < other.spreads[mode][i] for other in others) for i, own in enumerate(mine))
+    where = "and on the API server" if served else "but not on the API server"
+    return (
+        f"H {mode}: {best.algorithm} is the most even by the median, the only one in {wins} of {len(mine)}"
+        f" orders of arrival, {where}"
+    )
 
 
 def _by_kind(tasks: list[Kind]) -> dict[str, int]:
@@ -92,30 +103,53 @@ def _by_kind(tasks: list[Kind]) -> dict[str, int]:
 
 
 def print_report(report: BalanceReport, console: Console) -> None:
-    """The model, the tables, the verdict."""
-    for line in report.model:
-        console.print(line, style="dim")
-    table = Table(title="H of each worker: 1 is even", title_justify="left")
-    table.add_column("")
-    table.add_column("where")
-    for worker in report.workers:
-        table.add_column(worker, justify="right")
-    for name in ("spread", f"spread over {report.n_orders} orders"):
-        table.add_column(name, justify="right")
+    """What is assumed, the tables, the verdicts."""
+    print_model(report.workers, report.tasks, console)
+    names = [worker.name for worker in report.workers]
+    for mode in MODES:
+        table = _table(f"H of each worker, mode {mode}: 1 is even", "", "where", *names)
+        for name in ("spread", f"spread over {report.n_orders} orders"):
+            table.add_column(name, justify="right")
+        for one in report.outcomes:
+            over = one.over_orders(mode)
+            told = f"{over.median:.3f} ({over.low:.3f}..{over.high:.3f})"
+            table.add_row(one.algorithm, "simulation", *_h(one.simulated[mode]), told)
+            table.add_row("", "API server", *_h(one.embedded[mode]), "")
+        console.print(table)
+    tasks = _table("tasks of each kind, in simulation", "", *names)
     for one in report.outcomes:
-        over = one.over_orders
-        told = f"{over.median:.3f} ({over.low:.3f}..{over.high:.3f})"
-        table.add_row(one.algorithm, "simulation", *_h(one.simulated), told)
-        table.add_row("", "API server", *_h(one.embedded), "")
-    console.print(table)
-    tasks = Table(title="tasks of each kind, in simulation", title_justify="left")
-    tasks.add_column("")
-    for worker in report.workers:
-        tasks.add_column(worker, justify="right")
-    for one in report.outcomes:
-        tasks.add_row(one.algorithm, *(_told(one.placed[worker]) for worker in report.workers))
+        tasks.add_row(one.algorithm, *(_told(one.placed[name]) for name in names))
     console.print(tasks)
-    console.print(report.verdict, style="bold")
+    for mode in MODES:
+        console.print(report.verdict[mode], style="bold")
+
+
+def print_model(workers: tuple[Worker, ...], tasks: tuple[Kind, ...], console: Console) -> None:
+    """The tables of workers and tasks: an assumption, as the published ones cannot be had."""
+    table = _table("workers (assumed)", "", "cores", "GHz", "memory, GB", "network, MB/s", "disk, MB/s")
+    for worker in workers:
+        can = worker.performance
+        known = (can.cores, can.mhz / 1000, can.memory_bytes / GIGA, can.network_mbps, can.disk_mbps)
+        table.add_row(worker.name, *(f"{value:g}" for value in known))
+    console.print(table)
+    table = _table(
+        "tasks (assumed)",
+        *("", "number", "cpu asked", "memory asked"),
+        *("uses GHz", "memory, GB", "network, MB/s", "disk, MB/s"),
+    )
+    for kind in tasks:
+        used = (kind.cpu_ghz, kind.memory_bytes / GIGA, kind.network_mbps, kind.disk_mbps)
+        asked = (str(kind.n_tasks), kind.cpu_request, kind.memory_request)
+        table.add_row(kind.name, *asked, *(f"{value:g}" for value in used))
+    console.print(table)
+
+
+def _table(title: str, first: str, *headings: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column(first)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "where" else "right")
+    return table
 
 
 def _h(found: Evenness) -> list[str]:

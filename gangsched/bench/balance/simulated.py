@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from gangsched.bench.balance.model import WORKERS, Algorithm, Kind, Worker, config, utilisation
+from gangsched.bench.balance.model import PLUGINS, WORKERS, Algorithm, Kind, Worker, config, utilisation
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
 from gangsched.model import effects as ef
@@ -29,7 +29,7 @@ Placed = dict[str, list[Kind]]
 def place(algorithm: Algorithm, tasks: list[Kind]) -> Placed:
     """Which tasks each worker got. Raises: GangschedError, when one fits nowhere."""
     read = config(algorithm)
-    scheduler = Scheduler(build_profiles(read), read.settings)
+    scheduler = Scheduler(build_profiles(read, PLUGINS.factories), read.settings)
     placed: Placed = {worker.name: [] for worker in WORKERS}
     now_s, heartbeat_s = 0.0, 0.0
     scheduler.handle([ev.NodeAdded(_node(worker, [], now_s)) for worker in WORKERS], now_s)
