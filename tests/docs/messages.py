@@ -26,6 +26,7 @@ ROOMS = (
     "agent/hand_off.py",
     *("agent/app.py", "agent/notices.py", "agent/probes/gaps.py", "agent/probes/running.py"),
     *("extension/loading.py", "extension/reload.py", "extension/signatures.py"),
+    *("following.py", "leadership.py"),
     *("app.py", "certificates.py", "kube/watch/catch_up.py", "kube/complaints.py", "kube/credentials.py"),
     *("kube/effects/bumps.py", "kube/election/fence_keeper.py", "kube/take_over.py"),
     *(
