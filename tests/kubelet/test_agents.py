@@ -127,7 +127,7 @@ class Fleet:
         self._n_logs = 0
 
     def start(self) -> None:
-        for kind in ("agent/rbac.yaml", "agent-device-plugin/component/rbac.yaml", "rbac.yaml"):
+        for kind in ("agent/rbac.yaml", "rbac.yaml"):
             self.plane.kubectl("apply", "-f", str(DEPLOY.parent / kind))
         self.plane.kubectl("apply", "-f", str(DEPLOY.parent / "device-plugin-hand-off" / "rbac.yaml"))
         token = self.plane.kubectl("create", "token", ACCOUNT, f"--namespace={NAMESPACE}").strip()

@@ -86,7 +86,6 @@ class Site:
     def _apply(self) -> None:
         kubectl = self.plane.kubectl
         kubectl("apply", "-f", str(DEPLOY / "agent" / "rbac.yaml"))
-        kubectl("apply", "-f", str(DEPLOY / "agent-device-plugin" / "component" / "rbac.yaml"))
         kubectl("apply", "-f", str(DEPLOY / "rbac.yaml"))
         kubectl("apply", "-f", str(DEPLOY / "device-plugin-hand-off" / "rbac.yaml"))
         kubectl("apply", "-k", str(DEPLOY / "env-hand-off"))
