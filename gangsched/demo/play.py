@@ -14,7 +14,7 @@ import anyio
 
 from gangsched.core.reports import GroupView, NodeView
 from gangsched.demo.scene import Change, Chronicle, Scene
-from gangsched.demo.story import Apply, Delete, Step
+from gangsched.demo.story import Action, Step
 from gangsched.errors import GangschedError
 
 # Twenty looks a second: what is shorter than that people do not see either.
@@ -30,8 +30,8 @@ class StoryFailed(GangschedError):
 class Stage(Protocol):
     """Where the story happens."""
 
-    async def act(self, action: Apply | Delete) -> None:
-        """Does one thing as a user would. Raises: ApiError, ConfigError."""
+    async def act(self, action: Action) -> None:
+        """Does one thing as a user, or a node's agent, would. Raises: ApiError, ConfigError."""
         ...
 
     def look(self) -> tuple[Sequence[GroupView], Sequence[NodeView], float]:

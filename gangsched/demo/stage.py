@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -20,9 +21,10 @@ from gangsched.config import SchedulerConfig, TracingSettings, default_config
 from gangsched.core.reports import GroupView, NodeView, view_groups, view_nodes
 from gangsched.demo.play import StoryFailed
 from gangsched.demo.samples import JOBS, read
-from gangsched.demo.story import N_GPUS, N_NODES, N_RACKS, Apply, Delete
+from gangsched.demo.story import N_GPUS, N_NODES, N_RACKS, TOTAL_MBPS, Action, Delete, Report
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
+from gangsched.model.bandwidth import MEGABYTE, REMAINING_KEY, RemainingBandwidth, remaining_annotation
 from gangsched.model.owners import ORDERED
 from gangsched.plugins import IN_TREE
 from gangsched.telemetry.service import Tracing
@@ -45,10 +47,17 @@ class LiveStage:
         self._client = client
         self._samples = samples
 
-    async def act(self, action: Apply | Delete) -> None:
+    async def act(self, action: Action) -> None:
         if isinstance(action, Delete):
             options = msgspec.json.encode({"propagationPolicy": "Background"})
             await self._client.delete(f"{JOBS}/{action.job}", options)
+            return
+        if isinstance(action, Report):
+            nodes = sorted(view_nodes(self._app.scheduler), key=lambda one: (len(one.name), one.name))
+            for number, node in enumerate(nodes):
+                text = remaining_text(action.left_mbps(number), datetime.now(UTC))
+                body = msgspec.json.encode({"metadata": {"annotations": {REMAINING_KEY: text}}})
+                await self._client.patch(f"/api/v1/nodes/{node.name}", body)
             return
         for document in read(self._samples, action.file, action.only):
             await self._client.post(document.collection, msgspec.json.encode(document.body))
@@ -66,6 +75,12 @@ class LiveStage:
         """The scheduler has heard of everything that exists."""
         scheduler = self._app.scheduler
         return scheduler.is_synced and scheduler.statistics()["nodes"] == N_NODES
+
+
+def remaining_text(left_mbps: int, observed_at: datetime) -> str:
+    """What an agent writes of a node whose links have so much left, in both directions."""
+    left = left_mbps * MEGABYTE
+    return remaining_annotation(RemainingBandwidth(left, left, TOTAL_MBPS * MEGABYTE, observed_at))
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from gangsched.demo.names import host_list, seconds
 from gangsched.demo.scene import DELETED, RUNNING, Chronicle, took_s
 
 N_NODES, N_GPUS, N_RACKS = 16, 8, 4
+TOTAL_MBPS = 1250
 
 Wants = Callable[[Chronicle], str]
 Shows = Callable[[Chronicle], str]
@@ -43,6 +44,22 @@ class Delete(msgspec.Struct, frozen=True):
         return f"kubectl delete job {self.job}"
 
 
+class Report(msgspec.Struct, frozen=True):
+    """The nodes' agents say what their links have left, of TOTAL_MBPS: little on the first `n_busy` nodes."""
+
+    n_busy: int
+
+    def left_mbps(self, number: int) -> int:
+        """Of a node, counted from 0."""
+        return 300 if number < self.n_busy else 1100
+
+    def __str__(self) -> str:
+        return "gangsched agent --bandwidth   # on each node"
+
+
+Action = Apply | Delete | Report
+
+
 class Step(msgspec.Struct, frozen=True):
     """`title` is said before it, `shows` when it has happened; then people have `linger_s` to look.
 
@@ -50,7 +67,7 @@ class Step(msgspec.Struct, frozen=True):
     """
 
     title: str
-    does: tuple[Apply | Delete, ...]
+    does: tuple[Action, ...]
     wants: Wants
     shows: Shows
     linger_s: float = 2.0
@@ -249,6 +266,13 @@ STORY: tuple[Step, ...] = (
         (),
         all_of(gave_back("evaluate"), running("notebook"), inherited("notebook", from_="evaluate")),
         always("WaitOnPermit timed out: all was given back, and the notebook has the very same GPUs."),
-        linger_s=2.5,
+        linger_s=2.0,
+    ),
+    Step(
+        "Two senders want 400 MB/s of a link each. Agents report: half of them are busy.",
+        (Report(n_busy=8), Apply("measured/bandwidth.yaml")),
+        running("stream"),
+        bound("stream", "Bound after {took}, on {nodes}, with 1100 MB/s left; the other half have 300."),
+        linger_s=1.0,
     ),
 )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from gangsched.core.reports import GroupView, NodeView, view_groups, view_nodes
 from gangsched.demo.play import Play, Show
@@ -18,8 +19,11 @@ from gangsched.demo.samples import find_samples, read
 from gangsched.demo.scene import Chronicle
 from gangsched.demo.screen import Frame
 from gangsched.demo.show import Lines
-from gangsched.demo.story import N_GPUS, N_NODES, N_RACKS, STORY, Apply, Delete, Step
+from gangsched.demo.stage import remaining_text
+from gangsched.demo.story import N_GPUS, N_NODES, N_RACKS, STORY, Action, Delete, Report, Step
+from gangsched.model.bandwidth import REMAINING_KEY
 from gangsched.model.objects import Pod
+from gangsched.sim.objects import at
 from tests.core.scenario import Cluster, cluster
 
 SAMPLES = find_samples()
@@ -54,10 +58,16 @@ class Rehearsal:
 
     # -- the stage -------------------------------------------------------------------------------------
 
-    async def act(self, action: Apply | Delete) -> None:
+    async def act(self, action: Action) -> None:
         if isinstance(action, Delete):
             names = [pod.metadata.name for pod in self.world.pods.values()]
             self.world.delete(*(name for name in names if name.startswith(f"{action.job}-")))
+            return
+        if isinstance(action, Report):
+            for number, node in enumerate(list(self.world.nodes.values())):
+                text = remaining_text(action.left_mbps(number), at(self.world.now_s))
+                notes = {**(node.metadata.annotations or {}), REMAINING_KEY: text}
+                self.world.node(replace(node, metadata=replace(node.metadata, annotations=notes)))
             return
         for document in read(SAMPLES, action.file, action.only):
             self.world.submit(list(pods_of(document.body)))

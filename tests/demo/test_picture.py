@@ -27,10 +27,10 @@ async def test_every_frame_is_in_it_and_one_stands_still() -> None:
     svg = picture(play.frames, still=8)
     found = groups(svg)
     assert len(found) == len(STORY)
-    assert [step.title in words(group) for step, group in zip(STORY, found, strict=True)] == [True] * 10
+    assert [step.title in words(group) for step, group in zip(STORY, found, strict=True)] == [True] * 11
     assert [("still" in group.get("class", "")) for group in found].index(True) == 8
     delays = [float(re.findall(r"animation-delay:(-?[\d.]+)s", g.get("style", ""))[0]) for g in found]
-    assert delays == [-40.0 + 4 * i for i in range(10)]
+    assert delays == [-44.0 + 4 * i for i in range(11)]
     assert "prefers-reduced-motion" in svg
 
 

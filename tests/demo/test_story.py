@@ -45,6 +45,13 @@ async def test_what_is_told_has_the_numbers_that_were_seen() -> None:
     assert "for 6 s at most" in shown[7]
 
 
+async def test_the_senders_go_where_links_have_room() -> None:
+    play = await Rehearsal().play()
+    stream = play.seen.scene.group("stream")
+    assert stream is not None
+    assert {holding.node for holding in stream.view.holds} <= {f"n{i}" for i in range(9, 17)}
+
+
 async def test_the_notebook_inherits_what_was_held() -> None:
     play = await Rehearsal().play()
     held = held_by(play.seen, "evaluate")
@@ -105,7 +112,7 @@ async def test_lines_tell_one_thing_after_the_other() -> None:
     assert stamps == sorted(stamps)
     told = [" ".join(line[6:].split()) for line in play.said if line]
     for expected in (
-        "2 of 10: A training gang of 4 pods with 8 GPUs each: all four start, or none.",
+        "2 of 11: A training gang of 4 pods with 8 GPUs each: all four start, or none.",
         "$ kubectl apply -f config/samples/gang-ours.yaml",
         "train running 4 of 4",
         "learners waiting 2 of 2 reserved on n[4,8], 16 GPUs; "
@@ -122,6 +129,8 @@ async def test_lines_tell_one_thing_after_the_other() -> None:
         "evaluate backoff gave its reservations back: WaitOnPermit timed out; "
         "group default/judge does not exist, or does not list this group",
         "notebook running 1 of 1",
+        "$ gangsched agent --bandwidth # on each node",
+        "stream running 2 of 2",
     ):
         assert expected in told, (expected, told)
         told = told[told.index(expected) :]
@@ -132,7 +141,7 @@ async def test_the_summary_tells_every_life_with_its_end() -> None:
     lines = summary(play.seen)
     text = "\n".join(lines)
     assert [line.split()[0] for line in lines[1:-1] if line[2] != " "] == [
-        *("lone", "train", "mpi", "learners", "actors", "pretrain", "evaluate", "notebook")
+        *("lone", "train", "mpi", "learners", "actors", "pretrain", "evaluate", "notebook", "stream")
     ]
     assert "bound after 0 ms: 4 pods, 32 GPUs on n[1,5,9,13]" in text
     assert "deleted; what it had is free" in text
