@@ -16,11 +16,10 @@ import msgspec
 from gangsched.config.strict import nearest
 from gangsched.core.cycle.shortage import named
 from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
-from gangsched.core.reports import view_group
+from gangsched.core.reports import lacks_object, view_group
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
-from gangsched.model.pod_group import needs_object
 
 _MAX_NAMED = 3
 _MAX_LOOKED_AT = 20_000
@@ -31,7 +30,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """One group. answer: the shortest true answer; told: what its condition says.
 
     position: its place in the queue of n_waiting, 0 for a group that has started. Seconds are from now:
-    state_s and waited_s ago, next_s ahead; None: not, or never.
+    state_s and waited_s ago, next_s ahead; None: not, or never. needed: None while its object does not exist.
     """
 
     group: str
@@ -47,7 +46,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     waited_s: float | None
     next_s: float | None
     priority: int
-    needed: int
+    needed: int | None
     existing: int
     gated: int
     reserved: int
@@ -78,7 +77,7 @@ def explain(scheduler: Scheduler, group: Group, now_s: float) -> Explanation:
         waited_s=round(now_s - view.complete_since_s, 3) if view.complete_since_s is not None else None,
         next_s=round(view.deadline_s - now_s, 3) if view.deadline_s is not None else None,
         priority=view.priority,
-        needed=view.n_needed,
+        needed=view.n_needed if view.is_counted else None,
         existing=view.n_existing,
         gated=view.n_gated,
         reserved=view.n_reserved,
@@ -150,7 +149,7 @@ def _gated(scheduler: Scheduler, group: Group) -> Found:
 
 
 def _gathering(scheduler: Scheduler, group: Group) -> Found:
-    if group.definition is None and needs_object(group.key):
+    if lacks_object(group):
         return Found(
             f"Its pods name the group {group.key.name}, and no such object exists in {group.key.namespace}.",
             (f"Create it, or correct the name that the pods give{_near_groups(scheduler, group)}.",),

@@ -40,8 +40,9 @@ class GroupView(msgspec.Struct, frozen=True):
     """One group's present state. Times are on the clock of `handle(now_s)`; None: not, or never.
 
     n_bound counts members that have started, including ended ones; n_running and n_ended are as reported by
-    kubelets. n_needed: how many must be bound for the gang to be whole. why: what the group waits for or was
-    refused for, "" when all is well. deadline_s: when its present state times out.
+    kubelets. n_needed: how many must be bound for the gang to be whole. is_counted: False while the object
+    that says n_needed does not exist. why: what the group waits for or was refused for, "" when all is well.
+    deadline_s: when its present state times out.
     """
 
     key: GroupKey
@@ -56,6 +57,7 @@ class GroupView(msgspec.Struct, frozen=True):
     priority: int
     min_count: int
     n_needed: int
+    is_counted: bool
     n_existing: int
     n_gated: int
     n_pending: int
@@ -141,6 +143,7 @@ def view_group(group: Group) -> GroupView:
         priority=group.priority,
         min_count=group.min_count,
         n_needed=group.start_count,
+        is_counted=not lacks_object(group),
         n_existing=group.n_existing,
         n_gated=group.counts[MemberState.GATED],
         n_pending=group.n_pending,
@@ -182,6 +185,11 @@ def view_nodes(scheduler: Scheduler) -> list[NodeView]:
     shared = scheduler.shared
     names = sorted(shared.cache.nodes.row_of, key=lambda name: (len(name), name))
     return [_node(shared, name) for name in names]
+
+
+def lacks_object(group: Group) -> bool:
+    """Whether its numbers are unknown since the object that says them does not exist."""
+    return group.definition is None and needs_object(group.key)
 
 
 def _node(shared: SharedState, name: str) -> NodeView:
@@ -251,7 +259,7 @@ def _why(group: Group) -> str:
     """The scheduler's last message about it if there is one, else what its state waits for."""
     if group.problem:
         return clean(group.problem)
-    if group.state is GroupState.GATHERING and group.definition is None and needs_object(group.key):
+    if group.state is GroupState.GATHERING and lacks_object(group):
         return "its PodGroup object does not exist (yet)"
     if group.state in (GroupState.GATHERING, GroupState.GATED) and not group.is_complete:
         gated = group.counts[MemberState.GATED]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gangsched.errors import ConfigError
+from gangsched.errors import ApiError, ConfigError
+from gangsched.web.asking import add_flags, ask
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trace-id", metavar="ID", default="", help="this trace, not the latest; a prefix will do"
     )
     parser.add_argument("--all", action="store_true", help="all of the gang's traces, oldest first")
+    add_flags(parser)
     parser.add_argument("--width", metavar="COLUMNS", type=int, help="default: the terminal's")
 
 
@@ -29,11 +31,14 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
     from rich.console import Console
 
-    from gangsched.telemetry.reading import from_file, from_jaeger
+    from gangsched.telemetry.reading import NoTrace, from_file, from_jaeger
     from gangsched.telemetry.waterfall import draw
 
     gang = args.gang if "/" in args.gang else f"default/{args.gang}"
-    traces = from_file(Path(args.file), gang) if args.file else from_jaeger(args.jaeger, gang)
+    try:
+        traces = from_file(Path(args.file), gang) if args.file else from_jaeger(args.jaeger, gang)
+    except NoTrace as error:
+        raise ConfigError(f"{error.message}; {_present(args, gang)}", source=error.source) from None
     chosen = traces if args.all else traces[-1:]
     if args.trace_id:
         chosen = [trace for trace in traces if trace.trace_id.startswith(args.trace_id.lower())]
@@ -50,3 +55,29 @@ def run(args: argparse.Namespace) -> int:
     if len(chosen) < len(traces):
         console.print(f"The gang has {len(traces)} traces; --all shows them all.", style="dim")
     return 0
+
+
+def _present(args: argparse.Namespace, gang: str) -> str:
+    """Where the gang is now, by the running scheduler: before its first attempt it has no trace to read."""
+    import anyio
+    import msgspec
+
+    from gangsched.core.state.reporter import clean
+    from gangsched.web.explanations import Page, path_of
+    from gangsched.web.queue_command import duration
+
+    try:
+        body = anyio.run(ask, args, path_of(*gang.split("/", 1)))
+        pages = msgspec.json.decode(body or b"[]", type=list[Page])
+    except (ApiError, ConfigError, msgspec.MsgspecError):
+        return (
+            "a trace is written as its parts end, and a gang that still waits may have none:"
+            f" `gangsched explain {gang}` asks the scheduler why it waits"
+        )
+    if not pages:
+        return "and the scheduler knows no gang and no pod of its own of that name"
+    told = pages[-1].explanation
+    then = (
+        "a trace is written as its parts end" if told.position else "its trace was not kept, or is elsewhere"
+    )
+    return f"it has been {told.state} for {duration(told.state_s)}: {clean(told.answer)} ({then})"

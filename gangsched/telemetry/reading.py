@@ -21,7 +21,9 @@ from typing import Any
 
 import msgspec
 
+from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ConfigError
+from gangsched.kube.reach import plain
 from gangsched.model import bounded
 from gangsched.telemetry import names
 
@@ -29,6 +31,11 @@ MAX_NAMES = 10_000
 """Other gangs whose names are kept, to suggest the nearest."""
 _LOOK_BACK_S = 7 * 86_400
 _JAEGER_LIMIT = 200
+_FORWARD = "kubectl -n gangsched-system port-forward deployment/gangsched-jaeger 16686"
+
+
+class NoTrace(ConfigError):
+    """There is no trace of this gang, or none yet."""
 
 
 class SpanView(msgspec.Struct, frozen=True):
@@ -142,7 +149,7 @@ def from_file(path: Path, gang: str) -> list[TraceView]:
                 elif len(known) < MAX_NAMES:
                     known[said] = None
     if not ids:
-        raise ConfigError(_no_such(gang, known), source=str(path))
+        raise NoTrace(_no_such(gang, known), source=str(path))
     return _traces(_view(span, path) for span in _spans(path) if span.trace_id in ids)
 
 
@@ -199,7 +206,7 @@ def from_jaeger(url: str, gang: str) -> list[TraceView]:
         others = {
             str(span.attributes[names.GROUP]) for span in _ask(url, {}) if names.GROUP in span.attributes
         }
-        raise ConfigError(_no_such(gang, others), source=url)
+        raise NoTrace(_no_such(gang, others), source=url)
     return _traces(spans)
 
 
@@ -221,10 +228,15 @@ def _ask(url: str, more: dict[str, str]) -> list[SpanView]:
     except urllib.error.HTTPError as error:
         raise ApiError(f"{url}: {error.reason}", code=error.code, reason="Jaeger") from None
     except (OSError, http.client.HTTPException) as error:
-        raise ApiError(f"{url} cannot be reached: {getattr(error, 'reason', error)}") from None
+        raise ApiError(f"no Jaeger answers at {url}: {_plainly(error)}; in a cluster: {_FORWARD}") from None
     except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError):
         said = "does not answer as Jaeger's query API does (its port is 16686 by default)"
         raise ConfigError(said, source=url) from None
+
+
+def _plainly(error: OSError | http.client.HTTPException) -> str:
+    inner = getattr(error, "reason", error)
+    return clean(plain(inner) if isinstance(inner, OSError) else str(inner) or type(inner).__name__)
 
 
 def _jaeger_span(span: dict[str, Any]) -> SpanView:

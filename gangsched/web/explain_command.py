@@ -97,7 +97,8 @@ def _place(told: Explanation) -> str:
             parts.append(f"waiting since {duration(told.waited_s)}")
         if told.next_s is not None:
             parts.append(f"next in {duration(told.next_s)}")
-    counts = f"{told.existing} of {told.needed} members exist, {told.bound} bound, {told.reserved} reserved"
+    existing = str(told.existing) if told.needed is None else f"{told.existing} of {told.needed}"
+    counts = f"{existing} members exist, {told.bound} bound, {told.reserved} reserved"
     parts.append(counts + f", {told.gated} gated" * bool(told.gated))
     parts.append(f"{told.attempts} attempt{'s' * (told.attempts != 1)}")
     return "; ".join(parts) + f"; scheduler {escape(clean(told.scheduler))}"

@@ -29,7 +29,8 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
     """A group that has not started whole, or that runs in part.
 
     position: its place by QueueSort, among all that wait. age_s: since all of its members existed; None while
-    it gathers. next_s: when its state ends by itself, as a backoff does. `why`: what its pods are told.
+    it gathers. next_s: when its state ends by itself, as a backoff does. needed: None while the object that
+    says it does not exist. `why`: what its pods are told.
 
     Where the configuration has `queueing`: walltime_s, None for one that never ends, with its source and the
     field that says so; passes: how many groups have started in front of it since it was first refused, and
@@ -45,7 +46,7 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
     state_s: float
     age_s: float | None
     next_s: float | None
-    needed: int
+    needed: int | None
     existing: int
     gated: int
     reserved: int
@@ -106,7 +107,7 @@ def _row(shared: SharedState, position: int, group: Group, now_s: float) -> Queu
         state_s=round(now_s - view.since_s, 3),
         age_s=None if complete_s is None else round(now_s - complete_s, 3),
         next_s=None if deadline_s is None else round(deadline_s - now_s, 3),
-        needed=view.n_needed,
+        needed=view.n_needed if view.is_counted else None,
         existing=view.n_existing,
         gated=view.n_gated,
         reserved=view.n_reserved,

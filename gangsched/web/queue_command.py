@@ -85,7 +85,7 @@ def print_queue(page: QueuePage, console: Console, *, wide: bool) -> None:
 def _members(row: QueueRow) -> str:
     if not row.is_gang:
         return "pod"
-    parts = [f"{row.existing}/{row.needed}"]
+    parts = [f"{row.existing}/{'?' if row.needed is None else row.needed}"]
     parts += [f"{n} {what}" for n, what in ((row.bound, "bound"), (row.reserved, "reserved")) if n]
     parts += [f"{row.gated} gated"] * bool(row.gated)
     return ", ".join(parts)

@@ -9,16 +9,22 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import anyio
 import pytest
 from msgspec.structs import replace
 
+from gangsched.certificates import self_signed
 from gangsched.cli import main
 from gangsched.telemetry.otlp_json import encode_line
 from gangsched.telemetry.reading import SpanView, TraceView
 from gangsched.telemetry.waterfall import draw
-from tests.core.scenario import gang, with_annotations
+from gangsched.web.explanations import Explanations
+from tests.core.scenario import cluster, gang, with_annotations
 from tests.telemetry.traced import Traced
+from tests.web.test_server import serving
 
+# No scheduler listens there.
+NOBODY = "--server=https://127.0.0.1:1"
 TOTAL_3 = {"gangsched.io/total-members": "3"}
 
 
@@ -84,7 +90,7 @@ def test_a_gang_that_still_waits_is_drawn_as_far_as_it_is_told(
 
 
 def test_no_such_gang_names_the_nearest(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "d/trian", f"--file={file}"]) == 2
+    assert main(["trace", "d/trian", f"--file={file}", NOBODY]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "no trace of gang 'd/trian'; there are traces of d/train" in said
@@ -105,7 +111,7 @@ def test_a_file_of_something_else(
 ) -> None:
     path = tmp_path / "other"
     path.write_text(content)
-    assert main(["trace", "d/a", f"--file={path}"]) == 2
+    assert main(["trace", "d/a", f"--file={path}", NOBODY]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert f"{path}: " in said
@@ -188,7 +194,7 @@ def test_what_is_not_jaeger(
     capsys: pytest.CaptureFixture[str], status: int, body: bytes, code: int, says: str
 ) -> None:
     with answering(status, body) as url:
-        assert main(["trace", "d/a", f"--jaeger={url}"]) == code
+        assert main(["trace", "d/a", f"--jaeger={url}", NOBODY]) == code
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert says in said
@@ -197,3 +203,38 @@ def test_what_is_not_jaeger(
 def test_a_url_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "d/a", "--jaeger=localhost:16686"]) == 2
     assert "is not the URL of" in capsys.readouterr().err
+
+
+def test_a_jaeger_that_is_not_there_is_told_without_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "d/a", "--jaeger=http://127.0.0.1:1"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("gangsched: no Jaeger answers at http://127.0.0.1:1: connection refused; in a")
+    assert "port-forward deployment/gangsched-jaeger 16686" in said
+    assert "Errno" not in said
+
+
+async def test_a_gang_without_a_trace_is_told_where_it_waits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    path = tmp_path / "traces.jsonl"
+    path.write_text("")
+    c = cluster(nodes=1).submit(gang("train", pods=1, gpus=1, min_members=2)).run().wait(30.0)
+    pages = Explanations(c.scheduler, clock_s=lambda: c.now_s)
+    pair = self_signed("gangsched", hosts=["127.0.0.1"])
+    async with serving(pair, explanations=pages) as client:
+        run = anyio.to_thread.run_sync
+        ask = [f"--file={path}", f"--server=https://127.0.0.1:{client.port}", "--token=good"]
+        assert await run(main, ["trace", "d/train", *ask]) == 2
+        said = capsys.readouterr().err
+        assert (
+            "no trace of gang 'd/train', nor of any other; it has been gathering for 30s: 1 of 2 members"
+            in said
+        )
+        assert "(a trace is written as its parts end)" in said
+    async with serving(pair, explanations=Explanations(cluster(nodes=1).scheduler)) as client:
+        ask[1] = f"--server=https://127.0.0.1:{client.port}"
+        assert await run(main, ["trace", "d/train", *ask]) == 2
+        assert "; and the scheduler knows no gang and no pod" in capsys.readouterr().err
+    assert await run(main, ["trace", "d/train", f"--file={path}", NOBODY]) == 2
+    assert "`gangsched explain d/train` asks the scheduler why it waits" in capsys.readouterr().err

@@ -16,8 +16,12 @@ from gangsched.certificates import Pair, self_signed
 from gangsched.cli import main
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
+from gangsched.core.explain import explain
+from gangsched.model.pod_group import COSCHEDULING_LABEL
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import make_pod
+from gangsched.web.explain_command import print_page
+from gangsched.web.explanations import Page
 from gangsched.web.queue import Queue, QueuePage
 from gangsched.web.queue_command import duration, print_queue
 from tests.core.scenario import Cluster, cluster, gang, with_annotations
@@ -95,18 +99,33 @@ def test_whoever_is_passed_over_is_listed_with_the_count_and_its_walltime() -> N
     assert (row["passes"], row["walltimeSource"]) == (None, "")
 
 
-def test_the_table_has_columns_for_it_where_it_is_counted() -> None:
-    def drawn(c: Cluster) -> str:
-        console = Console(width=200, file=io.StringIO())
-        print_queue(msgspec.json.decode(json.dumps(listed(c)), type=QueuePage), console, wide=False)
-        assert isinstance(console.file, io.StringIO)
-        return console.file.getvalue()
+def drawn(c: Cluster) -> str:
+    console = Console(width=200, file=io.StringIO())
+    print_queue(msgspec.json.decode(json.dumps(listed(c)), type=QueuePage), console, wide=False)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
 
+
+def test_the_table_has_columns_for_it_where_it_is_counted() -> None:
     _, heading, line = drawn(starving()).splitlines()
     assert heading.split()[-4:] == ["TRIED", "PASSED", "WALLTIME", "WHY"]
     assert "3/2!" in line
     assert "4h00m" in line
     assert "PASSED" not in drawn(waiting())
+
+
+def test_a_gang_without_its_object_does_not_say_how_many_it_needs() -> None:
+    c = cluster(nodes=1)
+    c.submit(*(make_pod(f"a-{k}", labels={COSCHEDULING_LABEL: "a"}) for k in range(4))).run()
+    [row] = listed(c)["rows"]
+    assert (row["existing"], row["needed"]) == (4, None)
+    assert drawn(c).splitlines()[-1].split()[3] == "4/?"
+    answer = explain(c.scheduler, c.group("a"), c.now_s)
+    assert answer.needed is None
+    console = Console(width=200, file=io.StringIO())
+    print_page(Page(leads=True, explanation=answer, moves=(), trace=""), console)
+    assert isinstance(console.file, io.StringIO)
+    assert "; 4 members exist, 0 bound" in console.file.getvalue()
 
 
 @pytest.fixture(scope="module")
