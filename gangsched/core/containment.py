@@ -247,6 +247,9 @@ class Containment:
         calls = [call for call in shared.hooks.calls.values() if call.group is group]
         shared.hooks.cancel([call for call in calls if call.point != POST_BIND])
         self._faults.step(lambda: scheduler.attempts.nominations.drop(group))
+        if group.preemption is None:  # dropped, now or in part by the step that failed
+            for uid in group.members:
+                shared.changes += shared.cache.unnominate(uid)
         rows = set()
         for info in group.members.values():
             is_unsent = info.bind not in ON_THE_WAY or info.bind_tries == 0

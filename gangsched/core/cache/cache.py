@@ -298,12 +298,12 @@ class Cache:
     def unnominate(self, uid: str) -> list[ClusterChange]:
         """Releases the room and devices kept for this pod; returns what this freed."""
         known = self.nominated.pop(uid, None)
-        if known is None:
+        if known is None and uid not in self.ledger.claimants:
             return []
-        self._forget_stranger(uid)
         gained = self.ledger.unclaim(uid)
+        self._forget_stranger(uid)
         changes = [ClusterChange(Change.NODE_DEVICES, row, frozenset({resource})) for row, resource in gained]
-        room = self._room_of(known)
+        room = None if known is None else self._room_of(known)
         return changes if room is None else [*changes, room]
 
     def _forget_stranger(self, uid: str) -> None:
