@@ -140,7 +140,7 @@ def _watched(kind: type[Any], hook: str, name: str, budget: TurnBudget) -> Calla
             if at_edge:  # there is no turn of the core that would end it
                 budget.turn_ended()
 
-    if hook == "sort_key":
+    if hook in ("sort_key", "lane_key"):
         return _checked_sort(calls, name)
     return calls
 

@@ -26,6 +26,8 @@ HOOKS = {
     "sign": Hook("sign", ("pod",)),
     "pre_enqueue": Hook("PreEnqueue", ("pod",)),
     "sort_key": Hook("QueueSort", ("group",)),
+    "lane": Hook("QueueSort", ("group",)),
+    "lane_key": Hook("QueueSort", ("first", "view")),
     "pre_filter": Hook("PreFilter", ("state", "template", "view")),
     "add_pod": Hook("AddPod", ("state", "template", "other", "row", "view")),
     "remove_pod": Hook("RemovePod", ("state", "template", "other", "row", "view")),
@@ -80,6 +82,8 @@ _TOGETHER = {
     "add_pod": "remove_pod",
     "cures": "cured_by",
     "pre_bind_pre_flight": "pre_bind",
+    "lane": "lane_key",
+    "lane_key": "lane",
 }
 _OR = {"score": ("score", "score_node")}
 

@@ -25,8 +25,9 @@ from tests.core.scenario import Cluster, gang
 from tests.docs.pages import DOCS, ROOT, blocks, commands
 
 PAGE = DOCS / "writing-plugins.md"
-FILTER, SCORE, PERMIT, KUBERNETES = (block.text for block in blocks(PAGE, "python"))
+FILTER, SCORE, PERMIT, KUBERNETES, SORT, LANES = (block.text for block in blocks(PAGE, "python"))
 CONFIGS = [block.text for block in blocks(PAGE, "yaml") if "TeamNodes" in block.text]
+[SORT_CONFIG] = [block.text for block in blocks(PAGE, "yaml") if "GpuFirst" in block.text]
 # The page names the third plugin in a profile as it does the first.
 PERMIT_CONFIG = CONFIGS[0].replace("TeamNodes", "Freeze")
 
@@ -146,6 +147,25 @@ def test_the_plugin_by_kubernetes_asyncio_is_the_sample_that_runs_elsewhere(
     sample = (ROOT / "config" / "samples" / "plugins" / "frozen_namespaces.py").read_text()
     shown = KUBERNETES[KUBERNETES.index("        api = await") : KUBERNETES.index("        if any(")]
     assert [line for line in shown.splitlines() if line.split("  #")[0] not in sample] == []
+
+
+def started(c: Cluster) -> list[str]:
+    return [bind.name for bind in c.all(ef.BindPod)]
+
+
+def test_the_queue_sort_puts_gpus_first(tmp_path: Path) -> None:
+    c, _ = cluster(tmp_path, SORT, SORT_CONFIG)
+    c.node(make_node("n0"))
+    c.submit(make_pod("cpu", gpus=0, priority=9), make_pod("gpu", gpus=1)).run()
+    assert started(c) == ["gpu", "cpu"]
+
+
+def test_the_lanes_let_tenants_take_turns(tmp_path: Path) -> None:
+    c, _ = cluster(tmp_path, LANES, SORT_CONFIG.replace("GpuFirst", "FairTenants"))
+    c.node(make_node("n0", gpus=8))
+    pods = [make_pod(f"{team}{i}", namespace=team, gpus=1) for team in "ab" for i in range(3)]
+    c.submit(pods).run()
+    assert [name[0] for name in started(c)] == list("ababab")
 
 
 def test_the_entry_point_names_the_plugin() -> None:

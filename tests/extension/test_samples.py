@@ -26,10 +26,15 @@ HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigura
 KEY = "example.com/first-node"
 
 
-def cluster_with(file: str, name: str) -> tuple[Cluster, KnownPlugins]:
+def cluster_with(
+    file: str, name: str, *, sorts: bool = False, args: str = "{}"
+) -> tuple[Cluster, KnownPlugins]:
     known = KnownPlugins([str(SAMPLES / file)])
     enabled = f"{{multiPoint: {{enabled: [{{name: {name}}}]}}}}"
-    text = HEAD + f"profiles: [{{schedulerName: gangsched, plugins: {enabled}}}]"
+    if sorts:
+        enabled = f"{{queueSort: {{enabled: [{{name: {name}}}], disabled: [{{name: PrioritySort}}]}}}}"
+    own = f"pluginConfig: [{{name: {name}, args: {args}}}], " if args != "{}" else ""
+    text = HEAD + f"profiles: [{{schedulerName: gangsched, {own}plugins: {enabled}}}]"
 
     def make(settings: Settings) -> Scheduler:
         config = parse_config(text, source="", plugins=known)
@@ -181,4 +186,24 @@ def test_quiet_nodes_are_taken_first() -> None:
         c.update(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=f"n{i}")))
     c.submit(make_pod("new", gpus=0)).run()
     assert c.pod("new").spec.node_name == "n2"
+    known.budget.turn_ended()
+
+
+def started(c: Cluster) -> list[str]:
+    return [bind.name for bind in c.all(ef.BindPod)]
+
+
+def test_gpu_jobs_are_first_whatever_the_priority() -> None:
+    c, known = cluster_with("gpu_first.py", "GpuFirst", sorts=True)
+    c.submit(make_pod("cpu", gpus=0, priority=100), make_pod("gpu", gpus=1)).run()
+    assert started(c) == ["gpu", "cpu"]
+    known.budget.turn_ended()
+
+
+def test_fair_tenants_take_turns_by_their_weights() -> None:
+    c, known = cluster_with("fair_tenants.py", "FairTenants", sorts=True, args="{weights: {a: 2}}")
+    c.submit([make_pod(f"{team}{i}", namespace=team, gpus=1) for team in "ab" for i in range(12)])
+    c.run()
+    first = [name[0] for name in started(c)][:12]
+    assert (first.count("a"), first.count("b")) == (8, 4)
     known.budget.turn_ended()

@@ -17,6 +17,8 @@ presence. One object is made for each profile that names it, with that profile's
     point       method        asked                                       may answer
     PreEnqueue  pre_enqueue   a pod is seen, or changes                   a Status: gated until success
     QueueSort   sort_key      a group becomes active                      a key; the smallest goes first
+                lane, lane_key   the same; lane_key also when the usage   the group's lane; the key of a lane
+                              changes that it has read                    by its first group
     PreFilter   pre_filter    once a cycle and template                   a Status (SKIP: no Filter of this
                                                                           plugin), or the NodeSubset left
     (AddPod)    add_pod, remove_pod   a pod came to a node, or left it    nothing; keeps its counts in state
@@ -66,6 +68,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.node_info import NodeInfo
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.framework.binding_points import (
@@ -76,6 +79,7 @@ from gangsched.core.framework.binding_points import (
     ReservePlugin,
 )
 from gangsched.core.framework.plan import DemandOn, DryRun, FitError, PostFilterResult
+from gangsched.core.framework.queueing_points import LaneSortPlugin, PreEnqueuePlugin, QueueSortPlugin
 from gangsched.core.framework.status import (
     EVERYWHERE,
     MAX_SCORE,
@@ -90,7 +94,6 @@ from gangsched.core.framework.status import (
 )
 from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.types.cluster_events import Change, ClusterChange
-from gangsched.core.types.group import Group
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 
@@ -146,24 +149,6 @@ class SelectivePlugin(Protocol):
 
     def concerns(self, template: PodTemplate) -> bool:
         """False: the plugin does nothing for such pods from PreFilter to PreBind. Called once."""
-        ...
-
-
-@runtime_checkable
-class PreEnqueuePlugin(Protocol):
-    name: str
-
-    def pre_enqueue(self, pod: Pod) -> Status: ...
-
-
-@runtime_checkable
-class QueueSortPlugin(Protocol):
-    """Exactly one for all profiles."""
-
-    name: str
-
-    def sort_key(self, group: Group) -> tuple[Any, ...]:
-        """Comparable with every other group's; the core appends the group's key as the last tie-break."""
         ...
 
 
@@ -356,6 +341,7 @@ __all__ = [
     "FollowingPlugin",
     "Handle",
     "IntArray",
+    "LaneSortPlugin",
     "NodeFilterPlugin",
     "NodeScorePlugin",
     "NodeSubset",
@@ -370,6 +356,7 @@ __all__ = [
     "PreFilterPlugin",
     "PreScorePlugin",
     "QueueSortPlugin",
+    "QueueView",
     "ReservePlugin",
     "Rows",
     "ScorePlugin",

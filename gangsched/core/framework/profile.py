@@ -32,6 +32,7 @@ from gangsched.core.framework.interface import (
     FloatArray,
     FollowingPlugin,
     IntArray,
+    LaneSortPlugin,
     NodeFilterPlugin,
     NodeScorePlugin,
     NodeSubset,
@@ -138,6 +139,8 @@ class Profile:
         self.reserves = points.reserves
         self.reserve_names = frozenset(plugin.name for plugin in points.reserves)
         self.permits = points.permits
+        self.reads_usage = serves(points.queue_sort, LaneSortPlugin)
+        """Whether a plugin of the queue looks at a QueueView."""
         self.pre_binds = points.pre_binds
         self.binds = points.binds
         self.post_binds = points.post_binds

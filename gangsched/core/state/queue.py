@@ -16,6 +16,7 @@ from typing import Any
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
 from gangsched.core.queueing.bypasses import Bypasses
+from gangsched.core.state.lanes import Lanes
 from gangsched.core.state.transitions import Cause, move
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState
@@ -58,6 +59,8 @@ class SchedulingQueue:
         self._unschedulable: dict[GroupKey, Group] = {}
         self._waiting: dict[GroupKey, Group] = {}
         self.bypasses: Bypasses | None = None
+        self.lanes: Lanes | None = None
+        """Where QueueSort has lanes, groups are in line there, except those that go first."""
 
     def configure(self, *, initial_backoff_s: float, max_backoff_s: float, flush_s: float) -> None:
         """Applies to failures from now on; running backoffs keep their end."""
@@ -93,6 +96,8 @@ class SchedulingQueue:
         """Puts each group where its state says, whatever a step that failed halfway has left behind."""
         self._active, self._deadlines, self._unschedulable, self._waiting = [], [], {}, {}
         self._n_active = 0
+        if self.lanes is not None:
+            self.lanes.clear()
         for group in groups:
             if group.state is GroupState.WAITING:
                 self._waiting[group.key] = group
@@ -111,6 +116,9 @@ class SchedulingQueue:
             self._n_active += 1
         self._serial += 1
         group.active_token = self._serial
+        if self.lanes is not None and not group.recovering:
+            self.lanes.push(group, self._sort_key(group), self._serial)
+            return
         key = (not group.recovering, self._sort_key(group), group.key, self._serial, group)
         heapq.heappush(self._active, key)
 
@@ -122,7 +130,11 @@ class SchedulingQueue:
                 group.active_token = 0
                 self._n_active -= 1
                 return group
-        return None
+        first = self.lanes.pop() if self.lanes is not None else None
+        if first is not None:
+            first.active_token = 0
+            self._n_active -= 1
+        return first
 
     def leave_line(self, group: Group) -> None:
         """Takes a group out of line, wherever it goes next."""

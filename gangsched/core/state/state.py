@@ -14,14 +14,16 @@ from typing import Any
 
 from gangsched.config import Settings
 from gangsched.core.cache.cache import Cache
+from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
-from gangsched.core.framework.plugin_calls import PluginError, blamed
+from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.queue import SchedulingQueue
+from gangsched.core.state.queue_order import QueueOrder
 from gangsched.core.state.requeue_order import RequeueOrder
 from gangsched.core.state.start_together import StartTogether
 from gangsched.core.state.transitions import Cause
@@ -58,7 +60,8 @@ class SharedState:
             in_labels=settings.devices.in_labels,
             sign=self._sign if any(profile.signing.is_used for profile in profiles.values()) else None,
         )
-        self.cache.keep_usage_trackers(one for profile in profiles.values() for one in profile.usage_trackers)
+        self.queue_view: QueueView | None = None
+        """What PreEnqueue and QueueSort see, where one of them looks."""
         self.walltimes: Walltimes | None = None
         self.groups: dict[GroupKey, Group] = {}
         self.start_together = StartTogether(self.groups)
@@ -87,9 +90,8 @@ class SharedState:
         """All existing objects have been received, and no other process leads."""
         self.broken_reservations: dict[GroupKey, tuple[Group, str]] = {}
         """Groups for which a broken reservation was found in this turn, and why."""
-        self._sort = next(iter(profiles.values())).queue_sort
         self.queue = SchedulingQueue(
-            sort_key=self._sort_key,
+            sort_key=lambda group: self._order.key_or_last(group),
             cures=self._cures,
             clock=lambda: self.now_s,
             initial_backoff_s=settings.pod_initial_backoff_s,
@@ -97,13 +99,13 @@ class SharedState:
             flush_s=settings.unschedulable_flush_s,
             observer=observer,
         )
+        self._take_order(profiles)
         self._take_queueing(settings)
 
     def take_over(self, profiles: Mapping[str, Profile], settings: Settings) -> None:
         """These are in effect from now on; core.reconfigure handles which pods are ours."""
         self.profiles = profiles
         self.settings = settings
-        self._sort = next(iter(profiles.values())).queue_sort
         self.queue.configure(
             initial_backoff_s=settings.pod_initial_backoff_s,
             max_backoff_s=settings.pod_max_backoff_s,
@@ -112,7 +114,22 @@ class SharedState:
         self._take_queueing(settings)
         signs = any(profile.signing.is_used for profile in profiles.values())
         self.cache.sign_by(self._sign if signs else None)
-        self.cache.keep_usage_trackers(one for profile in profiles.values() for one in profile.usage_trackers)
+        self._take_order(profiles)
+
+    def _take_order(self, profiles: Mapping[str, Profile]) -> None:
+        """The plugins' usage trackers, the use of each namespace where it is read, and the line's order."""
+        trackers = [one for profile in profiles.values() for one in profile.usage_trackers]
+        before, self.queue_view, usage = self.queue_view, None, None
+        if any(profile.reads_usage for profile in profiles.values()):
+            usage = NamespaceUsage()
+            trackers.append(usage)
+            self.queue_view = QueueView(self.cache.nodes, usage)
+            if before is not None:
+                self.queue_view.began_s, self.queue_view.now_s = before.began_s, before.now_s
+        self.cache.keep_usage_trackers(trackers)
+        sort = next(iter(profiles.values())).queue_sort
+        self._order = QueueOrder(sort, self.queue_view, usage, self.hooks.blame)
+        self.queue.lanes = self._order.make_lanes()
 
     def _take_queueing(self, settings: Settings) -> None:
         """What is counted and learned is kept while `queueing` is in effect."""
@@ -134,6 +151,8 @@ class SharedState:
         """A turn begins."""
         self.now_s = now_s
         self.cache.usage_trackers.advance(now_s)
+        if self.queue_view is not None:
+            self.queue_view.set_time(now_s)
 
     def emit(self, effect: Effect) -> None:
         """Adds an effect to this turn's output."""
@@ -260,21 +279,9 @@ class SharedState:
             self.hooks.blame(error, group)
             return True
 
-    def _sort_key(self, group: Group) -> tuple[Any, ...]:
-        """QueueSort's key; a group without a valid key goes last, and its plugin is blamed."""
-        key, failed = self.sort_key(group)
-        if failed is not None:
-            self.hooks.blame(failed, group)
-        return key
-
     def sort_key(self, group: Group) -> tuple[tuple[Any, ...], PluginError | None]:
         """QueueSort's key and, where there is no valid one, why: for those who only look."""
-        try:
-            return (0, self._sort.sort_key(group)), None
-        except PluginError as error:
-            return (1,), error
-        except Exception as error:
-            return (1,), blamed(self._sort.name, "QueueSort", error)
+        return self._order.look(group)
 
     def drop_group(self, group: Group) -> None:
         """The last member is gone."""

@@ -1,0 +1,163 @@
+"""NamespaceUsage: what each namespace's pods hold on nodes; QueueView: what plugins of the queue see of it.
+
+A usage tracker (core.cache.usage_trackers) that exists only where a plugin of PreEnqueue or QueueSort reads
+it. Not here: which plugin does, and what follows from a change (core.state.lanes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from gangsched.core.cache.node_table import NodeTable
+from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
+from gangsched.core.types.group import NEVER_S, Group, PodInfo
+from gangsched.model.load import ReportedUsage
+from gangsched.model.objects import Node
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
+_Held = tuple[str, Mapping[str, int]]
+
+TOTALS = ""
+"""Stands among namespaces for what the nodes offer."""
+
+
+class NamespaceUsage:
+    """Resources held by pods, reserved or bound and of every scheduler, by namespace."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, dict[str, int]] = {}
+        self.changed: set[str] = set()
+        """Namespaces whose use has changed, and TOTALS for nodes, since a reader took them."""
+        self.n_node_changes = 0
+        self._on_row: dict[int, dict[str, _Held]] = {}
+        self._offered: dict[int, Mapping[str, object] | None] = {}
+
+    def put_node(self, row: int, node: Node, now_s: float) -> UsageNews:
+        offered = node.status.allocatable
+        if row not in self._offered or self._offered[row] != offered:  # most updates are heartbeats
+            self._offered[row] = offered
+            self._nodes_changed()
+        return NOTHING_NEW
+
+    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> UsageNews:
+        return NOTHING_NEW
+
+    def remove_node(self, row: int) -> None:
+        self._offered.pop(row, None)
+        self._nodes_changed()
+        for held in self._on_row.pop(row, {}).values():
+            self._add(held, -1)
+
+    def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
+        on_row = self._on_row.setdefault(row, {})
+        for info in infos:
+            # As it is counted now: the pod may be another version when it leaves.
+            held = on_row[info.uid] = (info.pod.metadata.namespace, info.template.requests)
+            self._add(held, 1)
+
+    def leave(self, info: PodInfo, row: int, now_s: float) -> None:
+        held = self._on_row.get(row, {}).pop(info.uid, None)
+        if held is not None:
+            self._add(held, -1)
+
+    def advance(self, now_s: float) -> Iterable[int]:
+        return ()
+
+    def _nodes_changed(self) -> None:
+        self.n_node_changes += 1
+        self.changed.add(TOTALS)
+
+    def _add(self, held: _Held, sign: int) -> None:
+        namespace, requests = held
+        self.changed.add(namespace)
+        used = self.used.setdefault(namespace, {})
+        for name, amount in requests.items():
+            left = used.get(name, 0) + sign * amount
+            if left:
+                used[name] = left
+            else:
+                used.pop(name, None)
+        if not used:
+            del self.used[namespace]
+
+
+class QueueView:
+    """The cluster as PreEnqueue and QueueSort see it.
+
+    Amounts are by resource name: cpu in thousandths, everything else in whole units. Everything is as
+    of this turn and may not be kept: a plugin asks again.
+    """
+
+    def __init__(self, nodes: NodeTable, usage: NamespaceUsage) -> None:
+        self._nodes = nodes
+        self._usage = usage
+        self._totals: Mapping[str, int] = _NOTHING
+        self._largest: Mapping[str, int] = _NOTHING
+        self._totals_of = -1
+        self.began_s: float | None = None
+        """When the first turn of this process was."""
+        self.now_s = 0.0
+        """The scheduler's own clock, which begins anywhere and never goes back."""
+        self.reads: set[str] = set()
+        """What was read since this was last cleared: namespaces, and TOTALS."""
+        self.reads_time = False
+
+    def set_time(self, now_s: float) -> None:
+        """A turn begins."""
+        self.now_s = now_s
+        if self.began_s is None:
+            self.began_s = now_s
+
+    def totals(self) -> Mapping[str, int]:
+        """What all nodes offer together (status.allocatable)."""
+        self._look_at_nodes()
+        return self._totals
+
+    def largest(self) -> Mapping[str, int]:
+        """The most that any one node offers, each resource by itself."""
+        self._look_at_nodes()
+        return self._largest
+
+    def used(self, namespace: str) -> Mapping[str, int]:
+        """What the namespace's pods hold on nodes, reserved or bound, `pods` counted too."""
+        self.reads.add(namespace)
+        used = self._usage.used.get(namespace)
+        return _NOTHING if used is None else MappingProxyType(used)
+
+    def queue_of(self, group: Group) -> str:
+        """The group's queue. There are no queues but namespaces."""
+        return group.key.namespace
+
+    def used_by_queue(self, queue: str) -> Mapping[str, int]:
+        """As `used`, for a queue."""
+        return self.used(queue)
+
+    def dominant_share(self, namespace: str, *resources: str) -> float:
+        """The largest part of one of these resources that the namespace holds, 0 to 1; none named: any."""
+        totals, used = self.totals(), self.used(namespace)
+        named = resources or tuple(used)
+        shares = [used.get(name, 0) / totals[name] for name in named if totals.get(name)]
+        return max(shares, default=0.0)
+
+    def waited_s(self, group: Group) -> float:
+        """Since when the group has been complete; one that this process found waiting, since its start."""
+        self.reads_time = True
+        if group.first_complete_s == NEVER_S:
+            return 0.0
+        began_s = self.began_s if self.began_s is not None else self.now_s
+        return max(0.0, self.now_s - max(group.first_complete_s, began_s))
+
+    def _look_at_nodes(self) -> None:
+        self.reads.add(TOTALS)
+        if self._totals_of == self._usage.n_node_changes:
+            return
+        self._totals_of = self._usage.n_node_changes
+        nodes = self._nodes
+        live = nodes.live.nonzero()[0]
+        totals, largest = {}, {}
+        for name, row in zip(nodes.table.names, nodes.allocatable, strict=False):
+            offered: list[int] = row[live].tolist()
+            if total := sum(offered):  # exact: one quantity alone may fill an int64
+                totals[name], largest[name] = total, max(offered)
+        self._totals, self._largest = MappingProxyType(totals), MappingProxyType(largest)

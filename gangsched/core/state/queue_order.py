@@ -1,0 +1,111 @@
+"""QueueOrder: QueueSort's answers: a group's key, its lane, and the key of a lane.
+
+Lives here: the calls of the one QueueSort plugin, and what stands in for an answer that it fails to give: the
+group, or the lane, goes last. Not here: the line itself (core.state.queue, core.state.lanes). Made by
+core.state.state, for each configuration anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
+from gangsched.core.framework.interface import LaneSortPlugin, QueueSortPlugin, serves
+from gangsched.core.framework.plugin_calls import PluginError, blamed
+from gangsched.core.state.lanes import Lanes
+from gangsched.core.types.group import Group
+
+Key = tuple[Any, ...]
+LAST: Key = (1,)
+_REKEY_S = 10.0
+_SHORTEST_S = 0.1
+_POINT = "QueueSort"
+
+
+class QueueOrder:
+    """The order of the line by one plugin."""
+
+    def __init__(
+        self,
+        sort: QueueSortPlugin,
+        view: QueueView | None,
+        usage: NamespaceUsage | None,
+        blame: Callable[[PluginError, Group], None],
+    ) -> None:
+        self._sort = sort
+        self._laned = sort if serves(sort, LaneSortPlugin) else None
+        self._view = view
+        self._usage = usage
+        self._blame = blame
+
+    def make_lanes(self) -> Lanes | None:
+        """None where the order does not depend on usage."""
+        if self._laned is None or self._view is None or self._usage is None:
+            return None
+        return Lanes(
+            self._view,
+            self._usage,
+            lane_of=self._lane_or_last,
+            lane_key=self._lane_key_or_last,
+            rekey_s=max(_SHORTEST_S, float(getattr(self._laned, "rekey_s", _REKEY_S))),
+        )
+
+    def key_or_last(self, group: Group) -> Key:
+        """The group's key, in its lane where there are lanes."""
+        try:
+            return (0, self._key(group))
+        except PluginError as error:
+            self._blame(error, group)
+            return LAST
+
+    def look(self, group: Group) -> tuple[Key, PluginError | None]:
+        """The group's key among all groups and, where there is none, why: for those who only look.
+
+        With lanes it is the place that the group would have as the first of its lane.
+        """
+        try:
+            if self._laned is None or self._view is None:
+                return (0, self._key(group)), None
+            return (0, self._lane_key(group), self._lane(group), self._key(group)), None
+        except PluginError as error:
+            return LAST, error
+
+    def _lane_or_last(self, group: Group) -> str:
+        try:
+            return self._lane(group)
+        except PluginError as error:
+            self._blame(error, group)
+            return ""
+
+    def _lane_key_or_last(self, first: Group) -> Key:
+        try:
+            return (0, self._lane_key(first))
+        except PluginError as error:
+            self._blame(error, first)
+            return LAST
+
+    def _key(self, group: Group) -> Key:
+        key: Key = self._called(self._sort.sort_key, group)
+        return key
+
+    def _lane(self, group: Group) -> str:
+        assert self._laned is not None
+        lane: object = self._called(self._laned.lane, group)
+        if not isinstance(lane, str):
+            problem = f"lane answered {repr(lane)[:80]}, expected a text"
+            raise PluginError(self._sort.name, _POINT, problem)
+        return lane
+
+    def _lane_key(self, first: Group) -> Key:
+        assert self._laned is not None
+        key: Key = self._called(self._laned.lane_key, first, self._view)
+        return key
+
+    def _called(self, method: Callable[..., Any], *args: object) -> Any:
+        try:
+            return method(*args)
+        except PluginError:
+            raise
+        except Exception as error:
+            raise blamed(self._sort.name, _POINT, error) from error

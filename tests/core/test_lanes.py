@@ -1,0 +1,188 @@
+"""QueueSort that sees usage: lanes by tenant, keyed again only where what they have read has changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.framework.profile import Profile
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.lanes import Lanes
+from gangsched.core.types.group import Group
+from gangsched.model.effects import BindPod
+from gangsched.model.objects import Pod
+from gangsched.sim.driver import make_scheduler
+from gangsched.sim.objects import make_node
+from tests.core.scenario import Cluster, gang
+
+GPU = "nvidia.com/gpu"
+
+
+class ByShare:
+    """The tenant with the smallest share of the GPUs first; notes each of its calls."""
+
+    name = "ByShare"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def sort_key(self, group: Group) -> tuple[Any, ...]:
+        return (-group.priority, group.first_complete_s)
+
+    def lane(self, group: Group) -> str:
+        return group.key.namespace
+
+    def lane_key(self, first: Group, view: QueueView) -> tuple[Any, ...]:
+        self.asked.append(first.key.namespace)
+        return (view.dominant_share(first.key.namespace, GPU),)
+
+
+class ByWait(ByShare):
+    """The tenant whose first gang has waited longest, in whole minutes."""
+
+    rekey_s = 60.0
+
+    def lane_key(self, first: Group, view: QueueView) -> tuple[Any, ...]:
+        self.asked.append(first.key.namespace)
+        return (-(view.waited_s(first) // 60.0),)
+
+
+def sorted_by(sort: Any, *, nodes: int = 1) -> Cluster:
+    def make(settings: Settings) -> Scheduler:
+        made = make_scheduler(settings)
+        profiles = {
+            name: Profile(name, replace(one.points, queue_sort=sort))
+            for name, one in made.shared.profiles.items()
+        }
+        return Scheduler(profiles, settings, node_capacity=4)
+
+    c = Cluster(make=make)
+    for i in range(nodes):
+        c.node(make_node(f"n{i}", gpus=8))
+    return c
+
+
+def lanes_of(c: Cluster) -> Lanes:
+    lanes = c.scheduler.shared.queue.lanes
+    assert lanes is not None
+    return lanes
+
+
+def of(namespace: str, name: str, *, pods: int = 1, gpus: int = 1, priority: int = 0) -> list[Pod]:
+    made = gang(name, pods=pods, gpus=gpus, priority=priority)
+    return [
+        replace(
+            pod, metadata=replace(pod.metadata, namespace=namespace, uid=f"{namespace}-{pod.metadata.uid}")
+        )
+        for pod in made
+    ]
+
+
+def binds(c: Cluster) -> list[BindPod]:
+    return c.all(BindPod)
+
+
+def test_tenants_take_turns_by_what_they_hold() -> None:
+    c = sorted_by(ByShare())
+    c.submit(*(of("a", f"a{i}") for i in range(4)), *(of("b", f"b{i}") for i in range(4))).run()
+    assert [bind.name[0] for bind in binds(c)] == list("abababab")
+
+
+def test_a_gang_in_a_lane_goes_by_priority_and_age() -> None:
+    c = sorted_by(ByShare())
+    c.submit(of("a", "old"), of("a", "young"), of("a", "high", priority=5)).run()
+    assert [bind.name for bind in binds(c)] == ["high-0", "old-0", "young-0"]
+
+
+def test_what_a_tenant_gives_back_counts_at_once() -> None:
+    c = sorted_by(ByShare())
+    c.submit(of("a", "a0", gpus=3), of("b", "b0", gpus=1)).run()
+    c.delete("a0-0")
+    c.submit(of("b", "b1"), of("a", "a1")).run()
+    assert binds(c)[2].name == "a1-0"
+
+
+def test_only_lanes_that_read_what_has_changed_are_keyed_again() -> None:
+    sort, n_tenants, n_each = ByShare(), 20, 9
+    c = sorted_by(sort, nodes=24)  # 192 GPUs: all 180 gangs fit
+    pods = [of(f"t{t}", f"g{i}") for i in range(n_each) for t in range(n_tenants)]
+    c.submit(*pods)
+    assert not sort.asked, "nobody's turn has come yet"
+    c.run()
+    n_started = n_tenants * n_each
+    assert len(binds(c)) == n_started
+    lanes = lanes_of(c)
+    assert lanes.n_keys == len(sort.asked)
+    assert n_started <= lanes.n_keys <= 2 * n_started, "a start costs its own lane's key, and no other's"
+    sort.asked.clear()
+    for node in list(c.nodes.values()):
+        c.node(node)  # a heartbeat
+    c.submit(of("t3", "late", gpus=8)).run()
+    assert len(sort.asked) <= 3
+
+
+def test_lanes_by_waiting_time_are_keyed_again_as_time_passes_and_not_more_often() -> None:
+    sort = ByWait()
+    c = sorted_by(sort)
+    c.submit(of("a", "full", gpus=8)).run()
+    c.submit(of("b", "b0", gpus=8)).wait(200.0)
+    c.submit(of("c", "c0", gpus=8))
+    sort.asked.clear()
+    c.delete("full-0").run()
+    assert binds(c)[-1].name == "b0-0"
+    c.delete("b0-0").wait(15.0).run()
+    assert binds(c)[-1].name == "c0-0"
+    assert len(sort.asked) <= 6
+
+
+def test_a_lane_whose_key_fails_goes_last_and_its_plugin_is_named() -> None:
+    class Fails(ByShare):
+        def lane_key(self, first: Group, view: QueueView) -> tuple[Any, ...]:
+            if first.key.namespace == "a":
+                raise ZeroDivisionError("division by zero")
+            return super().lane_key(first, view)
+
+    c = sorted_by(Fails())
+    c.submit(of("a", "a0"), of("b", "b0")).run()
+    assert [bind.name for bind in binds(c)] == ["b0-0", "a0-0"]
+    counters = c.scheduler.shared.counters
+    assert counters["plugin_errors/ByShare/QueueSort"]
+
+
+def test_a_group_that_leaves_the_line_leaves_its_lane() -> None:
+    sort = ByShare()
+    c = sorted_by(sort)
+    c.submit(of("a", "a0"), of("a", "a1"), of("b", "b0"))
+    c.delete("a0-0")
+    c.run()
+    assert sorted(bind.name for bind in binds(c)) == ["a1-0", "b0-0"]
+    lanes = lanes_of(c)
+    assert lanes.pop() is None
+    assert not any((lanes._lanes, lanes._readers, lanes._stale)), "nothing is kept of empty lanes"
+
+
+def test_the_view_counts_what_pods_hold_and_forgets_nodes_that_go() -> None:
+    c = sorted_by(ByShare(), nodes=2)
+    c.submit(of("a", "a0", gpus=3), of("b", "b0", pods=2, gpus=2)).run()
+    view = c.scheduler.shared.queue_view
+    assert view is not None
+    assert (view.used("a")[GPU], view.used("b")[GPU], view.used("c").get(GPU)) == (3, 4, None)
+    assert (view.totals()[GPU], view.largest()[GPU]) == (16, 8)
+    assert view.dominant_share("b", GPU) == 0.25
+    c.drop_node("n0").drop_node("n1")
+    assert not view.used("a")
+    assert not view.totals()
+
+
+def test_another_queue_sort_takes_over_those_in_line() -> None:
+    c = sorted_by(ByShare())
+    c.submit(of("a", "a0"), of("a", "a1"), of("b", "b0"))
+    plain = make_scheduler(c.settings).shared.profiles
+    c._done(c.scheduler.reconfigure(plain, c.settings, c.now_s)[0])
+    assert c.scheduler.shared.queue.lanes is None
+    assert c.scheduler.shared.queue_view is None
+    c.run()
+    assert [bind.name for bind in binds(c)] == ["a0-0", "a1-0", "b0-0"]
