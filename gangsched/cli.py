@@ -121,6 +121,10 @@ _COMMANDS = {
         "gangsched.devices.command",
         "show which devices each node has, who holds them, since when, planned or confirmed",
     ),
+    "doctor": (
+        "gangsched.doctor.command",
+        "check an installation from outside: what is wrong with it, and the command that mends it",
+    ),
     "explain": (
         "gangsched.web.explain_command",
         "why a gang or a pod does not run, and what would cure it",

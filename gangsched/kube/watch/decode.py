@@ -168,11 +168,11 @@ class Kind:
                 "an object is nested too deep, what is too deep is not read", kind=self.kind, err=what
             )
 
-    def read_page(self, body: bytes) -> tuple[list[Any], list[ObjectRefused], ListMeta]:
-        """The objects of a v1 list's page, and those that do not parse. Raises: ApiError (no such list)."""
+    def read_page(self, body: bytes, version: str = "v1") -> tuple[list[Any], list[ObjectRefused], ListMeta]:
+        """The objects of a list's page, and those that do not parse. Raises: ApiError (no such list)."""
         try:
             page = self.decode_page(body)
-            self.check_list(page, self.api_version("v1"))
+            self.check_list(page, self.api_version(version))
             return page.items, [], page.metadata
         except msgspec.MsgspecError:
             pass
@@ -180,7 +180,7 @@ class Kind:
             raw_page = decode_raw_page(body)
         except msgspec.MsgspecError as error:
             raise ApiError(f"a list of {self.name} is not readable: {error}") from None
-        self.check_list(raw_page, self.api_version("v1"))
+        self.check_list(raw_page, self.api_version(version))
         items, refusals = [], []
         for raw in raw_page.items or ():
             try:

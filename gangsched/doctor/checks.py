@@ -1,0 +1,227 @@
+"""The checks of what was read about the installation itself: pure, each a list of findings.
+
+Lives here: versions, rights, policies, FlowSchemas, leases, clocks. Not here: nodes and pods
+(doctor.cluster_checks), the requests (doctor.reading).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from gangsched.config.election import LeaderElectionSettings
+from gangsched.doctor.findings import Finding, found
+from gangsched.doctor.reading import Facts, Lease
+from gangsched.doctor.rights import OPTIONAL
+
+OLDEST, NEWEST = (1, 34), (1, 37)
+"""Versions of Kubernetes that are tested (docs/operating.md)."""
+MAX_SKEW_S = 2.0
+_INSTALL = "kubectl apply -k deploy/"
+_SCHEDULER_POLICIES = ("gangsched-reserved-keys", "gangsched-reserved-keys-binding")
+_AGENT_POLICIES = ("gangsched-agent-own-node", "gangsched-node-devices")
+AGENT_USER = "system:serviceaccount:gangsched-agent:gangsched-agent"
+_FLOW_SCHEMAS = ("gangsched-leader-election", "gangsched", "gangsched-reviews")
+_MAX_NAMED = 5
+
+
+def check_version(facts: Facts) -> Iterator[Finding]:
+    """The API server's own version."""
+    if facts.minor is None:
+        yield found("version", "unknown", facts.unread.get("minor", "not read"))
+    elif facts.minor < OLDEST:
+        yield found(
+            "version",
+            "warning",
+            f"the API server is {facts.version}; {_dotted(OLDEST)} is the oldest version that is tested",
+            "Upgrade Kubernetes, or try what you use on a cluster of that version first.",
+        )
+    else:
+        newer = f"; {_dotted(NEWEST)} is the newest that is tested" * (facts.minor > NEWEST)
+        yield found("version", "ok", f"the API server is {facts.version}{newer}")
+
+
+def check_rights(facts: Facts) -> Iterator[Finding]:
+    """Every verb that the scheduler's account needs."""
+    if facts.refused is None:
+        yield found(
+            "rights",
+            "unknown",
+            f"what {facts.username} may do cannot be asked: {facts.unread.get('refused', 'not read')}",
+            "Run this as a user who may create subjectaccessreviews.authorization.k8s.io.",
+        )
+        return
+    missing = sorted(str(right) for right in facts.refused if right not in OPTIONAL)
+    if missing:
+        yield found(
+            "rights",
+            "problem",
+            f"{facts.username} may not {_named(missing)}",
+            "kubectl apply -f deploy/rbac.yaml",
+        )
+    for right in sorted(facts.refused):
+        if right in OPTIONAL:
+            yield found(
+                "rights",
+                "warning",
+                f"{facts.username} may not {right}, which needs {OPTIONAL[right]}",
+                "kubectl apply -f deploy/rbac.yaml",
+            )
+    if not facts.refused:
+        yield found("rights", "ok", f"{facts.username} may do all that it needs")
+
+
+def check_policies(facts: Facts, *, with_agents: bool) -> Iterator[Finding]:
+    """The policies that reserve our keys: applied, bound to Deny, and of this account."""
+    if facts.policies is None or facts.policy_bindings is None:
+        why = facts.unread.get("policies") or facts.unread.get("policy_bindings", "not read")
+        yield found("policies", "unknown", f"the policies cannot be read: {why}")
+        return
+    policies = {policy.metadata.name: policy for policy in facts.policies}
+    wanted = [(name, facts.username, "deploy/reserved-keys.yaml") for name in _SCHEDULER_POLICIES]
+    wanted += [(name, AGENT_USER, "deploy/agent/policy.yaml") for name in _AGENT_POLICIES if with_agents]
+    n_wrong = 0
+    for name, user, file in wanted:
+        policy = policies.get(name)
+        bindings = [one for one in facts.policy_bindings if one.spec.policy_name == name]
+        if policy is None:
+            why = "is not applied: users may write what only gangsched may"
+        elif not any("Deny" in (one.spec.validation_actions or ()) for one in bindings):
+            why = "has no binding that denies, so it refuses nobody"
+        elif not any(user in one.expression for one in policy.spec.match_conditions or ()):
+            why = f"does not name {user}, which is refused as any other user is"
+        else:
+            continue
+        n_wrong += 1
+        yield found("policies", "problem", f"the policy {name} {why}", f"kubectl apply -f {file}")
+    if not n_wrong:
+        yield found("policies", "ok", f"{len(wanted)} policies are applied and deny")
+
+
+def check_flow_schemas(facts: Facts) -> Iterator[Finding]:
+    """Where the scheduler's requests wait when the API server has too many."""
+    if facts.flow_schemas is None:
+        yield found("flowschemas", "unknown", facts.unread.get("flow_schemas", "not read"))
+        return
+    there = {one.metadata.name for one in facts.flow_schemas}
+    missing = [name for name in _FLOW_SCHEMAS if name not in there]
+    if missing:
+        yield found(
+            "flowschemas",
+            "warning",
+            f"{_named(missing)} not applied: under load the scheduler's requests, its lease too, wait with"
+            " those of every service account",
+            "kubectl apply -f deploy/flowschemas.yaml",
+        )
+    else:
+        yield found("flowschemas", "ok", f"{len(_FLOW_SCHEMAS)} FlowSchemas are applied")
+
+
+def check_replicas(facts: Facts) -> Iterator[Finding]:
+    """The Deployment, where there is one: outside a cluster there is none."""
+    if facts.deployments is None:
+        yield found("replicas", "unknown", facts.unread.get("deployments", "not read"))
+        return
+    namespace, name = facts.account
+    one = next((each for each in facts.deployments if each.metadata.name == name), None)
+    if one is None:
+        text = f"there is no Deployment {name} in {namespace}; a scheduler that runs elsewhere has a lease"
+        yield found("replicas", "warning", text, _INSTALL)
+        return
+    wanted, ready = 1 if one.spec.replicas is None else one.spec.replicas, one.status.ready_replicas
+    if not ready:
+        why = "it is scaled to 0" if not wanted else f"none of {wanted} replicas is ready"
+        deed = f"describe deployment/{name}" if wanted else f"scale deployment/{name} --replicas=2"
+        cure = f"kubectl -n {namespace} {deed}"
+        yield found("replicas", "problem", f"no scheduler runs: {why}", cure)
+    elif ready < wanted:
+        cure = f"kubectl -n {namespace} get pods -l app.kubernetes.io/name={name}"
+        yield found("replicas", "warning", f"{ready} of {wanted} replicas are ready", cure)
+    else:
+        yield found("replicas", "ok", f"{ready} of {wanted} replicas are ready")
+
+
+def check_leases(facts: Facts, election: LeaderElectionSettings) -> Iterator[Finding]:
+    """Whether one replica leads, and only one."""
+    if not election.leader_elect:
+        yield found("lease", "ok", "the configuration elects no leader: a single process schedules")
+        return
+    if facts.leases is None:
+        yield found("lease", "unknown", facts.unread.get("leases", "not read"))
+        return
+    namespace, name = election.resource_namespace, election.resource_name
+    logs = f"kubectl -n {facts.account[0]} logs -l app.kubernetes.io/name={facts.account[1]} --tail=50"
+    mine = [one for one in facts.leases if one.metadata.name == name]
+    one = next((each for each in mine if each.metadata.namespace == namespace), None)
+    if one is None:
+        text = f"there is no Lease {namespace}/{name}: no replica has ever led, and no pod is scheduled"
+        yield found("lease", "problem", text, logs)
+    elif not one.spec.holder_identity:
+        text = f"the Lease {namespace}/{name} has no holder: the last leader ended, and no replica leads"
+        yield found("lease", "problem", text, logs)
+    elif not _lives(one, facts.now):
+        renewed = one.spec.renew_time
+        ago = "never" if renewed is None else f"{(facts.now - renewed).total_seconds():.0f} s ago"
+        text = f"the Lease {namespace}/{name} has expired: {one.spec.holder_identity} renewed it {ago}"
+        yield found("lease", "problem", text, logs)
+    else:
+        yield found("lease", "ok", f"{one.spec.holder_identity} leads")
+        yield from _check_holders_clock(one)
+    others = [each for each in mine if each is not one and _lives(each, facts.now)]
+    for other in others:
+        where = f"{other.metadata.namespace}/{name}"
+        yield found(
+            "lease",
+            "problem" if one is not None and _lives(one, facts.now) else "warning",
+            f"another scheduler leads by the Lease {where}: {other.spec.holder_identity}; two that serve the"
+            " same schedulerName give the same devices twice",
+            f"kubectl -n {other.metadata.namespace} get pods; end one, or give it another schedulerName",
+        )
+
+
+def check_clock(facts: Facts) -> Iterator[Finding]:
+    """This machine's clock against the API server's."""
+    if facts.ahead_s is None:
+        yield found(
+            "clock", "unknown", f"the API server's time is not known: {facts.unread.get('ahead_s', '')}"
+        )
+    elif abs(facts.ahead_s) > MAX_SKEW_S:
+        text = f"this machine's clock is {_skew(facts.ahead_s)} the API server's"
+        yield found("clock", "warning", text, "timedatectl set-ntp true")
+    else:
+        yield found("clock", "ok", f"this machine's clock is within {MAX_SKEW_S:g} s of the API server's")
+
+
+def _check_holders_clock(lease: Lease) -> Iterator[Finding]:
+    """The holder writes its own time; the API server notes when it took the write."""
+    taken = max(
+        (one.time for one in lease.metadata.managed_fields or () if one.time is not None), default=None
+    )
+    if taken is None or lease.spec.renew_time is None:
+        return
+    ahead_s = (lease.spec.renew_time - taken).total_seconds()
+    # The server's time is in whole seconds, cut off, and the write has been on its way.
+    if not -MAX_SKEW_S - 1.0 <= ahead_s <= MAX_SKEW_S + 1.0:
+        text = f"the clock of {lease.spec.holder_identity} is {_skew(ahead_s)} the API server's"
+        yield found("clock", "warning", text, "timedatectl set-ntp true, on that replica's node")
+
+
+def _lives(lease: Lease, now: datetime) -> bool:
+    """By the API server's clock; a clock that is off by MAX_SKEW_S ends nobody's lease."""
+    if not lease.spec.holder_identity or lease.spec.renew_time is None:
+        return False
+    lasts_s = (lease.spec.lease_duration_seconds or 0) + MAX_SKEW_S
+    return (now - lease.spec.renew_time).total_seconds() < lasts_s
+
+
+def _skew(ahead_s: float) -> str:
+    return f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'}"
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMED} more" * (len(names) > _MAX_NAMED)
+    return ", ".join(names[:_MAX_NAMED]) + more

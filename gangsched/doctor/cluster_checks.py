@@ -1,0 +1,247 @@
+"""The checks of nodes, pods and gangs as they are now: pure, each a list of findings.
+
+Lives here: agents, inventories, drift, half-bound gangs, pods that nobody schedules. Not here: the
+installation itself (doctor.checks), the map of devices (gangsched.devices.report).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
+
+from gangsched.config.strict import nearest
+from gangsched.core.types.group import Group, MemberState
+from gangsched.devices.report import GONE, MISMATCH, TWICE, NodeMap
+from gangsched.doctor.findings import Finding, Level, found
+from gangsched.errors import ParseError
+from gangsched.model.device_labels import inventory_text
+from gangsched.model.devices import Device, parse_devices
+from gangsched.model.load import LOAD_KEY, parse_load
+from gangsched.model.objects import Condition, Node, Pod
+from gangsched.model.quantity import to_int
+
+AGENT_NAMESPACE = "gangsched-agent"
+# Three heartbeats of an agent, and time to spare.
+_STALE_S = 120.0
+# A gang is bound pod by pod within seconds; a new pod is looked at at once.
+_SETTLED_S = 60.0
+_UNSEEN_S = 30.0
+_MAX_NAMED = 5
+_OTHERS = ("default-scheduler",)
+
+
+def device_resources(nodes: Iterable[Node]) -> frozenset[str]:
+    """Resources whose devices have IDs: those that a node lists, and all GPUs."""
+    names: set[str] = set()
+    for node in nodes:
+        names.update(name for name in node.status.allocatable or () if name.endswith("/gpu"))
+        names.update(_inventory(node) or ())
+    return frozenset(names)
+
+
+def check_agents(nodes: Sequence[Node], pods: Sequence[Pod], now: datetime) -> Iterator[Finding]:
+    """An agent on each node with devices, ready, and reporting."""
+    resources = device_resources(nodes)
+    with_devices = [node for node in nodes if any(_offered(node, name) for name in resources)]
+    if not with_devices:
+        yield found("agents", "ok", "no node offers GPUs or lists devices")
+        return
+    bare = [node.metadata.name for node in with_devices if _text(node) is None]
+    if bare:
+        yield found(
+            "agents",
+            "warning",
+            f"{_nodes(bare)} offer devices and list none: pods there are counted, and get no device IDs",
+            "kubectl apply -k deploy/agent/",
+        )
+    agents = {pod.spec.node_name: pod for pod in pods if _is_agent(pod)}
+    ready = {name for name, pod in agents.items() if _condition(pod, "Ready") == "True"}
+    missing = [node.metadata.name for node in with_devices if node.metadata.name not in ready]
+    if missing:
+        text = f"no agent is ready on {_nodes(missing)}: nobody keeps the list of devices there true"
+        cure = f"kubectl -n {AGENT_NAMESPACE} get pods -o wide"
+        yield found("agents", "warning", text, cure if agents else "kubectl apply -k deploy/agent/")
+    stale = sorted(name for name, age_s in _ages(nodes, now) if age_s > _STALE_S)
+    if stale:
+        text = f"{_nodes(stale)}: the measured load is older than {_STALE_S:.0f} s"
+        yield found(
+            "agents",
+            "warning",
+            text,
+            f"kubectl -n {AGENT_NAMESPACE} logs -l app.kubernetes.io/name=gangsched-agent",
+        )
+    if not (bare or missing or stale):
+        yield found("agents", "ok", f"{len(with_devices)} nodes with devices, an agent ready on each")
+
+
+def check_inventories(nodes: Sequence[Node]) -> Iterator[Finding]:
+    """The healthy devices that a node lists, against what kubelet offers."""
+    n_listing = n_wrong = 0
+    for node in nodes:
+        listed = _inventory(node)
+        if listed is None:
+            continue
+        n_listing += 1
+        for resource, devices in sorted(listed.items()):
+            healthy, offered = sum(device.health == "Healthy" for device in devices), _offered(node, resource)
+            if healthy == offered:
+                continue
+            n_wrong += 1
+            if n_wrong <= _MAX_NAMED:
+                name = node.metadata.name
+                yield found(
+                    "inventory",
+                    "warning",
+                    f"{name} lists {healthy} healthy {resource}, and kubelet offers {offered}: the smaller"
+                    " number is used",
+                    f"gangsched devices {name}; then see to the device plugin on that node",
+                )
+    if n_wrong > _MAX_NAMED:
+        yield found("inventory", "warning", f"and {n_wrong - _MAX_NAMED} more nodes", "gangsched devices")
+    if not n_wrong:
+        yield found("inventory", "ok", f"{n_listing} nodes list devices, as many as kubelet offers")
+
+
+def check_drift(maps: Sequence[NodeMap]) -> Iterator[Finding]:
+    """Devices that two pods name, or that kubelet gave to another pod, or that no node lists."""
+    n_wrong = 0
+    for one in maps:
+        told: list[tuple[str, Level]] = [(problem, "problem") for problem in one.problems]
+        for device in one.devices:
+            pods = " and ".join(sorted({holder.pod for holder in device.holders}))
+            if device.state == TWICE:
+                told.append((f"{device.resource} {device.id} is claimed by {pods}", "problem"))
+            elif device.state == MISMATCH:
+                other = device.kubelet or "none of them"
+                told.append(
+                    (
+                        f"{device.resource} {device.id} is planned for {pods or 'no pod'}; kubelet: {other}",
+                        "problem",
+                    )
+                )
+            elif device.health == GONE and device.holders:
+                told.append((f"{device.resource} {device.id} is held by {pods} and not listed", "warning"))
+        for text, level in told:
+            n_wrong += 1
+            if n_wrong <= _MAX_NAMED:
+                yield found("drift", level, f"{one.name}: {text}", f"gangsched devices {one.name}")
+    if n_wrong > _MAX_NAMED:
+        yield found("drift", "problem", f"and {n_wrong - _MAX_NAMED} more like these", "gangsched devices")
+    if not n_wrong:
+        yield found("drift", "ok", "no device is claimed twice, or held by another pod than planned")
+
+
+def check_gangs(groups: Iterable[Group], now: datetime) -> Iterator[Finding]:
+    """Gangs that run in part, and have for a while."""
+    wrong = []
+    for group in groups:
+        if group.is_half_bound and (_bound_ago_s(group, now) or 0.0) >= _SETTLED_S:
+            wrong.append(group)
+    for group in sorted(wrong, key=lambda one: one.key)[:_MAX_NAMED]:
+        yield found(
+            "gangs",
+            "problem",
+            f"gang {group.key} runs in part: {group.n_bound} of {group.start_count} members",
+            f"gangsched explain {group.key}",
+        )
+    if len(wrong) > _MAX_NAMED:
+        yield found("gangs", "problem", f"and {len(wrong) - _MAX_NAMED} more gangs", "gangsched queue")
+    if not wrong:
+        yield found("gangs", "ok", "no gang runs in part")
+
+
+def check_unseen(pods: Sequence[Pod], served: Collection[str], now: datetime) -> Iterator[Finding]:
+    """Pods whose scheduler does not exist, or does not look at them: they have no condition at all."""
+    by_name: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if _is_unseen(pod, now) and pod.spec.scheduler_name not in _OTHERS:
+            by_name.setdefault(pod.spec.scheduler_name, []).append(pod)
+    for name, unseen in sorted(by_name.items()):
+        first, n = unseen[0].key, len(unseen)
+        pending = f"{n} pod{'s' * (n != 1)}, {first} for one,"
+        if name in served:
+            text = f"{pending} wait for {name!r}, and it has told none of them why: no replica schedules"
+            yield found("pods", "problem", text, f"gangsched explain {first}")
+        else:
+            yield found(
+                "pods",
+                "problem",
+                f"{pending} name the scheduler {name!r}, and nobody serves it{nearest(name, served)};"
+                f" served here: {', '.join(sorted(served))}",
+                "Correct spec.schedulerName where the pods are made (the template of their Job, for one).",
+            )
+    if not by_name:
+        yield found("pods", "ok", "every pending pod is looked at by a scheduler")
+
+
+# -- inside --------------------------------------------------------------------------------------------
+
+
+def _text(node: Node) -> str | None:
+    return inventory_text(node.metadata.annotations, node.metadata.labels)
+
+
+def _inventory(node: Node) -> dict[str, list[Device]] | None:
+    """None without a list, or with one that cannot be read, which the check of drift tells."""
+    text = _text(node)
+    try:
+        return None if text is None else {name: list(ids) for name, ids in parse_devices(text).items()}
+    except ParseError:
+        return None
+
+
+def _offered(node: Node, resource: str) -> int:
+    amount = (node.status.allocatable or {}).get(resource, 0)
+    try:
+        return to_int(str(amount))
+    except ParseError:
+        return 0
+
+
+def _is_agent(pod: Pod) -> bool:
+    return pod.metadata.namespace == AGENT_NAMESPACE and bool(pod.spec.node_name) and not pod.is_terminal
+
+
+def _condition(pod: Pod, kind: str) -> str:
+    conditions: Iterable[Condition] = pod.status.conditions or ()
+    return next((one.status for one in conditions if one.type == kind), "")
+
+
+def _ages(nodes: Iterable[Node], now: datetime) -> Iterator[tuple[str, float]]:
+    for node in nodes:
+        text = (node.metadata.annotations or {}).get(LOAD_KEY)
+        if text is not None:
+            try:
+                yield node.metadata.name, (now - parse_load(text).observed_at).total_seconds()
+            except ParseError:
+                continue
+
+
+def _bound_ago_s(group: Group, now: datetime) -> float | None:
+    """Since the last of its members was bound."""
+    times = [
+        one.last_transition_time
+        for info in group.in_state(MemberState.BOUND)
+        for one in info.pod.status.conditions or ()
+        if one.type == "PodScheduled" and one.status == "True" and one.last_transition_time is not None
+    ]
+    return (now - max(times)).total_seconds() if times else None
+
+
+def _is_unseen(pod: Pod, now: datetime) -> bool:
+    made = pod.metadata.creation_timestamp
+    return (
+        not pod.spec.node_name
+        and not pod.is_terminal
+        and pod.metadata.deletion_timestamp is None
+        and not pod.spec.scheduling_gates
+        and not _condition(pod, "PodScheduled")
+        and made is not None
+        and (now - made).total_seconds() >= _UNSEEN_S
+    )
+
+
+def _nodes(names: Sequence[str]) -> str:
+    ordered = sorted(names, key=lambda name: (len(name), name))
+    more = f" and {len(names) - _MAX_NAMED} more" * (len(names) > _MAX_NAMED)
+    return f"{len(names)} node{'s' * (len(names) != 1)} ({', '.join(ordered[:_MAX_NAMED])}{more})"

@@ -1,0 +1,138 @@
+"""`gangsched doctor`: its flags, input and output. Called by cli.py."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+import anyio
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+
+from gangsched.config import SchedulerConfig
+from gangsched.devices.report import Refused, make_map
+from gangsched.doctor import checks, cluster_checks
+from gangsched.doctor.findings import Finding, exit_code, found
+from gangsched.doctor.reading import Facts, read_facts
+from gangsched.errors import ConfigError
+from gangsched.extension.loading import KnownPlugins
+from gangsched.extension.source import ConfigSource
+from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import load_credentials
+from gangsched.snapshot import Snapshot, take_snapshot
+
+_STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red", "unknown": "magenta"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
+    parser.description = (
+        "Checks an installation from outside, by what the API server says: its version, the rights of the"
+        " scheduler's account, policies, FlowSchemas, replicas, the lease, clocks, agents, inventories,"
+        " drift, gangs that run in part, pods that nobody schedules. What is wrong comes with what mends it."
+        " Nothing is changed; no scheduler is asked. Exit code 3: there is a problem; 4: there is none, and"
+        " something could not be looked at."
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default="",
+        help="the scheduler's configuration, for its profiles and its lease; default: as deploy/ has it",
+    )
+    parser.add_argument(
+        "--plugin", metavar="FILE", action="append", default=[], help="a plugin that the configuration names"
+    )
+    parser.add_argument(
+        "--account",
+        metavar="NAMESPACE:NAME",
+        default="gangsched-system:gangsched",
+        help="the scheduler's service account, and the name of its Deployment (gangsched-system:gangsched)",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="only what is not well")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
+    )
+    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
+    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
+    account = _account(args.account)
+    plugins = KnownPlugins(args.plugin)
+    election = {} if args.config else _as_deployed(account)
+    config = ConfigSource(args.config, plugins, election_flags=election).read()
+    findings = anyio.run(_findings, args, account, config, plugins)
+    if args.output == "json":
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(findings), indent=2) + b"\n")
+    else:
+        print_findings(findings, Console(width=None if sys.stdout.isatty() else 160), quiet=args.quiet)
+    return exit_code(findings)
+
+
+def _account(text: str) -> tuple[str, str]:
+    namespace, _, name = text.partition(":")
+    if not namespace or not name or ":" in name:
+        raise ConfigError(
+            f"{text!r} is not NAMESPACE:NAME, as gangsched-system:gangsched is", path="--account"
+        )
+    return namespace, name
+
+
+def _as_deployed(account: tuple[str, str]) -> dict[str, str | bool]:
+    """Leader election as deploy/config/scheduler.yaml has it."""
+    return {"leader_elect": True, "resource_name": "gangsched", "resource_namespace": account[0]}
+
+
+async def _findings(
+    args: argparse.Namespace, account: tuple[str, str], config: SchedulerConfig, plugins: KnownPlugins
+) -> list[Finding]:
+    credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
+    async with ApiClient(credentials) as client:
+        facts = await read_facts(client, account)
+        snapshot = await take_snapshot(client, config, plugins, now_s=time.monotonic())
+    return examine(facts, snapshot, config)
+
+
+def examine(facts: Facts, snapshot: Snapshot, config: SchedulerConfig) -> list[Finding]:
+    """All checks, in the order in which one would mend."""
+    nodes, pods = snapshot.nodes, snapshot.pods
+    refused = [
+        Refused(one.kind, f"{one.namespace}/{one.name}", one.uid, one.node_name or one.name, one.message)
+        for one in snapshot.refused
+        if one.kind == "Node" or one.node_name
+    ]
+    served = [profile.scheduler_name for profile in config.profiles]
+    with_agents = any(pod.metadata.namespace == cluster_checks.AGENT_NAMESPACE for pod in pods)
+    findings = [
+        *checks.check_version(facts),
+        *checks.check_rights(facts),
+        *checks.check_policies(facts, with_agents=with_agents),
+        *checks.check_flow_schemas(facts),
+        *checks.check_replicas(facts),
+        *checks.check_leases(facts, config.leader_election),
+        *checks.check_clock(facts),
+        *cluster_checks.check_agents(nodes, pods, facts.now),
+        *cluster_checks.check_inventories(nodes),
+        *cluster_checks.check_drift(make_map(nodes, pods, refused)),
+        *cluster_checks.check_gangs(snapshot.scheduler.shared.groups.values(), facts.now),
+        *cluster_checks.check_unseen(pods, served, facts.now),
+    ]
+    return findings + [found("reading", "unknown", f"not read: {why}") for why in snapshot.unread]
+
+
+def print_findings(findings: Sequence[Finding], console: Console, *, quiet: bool) -> None:
+    """A line for each, its cure below it, and the count at the end."""
+    for one in findings:
+        if quiet and one.level == "ok":
+            continue
+        style = _STYLES[one.level]
+        console.print(f"[{style}]{one.level:8}[/{style}] {one.check:11} {escape(one.text)}", soft_wrap=True)
+        if one.cure:
+            console.print(f"{'':20} {escape(one.cure)}", soft_wrap=True, highlight=False)
+    counts = [(level, sum(one.level == level for one in findings)) for level in _STYLES]
+    console.print(", ".join(f"{n} {level}" for level, n in counts if n))

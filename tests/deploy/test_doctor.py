@@ -1,0 +1,233 @@
+"""`gangsched doctor` on a real API server: what is wrong with an installation, one fault after the other."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from gangsched.cli import main
+from gangsched.controlplane.processes import ADMIN
+from gangsched.doctor import cluster_checks
+from gangsched.doctor.findings import Finding, exit_code
+from gangsched.doctor.rights import OPTIONAL, needed
+from tests.deploy.conftest import DEPLOY, Audited
+from tests.deploy.rights import granted
+from tests.support.processes import until
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+PODS = "/api/v1/namespaces/default/pods"
+MERGE = "application/merge-patch+json"
+GPU = "nvidia.com/gpu"
+Json = dict[str, Any]
+
+
+def test_the_rights_that_are_asked_about_are_those_of_the_role() -> None:
+    documents = list(yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text(encoding="utf-8")))
+    role = granted(documents, "gangsched", "gangsched-system")
+    asked = [*needed("gangsched-system"), *OPTIONAL]
+    assert {tuple(right) for right in asked} == {tuple(right) for right in role}
+    assert len(asked) == len(set(asked))
+
+
+def test_what_could_not_be_looked_at_is_not_well() -> None:
+    well, dark = Finding("a", "ok", ""), Finding("b", "unknown", "")
+    assert [exit_code(one) for one in ([well], [well, dark], [dark, Finding("c", "problem", "")])] == [
+        0,
+        4,
+        3,
+    ]
+    assert exit_code([well, Finding("d", "warning", "")]) == 0
+
+
+class Examined:
+    """A server, and what the doctor says about it now."""
+
+    def __init__(self, plane: Audited, capsys: pytest.CaptureFixture[str]) -> None:
+        self.plane = plane
+        self._capsys = capsys
+        self.code = -1
+
+    def look(self) -> dict[str, list[tuple[str, str, str]]]:
+        """(level, text, cure) of each finding, by check."""
+        self._capsys.readouterr()
+        self.code = main(["doctor", "-o", "json", f"--kubeconfig={self.plane.kubeconfig}"])
+        by_check: dict[str, list[tuple[str, str, str]]] = {}
+        for one in json.loads(self._capsys.readouterr().out):
+            by_check.setdefault(one["check"], []).append((one["level"], one["text"], one["cure"]))
+        return by_check
+
+    def node(self, name: str, gpus: int, listed: list[str] | None) -> None:
+        devices = (
+            None if listed is None else json.dumps({GPU: [{"id": i, "health": "Healthy"} for i in listed]})
+        )
+        annotations = {} if devices is None else {"gangsched.io/devices": devices}
+        self.plane.request("POST", "/api/v1/nodes", {"metadata": {"name": name, "annotations": annotations}})
+        status = {"allocatable": {GPU: str(gpus), "cpu": "8", "pods": "10"}, "capacity": {GPU: str(gpus)}}
+        self.plane.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, content_type=MERGE)
+
+    def pod(self, name: str, *, scheduler: str = "gangsched", node: str = "", **metadata: Any) -> None:
+        container = {"name": "main", "image": "i"}
+        spec: Json = {"containers": [container], "schedulerName": scheduler}
+        if node:
+            spec["nodeName"] = node
+        self.plane.request("POST", PODS, {"metadata": {"name": name, **metadata}, "spec": spec})
+
+    def lease(self, holder: str, renewed: datetime, *, namespace: str = "gangsched-system") -> None:
+        spec = {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": 15,
+            "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        }
+        path = LEASES.format(namespace)
+        there = {item["metadata"]["name"] for item in self.plane.request("GET", path)["items"]}
+        if "gangsched" in there:
+            self.plane.request("PATCH", f"{path}/gangsched", {"spec": spec}, content_type=MERGE)
+        else:
+            self.plane.request("POST", path, {"metadata": {"name": "gangsched"}, "spec": spec})
+
+
+def claims(device: str) -> Json:
+    return {"annotations": {"gangsched.io/allocated-devices": json.dumps({"main": {GPU: [device]}})}}
+
+
+@pytest.fixture
+def examined(
+    audited: Audited, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Examined:
+    """What has just happened counts as settled: nothing here is an hour old."""
+    monkeypatch.setattr(cluster_checks, "_UNSEEN_S", -60.0)
+    monkeypatch.setattr(cluster_checks, "_SETTLED_S", -60.0)
+    return Examined(audited, capsys)
+
+
+@pytest.mark.real
+def test_each_fault_is_found_and_comes_with_what_mends_it(examined: Examined) -> None:
+    """One after the other, on one server."""
+    nothing_is_installed(examined)
+    two_pods_claim_one_device(examined)
+    parts_are_missing(examined)
+    nobody_leads_or_two_do(examined)
+    nodes_and_pods_are_not_as_they_should_be(examined)
+
+
+def nothing_is_installed(examined: Examined) -> None:
+    found = examined.look()
+    assert examined.code == 3
+    (level, text, cure), *optional = found["rights"]
+    assert [one[0] for one in optional] == ["warning"] * len(OPTIONAL)
+    assert level == "problem"
+    assert text.startswith("system:serviceaccount:gangsched-system:gangsched may not create")
+    assert cure == "kubectl apply -f deploy/rbac.yaml"
+    assert [one[0] for one in found["policies"]] == ["problem", "problem"]
+    assert found["flowschemas"][0][0] == "warning"
+    assert found["replicas"][0][::2] == ("warning", "kubectl apply -k deploy/")
+    assert "there is no Lease gangsched-system/gangsched" in found["lease"][0][1]
+    assert [found[check][0][0] for check in ("version", "clock", "gangs", "pods")] == ["ok"] * 4
+
+
+def two_pods_claim_one_device(examined: Examined) -> None:
+    """From before the policies."""
+    examined.node("n0", 2, ["g0", "g1"])
+    for name in ("a", "b"):
+        examined.pod(name, node="n0", **claims("g0"))
+    assert examined.look()["drift"] == [
+        (
+            "problem",
+            "n0: nvidia.com/gpu g0 is claimed by default/a and default/b",
+            "gangsched devices n0",
+        )
+    ]
+
+
+def parts_are_missing(examined: Examined) -> None:
+    """All is applied, and no controller here runs the Deployment."""
+    plane = examined.plane
+    plane.kubectl("apply", "-k", str(DEPLOY))
+    # The API server follows roles by a watch: they count a moment after they are written.
+    until(lambda: examined.look()["rights"][0][0] == "ok", "the rights are given")
+    found = examined.look()
+    assert [found[check][0][0] for check in ("rights", "policies", "flowschemas")] == ["ok"] * 3
+    assert found["replicas"] == [
+        (
+            "problem",
+            "no scheduler runs: none of 2 replicas is ready",
+            "kubectl -n gangsched-system describe deployment/gangsched",
+        )
+    ]
+    plane.kubectl("delete", "-f", str(DEPLOY / "flowschemas.yaml"))
+    actions = {"spec": {"validationActions": ["Audit"]}}
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/gangsched-reserved-keys"
+    plane.request("PATCH", path, actions, content_type=MERGE)
+    found = examined.look()
+    schemas = "gangsched-leader-election, gangsched, gangsched-reviews"
+    assert f"{schemas} not applied" in found["flowschemas"][0][1]
+    assert "gangsched-reserved-keys has no binding that denies" in found["policies"][0][1]
+
+
+def nobody_leads_or_two_do(examined: Examined) -> None:
+    now = datetime.now(UTC)
+    examined.lease("one", now + timedelta(minutes=5))
+    examined.lease("two", now + timedelta(minutes=5), namespace="kube-system")
+    found = examined.look()
+    leads, (level, text, _) = found["lease"]
+    assert leads == ("ok", "one leads", "")
+    assert level == "problem"
+    assert "another scheduler leads by the Lease kube-system/gangsched: two" in text
+    holders, own = found["clock"]
+    assert (holders[0], own[0]) == ("warning", "ok")
+    assert "the clock of one is" in holders[1]
+    assert "ahead of the API server's" in holders[1]
+    examined.lease("two", now - timedelta(minutes=5), namespace="kube-system")
+    examined.lease("one", now - timedelta(minutes=5))
+    [(level, text, cure)] = examined.look()["lease"]
+    assert level == "problem"
+    assert "has expired: one renewed it 3" in text
+    assert cure.startswith("kubectl -n gangsched-system logs")
+    examined.lease("", now)
+    assert "has no holder" in examined.look()["lease"][0][1]
+
+
+def nodes_and_pods_are_not_as_they_should_be(examined: Examined) -> None:
+    examined.node("bare", 4, None)
+    examined.node("short", 1, ["s0", "s1"])
+    gang: Json = {
+        "labels": {"gangsched.io/pod-group": "half"},
+        "annotations": {"gangsched.io/min-members": "2"},
+    }
+    examined.pod("half-0", node="short", **gang)
+    examined.pod("half-1", **gang)
+    examined.pod("lost", scheduler="gangshed")
+    found = examined.look()
+    bare, no_agent = found["agents"]
+    assert "(bare) offer devices and list none" in bare[1]
+    assert no_agent[::2] == ("warning", "kubectl apply -k deploy/agent/")
+    [(level, text, _)] = found["inventory"]
+    assert level == "warning"
+    assert text.startswith("short lists 2 healthy nvidia.com/gpu, and kubelet offers 1:")
+    assert found["gangs"] == [
+        (
+            "problem",
+            "gang default/half runs in part: 1 of 2 members",
+            "gangsched explain default/half",
+        )
+    ]
+    waits, unserved = found["pods"]
+    assert "wait for 'gangsched', and it has told none of them why: no replica schedules" in waits[1]
+    assert unserved[1].startswith("1 pod, default/lost for one, name the scheduler 'gangshed'")
+    assert "did you mean gangsched?" in unserved[1]
+
+
+@pytest.mark.real
+def test_it_changes_nothing(examined: Examined) -> None:
+    log = examined.plane.audit_log
+    before = len(log.read_text().splitlines())
+    examined.look()
+    lines = [json.loads(line) for line in log.read_text().splitlines()[before:]]
+    mine = [line for line in lines if line["user"]["username"] == ADMIN]
+    did = {(line["verb"], (line.get("objectRef") or {}).get("resource", "")) for line in mine}
+    assert ("list", "pods") in did
+    assert {one for one in did if one[0] not in ("get", "list")} == {("create", "subjectaccessreviews")}
