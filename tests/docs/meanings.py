@@ -213,6 +213,7 @@ AGENT = {
     "load.cpuMHz": "The clock rate; 0: what the system reports.",
     "load.diskMBps": "The disks' throughput; 0: not known.",
     "load.diskProbe": "A directory in which the throughput is measured once at the start; empty: not.",
+    "load.cgroup": "A cgroup that is this node, as `/proc/PID/cgroup` names it; empty: the machine.",
     "kubelet.devicePlugins": "Where kubelet's device plugin sockets are.",
     "kubelet.podResources": "kubelet's PodResources socket.",
     "kubelet.podsApi": "kubelet's Pods API socket (Kubernetes 1.37); empty or absent: the API server is asked.",

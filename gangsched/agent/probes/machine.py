@@ -25,7 +25,7 @@ _BLOCK = 2**20
 class MachineSample(NamedTuple):
     """Times since the machine started; disk_busy_ms by disk."""
 
-    n_cores: int
+    n_cores: float
     mhz: float
     cpu_busy_s: float
     cpu_total_s: float

@@ -33,7 +33,7 @@ class BandwidthDocument(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
 
 class LoadDocument(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """cpu_mhz: 0: as the system reports it; disk_mbps: 0: unknown. disk_probe: a directory on the disk whose
-    throughput is measured once at the start, "" for none.
+    throughput is measured once at the start, "" for none. cgroup: the node is this cgroup, not the machine.
     """
 
     enabled: bool = False
@@ -43,6 +43,7 @@ class LoadDocument(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
     cpu_mhz: float = msgspec.field(default=0.0, name="cpuMHz")
     disk_mbps: float = msgspec.field(default=0.0, name="diskMBps")
     disk_probe: str = ""
+    cgroup: str = ""
 
 
 class ProbeSettings(msgspec.Struct, frozen=True):
@@ -77,6 +78,13 @@ def check_probes(bandwidth: BandwidthDocument, load: LoadDocument) -> ProbeSetti
         raise ConfigError(f"{load.disk_probe!r} is not an absolute path", path="load.diskProbe")
     if load.disk_probe and load.disk_mbps:
         raise ConfigError("conflicts with diskMBps; keep one of them", path="load.diskProbe")
+    if load.cgroup and (not load.cgroup.startswith("/") or ".." in PurePath(load.cgroup).parts):
+        raise ConfigError(f"{load.cgroup!r} is no cgroup as /proc/PID/cgroup names it", path="load.cgroup")
+    if load.cgroup and load.disk_probe:
+        raise ConfigError(
+            "measures the machine's disk, not what the cgroup may have of it; give diskMBps",
+            path="load.diskProbe",
+        )
     return ProbeSettings(bandwidth, load)
 
 

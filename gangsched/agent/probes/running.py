@@ -16,6 +16,7 @@ from random import Random
 import anyio
 import structlog
 
+from gangsched.agent.probes.cgroup import read_cgroup
 from gangsched.agent.probes.gaps import gaps
 from gangsched.agent.probes.heartbeat import Heartbeat
 from gangsched.agent.probes.machine import MachineSample, is_in_memory, measure_disk_mbps, read_machine
@@ -93,7 +94,12 @@ class Probes:
             await anyio.sleep(max(0.0, began_s + self._sample_s - time.monotonic()))
 
     def _read(self) -> tuple[list[Nic], MachineSample | None]:
-        return read_nics(), read_machine() if self._settings.load.enabled else None
+        load = self._settings.load
+        if not load.enabled:
+            return read_nics(), None
+        if load.cgroup:
+            return read_nics(), read_cgroup(load.cgroup, disk_mbps=load.disk_mbps)
+        return read_nics(), read_machine()
 
     def _tell(self, nics: list[Nic], machine: MachineSample | None, at_s: float) -> None:
         before = self._bandwidth.names, self._bandwidth.total

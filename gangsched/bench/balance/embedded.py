@@ -49,9 +49,10 @@ async def _place(algorithm: Algorithm, tasks: list[Kind]) -> Placed:
             client = ApiClient(credentials)
             for worker in WORKERS:
                 await _create(client, worker)
-            async with _scheduler(algorithm, await load_credentials(kubeconfig=str(kubeconfig))) as app:
+            credentials = await load_credentials(kubeconfig=str(kubeconfig))
+            async with scheduler(algorithm, credentials, settle_s=SETTLE_S) as app:
                 for number, task in enumerate(tasks):
-                    name = await _run(client, task, number)
+                    name = await run_pod(client, task, number)
                     placed[name].append(task)
                     await _report(client, placed, name)
                     await _heard(app, placed)
@@ -60,8 +61,11 @@ async def _place(algorithm: Algorithm, tasks: list[Kind]) -> Placed:
 
 
 @asynccontextmanager
-async def _scheduler(algorithm: Algorithm, credentials: Credentials) -> AsyncIterator[SchedulerApp]:
-    read = config(algorithm, settleSeconds=SETTLE_S)
+async def scheduler(
+    algorithm: Algorithm, credentials: Credentials, *, settle_s: float
+) -> AsyncIterator[SchedulerApp]:
+    """One that has listed everything; predictions settle within `settle_s`."""
+    read = config(algorithm, settleSeconds=settle_s)
     app = SchedulerApp(read, credentials, even_ties=False, source=ConfigSource("", PLUGINS))
     async with anyio.create_task_group() as running:
         running.start_soon(lambda: app.run(on_signals=False))
@@ -80,10 +84,10 @@ async def _create(client: ApiClient, worker: Worker) -> None:
     await client.patch(f"/api/v1/nodes/{worker.name}/status", _encode(status))
 
 
-async def _run(client: ApiClient, task: Kind, number: int) -> str:
-    """Creates the pod and waits for its node."""
+async def run_pod(client: ApiClient, task: Kind, number: int, *, scale: int = 1) -> str:
+    """Creates the pod and waits for its node. Raises: GangschedError."""
     name = f"{task.name}-{number}"
-    await client.post(_PODS, _encode(pod_document(task, number)))
+    await client.post(_PODS, _encode(pod_document(task, number, scale=scale)))
     with anyio.move_on_after(_PATIENCE_S):
         while True:
             pod = _decode_pod(await client.get(f"{_PODS}/{name}"))

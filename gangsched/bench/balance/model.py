@@ -91,6 +91,11 @@ def arrivals(seed: int) -> list[Kind]:
     return tasks
 
 
+def by_kind(tasks: Sequence[Kind]) -> dict[str, int]:
+    """How many there are of each kind."""
+    return {kind.name: sum(task.name == kind.name for task in tasks) for kind in KINDS}
+
+
 def utilisation(worker: Worker, tasks: Sequence[Kind]) -> Utilisation:
     """Of a worker with these tasks."""
     can = worker.performance

@@ -13,8 +13,21 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from gangsched.bench.balance import embedded, simulated
-from gangsched.bench.balance.model import ALGORITHMS, GIGA, KINDS, WORKERS, Kind, Worker, arrivals, judge
+from gangsched.bench.balance import embedded, real, simulated
+from gangsched.bench.balance.model import (
+    ALGORITHMS,
+    AS_PRINTED,
+    BASELINE,
+    GIGA,
+    KINDS,
+    OURS,
+    WORKERS,
+    Kind,
+    Worker,
+    arrivals,
+    by_kind,
+    judge,
+)
 from gangsched.bench.figures import Spread, spread
 from gangsched.bench.progress import Progress
 from gangsched.model.evenness import MODES, Evenness, Mode
@@ -40,7 +53,9 @@ class Outcome(msgspec.Struct):
 
 
 class BalanceReport(msgspec.Struct):
-    """The whole experiment; most_even and verdict: by mode, the latter in words, whatever it is."""
+    """The whole experiment; most_even and verdict: by mode, the latter in words, whatever it is.
+    real: where it was wanted, of the paper's two algorithms and ours.
+    """
 
     workers: tuple[Worker, ...]
     tasks: tuple[Kind, ...]
@@ -48,10 +63,14 @@ class BalanceReport(msgspec.Struct):
     outcomes: list[Outcome]
     most_even: dict[Mode, str]
     verdict: dict[Mode, str]
+    real: list[real.RealOutcome] = []
 
 
-def run(progress: Progress) -> BalanceReport:
-    """All algorithms on the same arrivals. Raises: GangschedError."""
+def run(progress: Progress, *, real_s: float = 0.0) -> BalanceReport:
+    """All algorithms on the same arrivals; real_s: on real processes too, that run for so long.
+
+    Raises: GangschedError.
+    """
     orders = [arrivals(seed) for seed in range(N_ORDERS)]
     outcomes = []
     for algorithm in ALGORITHMS:
@@ -64,14 +83,20 @@ def run(progress: Progress) -> BalanceReport:
         outcomes.append(
             Outcome(
                 algorithm.name,
-                {worker: _by_kind(tasks) for worker, tasks in placed[0].items()},
+                {worker: by_kind(tasks) for worker, tasks in placed[0].items()},
                 {mode: judge(placed[0], mode) for mode in MODES},
                 {mode: [judge(one, mode).spread for one in placed] for mode in MODES},
                 {mode: judge(served, mode) for mode in MODES},
                 took_s,
             )
         )
-    return assemble(outcomes)
+    report = assemble(outcomes)
+    if real_s:
+        for algorithm in ALGORITHMS:
+            if algorithm.name in (BASELINE, AS_PRINTED, OURS):
+                with progress.phase(f"{algorithm.name}: on real processes, {real_s:g} s"):
+                    report.real.append(real.place(algorithm, WORKERS, orders[0], seconds=real_s))
+    return report
 
 
 def assemble(outcomes: list[Outcome]) -> BalanceReport:
@@ -98,10 +123,6 @@ def _verdict(best: Outcome, others: list[Outcome], mode: Mode) -> str:
     )
 
 
-def _by_kind(tasks: list[Kind]) -> dict[str, int]:
-    return {kind.name: sum(task.name == kind.name for task in tasks) for kind in KINDS}
-
-
 def print_report(report: BalanceReport, console: Console) -> None:
     """What is assumed, the tables, the verdicts."""
     print_model(report.workers, report.tasks, console)
@@ -120,8 +141,37 @@ def print_report(report: BalanceReport, console: Console) -> None:
     for one in report.outcomes:
         tasks.add_row(one.algorithm, *(_told(one.placed[name]) for name in names))
     console.print(tasks)
+    if report.real:
+        print_real(report, console)
     for mode in MODES:
         console.print(report.verdict[mode], style="bold")
+
+
+def print_real(report: BalanceReport, console: Console) -> None:
+    """What agents measured of real processes, beside the simulation, and what else was going on."""
+    names = [worker.name for worker in report.workers]
+    for mode in MODES:
+        table = _table(f"H on real processes, mode {mode}", "", "where", *names, "spread")
+        for one in report.real:
+            (other,) = (found for found in report.outcomes if found.algorithm == one.algorithm)
+            table.add_row(one.algorithm, "simulation", *_h(other.simulated[mode]))
+            table.add_row("", "measured", *_h(one.evenness[mode]))
+            table.add_row("", "stated for the same places", *_h(one.stated_evenness[mode]))
+        console.print(table)
+    for one in report.real:
+        used = "; ".join(
+            f"{name} {', '.join(f'{share:.0%}' for share in one.used[name].terms)}"
+            f" (stated {', '.join(f'{share:.0%}' for share in one.stated[name].terms)})"
+            for name in names
+        )
+        console.print(f"{one.algorithm}: cpu, memory, network, disk of {used}", style="dim")
+        console.print(
+            f"  {one.seconds:g} s with all tasks; the machine's load average at the end was"
+            f" {one.load_average:.1f}",
+            style="dim",
+        )
+        for text in one.ended:
+            console.print(f"  a task has ended early: {text}", style="yellow")
 
 
 def print_model(workers: tuple[Worker, ...], tasks: tuple[Kind, ...], console: Console) -> None:

@@ -17,6 +17,7 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.load import LOAD_KEY, NodeLoad, load_annotation
 from gangsched.model.objects import Node, Pod
+from gangsched.model.quantity import to_int, to_milli
 from gangsched.plugins import build_profiles
 
 INTERVAL_S = 15.0
@@ -58,15 +59,17 @@ def annotation(worker: Worker, tasks: list[Kind], when: datetime) -> str:
     return load_annotation(NodeLoad(utilisation(worker, tasks), worker.performance, when))
 
 
-def allocatable(worker: Worker) -> dict[str, str]:
-    """What its kubelet offers."""
+def allocatable(worker: Worker, *, scale: int = 1) -> dict[str, str]:
+    """What its kubelet offers, where the worker is only the `scale`-th part of itself."""
     can = worker.performance
-    return {"cpu": f"{can.cores:g}", "memory": f"{can.memory_bytes:.0f}", "pods": "110"}
+    cpu, memory = round(can.cores * 1000 / scale), round(can.memory_bytes / scale)
+    return {"cpu": f"{cpu}m", "memory": f"{memory}", "pods": "110"}
 
 
-def pod_document(task: Kind, number: int) -> dict[str, object]:
+def pod_document(task: Kind, number: int, *, scale: int = 1) -> dict[str, object]:
     """A task as a user writes it."""
-    requests = {"cpu": task.cpu_request, "memory": task.memory_request}
+    cpu, memory = to_milli(task.cpu_request) / scale, to_int(task.memory_request) / scale
+    requests = {"cpu": f"{round(cpu)}m", "memory": f"{round(memory)}"}
     container = {"name": "main", "image": "task", "resources": {"requests": requests}}
     return {
         "metadata": {"name": f"{task.name}-{number}", "namespace": "default"},

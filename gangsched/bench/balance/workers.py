@@ -1,0 +1,191 @@
+"""Workers that are cgroups of this machine, with a link of their own each; tasks are processes in them.
+
+Lives here: making, limiting and removing them. Limits: CPU time, memory, writing to the disk, and what the
+link sends. Not here: what measures them (their agents) and places tasks on them (`real`). Needs root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gangsched.agent.probes.cgroup import CGROUPS
+from gangsched.bench.balance.model import Kind, Worker
+from gangsched.controlplane.daemon import Daemon
+from gangsched.errors import GangschedError
+
+SCALE = 25
+"""The workers of the model are so many times as strong, and its tasks use so many times as much."""
+MOST_S = 900.0
+"""A task ends by itself then, whatever becomes of us."""
+_TASK = Path(__file__).with_name("task.py")
+_PERIOD_US = 100_000
+_PORT = 9
+_V1 = ("cpu", "cpuacct", "memory", "blkio")
+
+
+class Site:
+    """One worker. `nic` is the machine's end of its link, where its agent counts."""
+
+    def __init__(self, worker: Worker, number: int, *, host_mhz: float, scratch: Path) -> None:
+        self.worker = worker
+        self.name = worker.name
+        own = os.getpid()
+        self.nic = f"gsb{own}-{number}"
+        self.cgroup = f"/gangsched-bench-{own}-{number}"
+        self._namespace = f"gangsched-bench-{own}-{number}"
+        # Of a range for benchmarks; another run beside us has most probably another part of it.
+        net = f"198.19.{own % 80 * 3 + number}"
+        self._here, self._there = f"{net}.1", f"{net}.2"
+        self._scratch = scratch
+        self._host_mhz = host_mhz
+        self._tasks: list[Daemon] = []
+        self._sink: socket.socket | None = None
+
+    @property
+    def cores(self) -> float:
+        """Of this machine, that make up its clock cycles."""
+        can = self.worker.performance
+        return can.cores * can.mhz / self._host_mhz / SCALE
+
+    @property
+    def network_mbps(self) -> float:
+        return self.worker.performance.network_mbps / SCALE
+
+    @property
+    def disk_mbps(self) -> float:
+        return self.worker.performance.disk_mbps / SCALE
+
+    def open(self) -> None:
+        """Raises: OSError, CalledProcessError."""
+        device = _disk_of(self._scratch)
+        memory = round(self.worker.performance.memory_bytes / SCALE)
+        quota, write_bps = round(self.cores * _PERIOD_US), round(self.disk_mbps * 1e6)
+        if (CGROUPS / "cgroup.controllers").exists():
+            (CGROUPS / "cgroup.subtree_control").write_text("+cpu +memory +io")
+            limits = {
+                "cpu.max": f"{quota} {_PERIOD_US}",
+                "memory.max": f"{memory}",
+                "io.max": f"{device} wbps={write_bps}",
+            }
+        else:
+            limits = {
+                "cpu/cpu.cfs_period_us": f"{_PERIOD_US}",
+                "cpu/cpu.cfs_quota_us": f"{quota}",
+                "memory/memory.limit_in_bytes": f"{memory}",
+                "blkio/blkio.throttle.write_bps_device": f"{device} {write_bps}",
+            }
+        for folder in self._folders():
+            folder.mkdir(exist_ok=True)
+        for name, text in limits.items():
+            controller, _, file = name.rpartition("/")
+            (CGROUPS / controller / self.cgroup[1:] / file).write_text(text)
+        self._open_link()
+
+    def _open_link(self) -> None:
+        inside = ("netns", "exec", self._namespace, "ip")
+        _ip("netns", "add", self._namespace)
+        _ip("link", "add", self.nic, "type", "veth", "peer", "name", "gsb", "netns", self._namespace)
+        _ip("address", "add", f"{self._here}/30", "dev", self.nic)
+        _ip("link", "set", self.nic, "mtu", "65535", "up")
+        _ip(*inside, "address", "add", f"{self._there}/30", "dev", "gsb")
+        _ip(*inside, "link", "set", "gsb", "mtu", "65535", "up")
+        rate = f"{self.network_mbps * 8:.3f}mbit"
+        shaper = ("qdisc", "add", "dev", "gsb", "root", "tbf", "rate", rate, "burst", "256kb")
+        _ip("netns", "exec", self._namespace, "tc", *shaper, "latency", "50ms")
+        # Nobody reads: what does not fit into it any more is dropped.
+        self._sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sink.bind((self._here, _PORT))
+
+    def start(self, task: Kind, number: int) -> Path:
+        """Runs a task until `close`; answers with the file that is there as soon as it has its memory."""
+        file = self._scratch / f"{self.name}-{number}"
+        wanted = {
+            "cgroups": [str(folder / "cgroup.procs") for folder in self._folders()],
+            "cores": task.cpu_ghz * 1000 / self._host_mhz / SCALE,
+            "memory_bytes": task.memory_bytes / SCALE,
+            "network_bytes_s": task.network_mbps * 1e6 / SCALE,
+            "disk_bytes_s": task.disk_mbps * 1e6 / SCALE,
+            "sink": [self._here, _PORT],
+            "file": str(file),
+            "most_s": MOST_S,
+        }
+        # Not `ip netns exec`, which hides the cgroups: it mounts another /sys.
+        command = [str(shutil.which("nsenter")), f"--net=/run/netns/{self._namespace}"]
+        command += [sys.executable, "-I", "-S", str(_TASK), json.dumps(wanted)]
+        log = self._scratch / "tasks.log"
+        self._tasks.append(Daemon(f"task {number}", command, log=log, env={}))
+        return file
+
+    def ended(self) -> list[str]:
+        """Tasks that do not run any more, and what they said; there should be none."""
+        return [f"{one.name}: {one.tail()}" for one in self._tasks if not one.running]
+
+    def close(self) -> None:
+        """Nothing of it is left."""
+        for task in self._tasks:
+            task.kill()
+        if self._sink is not None:
+            self._sink.close()
+        for command in (("netns", "delete", self._namespace), ("link", "delete", self.nic)):
+            with suppress(OSError, subprocess.CalledProcessError):
+                _ip(*command)
+        for folder in self._folders():
+            with suppress(OSError):
+                folder.rmdir()
+
+    def _folders(self) -> list[Path]:
+        if (CGROUPS / "cgroup.controllers").exists():
+            return [CGROUPS / self.cgroup[1:]]
+        return [CGROUPS / controller / self.cgroup[1:] for controller in _V1]
+
+
+@contextmanager
+def sites(workers: Sequence[Worker], *, host_mhz: float, scratch: Path) -> Iterator[list[Site]]:
+    """All of them, limited and linked. Raises: GangschedError, with what would be needed."""
+    _check_possible()
+    made = [
+        Site(worker, number, host_mhz=host_mhz, scratch=scratch) for number, worker in enumerate(workers, 1)
+    ]
+    try:
+        for site in made:
+            try:
+                site.open()
+            except (OSError, subprocess.CalledProcessError) as error:
+                said = (getattr(error, "stderr", "") or str(error)).strip()
+                raise GangschedError(f"{site.name} cannot be made of a cgroup and a link: {said}") from None
+        yield made
+    finally:
+        for site in made:
+            site.close()
+
+
+def _check_possible() -> None:
+    if os.geteuid() != 0:
+        raise GangschedError("real workers are cgroups with links of their own: run this as root")
+    missing = [name for name in ("ip", "tc", "nsenter") if shutil.which(name) is None]
+    if missing:
+        raise GangschedError(f"real workers need {' and '.join(missing)}: install iproute2 and util-linux")
+
+
+def _disk_of(directory: Path) -> str:
+    """The whole disk's number, as 254:0. Raises: OSError."""
+    device = os.stat(directory).st_dev
+    link = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
+    if not link.exists():
+        raise OSError(f"{directory} is on no disk whose writes can be limited")
+    folder = link.resolve()
+    if (folder / "partition").exists():
+        folder = folder.parent
+    return (folder / "dev").read_text().strip()
+
+
+def _ip(*args: str) -> None:
+    subprocess.run(["ip", *args], check=True, capture_output=True, text=True, timeout=30)
