@@ -10,15 +10,20 @@ reported on the Node.
 | of a pod that kubelet has not admitted | outstanding, unless another pod has a device of it |
 | has its own set | given |
 | has another set | outstanding, unless another pod has a device of it: the two were swapped |
-| of a pod that has started, and kubelet lists none of its devices | doubtful: presumably in use |
+| of a pod that has started, and kubelet does not list it | doubtful: presumably in use |
+| of a pod that has started, and kubelet lists it without devices | outstanding: it is admitted again |
 | a plain init container (PodResources does not list it) | outstanding until a later container has its own |
 
 A doubtful set is taken if kubelet offers it and does not offer the due pod's own: then kubelet's accounting
 is ahead of its list (it has just started), and the two were swapped before.
 
+A kubelet that was started anew admits its pods again. It has kept their devices, unless their containers
+ended before and the API server was not told: such a pod gets its own set again, though nothing in it runs.
+
 If kubelet itself shows its pods (`by_kubelet`), the pod that it is admitting is the only one there without
-its devices, so its own set is chosen. By the API server's list several may be due, and any of their sets is
-taken: the scheduler lets only interchangeable ones be due at a time. Called by `device_plugin`.
+its devices, so its own set is chosen. By the API server's list several may be due; the one that kubelet
+lists without devices is the one that it is admitting. Where it lists none of them any of their sets is taken:
+the scheduler lets only interchangeable ones be due at a time. Called by `device_plugin`.
 """
 
 from __future__ import annotations
@@ -97,12 +102,17 @@ def prefer(
             f" and none of the planned sets of {count} is among them whole; due: {_named(due)}"
         )
     waiting = {one.pod.uid for one in due}
+    admitted_now = {one.pod.uid for one in due if one.container in known.given.get(one.pod.key, NOTHING)}
     partners = _partners(known)
     pod, ids = min(
         fitting,
         # A pod that kubelet is in the middle of admitting continues as it began; then waiting pods' sets, as
         # planned.
-        key=lambda one: (one[0].uid not in partners, one[0].uid not in waiting),
+        key=lambda one: (
+            one[0].uid not in partners,
+            one[0].uid not in admitted_now,
+            one[0].uid not in waiting,
+        ),
     )
     return Prefer(ids, pod)
 
@@ -167,7 +177,7 @@ def _standing(resource: str, known: Known) -> _Standing:
             if has or (is_plain_init and _has_any(pod, resource, known.given)):
                 if is_free:
                     outstanding.append((pod, ids))
-            elif pod.has_started:
+            elif pod.has_started and container not in (listed or NOTHING):
                 if is_free:
                     doubtful.append((pod, ids))
             else:

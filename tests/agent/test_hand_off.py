@@ -93,6 +93,21 @@ def test_but_not_where_kubelet_offers_them_and_not_those_of_the_pod_that_is_due(
     assert isinstance(verify(GPU, frozenset("ab"), facts, preferred=frozenset("ab")), Granted)
 
 
+def test_a_pod_that_a_new_kubelet_admits_again_gets_its_own_set_and_nobody_elses() -> None:
+    """Its containers had ended and kubelet had given up their devices; it died before saying so."""
+    has = given(a={"main": ""})
+    facts = known(pod("a", started=True, main="ab"), has=has)
+    assert preferred(2, facts) == "ab"
+    facts = known(pod("b", main="cd"), pod("a", started=True, main="ab"), has=has)
+    assert preferred(2, facts) == "ab"
+    assert verify(GPU, frozenset("ab"), facts, preferred=frozenset("ab")) == Granted(facts.pods[1])
+
+
+def test_of_several_due_pods_kubelet_admits_the_one_that_it_lists() -> None:
+    facts = known(pod("a", main="ab"), pod("b", main="cd"), has=given(b={"main": ""}))
+    assert preferred(2, facts) == "cd"
+
+
 def test_a_pod_in_the_middle_of_its_admission_goes_on_with_its_own() -> None:
     two = PlannedPod(
         "uid-b", "default", "b", {"main": {NIC: frozenset("1"), GPU: frozenset("cd")}}, has_started=False

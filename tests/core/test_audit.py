@@ -262,6 +262,20 @@ def test_a_device_given_to_another_is_nobodys_twice_also_where_there_is_none_in_
     assert not any(drift(c).values())
 
 
+def test_a_pod_whose_devices_kubelet_has_given_on_keeps_its_annotation() -> None:
+    """x has ended on its node, which kubelet has not told the API server, and y has got what x had."""
+    c = audited(on_mismatch="evict", gpus=3).submit(make_pod("x", gpus=1)).run()
+    given(c, x=[0])
+    c.submit(make_pod("y", gpus=1)).run()
+    given(c, y=[0])
+    c.wait(1.0)
+    assert (numbers(c, "x"), numbers(c, "y")) == ([0], [0]), "x had it, y has it"
+    assert sorted(pod.metadata.name for pod in c.pods.values()) == ["x", "y"], "nobody is evicted"
+    assert not any(drift(c).values())
+    c.submit(make_pod("z", gpus=1)).run()
+    assert numbers(c, "z") in ([1], [2])
+
+
 def test_a_pod_in_the_middle_of_its_admission_is_listed_in_part() -> None:
     """Its containers come one after the other; the first may have got what the second was planned to have."""
     asks = ResourceRequirements(requests={GPU: 1})

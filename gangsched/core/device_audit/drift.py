@@ -66,6 +66,8 @@ class DriftAudit:
         self._shared = shared
         self._reporter = reporter
         self._reports: dict[str, tuple[str, DeviceReport, frozenset[str]]] = {}
+        self._listed: dict[str, frozenset[str]] = {}
+        """By node: pods that some report has listed, so that their devices are known for good."""
         self._unread: dict[str, str] = {}
         self._nodes: dict[str, None] = {}
         self.drifts: dict[str, Drift] = {}
@@ -95,6 +97,7 @@ class DriftAudit:
 
     def node_gone(self, name: str) -> None:
         self._reports.pop(name, None)
+        self._listed.pop(name, None)
         self._unread.pop(name, None)
         self._nodes.pop(name, None)
 
@@ -210,6 +213,8 @@ class DriftAudit:
             self._tell(ended, said)
         cache = self._shared.cache
         on_node = cache.by_node.get(name, {})
+        had_theirs = self._listed.get(name, _NOBODY) & on_node.keys()
+        self._listed[name] = had_theirs | self._reports[name][2]
         changed: list[tuple[PodInfo, Allocation]] = []
         for one in report.pods:
             info = on_node.get(one.uid)
@@ -223,7 +228,7 @@ class DriftAudit:
         if not changed:
             return
         planned = {info.uid: info.allocation for info, _ in changed}
-        corrected = correct(cache, changed)
+        corrected = correct(cache, changed, had_theirs)
         for info, device_id in corrected.lost:
             self._lost_to_another(info, device_id)
         for info in corrected.exchanged:
@@ -362,3 +367,4 @@ def _told_by_labels(allocation: Allocation) -> str:
 
 
 _NONE = Drift("", "")
+_NOBODY: frozenset[str] = frozenset()

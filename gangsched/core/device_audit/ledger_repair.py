@@ -2,12 +2,13 @@
 
 Called by core.device_audit.drift; the records are the cache's. A device has one holder throughout: a pod that
 had it in our records and has not been admitted by kubelet yet gets in exchange what the new holder was
-planned to have.
+planned to have. A pod that kubelet had given it, by an earlier report, has ended there: it holds the device
+no more, gets nothing in exchange, and its annotation stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from gangsched.core.cache.cache import Cache
@@ -24,8 +25,13 @@ class Corrected(NamedTuple):
     lost: list[tuple[PodInfo, str]]
 
 
-def correct(cache: Cache, changed: Sequence[tuple[PodInfo, Allocation]]) -> Corrected:
-    """Makes our records agree with what these pods of one node have."""
+def correct(
+    cache: Cache, changed: Sequence[tuple[PodInfo, Allocation]], had_theirs: Collection[str]
+) -> Corrected:
+    """Makes our records agree with what these pods of one node have.
+
+    had_theirs: UIDs of pods whose devices kubelet has told of before.
+    """
     freed: dict[str, list[str]] = {}
     for info, _ in changed:
         for resource, ids in info.ids.items():
@@ -42,6 +48,9 @@ def correct(cache: Cache, changed: Sequence[tuple[PodInfo, Allocation]]) -> Corr
     corrected = Corrected([], [])
     for uid, by_resource in taken.items():
         for resource, lost in by_resource.items():
+            if uid in had_theirs:
+                _let_go(cache, cache.pods[uid], resource, lost)
+                continue
             _compensate(cache, cache.pods[uid], resource, lost, freed.get(resource, []), corrected)
     return corrected
 
@@ -69,3 +78,11 @@ def _compensate(
         for container, sets in info.allocation.items()
     }
     info.ids = ids_of(info.allocation)
+
+
+def _let_go(cache: Cache, info: PodInfo, resource: str, lost: list[str]) -> None:
+    """Its allocation, which its annotation repeats, stays: it says what the pod had."""
+    cache.ledger.release(info.row, info.uid, resource, lost)
+    info.ids = {
+        name: tuple(i for i in ids if name != resource or i not in lost) for name, ids in info.ids.items()
+    }
