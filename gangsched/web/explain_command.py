@@ -18,6 +18,7 @@ from rich.table import Table
 from gangsched.core.explain import Explanation
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ConfigError
+from gangsched.web import explain_snapshot
 from gangsched.web.asking import add_flags, ask
 from gangsched.web.explanations import Page, path_of
 from gangsched.web.queue_command import duration
@@ -28,13 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Asks the running scheduler why a gang or a pod does not run: the answer first, then what would cure"
         " it, the reasons by number of nodes, the nodes that come nearest, its place in the queue and its"
-        " last moves. Nothing is changed by asking. Exit code 3: it has not started."
+        " last moves. Where no scheduler answers, or it does not know the gang, the same is found by the"
+        " scheduler's own code on what the API server lists. Nothing is changed by asking. Exit code 3: it"
+        " has not started."
     )
     parser.add_argument(
         "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; default/ may be left out"
     )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     add_flags(parser)
+    explain_snapshot.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,25 +47,44 @@ def run(args: argparse.Namespace) -> int:
     namespace, _, name = gang.partition("/")
     if not namespace or not name or "/" in name:
         raise ConfigError(f"{args.gang!r} is not NAMESPACE/GANG, as default/train is")
-    body = anyio.run(ask, args, path_of(namespace, name))
-    if body is None:
-        raise ApiError(
-            f"the scheduler knows no gang and no pod of its own named {gang}; see whether its pods exist, and"
-            f" whether their spec.schedulerName is a profile of this scheduler: kubectl -n {namespace} get"
-            " pods -o custom-columns=NAME:.metadata.name,SCHEDULER:.spec.schedulerName",
-            code=404,
-        )
-    try:
-        pages = msgspec.json.decode(body, type=list[Page])
-    except msgspec.MsgspecError as error:
-        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+    pages = _pages(args, namespace, name)
     if args.output == "json":
-        sys.stdout.buffer.write(msgspec.json.format(body, indent=2) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(pages), indent=2) + b"\n")
     else:
         console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
         for page in pages:
             print_page(page, console)
     return 3 if any(page.explanation.position for page in pages) else 0
+
+
+def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
+    """The scheduler's, else a snapshot's. Raises: ConfigError, ApiError: the scheduler's where both fail."""
+    gang = f"{namespace}/{name}"
+    try:
+        body = anyio.run(ask, args, path_of(namespace, name))
+        if body is not None:
+            return msgspec.json.decode(body, type=list[Page])
+        error = ApiError(
+            f"the scheduler knows no gang and no pod of its own named {gang}; see whether its pods exist, and"
+            f" whether their spec.schedulerName is a profile of this scheduler: kubectl -n {namespace} get"
+            " pods -o custom-columns=NAME:.metadata.name,SCHEDULER:.spec.schedulerName",
+            code=404,
+        )
+        why = f"the scheduler at {args.server} knows nothing of it"
+    except msgspec.MsgspecError as problem:
+        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {problem}") from None
+    except ApiError as problem:
+        if not explain_snapshot.can_stand_in(problem):
+            raise
+        error, why = problem, problem.message
+    try:
+        return anyio.run(explain_snapshot.explain_snapshot, args, gang, why)
+    except ApiError as problem:
+        raise (problem if problem.code == 404 else error) from None
+    except ConfigError:
+        if args.kubeconfig or args.context or args.config or args.plugin:
+            raise
+        raise error from None
 
 
 def print_page(page: Page, console: Console) -> None:
@@ -70,6 +93,12 @@ def print_page(page: Page, console: Console) -> None:
     who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
     console.print(f"[bold]{who}[/bold]: {escape(clean(told.answer))}")
     console.print(f"{_place(told)}")
+    if page.instead:
+        console.print(
+            f"No scheduler explains it: {escape(clean(page.instead))}. This is found from what the API server"
+            " lists, which is not what a scheduler has reserved and not yet bound. `gangsched doctor` says"
+            " whether one runs."
+        )
     if not page.leads:
         console.print("This replica does not lead and decides nothing; the one that holds the lease does.")
     for cure in told.cures:

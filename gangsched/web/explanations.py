@@ -30,12 +30,13 @@ _MAX_MOVES = 8
 
 class Page(msgspec.Struct, frozen=True):
     """One group. moves: its last ones; trace: where its trace is, "" without tracing; leads: whether this
-    replica decides anything."""
+    replica decides anything. instead: why the API server's lists were read and no scheduler was asked."""
 
     leads: bool
     explanation: Explanation
     moves: tuple[Move, ...]
     trace: str
+    instead: str = ""
 
 
 class Explanations:

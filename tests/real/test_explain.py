@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from gangsched.cli import main
-from tests.real.cluster import Cluster
+from tests.real.cluster import PODS, Cluster
 from tests.real.process import Scheduler, service_account, write_config
 
 pytestmark = pytest.mark.real
@@ -61,3 +61,41 @@ def test_a_pending_gang_is_explained_to_who_may_ask(
     assert told["near"][0]["heldBy"] == ["default/old (2 bound)"]
     assert main([*ask[:1], "default/none", *ask[2:]]) == 1
     assert "knows no gang and no pod of its own named default/none" in capsys.readouterr().err
+
+
+def test_without_a_scheduler_the_api_server_is_enough(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same core says the same, and nothing is written."""
+    plane = cluster.plane
+
+    def explained(name: str) -> tuple[int, str]:
+        code = main(["explain", name, "--server=https://127.0.0.1:1", f"--kubeconfig={plane.kubeconfig}"])
+        out = capsys.readouterr()
+        return code, " ".join((out.out + out.err).split())
+
+    cluster.nodes(2, gpus=8)
+    cluster.pod("old-0", gpus=2, scheduler="default-scheduler")
+    cluster.bind_by_hand("old-0", "n0")
+    cluster.gang("train", pods=2, gpus=8)
+    cluster.pod("lost", scheduler="gangshed")
+    before = {pod["metadata"]["name"]: pod for pod in plane.request("GET", PODS)["items"]}
+    code, told = explained("default/train")
+    assert code == 3
+    answer = "1 of 2 members fit. Member train-1 needs 8 nvidia.com/gpu on one node"
+    assert told.startswith(f"default/train: {answer}")
+    assert "No scheduler explains it: no scheduler answers at https://127.0.0.1:1:" in told
+    assert "n0 nvidia.com/gpu 8 6 default/old-0" in told
+    code, told = explained("default/lost")
+    assert code == 1
+    assert "the pods of default/lost name the scheduler 'gangshed', and this configuration serves" in told
+    code, told = explained("default/train-0")
+    assert (code, "is a member of the gang default/train: gangsched explain default/train" in told) == (
+        1,
+        True,
+    )
+    code, told = explained("default/none")
+    assert (code, "there is no gang and no pod default/none" in told) == (1, True)
+    assert {pod["metadata"]["name"]: pod for pod in plane.request("GET", PODS)["items"]} == before
+    cluster.schedule()
+    cluster.held("train", says="Of these, 1 had room until other members of it were placed there.")

@@ -1,0 +1,104 @@
+"""An explanation without a running scheduler: its own core, told what the API server lists.
+
+Lives here: finding the gang in a snapshot, and pods that belong to another scheduler. Not here: the snapshot
+(gangsched.snapshot), the explanation itself (core.explain). Called by explain_command where no scheduler
+answers, or the one that does knows nothing of the gang. Reads only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from gangsched.core.explain import explain
+from gangsched.core.state.reporter import clean
+from gangsched.core.types.group import Group
+from gangsched.errors import ApiError, ParseError
+from gangsched.extension.loading import KnownPlugins
+from gangsched.extension.source import ConfigSource
+from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import load_credentials
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import group_key
+from gangsched.snapshot import Snapshot, take_snapshot
+from gangsched.web.explanations import Page
+
+_MAX_GROUPS = 5
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags for the configuration that the snapshot is judged by."""
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default="",
+        help="the scheduler's configuration, used where no scheduler answers; default: the defaults",
+    )
+    parser.add_argument(
+        "--plugin", metavar="FILE", action="append", default=[], help="a plugin that the configuration names"
+    )
+
+
+async def explain_snapshot(args: argparse.Namespace, name: str, why: str) -> list[Page]:
+    """Pages made from the API server's lists alone; `why`: why no scheduler has made them.
+
+    Raises: ConfigError, ApiError (not to be read; no such gang and no such pod).
+    """
+    plugins = KnownPlugins(args.plugin)
+    config = ConfigSource(args.config, plugins).read()
+    credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context)
+    now_s = time.monotonic()
+    async with ApiClient(credentials) as client:
+        snapshot = await take_snapshot(client, config, plugins, now_s=now_s)
+    groups = [g for key, g in snapshot.scheduler.shared.groups.items() if str(key) == name][:_MAX_GROUPS]
+    if not groups:
+        served = [profile.scheduler_name for profile in config.profiles]
+        raise ApiError(_not_ours(snapshot.pods, name, served, why), code=404)
+    return [_page(snapshot, group, now_s, why) for group in groups]
+
+
+def _page(snapshot: Snapshot, group: Group, now_s: float, why: str) -> Page:
+    told = explain(snapshot.scheduler, group, now_s)
+    if not told.told:
+        told = replace(told, told=clean(_condition(group)))
+    return Page(leads=True, explanation=told, moves=(), trace="", instead=clean(why))
+
+
+def _condition(group: Group) -> str:
+    """What a scheduler has told a pod of it, whenever that was."""
+    for info in group.members.values():
+        for condition in info.pod.status.conditions or ():
+            if condition.type == "PodScheduled" and condition.status == "False":
+                return condition.message
+    return ""
+
+
+def _not_ours(pods: Sequence[Pod], name: str, served: Sequence[str], why: str) -> str:
+    """Whose the pods of that name are."""
+    found = [(pod, gang) for pod in pods if name in (pod.key, gang := _gang_of(pod))]
+    if not found:
+        return f"there is no gang and no pod {name} ({why})"
+    own = [gang for pod, gang in found if pod.spec.scheduler_name in served]
+    if own:
+        return f"{name} is a member of the gang {own[0]}: gangsched explain {own[0]}"
+    names = ", ".join(sorted({repr(pod.spec.scheduler_name) for pod, _ in found}))
+    return (
+        f"the pods of {name} name the scheduler {names}, and this configuration serves {', '.join(served)}:"
+        " correct spec.schedulerName where the pods are made, or give the configuration that serves it"
+        " (--config)"
+    )
+
+
+def _gang_of(pod: Pod) -> str:
+    try:
+        return str(group_key(pod))
+    except ParseError:
+        return pod.key
+
+
+def can_stand_in(error: ApiError) -> bool:
+    """Whether a snapshot may answer instead: nobody answered, or what answered is no scheduler."""
+    return error.code in (0, 502, 503, 504)
