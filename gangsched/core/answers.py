@@ -10,7 +10,7 @@ from typing import Any
 
 from gangsched.core.groups.permits import Permits
 from gangsched.core.refused_pods import SchedulerParts
-from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND
+from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND, PRE_ENQUEUE
 from gangsched.core.types.group import GroupState, PodInfo
 from gangsched.model import events as ev
 
@@ -60,6 +60,8 @@ class Answers:
             return
         if call.point == PERMIT:
             self._permits.answered(call, event)
+        elif call.point == PRE_ENQUEUE:
+            self._scheduler.membership.pre_enqueue.answered(call, event)
         elif call.point == PRE_BIND:
             self._scheduler.binder.pre_bind.answered(call, event)
         elif call.point == BIND:

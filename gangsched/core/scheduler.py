@@ -305,6 +305,7 @@ class Scheduler:
         if not self.is_synced:
             return None
         others = (
+            self.membership.pre_enqueue.next_deadline_s(),
             self.audit.next_deadline_s(),
             self.health.next_deadline_s(),
             self.binder.pre_bind.next_deadline_s(),
@@ -362,6 +363,7 @@ class Scheduler:
         shared = self.shared
         if self.is_synced:
             steps = self._steps
+            steps.each(self.membership.pre_enqueue.look)
             steps.each(self.audit.look)
             steps.each(self.health.look)
             steps.each(self.reservations.give_back_broken)

@@ -130,7 +130,7 @@ def _watched(kind: type[Any], hook: str, name: str, budget: TurnBudget) -> Calla
 
         return steps
 
-    at_edge = HOOKS[hook].may_be_async and hook != "permit"
+    at_edge = HOOKS[hook].may_be_async and hook not in ("permit", "pre_enqueue")
 
     @functools.wraps(method)
     def calls(*args: Any, **kwargs: Any) -> Any:

@@ -68,6 +68,7 @@ class Edge:
         self.cancel_all()
         for handle in self._handles.values():
             await handle.close_kubernetes()
+            await handle.close_outside()
 
     def waiting(self, name: str) -> Group | None:
         """The group "namespace/name" if it waits in Permit."""
@@ -84,6 +85,7 @@ class Edge:
             handle=self._handle,
             timeout_s=lambda: self._scheduler.shared.settings.hook_timeout_s,
             may_run=self._may_act,
+            view=lambda: self._scheduler.shared.queue_view,
         )
 
     def _find(self, effect: RunHook) -> object | None:

@@ -9,7 +9,7 @@ be added to its role.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
@@ -21,6 +21,9 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.transport.http1 import MERGE_PATCH
 from gangsched.model import bounded
 from gangsched.model.events import Event, GroupAllowed, GroupRejected
+
+if TYPE_CHECKING:
+    from gangsched.extension.outside import Outside
 
 _PAGE = "500"
 
@@ -44,6 +47,7 @@ class Handle:
         self._emit = emit_nowait
         self._waiting = waiting
         self._kubernetes: Any = None
+        self._outside: Outside | None = None
         self._connecting = anyio.Lock()
         self.log = structlog.get_logger(f"plugin.{plugin}")
 
@@ -88,6 +92,19 @@ class Handle:
             if self._kubernetes is None or kubernetes_client.is_closed(self._kubernetes):
                 self._kubernetes = await kubernetes_client.connect(self._client.credentials)
             return self._kubernetes
+
+    async def ask(self, url: str, body: Any = None) -> Any:
+        """What another HTTP service answers in JSON, at most 64 KiB. Raises: GangschedError."""
+        from gangsched.extension.outside import Outside
+
+        if self._outside is None:
+            self._outside = Outside()
+        return await self._outside.ask(url, body)
+
+    async def close_outside(self) -> None:
+        """Close the connections of `ask`."""
+        if self._outside is not None:
+            await self._outside.close()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep between polls of something that others have to do first."""

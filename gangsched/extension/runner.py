@@ -6,6 +6,7 @@ answer: it is cancelled, and nothing waits for the cancellation. Called by app.p
 
 | point | at once | when the group is taken back | when the process is told to stop | when the lease is lost |
 |---|---|---|---|---|
+| PreEnqueue | 32 for each plugin | cancelled | cancelled | cancelled |
 | Permit, PreBind | 64 each | cancelled | cancelled | cancelled |
 | Bind | 64 | runs to its answer | runs to its answer, within the grace period | cancelled |
 | PostBind | 64 | runs to its end | runs to its end, within the grace period | cancelled |
@@ -22,8 +23,9 @@ from typing import Any
 import anyio
 import structlog
 
-from gangsched.core.framework.interface import Code, Status
-from gangsched.core.state.pending_hooks import BIND, PERMIT, POST_BIND, PRE_BIND
+from gangsched.core.framework.interface import Code, QueueView, Status
+from gangsched.core.framework.queueing_points import bad_raise
+from gangsched.core.state.pending_hooks import BIND, PERMIT, POST_BIND, PRE_BIND, PRE_ENQUEUE
 from gangsched.core.types.group import Group
 from gangsched.errors import GangschedError
 from gangsched.extension.handle import Handle
@@ -32,11 +34,20 @@ from gangsched.model.events import Event, HookAnswered
 
 _log = structlog.get_logger(__name__)
 
-_METHODS = {PERMIT: "permit", PRE_BIND: "pre_bind", BIND: "bind", POST_BIND: "post_bind"}
+_METHODS = {
+    PRE_ENQUEUE: "pre_enqueue",
+    PERMIT: "permit",
+    PRE_BIND: "pre_bind",
+    BIND: "bind",
+    POST_BIND: "post_bind",
+}
 _NO = {Code.SUCCESS, Code.SKIP, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING}
-_MAY_SAY = {PERMIT: _NO | {Code.WAIT}, PRE_BIND: _NO, BIND: _NO}
+_MAY_SAY = {PRE_ENQUEUE: _NO | {Code.WAIT}, PERMIT: _NO | {Code.WAIT}, PRE_BIND: _NO, BIND: _NO}
 # A gang of ten thousand starts ten thousand hooks; this many run, the others wait as data.
 MAX_RUNNING = 64
+# The core asks each PreEnqueue plugin about a few pods at a time: one that hangs is in no other's way.
+_MOST_RUNNING = {PRE_ENQUEUE: 1024}
+_MAX_REASON = 4096
 _STOP_STEP_S = 0.01
 
 Find = Callable[[RunHook], object | None]
@@ -67,16 +78,18 @@ class HookRunner:
         handle: Callable[[str], Handle],
         timeout_s: Callable[[], float],
         may_run: Callable[[], bool],
+        view: Callable[[], QueueView | None] = lambda: None,
     ) -> None:
         """`find`: the plugin that an effect names, in the current profiles; `groups`: the group and its
         siblings, for Permit; `handle`: a plugin's handle, by name; `may_run`: whether this process may
-        act."""
+        act; `view`: what PreEnqueue sees."""
         self._emit = emit_nowait
         self._find = find
         self._groups = groups
         self._handle = handle
         self._timeout_s = timeout_s
         self._may_run = may_run
+        self._view = view
         self._waiting: dict[str, deque[RunHook]] = {point: deque() for point in _METHODS}
         self._running: dict[int, _Running] = {}
         self._n_running = dict.fromkeys(_METHODS, 0)
@@ -114,7 +127,7 @@ class HookRunner:
     async def drain(self, grace_s: float) -> None:
         """Start nothing new; hooks that cannot be undone (Bind, PostBind) may finish within `grace_s`."""
         self._is_stopping = True
-        self.cancel_all((PERMIT, PRE_BIND))
+        self.cancel_all((PRE_ENQUEUE, PERMIT, PRE_BIND))
         with anyio.move_on_after(grace_s):
             while self.n_busy:  # noqa: ASYNC110  (once per process)
                 await anyio.sleep(_STOP_STEP_S)
@@ -123,7 +136,7 @@ class HookRunner:
     # -- one hook --------------------------------------------------------------------------------------
 
     def _start(self, point: str) -> None:
-        while self._waiting[point] and self._n_running[point] < MAX_RUNNING:
+        while self._waiting[point] and self._n_running[point] < _MOST_RUNNING.get(point, MAX_RUNNING):
             effect = self._waiting[point].popleft()
             if not self._may_run():
                 return
@@ -159,6 +172,8 @@ class HookRunner:
             if found is None:
                 raise LookupError(f"group {effect.group} is gone")
             return (*found, handle)
+        if effect.point == PRE_ENQUEUE:
+            return (effect.pod, self._view(), handle)
         if effect.point == BIND:
             return (effect.pod, effect.node_name, effect.annotations, handle)
         return (effect.pod, effect.node_name, handle)
@@ -194,6 +209,8 @@ class HookRunner:
             self._answer(running, Status())
         elif not isinstance(said, Status):
             self._answer(running, Status(Code.ERROR, f"answered {type(said).__name__}, expected a Status"))
+        elif point == PRE_ENQUEUE and (problem := bad_raise(said)):
+            self._answer(running, Status(Code.ERROR, problem))
         elif said.code not in _MAY_SAY[point]:
             why = f"answered {said.code.value}" + (f": {said.reason}" if said.reason else "")
             self._answer(running, Status(Code.ERROR, why))
@@ -202,7 +219,10 @@ class HookRunner:
 
     def _answer(self, running: _Running, status: Status) -> None:
         self._end(running)
-        self._emit(HookAnswered(running.effect.ticket, status.code.value, status.reason, status.timeout_s))
+        reason = status.reason[:_MAX_REASON]
+        self._emit(
+            HookAnswered(running.effect.ticket, status.code.value, reason, status.timeout_s, status.raise_by)
+        )
         if not self._is_stopping:
             asyncio.get_running_loop().call_soon(self._start, running.effect.point)
 

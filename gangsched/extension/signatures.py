@@ -24,7 +24,7 @@ class Hook(msgspec.Struct, frozen=True):
 
 HOOKS = {
     "sign": Hook("sign", ("pod",)),
-    "pre_enqueue": Hook("PreEnqueue", ("pod",)),
+    "pre_enqueue": Hook("PreEnqueue", ("pod",), may_be_async=True),
     "sort_key": Hook("QueueSort", ("group",)),
     "lane": Hook("QueueSort", ("group",)),
     "lane_key": Hook("QueueSort", ("first", "view")),
@@ -129,12 +129,17 @@ def _problem(kind: type[Any], name: str) -> str:
     wanted = hook.arguments
     if name == "permit" and is_async:
         wanted = (*wanted, "handle")
+    elif name == "pre_enqueue" and is_async:
+        wanted = (*wanted, "view", "handle")
     if not wanted:
         return ""
     try:
         bound = inspect.getattr_static(kind, name)
         own = () if isinstance(bound, staticmethod | classmethod) else (None,)
-        inspect.signature(method).bind(*own, *wanted)
+        taken = inspect.signature(method)
+        if name == "pre_enqueue" and len(taken.parameters) - len(own) > 1 and not is_async:
+            wanted = (*wanted, "view")
+        taken.bind(*own, *wanted)
     except TypeError as error:
         return f"should take (self, {', '.join(wanted)}): {error}"
     except ValueError:

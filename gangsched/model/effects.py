@@ -157,9 +157,9 @@ class RecordEvent(_Effect, frozen=True):
 class RunHook(_Effect, frozen=True):
     """Call one plugin of a profile at one point, at the edge, where it may do I/O.
 
-    point: Permit (of the whole group; `pod` is None), PreBind, Bind or PostBind. PreBind and Bind run once
-    the fence, if there is one, lists the pod. Answered by exactly one HookAnswered with the same `ticket`, at
-    the hook's deadline at the latest, unless it is cancelled.
+    point: Permit (of the whole group; `pod` is None), PreEnqueue, PreBind, Bind or PostBind. PreBind and Bind
+    run once the fence, if there is one, lists the pod. Answered by exactly one HookAnswered with the same
+    `ticket`, at the hook's deadline at the latest, unless it is cancelled.
     """
 
     ticket: int

@@ -242,6 +242,7 @@ class HookAnswered(_Event, frozen=True):
     code: str
     reason: str = ""
     timeout_s: float | None = None
+    raise_by: int = 0
 
 
 class GroupAllowed(_Event, frozen=True):

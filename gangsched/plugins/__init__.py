@@ -205,8 +205,15 @@ def build_profiles(
 
 def _without_hooks(points: ExtensionPoints) -> ExtensionPoints:
     permits = tuple(one for one in points.permits if not inspect.iscoroutinefunction(one.permit))
+    asked = tuple(one for one in points.pre_enqueue if not inspect.iscoroutinefunction(one.pre_enqueue))
     return msgspec.structs.replace(
-        points, permits=permits, pre_binds=(), binds=(), has_default_binder=True, post_binds=()
+        points,
+        pre_enqueue=asked,
+        permits=permits,
+        pre_binds=(),
+        binds=(),
+        has_default_binder=True,
+        post_binds=(),
     )
 
 

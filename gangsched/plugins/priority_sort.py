@@ -11,7 +11,7 @@ from gangsched.core.types.group import Group
 
 
 class PrioritySort:
-    """Higher priority first, then the group that was complete first.
+    """Higher priority first, with what PreEnqueue adds to it; then the group that was complete first.
 
     kube-scheduler compares the time an entity entered the queue; ours is kept through failed attempts, so
     that an attempt does not cost a gang its place.
@@ -20,4 +20,4 @@ class PrioritySort:
     name = "PrioritySort"
 
     def sort_key(self, group: Group) -> tuple[Any, ...]:
-        return (-group.priority, group.first_complete_s)
+        return (-group.priority - group.raised, group.first_complete_s)

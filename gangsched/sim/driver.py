@@ -75,6 +75,7 @@ def _with_plugins(profile: Profile, plugins: Sequence[Any]) -> Profile:
 
 
 _METHODS = {
+    "pre_enqueue": ("pre_enqueue",),
     "pre_filter": ("pre_filter",),
     "filters": ("filter", "filter_node"),
     "capacities": ("capacity",),

@@ -23,6 +23,7 @@ ROOMS = (
     "shadow/judge.py",
     "extension/budget.py",
     "extension/runner.py",
+    "extension/outside.py",
     "agent/hand_off.py",
     *("agent/app.py", "agent/notices.py", "agent/probes/gaps.py", "agent/probes/running.py"),
     *("extension/loading.py", "extension/reload.py", "extension/signatures.py"),

@@ -25,7 +25,8 @@ from tests.core.scenario import Cluster, gang
 from tests.docs.pages import DOCS, ROOT, blocks, commands
 
 PAGE = DOCS / "writing-plugins.md"
-FILTER, SCORE, PERMIT, KUBERNETES, SORT, LANES = (block.text for block in blocks(PAGE, "python"))
+SHOWN = [block.text for block in blocks(PAGE, "python")]
+FILTER, SCORE, PERMIT, KUBERNETES, SORT, LANES, ENQUEUE, BUDGET = SHOWN
 CONFIGS = [block.text for block in blocks(PAGE, "yaml") if "TeamNodes" in block.text]
 [SORT_CONFIG] = [block.text for block in blocks(PAGE, "yaml") if "GpuFirst" in block.text]
 # The page names the third plugin in a profile as it does the first.
@@ -166,6 +167,45 @@ def test_the_lanes_let_tenants_take_turns(tmp_path: Path) -> None:
     pods = [make_pod(f"{team}{i}", namespace=team, gpus=1) for team in "ab" for i in range(3)]
     c.submit(pods).run()
     assert [name[0] for name in started(c)] == list("ababab")
+
+
+def test_pre_enqueue_keeps_out_what_no_node_could_hold_until_one_can(tmp_path: Path) -> None:
+    c, _ = cluster(tmp_path, ENQUEUE, CONFIGS[0].replace("TeamNodes", "FitsSomewhere"))
+    c.node(make_node("n0", gpus=4)).submit(make_pod("a", gpus=8), make_pod("b", gpus=1)).wait(1.0).run()
+    assert started(c) == ["b"]
+    assert c.said("a") == "FitsSomewhere: no node has 8 nvidia.com/gpu"
+    c.node(make_node("n1", gpus=8)).wait(1.0).run()
+    assert started(c) == ["b", "a"]
+
+
+class Service:
+    """The budget service as the hook sees it."""
+
+    def __init__(self, allowed: bool) -> None:
+        self.allowed = allowed
+        self.asked: list[tuple[str, Any]] = []
+
+    async def ask(self, url: str, body: Any) -> dict[str, bool]:
+        self.asked.append((url, body))
+        return {"allowed": self.allowed}
+
+
+def test_pre_enqueue_asks_a_service_and_waits_for_its_yes(tmp_path: Path) -> None:
+    c, known = cluster(tmp_path, BUDGET, CONFIGS[0].replace("TeamNodes", "AskBudget"))
+    service, plugin = Service(allowed=False), known.factories["AskBudget"]()
+
+    def hook(effect: ef.RunHook) -> Status:
+        answer: Status = asyncio.run(plugin.pre_enqueue(effect.pod, c.scheduler.shared.queue_view, service))
+        return answer
+
+    c.hook = hook
+    c.node(make_node("n0")).submit(make_pod("a")).run()
+    assert not started(c)
+    assert c.said("a") == "AskBudget: the budget of its namespace is spent"
+    service.allowed = True
+    c.wait(31.0).run()
+    assert started(c) == ["a"]
+    assert service.asked == [("http://budget.finance:8080/ask", {"namespace": "d", "name": "a"})] * 2
 
 
 def test_the_entry_point_names_the_plugin() -> None:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from gangsched.core.framework.interface import SKIP, SUCCESS, Status
-from gangsched.core.state.pending_hooks import BIND, PERMIT, POST_BIND, PRE_BIND
+from gangsched.core.state.pending_hooks import BIND, PERMIT, POST_BIND, PRE_BIND, PRE_ENQUEUE
 from gangsched.extension.runner import MAX_RUNNING, HookRunner
 from gangsched.model.effects import CancelHooks, RunHook
 from gangsched.model.events import Event, HookAnswered
@@ -37,6 +37,9 @@ class Plugin:
             return await self.body()
         finally:
             self.n_running -= 1
+
+    async def pre_enqueue(self, pod: Any, view: Any, handle: Any) -> Any:
+        return await self.body()
 
     async def permit(self, group: Any, siblings: Any, handle: Any) -> Any:
         return await self.body()
@@ -90,7 +93,7 @@ async def for_ever() -> Any:
     await anyio.sleep_forever()
 
 
-@pytest.mark.parametrize("point", [PERMIT, PRE_BIND, BIND])
+@pytest.mark.parametrize("point", [PRE_ENQUEUE, PERMIT, PRE_BIND, BIND])
 @pytest.mark.parametrize("status", [SUCCESS, SKIP, Status.unschedulable("not today")])
 async def test_the_plugins_word_is_the_answer(point: str, status: Status) -> None:
     scene = Scene(Plugin(lambda: say(status)))
@@ -98,6 +101,32 @@ async def test_the_plugins_word_is_the_answer(point: str, status: Status) -> Non
     (answer,) = await scene.answered()
     assert answer == HookAnswered(ticket, status.code.value, status.reason)
     assert scene.runner.n_busy == 0
+
+
+async def test_pre_enqueue_may_move_a_pod_in_the_queue_by_a_whole_number() -> None:
+    scene = Scene(Plugin(lambda: say(Status.let_in(raise_by=7))))
+    scene.ask(PRE_ENQUEUE)
+    assert [answer.raise_by for answer in await scene.answered()] == [7]
+    for nonsense in ("7", 2**40):
+        scene = Scene(Plugin(lambda nonsense=nonsense: say(Status(raise_by=nonsense))))  # type: ignore[misc]
+        scene.ask(PRE_ENQUEUE)
+        (answer,) = await scene.answered()
+        assert (answer.code, answer.raise_by) == ("Error", 0)
+        assert "expected a whole number" in answer.reason
+
+
+async def test_pre_enqueue_that_does_not_answer_is_an_error_at_its_deadline() -> None:
+    scene = Scene(Plugin(for_ever), timeout_s=0.05)
+    scene.ask(PRE_ENQUEUE)
+    (answer,) = await scene.answered()
+    assert (answer.code, answer.reason) == ("Error", "no answer in 0.05 s")
+
+
+async def test_a_long_reason_is_cut() -> None:
+    scene = Scene(Plugin(lambda: say(Status.unschedulable("x" * 10**6))))
+    scene.ask(PRE_ENQUEUE)
+    (answer,) = await scene.answered()
+    assert len(answer.reason) == 4096
 
 
 async def test_a_plain_function_is_a_hook_too() -> None:

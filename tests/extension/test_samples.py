@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gangsched.config import Settings, parse_config
-from gangsched.core.framework.interface import Status
+from gangsched.core.framework.interface import Code, Status
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError
 from gangsched.extension.loading import KnownPlugins
@@ -191,6 +191,67 @@ def test_quiet_nodes_are_taken_first() -> None:
 
 def started(c: Cluster) -> list[str]:
     return [bind.name for bind in c.all(ef.BindPod)]
+
+
+def test_what_no_node_could_hold_is_kept_out_until_one_can() -> None:
+    c, known = cluster_with("fits_somewhere.py", "FitsSomewhere")
+    c.submit(make_pod("a", gpus=16), make_pod("b", gpus=8)).wait(1.0).run()
+    assert started(c) == ["b"]
+    assert c.said("a") == "FitsSomewhere: needs 16 nvidia.com/gpu on one node, the largest has 8"
+    c.node(make_node("large", gpus=16)).wait(1.0).run()
+    assert started(c) == ["b", "a"]
+    known.budget.turn_ended()
+
+
+def test_a_label_moves_a_pod_in_the_queue_and_a_wrong_one_keeps_it_out() -> None:
+    c, known = cluster_with("boost_label.py", "BoostLabel")
+    label = "example.com/boost"
+    texts = ("-1", "x", "1001", "9" * 99)
+    wrong = [make_pod(f"wrong{i}", labels={label: text}) for i, text in enumerate(texts)]
+    c.submit(make_pod("a"), make_pod("b", priority=5), make_pod("c", labels={label: "9"}), *wrong).run()
+    assert started(c) == ["c", "b", "a"]
+    assert c.said("wrong0") == "BoostLabel: label example.com/boost is not a number within 0..1000"
+    known.budget.turn_ended()
+
+
+class Budget:
+    """The budget service as a hook's handle reaches it."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked: list[Any] = []
+
+    async def ask(self, url: str, body: Any) -> Any:
+        self.asked.append((url, body))
+        return self.answer
+
+
+def test_a_service_is_asked_for_a_budget_and_asked_again_when_it_says_no() -> None:
+    c, known = cluster_with("ask_budget.py", "AskBudget", args="{url: 'http://b/ask', againSeconds: 60}")
+    args = msgspec.convert({"url": "http://b/ask", "againSeconds": 60}, known["AskBudget"].args_type)
+    budget, plugin = Budget({"allowed": False, "reason": "spent"}), known.factories["AskBudget"](args)
+
+    def hook(effect: ef.RunHook) -> Status:
+        try:
+            status: Status = asyncio.run(
+                plugin.pre_enqueue(effect.pod, c.scheduler.shared.queue_view, budget)
+            )
+        except ValueError as error:
+            return Status(Code.ERROR, str(error))
+        return status
+
+    c.hook = hook
+    c.submit(make_pod("a", gpus=2)).run()
+    [(url, about)] = budget.asked
+    assert (url, about["requests"]["nvidia.com/gpu"], about["used"]) == ("http://b/ask", 2, {})
+    assert c.said("a") == "AskBudget: spent"
+    budget.answer = ["nonsense"]
+    c.wait(61.0).run()
+    assert "the service did not answer" in c.said("a")
+    budget.answer = {"allowed": True}
+    c.wait(2.0).run()
+    assert started(c) == ["a"]
+    known.budget.turn_ended()
 
 
 def test_gpu_jobs_are_first_whatever_the_priority() -> None:

@@ -329,6 +329,9 @@ class Server:
     async def kubernetes(self) -> Any:
         raise AssertionError("not asked for")
 
+    async def ask(self, url: str, body: Any = None) -> Any:
+        raise AssertionError("not asked for")
+
     async def patch(self, path: str, body: Any, *, content_type: str = "") -> Any:
         if self.refuses and self.refuses in path:
             raise ApiError("the object has been modified", code=409)

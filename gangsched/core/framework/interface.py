@@ -15,7 +15,8 @@ presence. One object is made for each profile that names it, with that profile's
             return Status.unschedulable("node(s) belonged to somebody else")
 
     point       method        asked                                       may answer
-    PreEnqueue  pre_enqueue   a pod is seen, or changes                   a Status: gated until success
+    PreEnqueue  pre_enqueue   a pod is seen, or edited; and on changes    a Status: kept out until success,
+                              of the cluster that it names                which may move its group in line
     QueueSort   sort_key      a group becomes active                      a key; the smallest goes first
                 lane, lane_key   the same; lane_key also when the usage   the group's lane; the key of a lane
                               changes that it has read                    by its first group
@@ -39,8 +40,8 @@ presence. One object is made for each profile that names it, with that profile's
 
 Up to PostFilter, Score and Reserve a plugin is synchronous and pure: no clock, no I/O, no randomness, no
 state but what the same arguments would produce again, and no changes to its arguments: arrays are read-only,
-pods and nodes are shared. Permit, PreBind, Bind and PostBind exist to do I/O: they may be `async def`, run
-outside the core under a deadline, and get a `handle` on the API server.
+pods and nodes are shared. Permit, PreBind, Bind and PostBind exist to do I/O, and PreEnqueue may: they may be
+`async def`, run outside the core under a deadline, and get a `handle` on the API server.
 
 The order is the configuration's. A "no" ends its point, and reservations are unreserved in reverse. A plugin
 that raises, or answers what its point does not allow, is named in its pod's message and costs that pod this
@@ -96,6 +97,7 @@ from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
+from gangsched.model.resources import pod_requests
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -362,4 +364,5 @@ __all__ = [
     "ScorePlugin",
     "SelectivePlugin",
     "Status",
+    "pod_requests",
 ]

@@ -13,6 +13,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
+from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cache.usage_trackers import UsageTracker
 from gangsched.core.framework.batching import Batching
@@ -62,6 +63,7 @@ from gangsched.core.framework.plugin_calls import (
     checked_status,
     guarded,
 )
+from gangsched.core.framework.queueing_points import bad_raise, sees_view
 from gangsched.core.framework.scoring import Scoring
 from gangsched.core.framework.signing import Signing
 from gangsched.core.types.cluster_events import Change
@@ -72,7 +74,7 @@ from gangsched.model.objects import Pod
 
 T = TypeVar("T")
 P = ParamSpec("P")
-DEVICES = "Devices"
+DEVICES, GATES = "Devices", "SchedulingGates"
 _NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
 _NO_OR_SKIP = _NO | {Code.SKIP}
 _NO_OR_WAIT = _NO_OR_SKIP | {Code.WAIT}
@@ -134,12 +136,19 @@ class Profile:
         self.points = points
         self.queue_sort = points.queue_sort
         self.pre_enqueue = points.pre_enqueue
+        self.async_pre_enqueues = frozenset(
+            p.name for p in self.pre_enqueue if iscoroutinefunction(p.pre_enqueue)
+        )
+        """PreEnqueue plugins whose answer is an event."""
+        self._viewing = frozenset(p.name for p in self.pre_enqueue if sees_view(p.pre_enqueue))
+        self.only_gates = all(plugin.name == GATES for plugin in self.pre_enqueue)
+        """Whether PreEnqueue has at most the plugin that reads the pod alone."""
         self.pre_filter = points.pre_filter
         self.post_filters = points.post_filters
         self.reserves = points.reserves
         self.reserve_names = frozenset(plugin.name for plugin in points.reserves)
         self.permits = points.permits
-        self.reads_usage = serves(points.queue_sort, LaneSortPlugin)
+        self.reads_usage = bool(self._viewing) or serves(points.queue_sort, LaneSortPlugin)
         """Whether a plugin of the queue looks at a QueueView."""
         self.pre_binds = points.pre_binds
         self.binds = points.binds
@@ -185,11 +194,24 @@ class Profile:
                 return f"{wish}: the filter {plugin}, which enforces it, is not enabled in this profile"
         return ""
 
+    def plugin(self, name: str) -> Plugin | None:
+        """The plugin of that name, whatever points it serves."""
+        return self._by_name.get(name)
+
+    def ask_pre_enqueue(self, plugin: PreEnqueuePlugin, pod: Pod, view: QueueView | None) -> Status:
+        """One plugin that answers at once. Raises: PluginError."""
+        args = (pod, view) if plugin.name in self._viewing else (pod,)
+        answer = self._ask(plugin.name, "PreEnqueue", plugin.pre_enqueue, *args)
+        status = checked_status(plugin.name, "PreEnqueue", answer, _NO_OR_WAIT)
+        if status.raise_by and (problem := bad_raise(status)):
+            raise PluginError(plugin.name, "PreEnqueue", problem)
+        return status
+
     def run_pre_enqueue(self, pod: Pod) -> Status:
-        """The first "no" gates the pod."""
+        """The first "no" gates the pod; for a profile with `only_gates`."""
         for plugin in self.pre_enqueue:
             try:  # guarded() inlined: this runs for every pod
-                status = plugin.pre_enqueue(pod)
+                status: Status = plugin.pre_enqueue(pod)
             except PluginError:
                 raise
             except Exception as error:

@@ -5,19 +5,52 @@ Plugins import them from core.framework.interface, where the table of all points
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.status import Status
 from gangsched.core.types.group import Group
-from gangsched.model.objects import Pod
+
+MAX_RAISE = 2**31
 
 
 @runtime_checkable
 class PreEnqueuePlugin(Protocol):
+    """Asked about each of the pods before it counts as a member that may be scheduled.
+
+    May have a second argument, the QueueView. As an `async def pre_enqueue(self, pod, view, handle)` it is
+    called at the edge, under a deadline, for at most 32 pods at a time; until it has answered the pod is kept
+    out, and a call that fails is made again after a backoff. With `cured_by` and `cures` (CuringPlugin) it
+    names the changes after which it is asked again about the pods that it keeps out.
+    """
+
     name: str
 
-    def pre_enqueue(self, pod: Pod) -> Status: ...
+    @property
+    def pre_enqueue(self) -> Callable[..., Any]:
+        """(pod) or (pod, view) -> Status: success (`Status.let_in` to move it in the queue), "no", or wait:
+        ask again after the timeout."""
+        ...
+
+
+def sees_view(pre_enqueue: Callable[..., Any]) -> bool:
+    """Whether the method takes the QueueView."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        named = [one for one in inspect.signature(pre_enqueue).parameters.values() if one.kind in kinds]
+    except (TypeError, ValueError):
+        return False
+    return len(named) > 1
+
+
+def bad_raise(status: Status) -> str:
+    """What is wrong with `raise_by` of a PreEnqueue's answer; "" if nothing is."""
+    raised: object = status.raise_by
+    if isinstance(raised, int) and abs(raised) <= MAX_RAISE:
+        return ""
+    return f"raise_by is {repr(raised)[:80]}, expected a whole number within -{MAX_RAISE}..{MAX_RAISE}"
 
 
 @runtime_checkable

@@ -30,7 +30,7 @@ class Code(enum.Enum):
     UNRESOLVABLE = "UnschedulableAndUnresolvable"
     """Not, and removing pods would not help: PostFilter skips these nodes."""
     WAIT = "Wait"
-    """Permit only."""
+    """Permit and PreEnqueue only."""
     SKIP = "Skip"
     """PreFilter, PreScore and Bind only: nothing to do here for this pod."""
     PENDING = "Pending"
@@ -39,12 +39,13 @@ class Code(enum.Enum):
 
 
 class Status(msgspec.Struct, frozen=True, gc=False):
-    """A plugin's answer; "no" is a value. `timeout_s` only with WAIT."""
+    """A plugin's answer; "no" is a value. `timeout_s` only with WAIT, `raise_by` only from PreEnqueue."""
 
     code: Code = Code.SUCCESS
     reason: str = ""
     plugin: str = ""
     timeout_s: float | None = None
+    raise_by: int = 0
 
     @property
     def is_success(self) -> bool:
@@ -60,8 +61,17 @@ class Status(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def wait(cls, reason: str, *, timeout_s: float | None = None, plugin: str = "") -> Status:
-        """Hold the reservations; None leaves the timeout to the group, then to the configuration."""
+        """Permit: hold the reservations; None leaves the timeout to the group, then to the configuration.
+        PreEnqueue: keep the pod out and ask again after this time, at most an hour; None: 10 s."""
         return cls(Code.WAIT, reason, plugin, timeout_s)
+
+    @classmethod
+    def let_in(cls, *, raise_by: int) -> Status:
+        """PreEnqueue's success that moves the pod's group in the queue: by so much higher a priority there.
+
+        Priority for preemption stays; the largest of the members counts.
+        """
+        return cls(Code.SUCCESS, raise_by=raise_by)
 
 
 SUCCESS = Status()
@@ -127,6 +137,14 @@ class Handle(Protocol):
 
     async def patch(self, path: str, body: Any, *, content_type: str = ...) -> Any:
         """A JSON merge patch, unless `content_type` differs."""
+        ...
+
+    async def ask(self, url: str, body: Any = None) -> Any:
+        """What another HTTP service answers in JSON: to a POST of `body`, or to a GET without one.
+
+        Raises: GangschedError: no answer, another code than 200, more than 64 KiB, not JSON. Redirects and
+        proxies are not followed.
+        """
         ...
 
     async def kubernetes(self) -> Any:

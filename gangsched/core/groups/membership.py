@@ -25,6 +25,7 @@ from gangsched.core.groups.pod_versions import (
     number_or,
     says_anew,
 )
+from gangsched.core.groups.pre_enqueue import PreEnqueue
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import (
@@ -83,6 +84,7 @@ class Membership:
         self._joined: Group | None = None
         """What the last pod joined in this run of events: it exists, and is marked for reconsideration."""
         self._named_twice = NamedTwice()
+        self.pre_enqueue = PreEnqueue(shared, reporter, self.look_again)
 
     def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
         """Applies current pods, one after the other. An older version than the known one is ignored."""
@@ -159,6 +161,7 @@ class Membership:
         info = shared.cache.remove_pod(uid)
         if info is None:
             return
+        self.pre_enqueue.forget(info)
         if info.state is ASSUMED:
             shared.unreserve([info])
         change = shared.cache.forget(info)
@@ -342,6 +345,7 @@ class Membership:
             self._place(info, pod)
 
     def _place(self, info: PodInfo, pod: Pod) -> None:
+        self.pre_enqueue.forget(info)
         in_labels = self._shared.settings.devices.in_labels
         if in_labels and lacks_labels(info, pod) and self._audit.pod_edited(info, pod):
             # The server dropped them from our Binding: the devices still belong to this pod.
@@ -364,6 +368,8 @@ class Membership:
         if pod.metadata.deletion_timestamp is not None:
             return LEAVING
         profile = self._shared.profiles[pod.spec.scheduler_name]
+        if not profile.only_gates:
+            return PENDING if self.pre_enqueue.lets_in(info, pod, profile) else MemberState.GATED
         try:
             if profile.run_pre_enqueue(pod) is not SUCCESS:
                 return MemberState.GATED

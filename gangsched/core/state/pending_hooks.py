@@ -2,9 +2,9 @@
 
 The core never waits: RunHook is an effect, HookAnswered an event, and in between there is one HookCall here.
 The caller decides which plugin is next, and what an answer means: core.binding.pre_bind (PreBind),
-core.binding.binder (Bind), core.groups.permits (Permit). PostBind and Unreserve are informational, so they
-begin and end here. After a crash the old process's tickets are void: its pods are found unbound, and are
-planned anew.
+core.binding.binder (Bind), core.groups.permits (Permit), core.groups.pre_enqueue. PostBind and Unreserve are
+informational, so they begin and end here. After a crash the old process's tickets are void: its pods are
+found unbound, and are planned anew.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from gangsched.model.events import HookAnswered
 from gangsched.model.objects import Pod
 
 PERMIT, PRE_BIND, BIND, POST_BIND = "Permit", "PreBind", "Bind", "PostBind"
+PRE_ENQUEUE = "PreEnqueue"
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -89,9 +90,10 @@ class PendingHooks:
         return call
 
     def take(self, event: HookAnswered) -> HookCall | None:
-        """The call that this answers; None when it was cancelled. A failure is reported here, once."""
+        """The call that this answers; None when it was cancelled. A failure is reported here, once;
+        PreEnqueue's, which is tried again and again, by core.groups.pre_enqueue."""
         call = self.latest = self.calls.pop(event.ticket, None)
-        if call is not None and event.code == Code.ERROR.value:
+        if call is not None and call.point != PRE_ENQUEUE and event.code == Code.ERROR.value:
             about = call.info.pod.key if call.info is not None else str(call.group.key)
             self.blame(PluginError(call.plugin, call.point, f"{about}: {event.reason}"), call.group)
         return call
@@ -143,4 +145,4 @@ def status_of(event: HookAnswered, plugin: str) -> Status:
     return Status(Code(event.code), event.reason, plugin, event.timeout_s)
 
 
-__all__ = ["BIND", "PERMIT", "POST_BIND", "PRE_BIND", "HookCall", "PendingHooks", "status_of"]
+__all__ = ["BIND", "PERMIT", "POST_BIND", "PRE_BIND", "PRE_ENQUEUE", "HookCall", "PendingHooks", "status_of"]

@@ -28,6 +28,8 @@ from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import CORE, PodGroup
 
 SCHEDULER_ERROR = "SchedulerError"
+GATED = "SchedulingGated"
+"""Not Unschedulable: an autoscaler adds no node for such a pod."""
 POD_REFUSED, NODE_REFUSED = "PodRefused", "NodeRefused"
 """Event reasons for objects that hold devices and are counted only as far as they can be read."""
 DEVICES_HEALTHY = "DevicesHealthy"
@@ -64,6 +66,10 @@ class Reporter:
             self.event(group, "Warning", reason, "Scheduling", message)
         group.message = message
         self.status(group, scheduled=False, reason=UNSCHEDULABLE, message=message)
+
+    def kept_out(self, info: PodInfo, message: str) -> None:
+        """PreEnqueue keeps the pod out of the queue; `kubectl get pods` shows it as it shows gates."""
+        self._condition(info, GATED, clean(message))
 
     def waiting(self, group: Group, message: str) -> None:
         """The group holds its reservations and waits in Permit."""

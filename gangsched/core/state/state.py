@@ -85,6 +85,8 @@ class SharedState:
         self.hooks = PendingHooks(self.emit, self.count)
         self.on_given_back: list[Callable[[Group], None]] = []
         """Called with a group whose reservations ended without a bind, or that no longer exists."""
+        self.on_changes: Callable[[Sequence[ClusterChange]], None] | None = None
+        """Called with each turn's changes, before the groups that they may cure are woken."""
         self.requeue_order = RequeueOrder()
         self.decides = False
         """All existing objects have been received, and no other process leads."""
@@ -226,6 +228,8 @@ class SharedState:
             self.cache.index.changes.clear()
         if changes:
             self.changes = []
+            if self.on_changes is not None:
+                self.on_changes(changes)
             self.queue.hear(changes, self.cache.view, self.now_s)
 
     def siblings(self, group: Group) -> Mapping[str, Group]:

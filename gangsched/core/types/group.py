@@ -103,7 +103,7 @@ class PodInfo(msgspec.Struct, eq=False):
     None: none so far. unclear: the last answer to its bind that was not clear; n_refused: how often that was
     a refusal which named no pod. sent_version: the pod's version in the last bind sent. in_doubt: a bind was
     sent that may or may not land. said_gone: a consistent read has not found it; the watch, which lags, may
-    still show it bound until it shows the end.
+    still show it bound until it shows the end. raised: what PreEnqueue adds to its priority in the queue.
     """
 
     pod: Pod
@@ -131,6 +131,7 @@ class PodInfo(msgspec.Struct, eq=False):
     sent_version: str = ""
     in_doubt: bool = False
     said_gone: bool = False
+    raised: int = 0
 
     def __repr__(self) -> str:
         return f"<{self.pod.key} {self.state.value} on {self.node_name or '-'}>"
@@ -145,7 +146,8 @@ class Group:
     out. preemption: in state Waiting, victims that must go first, and what is reserved for it. moves: (when,
     cause) of each since it was in `moved_from` (core.state.transitions). n_of_role: how many members
     exist that say this role. warned: what was passed over and told. devices_told: the condition
-    of its object that says how its devices are.
+    of its object that says how its devices are. raised: the most that PreEnqueue adds to a member's
+    priority in the queue.
     """
 
     __slots__ = (
@@ -170,6 +172,7 @@ class Group:
         "preemption",
         "priority",
         "problem",
+        "raised",
         "read_from",
         "recovering",
         "rejected_by",
@@ -195,6 +198,7 @@ class Group:
         self.problem = ""
         self.own_problem = ""
         self.priority = 0
+        self.raised = 0
         self.state = self.moved_from = GroupState.GATHERING
         self.moves: list[tuple[float, Any]] = []
         self.since_s = now_s
@@ -329,6 +333,20 @@ class Group:
         if info.role and info.state in _EXISTING:
             self.n_of_role[info.role] = self.n_of_role.get(info.role, 0) + 1
         self.stated[info.stated] = self.stated.get(info.stated, 0) + 1
+        if info.raised or self.raised:
+            self.raised = info.raised if len(self.members) == 1 else max(self.raised, info.raised)
+
+    def raise_member(self, info: PodInfo, raised: int) -> None:
+        """PreEnqueue adds this to the member's priority in the queue from now on."""
+        was_highest, info.raised = info.raised == self.raised, raised
+        self.raised = max(self.raised, raised)
+        if was_highest:
+            self._lower()
+
+    def _lower(self) -> None:
+        """A member that was among the highest is not any more."""
+        if not any(one.raised == self.raised for one in self.members.values()):
+            self.raised = max((one.raised for one in self.members.values()), default=0)
 
     def remove(self, info: PodInfo) -> None:
         if self.members.pop(info.uid, None) is not None:
@@ -338,6 +356,8 @@ class Group:
             self.stated[info.stated] -= 1
             if not self.stated[info.stated]:
                 del self.stated[info.stated]
+            if self.raised:
+                self._lower()
         info.group = None
 
     def move(self, info: PodInfo, state: MemberState) -> None:

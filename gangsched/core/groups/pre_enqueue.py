@@ -1,0 +1,255 @@
+"""PreEnqueue: which pods are kept out of the queue, why, and when their plugins are asked again.
+
+Lives here: the answers of plugins that are asked at the edge, the pods that any plugin keeps out, and the
+asking again. Not here: the pods' states (core.groups.membership, which calls `lets_in` and is called back),
+the calls at the edge (extension.runner). SchedulingGates, which reads the pod alone and whose pods the API
+server itself marks, is called without any of this: a profile with no other such plugin does not come here.
+
+    plugin         answers                is asked again
+    ─────────────  ─────────────────────  ──────────────────────────────────────────────────────────────
+    any            success                when the pod is edited, or the configuration is read again
+    any            wait, with a timeout   after that time; and as after "no"
+    any            "no"                   when the pod is edited; on the changes that it names (`cures`)
+    any            an error, or nothing   after a backoff that doubles; the pod stays out until then
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from gangsched.core.framework.interface import (
+    SUCCESS,
+    Code,
+    CuringPlugin,
+    PreEnqueuePlugin,
+    Status,
+    serves,
+)
+from gangsched.core.framework.plugin_calls import PluginError, blamed
+from gangsched.core.framework.profile import Profile
+from gangsched.core.groups.pod_versions import is_edited
+from gangsched.core.state.pending_hooks import PRE_ENQUEUE, HookCall
+from gangsched.core.state.reporter import Reporter, clean
+from gangsched.core.state.state import SharedState
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.cluster_events import ClusterChange
+from gangsched.core.types.group import NEVER_S, PodInfo
+from gangsched.model.events import HookAnswered
+from gangsched.model.objects import Pod
+
+MAX_ASKED = 32
+"""Calls at the edge that one plugin has at a time; its other pods wait for these."""
+MAX_A_TURN = 256
+"""Pods that are asked about again in one turn, so that a change that cures ten thousand does not cost one
+turn all of them."""
+_MAX_PAIRS = 20_000
+_SHORTEST_S, _LONGEST_S = 0.1, 3600.0
+
+
+class _Asked:
+    """One pod's answers from the edge, by plugin, each with its end. `pod`: as it was asked about."""
+
+    __slots__ = ("answers", "n_failures", "open", "pod")
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.answers: dict[str, tuple[Status, float]] = {}
+        self.open: dict[str, HookCall] = {}
+        self.n_failures = 0
+
+
+class PreEnqueue:
+    """Asks PreEnqueue's plugins about pods."""
+
+    def __init__(self, shared: SharedState, reporter: Reporter, look_again: Callable[[str], None]) -> None:
+        """`look_again`: takes the UID of a pod about which the plugins may say something new."""
+        self._shared = shared
+        self._reporter = reporter
+        self._look_again = look_again
+        self._asked: dict[str, _Asked] = {}
+        self._to_ask: dict[str, dict[str, None]] = {}
+        """Plugin -> UIDs of the pods that it is to be asked about, in order."""
+        self._n_open: dict[str, int] = {}
+        self._out: dict[str, dict[str, None]] = {}
+        """Plugin -> UIDs of the pods that it keeps out, if it names changes that may cure them."""
+        self._again: dict[str, None] = {}
+        shared.on_changes = self._hear
+
+    # -- one pod ---------------------------------------------------------------------------------------
+
+    def lets_in(self, info: PodInfo, pod: Pod, profile: Profile) -> bool:
+        """Whether every plugin lets the pod in; the first that does not has its reason told on the pod."""
+        raised = 0
+        for plugin in profile.pre_enqueue:
+            try:
+                if plugin.name in profile.async_pre_enqueues:
+                    status = self._answer_of(info, pod, plugin.name)
+                else:
+                    status = profile.ask_pre_enqueue(plugin, pod, self._shared.queue_view)
+            except PluginError as error:
+                self._shared.hooks.blame(error, info.group, pod)
+                self._keep_out(info, pod, plugin, Status(Code.ERROR, error.problem))
+                self._shared.look_again_at(self._shared.now_s + self._shared.settings.pod_max_backoff_s, info)
+                return False
+            if not status.is_success:
+                self._keep_out(info, pod, plugin, status)
+                if status.code is Code.WAIT and plugin.name not in profile.async_pre_enqueues:
+                    self._shared.look_again_at(self._shared.now_s + _wait_s(status), info)
+                return False
+            raised += status.raise_by
+        self._let_in(info, raised)
+        return True
+
+    def forget(self, info: PodInfo) -> None:
+        """The pod is gone, or has a node."""
+        if not self._asked and not self._out:
+            return
+        for kept_out in self._out.values():
+            kept_out.pop(info.uid, None)
+        asked = self._asked.pop(info.uid, None)
+        if asked is not None:
+            for uids in self._to_ask.values():
+                uids.pop(info.uid, None)
+            self._cancel(asked)
+
+    def forget_all(self) -> None:
+        """The configuration was read again: every answer may be another."""
+        for asked in self._asked.values():
+            self._cancel(asked)
+        self._asked, self._to_ask, self._out, self._again = {}, {}, {}, {}
+
+    def _cancel(self, asked: _Asked) -> None:
+        for plugin in asked.open:
+            self._n_open[plugin] -= 1
+        self._shared.hooks.cancel(asked.open.values())
+
+    def _let_in(self, info: PodInfo, raised: int) -> None:
+        for kept_out in self._out.values():
+            kept_out.pop(info.uid, None)
+        if info.raised == raised:
+            return
+        group = info.group
+        if group is None:
+            info.raised = raised
+            return
+        group.raise_member(info, raised)
+        if group.active_token:
+            self._shared.queue.activate(group, Cause.PLACE_CHANGED)
+
+    def _keep_out(self, info: PodInfo, pod: Pod, plugin: PreEnqueuePlugin, status: Status) -> None:
+        name = plugin.name
+        for other, kept_out in self._out.items():
+            if other != name:
+                kept_out.pop(info.uid, None)
+        if serves(plugin, CuringPlugin):
+            self._out.setdefault(name, {})[info.uid] = None
+        if not self._shared.decides:
+            self._again[info.uid] = None  # not all nodes are known, and nothing may be written yet
+        elif status.reason and not pod.spec.scheduling_gates:
+            self._reporter.kept_out(info, f"{name}: {status.reason}")
+
+    # -- at the edge -----------------------------------------------------------------------------------
+
+    def _answer_of(self, info: PodInfo, pod: Pod, plugin: str) -> Status:
+        """Its last answer about the pod; a wait while there is none. Asks where it is time to."""
+        asked = self._asked.get(info.uid)
+        if asked is not None and (is_edited(asked.pod, pod) or asked.pod.spec != pod.spec):
+            self.forget(info)
+            asked = None
+        if asked is None:
+            asked = self._asked[info.uid] = _Asked(pod)
+        status, until_s = asked.answers.get(plugin, (Status(Code.WAIT), -NEVER_S))
+        if until_s <= self._shared.now_s and plugin not in asked.open:
+            self._to_ask.setdefault(plugin, {})[info.uid] = None
+        return status
+
+    def answered(self, call: HookCall, event: HookAnswered) -> None:
+        """The edge has answered about one pod."""
+        info = call.info
+        asked = self._asked.get(info.uid) if info is not None else None
+        if info is None or asked is None or asked.open.get(call.plugin) is not call:
+            return
+        del asked.open[call.plugin]
+        self._n_open[call.plugin] -= 1
+        shared = self._shared
+        status = Status(Code(event.code), clean(event.reason), call.plugin, event.timeout_s, event.raise_by)
+        until_s = NEVER_S
+        if status.code is Code.ERROR:
+            asked.n_failures += 1
+            until_s = shared.now_s + shared.queue.backoff_s(asked.n_failures)
+            before, _ = asked.answers.get(call.plugin, (SUCCESS, 0.0))
+            if before.reason != status.reason:  # told once, and not at every try
+                shared.hooks.blame(PluginError(call.plugin, PRE_ENQUEUE, status.reason), pod=info.pod)
+        else:
+            asked.n_failures = 0
+            if status.code is Code.WAIT:
+                until_s = shared.now_s + _wait_s(status)
+        asked.answers[call.plugin] = (status, until_s)
+        if until_s < NEVER_S:
+            shared.look_again_at(until_s, info)
+        self._look_again(info.uid)
+
+    # -- once a turn -----------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Asks again about pods that a change may have cured, and sends what the edge is to be asked."""
+        for uid in tuple(islice(self._again, MAX_A_TURN)):
+            del self._again[uid]
+            asked = self._asked.get(uid)
+            if asked is not None:
+                asked.answers = {
+                    name: (status, until_s if status.is_success else self._shared.now_s)
+                    for name, (status, until_s) in asked.answers.items()
+                }
+            self._look_again(uid)
+        for plugin, uids in self._to_ask.items():
+            while uids and self._n_open.get(plugin, 0) < MAX_ASKED:
+                uid = next(iter(uids))
+                del uids[uid]
+                self._ask(plugin, uid)
+
+    def next_deadline_s(self) -> float:
+        """When `look` has something to do: now, or never."""
+        return self._shared.now_s if self._again else NEVER_S
+
+    def _ask(self, plugin: str, uid: str) -> None:
+        asked, info = self._asked.get(uid), self._shared.cache.pods.get(uid)
+        if asked is None or info is None or info.group is None or plugin in asked.open:
+            return
+        asked.pod = info.pod
+        asked.open[plugin] = self._shared.hooks.ask(PRE_ENQUEUE, (plugin,), info.group, info)
+        self._n_open[plugin] = self._n_open.get(plugin, 0) + 1
+
+    def _hear(self, changes: Sequence[ClusterChange]) -> None:
+        """Notes the pods that one of the changes may cure."""
+        for name, uids in self._out.items():
+            if not uids:
+                continue
+            for profile in self._shared.profiles.values():
+                plugin = profile.plugin(name)
+                if plugin is None or not serves(plugin, CuringPlugin):
+                    continue
+                heard = [change for change in changes if change.what & plugin.cured_by]
+                is_many = len(heard) * len(uids) > _MAX_PAIRS
+                for uid in uids if heard else ():
+                    if uid not in self._again and (is_many or self._cures(plugin, heard, uid)):
+                        self._again[uid] = None
+
+    def _cures(self, plugin: CuringPlugin, heard: Iterable[ClusterChange], uid: str) -> bool:
+        info = self._shared.cache.pods.get(uid)
+        if info is None:
+            return False
+        try:
+            return any(plugin.cures(one, info.template, self._shared.cache.view) for one in heard)
+        except Exception as error:
+            self._shared.hooks.blame(blamed(plugin.name, "EventsToRegister", error), info.group, info.pod)
+            return True
+
+
+def _wait_s(status: Status) -> float:
+    """How long a "wait" is: an answer of another program is held to what makes sense."""
+    wait_s = status.timeout_s
+    if wait_s is None or not wait_s > 0.0:
+        return 10.0
+    return min(max(wait_s, _SHORTEST_S), _LONGEST_S)
