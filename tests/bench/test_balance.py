@@ -29,11 +29,13 @@ from gangsched.bench.balance.model import (
     utilisation,
 )
 from gangsched.bench.balance.picture import picture
+from gangsched.bench.balance.real import RealOutcome
 from gangsched.bench.balance.report import BalanceReport, Outcome
 from gangsched.core.cache.node_info import NodeInfo
 from gangsched.core.framework.interface import CycleState
 from gangsched.errors import ConfigError
 from gangsched.model.evenness import MODES, Evenness, Mode, load_and_strength, terms_of
+from gangsched.model.load import Utilisation
 from tests.plugins.build import Cluster as Rows
 from tests.plugins.build import node as plain_node
 from tests.plugins.build import pod as plain_pod
@@ -176,3 +178,27 @@ def test_the_report_prints_the_workers_and_tasks_that_it_assumes() -> None:
     lines = [line.replace("│", " ").split() for line in console.export_text().splitlines()]
     assert ["worker-2", "8", "2.4", "16", "125", "200"] in lines
     assert ["network", "8", "250m", "256Mi", "0.3", "0.2", "40", "1"] in lines
+
+
+def test_what_was_measured_stands_beside_the_simulation() -> None:
+    made = judged(([0.1], 0.1), ([0.3], 0.3))
+    used = {worker.name: Utilisation(0.5, 0.25, 0.125, 0.0) for worker in WORKERS}
+    found = dict.fromkeys(MODES, Evenness((0.7, 1.0, 1.3), 0.245, 0.6))
+    ended = ["worker-2: task 4: Killed"]
+    made.real = [RealOutcome(OURS, {}, used, used, found, found, ended, 60.0, 3.5)]
+    console = Console(width=240, record=True, file=io.StringIO())
+    report.print_report(made, console)
+    text = console.export_text()
+    lines = [line.replace("│", " ").split() for line in text.splitlines()]
+    assert lines.count(["measured", "0.70", "1.00", "1.30", "0.245"]) == len(MODES)
+    assert lines.count(["LoadAware", "simulation", "0.50", "1.00", "1.50", "0.100"]) >= len(MODES)
+    assert "60 s with all tasks; the machine's load average at the end was 3.5" in text
+    assert "a task has ended early: worker-2: task 4: Killed" in text
+    assert msgspec.json.decode(msgspec.json.encode(made), type=BalanceReport) == made
+
+
+def test_a_time_that_is_too_long_is_refused() -> None:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    with pytest.raises(ConfigError, match="--real 3600 is not within 0 to 600 seconds"):
+        command.run(parser.parse_args(["--load-balance", "--real", "3600"]))
