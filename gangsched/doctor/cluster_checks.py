@@ -18,6 +18,7 @@ from gangsched.model.device_labels import inventory_text
 from gangsched.model.devices import Device, parse_devices
 from gangsched.model.load import LOAD_KEY, parse_load
 from gangsched.model.objects import Condition, Node, Pod
+from gangsched.model.pod_group import group_key
 from gangsched.model.quantity import to_int
 
 AGENT_NAMESPACE = "gangsched-agent"
@@ -161,7 +162,7 @@ def check_unseen(pods: Sequence[Pod], served: Collection[str], now: datetime) ->
         pending = f"{n} pod{'s' * (n != 1)}, {first} for one,"
         if name in served:
             text = f"{pending} wait for {name!r}, and it has told none of them why: no replica schedules"
-            yield found("pods", "problem", text, f"gangsched explain {first}")
+            yield found("pods", "problem", text, f"gangsched explain {_gang_of(unseen[0])}")
         else:
             yield found(
                 "pods",
@@ -239,6 +240,13 @@ def _is_unseen(pod: Pod, now: datetime) -> bool:
         and made is not None
         and (now - made).total_seconds() >= _UNSEEN_S
     )
+
+
+def _gang_of(pod: Pod) -> str:
+    try:
+        return str(group_key(pod))
+    except ParseError:
+        return pod.key
 
 
 def _nodes(names: Sequence[str]) -> str:

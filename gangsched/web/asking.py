@@ -14,6 +14,7 @@ import aiohttp
 
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.credentials import load_credentials
+from gangsched.kube.reach import plain
 
 DEFAULT_SERVER = "https://127.0.0.1:10259"
 _TIMEOUT_S = 10.0
@@ -57,7 +58,10 @@ async def ask(args: argparse.Namespace, path: str) -> bytes | None:
         why = f"{server}: its certificate is not trusted: {error.certificate_error}; give --ca, or --insecure"
         raise ApiError(why) from None
     except (aiohttp.ClientError, TimeoutError) as error:
-        why = " ".join(str(error).split()) or "no answer in time"
+        if isinstance(error, aiohttp.ClientConnectorError):
+            why = plain(error.os_error)
+        else:
+            why = " ".join(str(error).split()) or "no answer in time"
         forward = "kubectl -n gangsched-system port-forward deployment/gangsched 10259"
         raise ApiError(f"no scheduler answers at {server}: {why}; in a cluster: {forward}") from None
     if code == 404:

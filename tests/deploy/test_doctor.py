@@ -217,6 +217,7 @@ def nodes_and_pods_are_not_as_they_should_be(examined: Examined) -> None:
     ]
     waits, unserved = found["pods"]
     assert "wait for 'gangsched', and it has told none of them why: no replica schedules" in waits[1]
+    assert waits[2] == "gangsched explain default/half"
     assert unserved[1].startswith("1 pod, default/lost for one, name the scheduler 'gangshed'")
     assert "did you mean gangsched?" in unserved[1]
 

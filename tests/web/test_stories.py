@@ -113,5 +113,8 @@ def test_a_port_where_nobody_listens_is_told_with_what_opens_it() -> None:
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     args = parser.parse_args(["a", "--token=x", "--server=https://127.0.0.1:1"])
-    with pytest.raises(ApiError, match=r"no scheduler answers at .*kubectl -n gangsched-system port-forward"):
+    with pytest.raises(
+        ApiError,
+        match=r"no scheduler answers at .*:1: connection refused; in a cluster: kubectl .* port-forward",
+    ):
         command.run(args)
