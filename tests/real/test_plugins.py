@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import ssl
 import textwrap
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ import yaml
 from gangsched.controlplane.daemon import free_ports
 from gangsched.errors import ApiError
 from tests.real.cluster import REPO, Cluster
-from tests.real.picture import Json, node_of
+from tests.real.picture import Json, condition_of, node_of, reason_of
 from tests.real.process import Scheduler, service_account, write_config
 
 pytestmark = pytest.mark.real
@@ -324,3 +326,56 @@ def test_a_plugin_speaks_kubernetes_asyncio_with_the_schedulers_credentials(clus
     cluster.whole("a")
     scheduler.stop_cleanly()
     assert "Unclosed" not in scheduler.said
+
+
+class _Budget(http.server.BaseHTTPRequestHandler):
+    """A budget service: answers with its server's `answer`, and notes what it is asked."""
+
+    def do_POST(self) -> None:
+        said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append(said["name"])  # type: ignore[attr-defined]
+        body = json.dumps(self.server.answer).encode()  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Not to stderr."""
+
+
+def kept_out(cluster: Cluster, *, says: str) -> None:
+    """The one pod of the gang a says this, as a pod that waits for a gate."""
+
+    def said() -> bool:
+        return any(says in reason_of(pod) for pod in cluster.members("a"))
+
+    cluster.picture.until(said, f"a is kept out with {says!r}")
+    [pod] = cluster.members("a")
+    assert not node_of(pod)
+    assert condition_of(pod)["reason"] == "SchedulingGated"
+
+
+def test_a_pod_stays_out_of_the_queue_until_a_service_allows_it(cluster: Cluster) -> None:
+    cluster.nodes(1)
+    service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Budget)
+    service.asked, service.answer = [], {"allowed": False, "reason": "spent"}  # type: ignore[attr-defined]
+    threading.Thread(target=service.serve_forever, daemon=True).start()
+    try:
+        text = (SAMPLES / "ask_budget.py").read_text()
+        own = cluster.directory / "ask_budget.py"
+        url = f"http://127.0.0.1:{service.server_port}/ask"
+        own.write_text(text.replace("http://localhost:8080/ask", url).replace("= 30.0", "= 1.0"))
+        scheduler = schedule(cluster, own, "AskBudget")
+        cluster.gang("a", pods=1, gpus=1)
+        kept_out(cluster, says="AskBudget: spent")
+        service.answer = {"allowed": "perhaps"}  # type: ignore[attr-defined]
+        kept_out(cluster, says="the service did not answer")
+        service.answer = {"allowed": True}  # type: ignore[attr-defined]
+        cluster.whole("a")
+        scheduler.stop_cleanly()
+        assert set(service.asked) == {"a-0"}  # type: ignore[attr-defined]
+        assert "Unclosed" not in scheduler.said
+    finally:
+        service.shutdown()
+        service.server_close()
