@@ -61,7 +61,14 @@ def reference(api_version: str, kind: str, name: str, uid: str = "") -> Json:
 # -- batch/v1 ---------------------------------------------------------------------------------------------
 
 
-def job(name: str, *, parallelism: int, completions: int | None = None, indexed: bool = True) -> Json:
+def job(
+    name: str,
+    *,
+    parallelism: int,
+    completions: int | None = None,
+    indexed: bool = True,
+    status: Json | None = None,
+) -> Json:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -72,6 +79,7 @@ def job(name: str, *, parallelism: int, completions: int | None = None, indexed:
             "completionMode": "Indexed" if indexed else "NonIndexed",
             "template": template(),
         },
+        **({} if status is None else {"status": status}),
     }
 
 
@@ -264,7 +272,9 @@ def kueue_group_pods(
     ]
 
 
-def workload(name: str, *, asked: int, admitted: int | None, elastic: bool = False) -> Json:
+def workload(
+    name: str, *, asked: int, admitted: int | None, elastic: bool = False, reclaimable: int = 0
+) -> Json:
     made: Json = {
         "apiVersion": f"{K}/v1beta2",
         "kind": "Workload",
@@ -277,6 +287,8 @@ def workload(name: str, *, asked: int, admitted: int | None, elastic: bool = Fal
     if admitted is not None:
         assignment = {"name": "main", "count": admitted, "flavors": {"cpu": "default"}}
         made["status"] = {"admission": {"clusterQueue": "all", "podSetAssignments": [assignment]}}
+    if reclaimable:
+        made["status"]["reclaimablePods"] = [{"name": "main", "count": reclaimable}]
     return made
 
 

@@ -221,7 +221,7 @@ class GangTrace:
             self._end_phase(now_ns, names.STOPPED)
         if self._attempt is not None:
             self._end_attempt(now_ns, names.STOPPED)
-        n_bound = self.group.n_bound or (self._n_bound if binding else 0)
+        n_bound = self.group.n_holding or (self._n_bound if binding else 0)
         if self.group.satisfied or not n_bound:
             self._end_root(now_ns, names.STOPPED)
 
@@ -237,7 +237,7 @@ class GangTrace:
         if name == names.BIND:
             if state is GroupState.BOUND:
                 return names.SCHEDULED
-            return names.BOUND_IN_PART if self.group.n_bound else names.BIND_FAILED
+            return names.BOUND_IN_PART if self.group.n_holding else names.BIND_FAILED
         if name == names.QUEUE_WAIT and self._attempt is None:
             return names.NOT_TRIED
         return ""

@@ -44,6 +44,16 @@ PROOFS = (
     ),
     Proof(test_job_controller.test_a_gang_that_lost_all_its_pods_starts_whole_again, (JOB,), ("restart",)),
     Proof(
+        test_job_controller.test_a_job_that_is_resumed_starts_whole_without_the_index_that_has_succeeded,
+        (JOB,),
+        ("restart",),
+    ),
+    Proof(
+        test_job_controller.test_a_more_important_job_takes_room_for_its_least_and_grows_when_there_is_more,
+        (JOB,),
+        ("priority", "elastic"),
+    ),
+    Proof(
         test_job_controller.test_the_group_says_that_it_waits_and_that_it_was_scheduled,
         (JOB,),
         ("status back",),

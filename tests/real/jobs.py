@@ -38,9 +38,13 @@ class JobCluster(Cluster):
         gpus: int = 8,
         scheduling: Json | None = None,
         template: Json | None = None,
+        priority: str = "",
         **spec: Any,
     ) -> Json:
-        """Submits an Indexed Job; `scheduling` is its `spec.scheduling`, `template` the pods' metadata."""
+        """Submits an Indexed Job; `scheduling` is its `spec.scheduling`, `template` the pods' metadata.
+
+        priority: the name of its pods' class.
+        """
         container = {"name": "main", "image": "busybox", "resources": {"limits": {GPU: str(gpus)}}}
         body: Json = {
             "completions": pods,
@@ -53,6 +57,7 @@ class JobCluster(Cluster):
                     "restartPolicy": "Never",
                     "terminationGracePeriodSeconds": 0,
                     "containers": [container],
+                    **({"priorityClassName": priority} if priority else {}),
                 },
             },
             **({"scheduling": scheduling} if scheduling is not None else {}),
@@ -79,6 +84,18 @@ class JobCluster(Cluster):
         self.plane.request("PATCH", f"{PODS}/{name}/status", {"status": {"phase": phase}}, content_type=MERGE)
         pods = self.picture.pods
         self.picture.until(lambda: name not in pods or not is_live(pods[name]), f"{name} is {phase}")
+
+    def suspend(self, name: str) -> None:
+        """Its controller deletes the pods that have not ended; they are gone when this returns."""
+        self._suspend(name, is_suspended=True)
+        self.picture.until(lambda: not self.members(name), f"the pods of {name} are gone")
+
+    def resume(self, name: str) -> None:
+        self._suspend(name, is_suspended=False)
+
+    def _suspend(self, name: str, *, is_suspended: bool) -> None:
+        body = {"spec": {"suspend": is_suspended}}
+        self.plane.request("PATCH", f"{JOBS}/{name}", body, content_type=MERGE)
 
     def delete_job(self, name: str) -> None:
         """The Job, then its pods: no garbage collector runs here."""

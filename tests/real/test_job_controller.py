@@ -14,6 +14,7 @@ from gangsched.controlplane.processes import ControlPlane
 from tests.real.cluster import RACK, REPO
 from tests.real.jobs import JobCluster, checked_jobs, job_control_plane
 from tests.real.picture import GPU, Json, annotation, node_of, reason_of
+from tests.real.test_shapes import URGENT
 
 pytestmark = pytest.mark.real
 
@@ -92,6 +93,49 @@ def test_a_gang_that_lost_all_its_pods_starts_whole_again(cluster: JobCluster) -
     cluster.delete("quick")
     cluster.whole("a")
     assert not before & {pod["metadata"]["uid"] for pod in cluster.members("a")}
+
+
+@pytest.mark.parametrize("scheduling", [GANG, None], ids=["by its PodGroup", "inferred"])
+def test_a_job_that_is_resumed_starts_whole_without_the_index_that_has_succeeded(
+    cluster: JobCluster, scheduling: Json | None
+) -> None:
+    cluster.plane.kubectl("apply", "-f", str(INFER_JOBS))
+    cluster.nodes(3, gpus=8)
+    cluster.schedule(inferGangs=["Job"])
+    cluster.job("a", pods=3, scheduling=scheduling)
+    cluster.whole("a", pods=3)
+    cluster.ends(cluster.members("a")[0], "Succeeded")
+    cluster.suspend("a")
+    cluster.gangs["a"] = 2
+    for name in ("quick", "other"):
+        cluster.pod(name, gpus=8)
+        cluster.whole(name)
+    cluster.resume("a")
+    cluster.held("a", says=f"Insufficient {GPU}")
+    cluster.delete("quick")
+    cluster.whole("a")
+
+
+def test_a_more_important_job_takes_room_for_its_least_and_grows_when_there_is_more(
+    cluster: JobCluster,
+) -> None:
+    cluster.plane.kubectl("apply", "-f", "-", input=URGENT)
+    cluster.nodes(2, gpus=8)
+    cluster.schedule()
+    for name in ("low-0", "low-1"):
+        cluster.pod(name, gpus=8)
+        cluster.whole(name)
+    least = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    cluster.job("a", pods=3, scheduling=least, priority="urgent-gang")
+    cluster.whole("a", pods=2)
+    cluster.gangs["a"] = 2
+    assert cluster.group_of("a")["spec"]["schedulingPolicy"]["gang"]["minCount"] == 2
+    cluster.picture.until(
+        lambda: [GPU in reason_of(pod) for pod in cluster.members("a") if not node_of(pod)] == [True],
+        "the third says why it waits",
+    )
+    cluster.nodes(1, gpus=8, first=2)
+    cluster.whole("a", pods=3)
 
 
 def is_index(pod: Json, *, like: Json) -> bool:

@@ -52,7 +52,7 @@ class GroupOutcome:
             self._reporter.bound(group)
             if group.n_pending:
                 shared.queue.activate(group, Cause.MORE_MEMBERS)
-        elif group.n_bound == 0:
+        elif not group.n_holding:
             shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
             said = f"gang {group.key} was not bound: {why}" if group.is_gang else why
             self._reporter.rejected(group, said)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gangsched.config.strict import nearest
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import Group, GroupState
+from gangsched.core.types.group import DONE, Group, GroupState
 from gangsched.errors import ParseError
 from gangsched.model.events import OwnerGone, OwnerPut
 from gangsched.model.objects import ObjectMeta, Pod
@@ -220,6 +220,13 @@ class Owners:
             start = claim.start if owner.start is Start.AT_ONCE else owner.start
             role = claim.role if start is Start.ROLE_BY_ROLE else ""
             n_pods = n_pods or owner.n_pods(group.scheduler_name, role)
+            n_owed = None if claim.n_pods else owner.n_owed(group.scheduler_name, role)
+            if n_owed is not None:
+                if group.definition is not None and _is_counted(group):
+                    return group.definition, ""
+                # Not for one that is found running: its later pods come one by one as earlier ones succeed.
+                if not (group.n_holding and group.counts[DONE]):
+                    n_pods = n_owed + group.counts[DONE]
         n_pods = max(1, n_pods - (start is Start.LEADER_FIRST))
         if group.definition is not None and group.read_from == (info.stated, n_pods):
             return group.definition, ""
@@ -271,6 +278,15 @@ def read_inferred(names: Iterable[str]) -> tuple[tuple[str, ...], str]:
         all_names = ", ".join((*ORDERED, _ALL, _NONE))
         said = f"{unknown[0][:63]!r} is not one of {all_names}{nearest(unknown[0], ORDERED)}"
     return tuple(name for name in ORDERED if name in found), said
+
+
+def _is_counted(group: Group) -> bool:
+    """Whether what the gang was started with stands: its members have begun to succeed, or may any moment.
+
+    Its object tells of a success later than the pod does, and must not make a gang that is being bound
+    larger than it is.
+    """
+    return group.state is GroupState.BINDING or (group.n_holding > 0 and group.counts[DONE] > 0)
 
 
 def _definition(group: Group, pod: Pod, n_pods: int) -> tuple[PodGroup | None, str]:

@@ -63,8 +63,10 @@ class GroupReconciler:
             self._attempts.nominations.drop(group)
             self._shared.drop_group(group)
             return
-        if not group.n_bound:
-            group.satisfied = False  # the whole former gang is gone: its successors start together
+        if not group.n_bound or (group.n_pending and not group.n_holding and not group.is_whole):
+            # None of the former gang runs: its successors start together. Members that have succeeded do not
+            # come back and count as they are, so that what starts whole is what is still owed.
+            group.satisfied = False
         elif not group.satisfied and group.definition is not None and group.is_whole:
             group.satisfied = True
         self._look_in.get(group.state, self._look_at_rest)(group)

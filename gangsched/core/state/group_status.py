@@ -106,7 +106,7 @@ def _coscheduling(group: Group, definition: PodGroup, told: Told) -> Status:
         else:
             n_started = counts.running + counts.succeeded + counts.failed
             phase = "Running" if n_started >= least else "Scheduled"
-    elif group.n_bound:
+    elif group.n_holding:
         phase = "Unknown" if counts.running and told.refused else "Scheduling"
     elif group.state in _RESERVED:
         phase = "Scheduling" if group.state is GroupState.BINDING else "PreScheduling"

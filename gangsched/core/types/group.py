@@ -141,7 +141,7 @@ class Group:
     """The members of one group, counted by state, and the group's own state.
 
     first_complete_s: when min_count members first existed, kept through failed attempts (QueueSort reads it).
-    satisfied: the gang was bound whole once, so members that come or go now are independent. recovering:
+    satisfied: the gang was bound whole: members that come or go while others run are independent. recovering:
     bound in part and to be completed first. since_s: when the present state began; deadline_s: when it times
     out. preemption: in state Waiting, victims that must go first, and what is reserved for it. moves: (when,
     cause) of each since it was in `moved_from` (core.state.transitions). n_of_role: how many members
@@ -254,6 +254,11 @@ class Group:
         return self.counts[BOUND] + self.counts[DONE]
 
     @property
+    def n_holding(self) -> int:
+        """Members that hold a node: bound and not ended."""
+        return self.counts[BOUND]
+
+    @property
     def n_existing(self) -> int:
         """Members that count towards min_count: not gated, failed or leaving."""
         counts = self.counts
@@ -308,8 +313,8 @@ class Group:
 
     @property
     def is_half_bound(self) -> bool:
-        """Whether some members run but the gang as a whole does not."""
-        return not self.satisfied and self.n_bound > 0 and not self.is_whole
+        """Whether some members hold nodes but the gang as a whole does not; the ended ones hold nothing."""
+        return not self.satisfied and self.n_holding > 0 and not self.is_whole
 
     @property
     def is_whole(self) -> bool:

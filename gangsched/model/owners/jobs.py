@@ -1,6 +1,7 @@
 """batch/v1 Jobs: an Indexed one's pods are one gang, min(parallelism, completions) of them at a time.
 
-A Job without indices is a queue of work whose workers do not know each other, and is none.
+An index that has succeeded, or has failed for good, gets no pod any more. A Job without indices is a queue of
+work whose workers do not know each other, and is none.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from gangsched.model.objects import ObjectMeta, Pod
-from gangsched.model.owners.owner import Claim, Owner, OwnerName, Role, Start, named
+from gangsched.model.owners.owner import Claim, Count, Owner, OwnerName, Role, Start, named
 from gangsched.model.owners.templates import JobSpec, Wire
 
 KIND = "Job"
@@ -16,9 +17,19 @@ DIALECT = "job"
 INDEX_KEY = "batch.kubernetes.io/job-completion-index"
 
 
+# Longer is no number of an index.
+_MAX_DIGITS = 10
+
+
+class JobStatus(Wire):
+    succeeded: Count | None = None
+    failed_indexes: str | None = None
+
+
 class Job(Wire):
     metadata: ObjectMeta
     spec: JobSpec = msgspec.field(default_factory=JobSpec)
+    status: JobStatus = msgspec.field(default_factory=JobStatus)
 
 
 def claim(pod: Pod) -> Claim | None:
@@ -35,6 +46,21 @@ def claim(pod: Pod) -> Claim | None:
 
 def read(job: Job) -> Owner:
     spec = job.spec
-    role = Role("", spec.n_at_once, spec.template.spec.scheduler_name)
+    n_owed = None
+    if spec.completions is not None:
+        n_over = (job.status.succeeded or 0) + _n_of(job.status.failed_indexes or "")
+        n_owed = max(0, min(spec.n_at_once, spec.completions - n_over))
+    role = Role("", spec.n_at_once, spec.template.spec.scheduler_name, n_owed)
     start = Start.AT_ONCE if spec.completion_mode == "Indexed" else Start.NO_GANG
     return Owner(named(KIND, job.metadata), job.metadata.uid, (role,), start)
+
+
+def _n_of(indexes: str) -> int:
+    """How many indices there are in what the Job controller writes as "1,3-5"; what is no index is none."""
+    n = 0
+    for part in indexes.split(",") if indexes else ():
+        first, _, last = part.partition("-")
+        ends = (first, last or first)
+        if all(end.isdecimal() and end.isascii() and len(end) <= _MAX_DIGITS for end in ends):
+            n += max(0, int(ends[1]) - int(ends[0]) + 1)
+    return n

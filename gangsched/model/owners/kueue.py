@@ -56,6 +56,8 @@ class Admission(Wire):
 
 class WorkloadStatus(Wire):
     admission: Admission | None = None
+    # Pods that have succeeded and need no room any more.
+    reclaimable_pods: list[Assignment] | None = None
 
 
 class Workload(Wire):
@@ -89,9 +91,12 @@ def read(workload: Workload) -> Owner:
     if admission is None:
         return Owner(this, meta.uid, waits="is not admitted by Kueue (yet)")
     sets = {one.name: one for one in workload.spec.pod_sets or ()}
+    ended = {one.name: one.count or 0 for one in workload.status.reclaimable_pods or ()}
     roles = []
     for assignment in admission.pod_set_assignments or ():
         pod_set = sets.get(assignment.name, PodSet())
         count = pod_set.count if assignment.count is None else assignment.count
-        roles.append(Role(assignment.name, count or 0, pod_set.template.spec.scheduler_name))
+        n = count or 0
+        n_owed = max(0, min(n, (pod_set.count or n) - ended.get(assignment.name, 0))) if ended else None
+        roles.append(Role(assignment.name, n, pod_set.template.spec.scheduler_name, n_owed))
     return checked(Owner(this, meta.uid, tuple(roles)))

@@ -40,11 +40,15 @@ class OwnerName(NamedTuple):
 
 
 class Role(msgspec.Struct, frozen=True, gc=False):
-    """Pods of one template. count: so many must start together; scheduler_name: "" where none is named."""
+    """Pods of one template. count: so many must start together; scheduler_name: "" where none is named.
+
+    n_owed: how many of these have not succeeded, None where the object does not say.
+    """
 
     name: str
     count: int
     scheduler_name: str = ""
+    n_owed: int | None = None
 
 
 class Owner(msgspec.Struct, frozen=True, gc=False):
@@ -69,11 +73,19 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
         Where templates name this scheduler, the others are somebody else's. Where none does, it was set on
         the pods when they were made, and all of them are counted.
         """
+        return sum(one.count for one in self._own(scheduler_name, role))
+
+    def n_owed(self, scheduler_name: str, role: str = "") -> int | None:
+        """How many of these have not succeeded, None where the object does not say."""
+        owed = [one.n_owed for one in self._own(scheduler_name, role)]
+        return None if None in owed else sum(n for n in owed if n is not None)
+
+    def _own(self, scheduler_name: str, role: str) -> list[Role]:
         roles = [one for one in self.roles if not role or one.name == role]
         own = [one for one in roles if (one.scheduler_name or DEFAULT_SCHEDULER) == scheduler_name]
         if not any(one.scheduler_name == scheduler_name for one in self.roles):
             own = [one for one in roles if not one.scheduler_name] or roles
-        return sum(one.count for one in own)
+        return own
 
 
 class Claim(NamedTuple):
