@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import ROUND_CEILING, Decimal
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -29,7 +29,8 @@ REQUEST_KEYS = frozenset(
 )
 """All keys of a pod; a pod without any of them requests no bandwidth."""
 
-Direction = Literal["egress", "ingress", "both"]
+Direction = Literal["egress", "ingress", "both", "total"]
+"""`both`: in each direction; `total`: in and out together, against the link's total."""
 Scope = Literal["member", "group"]
 MEGABYTE = 10**6
 # A link of 10 Tbit/s; a larger value is probably in a wrong unit.
@@ -77,14 +78,14 @@ class BandwidthRequest(msgspec.Struct, frozen=True, gc=False):
     scope: Scope = "member"
 
     @property
-    def egress(self) -> int:
-        """The egress bandwidth to reserve for it."""
-        return self.required if self.direction != "ingress" else 0
+    def amounts(self) -> tuple[int, int, int]:
+        """What to reserve for it: egress, ingress, and of both together.
 
-    @property
-    def ingress(self) -> int:
-        """The ingress bandwidth to reserve for it."""
-        return self.required if self.direction != "egress" else 0
+        With `total` either direction may come to carry all of it.
+        """
+        egress = self.required if self.direction != "ingress" else 0
+        ingress = self.required if self.direction != "egress" else 0
+        return egress, ingress, self.required if self.direction == "total" else egress + ingress
 
     def share(self, n_members: int) -> BandwidthRequest:
         """One member's part, rounded up."""
@@ -130,8 +131,10 @@ def parse_request(annotations: Mapping[str, str] | None) -> BandwidthRequest | N
     required_key, required = _amount(annotations, REQUIRED_KEY, PLAIN_REQUIRED)
     expected_key, expected = _amount(annotations, EXPECTED_KEY, PLAIN_EXPECTED)
     direction = annotations.get(DIRECTION_KEY, "both")
-    if direction not in ("egress", "ingress", "both"):
-        raise ParseError(f"{direction[:_MAX_SHOWN]!r} is not egress, ingress or both", field=DIRECTION_KEY)
+    if direction not in get_args(Direction):
+        raise ParseError(
+            f"{direction[:_MAX_SHOWN]!r} is not egress, ingress, both or total", field=DIRECTION_KEY
+        )
     scope = annotations.get(SCOPE_KEY, "member")
     if scope not in ("member", "group"):
         raise ParseError(f"{scope[:_MAX_SHOWN]!r} is neither member nor group", field=SCOPE_KEY)

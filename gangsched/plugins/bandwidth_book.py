@@ -2,7 +2,7 @@
 
 The usage tracker (core.cache.usage_trackers) of RemainingBandwidth, which reads it. A promise is a pod's
 required bandwidth; it begins when the pod is placed and ends with the pod. Use that is measured in the
-meantime counts once (MeasuredUsage). Amounts in bytes a second, first egress, then ingress.
+meantime counts once (MeasuredUsage). In bytes a second: egress, ingress, then both together (`total`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gangsched.model.objects import Node
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_POOLS = 1000
 _UNUSABLE = -1
-_SIDES: dict[Direction, int] = {"egress": 0, "ingress": 1, "both": 2}
+_SIDES: dict[Direction, int] = {"egress": 0, "ingress": 1, "total": 2, "both": 3}
 # A pod that started this long before a measurement counts as included: agents average over this by default.
 _SHOWS_AFTER = timedelta(seconds=10)
 
@@ -50,8 +50,7 @@ class _Held(NamedTuple):
     info: PodInfo
     row: int
     request: BandwidthRequest
-    egress: int
-    ingress: int
+    amounts: tuple[int, int, int]
 
 
 class BandwidthBook:
@@ -60,13 +59,12 @@ class BandwidthBook:
     """
 
     def __init__(self, *, stale_s: float, promise: bool, pool: bool) -> None:
-        self.largest_total = 0
         self._stale_s = stale_s
         self._promise = promise
         self._keeps_pools = pool
-        self._flow = MeasuredUsage(2)
+        self._flow = MeasuredUsage(3)
         self._total: IntArray = np.zeros(0, dtype=np.int64)
-        self._left: IntArray = np.zeros((3, 0), dtype=np.int64)
+        self._left: IntArray = np.zeros((4, 0), dtype=np.int64)
         self._heard_s: FloatArray = np.zeros(0)
         self._stale: BoolArray = np.zeros(0, dtype=np.bool_)
         self._observed: dict[int, datetime] = {}
@@ -128,14 +126,14 @@ class BandwidthBook:
             if len(self._pooled) >= _MAX_POOLS:
                 self._pooled.clear()
             self._pooled.add(own)
-        self._held[info.uid] = _Held(info, row, request, own.egress, own.ingress)
+        self._held[info.uid] = _Held(info, row, request, own.amounts)
         if request.scope == "group":
             self._shared.setdefault(row, {})[info.uid] = info
         started = info.pod.status.start_time
         if started is not None and started <= self._observed.get(row, _LONG_AGO) - _SHOWS_AFTER:
-            self._flow.found(row, (own.egress, own.ingress))
+            self._flow.found(row, own.amounts)
         else:
-            self._flow.reserve(row, (own.egress, own.ingress))
+            self._flow.reserve(row, own.amounts)
         self._reckon(row)
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:
@@ -144,7 +142,7 @@ class BandwidthBook:
         held = self._held.pop(info.uid, None)
         if held is None:
             return
-        self._flow.release(held.row, (held.egress, held.ingress))
+        self._flow.release(held.row, held.amounts)
         self._reckon(held.row)
         shared = self._shared.get(held.row)
         if shared is not None:
@@ -175,7 +173,8 @@ class BandwidthBook:
     def left(self, direction: Direction, n_rows: int) -> IntArray:
         """int64[n_rows], read-only: total less used and promised; for `both`, the smaller direction.
 
-        Below 0 where nothing may be promised: others use too much, or there is no (recent) report.
+        For `total`, in and out are subtracted from the link's total together. Below 0 where nothing may be
+        promised: others use too much, or there is no (recent) report.
         """
         self._fit(n_rows)
         return self._left[_SIDES[direction], :n_rows]
@@ -198,7 +197,7 @@ class BandwidthBook:
 
     def entry(self, row: int, direction: Direction) -> Entry:
         """For messages; of `both`, the direction with less left."""
-        sides = {"egress": (0,), "ingress": (1,), "both": (0, 1)}[direction]
+        sides = (0, 1) if direction == "both" else (_SIDES[direction],)
         promised = self._flow.promised(row)
         side = max(sides, key=lambda i: int(self._flow.used[i, row]) + promised[i])
         return Entry(int(self._total[row]), int(self._flow.used[side, row]), promised[side])
@@ -226,18 +225,18 @@ class BandwidthBook:
         self._next_stale_s = min(self._next_stale_s, now_s + self._stale_s)
         for info in self._shared.get(row, {}).values():
             self._share_anew(info)
-        self._flow.measure(row, (heard.total - heard.egress, heard.total - heard.ingress))
+        egress, ingress = heard.total - heard.egress, heard.total - heard.ingress
+        self._flow.measure(row, (egress, ingress, egress + ingress))
         self._reckon(row)
-        self._find_largest()
 
     def _share_anew(self, info: PodInfo) -> None:
         """Recompute shares; the gang's size may have been unknown when its pod was found."""
         held = self._held[info.uid]
         own = _share(held.request, info)
-        if (own.egress, own.ingress) != (held.egress, held.ingress):
-            self._flow.release(held.row, (held.egress, held.ingress))
-            self._flow.reserve(held.row, (own.egress, own.ingress))
-            self._held[info.uid] = held._replace(egress=own.egress, ingress=own.ingress)
+        if own.amounts != held.amounts:
+            self._flow.release(held.row, held.amounts)
+            self._flow.reserve(held.row, own.amounts)
+            self._held[info.uid] = held._replace(amounts=own.amounts)
 
     def _forget_measurement(self, row: int) -> None:
         self._text.pop(row, None)
@@ -245,9 +244,8 @@ class BandwidthBook:
         self._total[row] = 0
         self._heard_s[row] = math.inf
         self._stale[row] = False
-        self._flow.measure(row, (0, 0))
+        self._flow.measure(row, (0, 0, 0))
         self._reckon(row)
-        self._find_largest()
 
     def _reckon(self, row: int) -> None:
         """Compute what is left on one row, cached so that queries over all rows are cheap."""
@@ -256,14 +254,8 @@ class BandwidthBook:
             return
         flow = self._flow
         gone = flow.others[:, row] + flow.reserved[:, row] if self._promise else flow.used[:, row]
-        egress, ingress = (int(self._total[row]) - int(one) for one in gone)
-        self._left[:, row] = (egress, ingress, min(egress, ingress))
-
-    def _find_largest(self) -> None:
-        largest = int(self._total.max(initial=0))
-        if largest != self.largest_total:
-            self.largest_total = largest
-            self._all_changed = True  # scores are fractions of this
+        egress, ingress, both_ways = (int(self._total[row]) - int(one) for one in gone)
+        self._left[:, row] = (egress, ingress, both_ways, min(egress, ingress))
 
     def _fit(self, n_rows: int) -> None:
         missing = n_rows - len(self._total)
@@ -272,7 +264,7 @@ class BandwidthBook:
             self._total = np.concatenate([self._total, np.zeros(more, dtype=np.int64)])
             self._heard_s = np.concatenate([self._heard_s, np.full(more, math.inf)])
             self._stale = np.concatenate([self._stale, np.zeros(more, dtype=np.bool_)])
-            self._left = np.concatenate([self._left, np.full((3, more), _UNUSABLE, dtype=np.int64)], axis=1)
+            self._left = np.concatenate([self._left, np.full((4, more), _UNUSABLE, dtype=np.int64)], axis=1)
             self._flow.fit(len(self._total))
 
 

@@ -41,8 +41,15 @@ from gangsched.plugins.bandwidth_book import BandwidthBook
 _MAX_STALE_S = 86_400.0
 # Nodes that a reason names; a reason has 1,024 bytes in all.
 _NEAR_MISSES = 3
-_DIRECTIONS: tuple[Direction, Direction] = ("egress", "ingress")
-_ASKED = {"egress": "egress", "ingress": "ingress", "both": "egress and ingress"}
+# In the order of BandwidthRequest.amounts.
+_QUANTITIES: tuple[Direction, ...] = ("egress", "ingress", "total")
+_OF: dict[Direction, tuple[int, ...]] = {"egress": (0,), "ingress": (1,), "total": (2,), "both": (0, 1)}
+_ASKED = {
+    "egress": "egress",
+    "ingress": "ingress",
+    "both": "egress and ingress",
+    "total": "egress plus ingress",
+}
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -143,17 +150,22 @@ class RemainingBandwidth:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """0..100, one point for a hundredth of the cluster's largest link."""
+        """0..100 by how far off the expected bandwidth a node is, as a multiple of what is expected.
+
+        One multiple off is half as good as none. Other nodes and their links do not enter the scale, so
+        that a single fast one takes nothing from the differences among the rest.
+        """
         request = self._request_of(template)
         if request is None:
             return None
         left = self._left(request, view, rows)
         off = left - request.expected
-        point = MAX_SCORE / max(self.usage_tracker.largest_total, 1)
+        distance = np.abs(off)
+        scale = distance + max(request.expected, 1)
         if self._args.strategy == "ClosestToExpected":
-            scores: FloatArray = MAX_SCORE - np.abs(off) * point
+            scores: FloatArray = MAX_SCORE * (1.0 - distance / scale)
         else:
-            scores = (MAX_SCORE + off * point) / 2
+            scores = MAX_SCORE / 2 * (1.0 + off / scale)
         np.clip(scores, 0.0, MAX_SCORE, out=scores)
         if self._args.pool and self.usage_tracker.has_pool(request):
             first = self._pool(request, left)
@@ -176,7 +188,7 @@ class RemainingBandwidth:
         return bool(self._left(request, view, np.array([change.row]))[0] >= request.required)
 
     def _left(self, request: BandwidthRequest, view: ClusterView, rows: Rows) -> IntArray:
-        """Bytes a second that may still be promised, in the tighter of the requested directions.
+        """Bytes a second that may still be promised, in the tighter of the directions, or in both together.
 
         Shape: int64[rows]; below 0 where nothing is known, or the report is stale by policy.
         """
@@ -184,14 +196,15 @@ class RemainingBandwidth:
         if not (self._args.promise and view.moved):
             return book.left(request.direction, view.n_rows)[rows]
         sides: list[IntArray] = []
-        for direction in _DIRECTIONS if request.direction == "both" else (request.direction,):
+        for quantity in _OF[request.direction]:
+            direction = _QUANTITIES[quantity]
             left = book.left(direction, view.n_rows)[rows].copy()
             for row, template, count in view.moved:
                 own = self._request_of(template)
                 if own is None or (own.scope == "group" and count < 0):
                     continue  # how many members share a departing gang's amount is not known
                 at = row if isinstance(rows, slice) else np.flatnonzero(rows == row)
-                left[at] -= (own.egress if direction == "egress" else own.ingress) * count
+                left[at] -= own.amounts[quantity] * count
             sides.append(np.minimum(left, book.unused(direction, view.n_rows)[rows]))
         return sides[0] if len(sides) == 1 else np.minimum(*sides)
 

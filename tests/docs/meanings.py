@@ -296,7 +296,11 @@ KEYS = {
         "bandwidth the pod must have: `400MB/s`; also `requiredRBW`",
     ),
     "gangsched.io/expected-rbw": ("Pod", "user", "bandwidth it hopes for; also `expectedRBW`"),
-    "gangsched.io/rbw-direction": ("Pod", "user", "`egress`, `ingress` or `both` (the default)"),
+    "gangsched.io/rbw-direction": (
+        "Pod",
+        "user",
+        "`egress`, `ingress`, `both` (each; the default) or `total` (in and out together)",
+    ),
     "gangsched.io/rbw-scope": (
         "Pod",
         "user",

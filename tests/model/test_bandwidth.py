@@ -72,10 +72,11 @@ def test_directions() -> None:
     asked = {"requiredRBW": "5MB/s", "gangsched.io/rbw-direction": "egress"}
     found = parse_request(asked)
     assert found is not None
-    assert (found.egress, found.ingress) == (5 * MB, 0)
-    found = parse_request({**asked, "gangsched.io/rbw-direction": "ingress"})
-    assert found is not None
-    assert (found.egress, found.ingress) == (0, 5 * MB)
+    assert found.amounts == (5 * MB, 0, 5 * MB)
+    for direction, amounts in (("ingress", (0, 5, 5)), ("both", (5, 5, 10)), ("total", (5, 5, 5))):
+        found = parse_request({**asked, "gangsched.io/rbw-direction": direction})
+        assert found is not None
+        assert found.amounts == tuple(amount * MB for amount in amounts), direction
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_directions() -> None:
         ),
         (
             {"requiredRBW": "1MB/s", "gangsched.io/rbw-direction": "up"},
-            "gangsched.io/rbw-direction: 'up' is not egress, ingress or both",
+            "gangsched.io/rbw-direction: 'up' is not egress, ingress, both or total",
         ),
         ({"gangsched.io/rbw-direction": "egress"}, "gangsched.io/rbw-direction: is given without"),
         (

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gangsched.core.framework.interface import CycleState
 from gangsched.errors import ConfigError
 from gangsched.model import effects as ef
+from gangsched.plugins.remaining_bandwidth import Args, RemainingBandwidth
 from gangsched.sim.objects import at
 from tests.core.scenario import Cluster
 from tests.plugins.bandwidths import asking, beat, cluster, config, node, on, rbw, report
+from tests.plugins.build import Cluster as Rows
 
 NEVER_STALE: dict[str, Any] = {"stalePolicy": "ignore"}
 
@@ -124,6 +127,57 @@ def test_the_pool_lives_on_a_thousand_nodes_that_report_every_20_s() -> None:
         n_hits += place(where, f"p{i}", *PUBLISHED).startswith("fit")
         where.wait(1.0)
     assert n_hits == 19, "all but the first, which has no pool"
+
+
+# -- in and out together, and the scale ----------------------------------------------------------------
+
+TOTAL = {"gangsched.io/rbw-direction": "total"}
+
+
+def test_total_sets_in_and_out_together_against_the_link() -> None:
+    """1500 MB/s with 600 out and 500 in: 900 and 1000 are left of each direction, 400 of both together."""
+    where = cluster(node("n1", report(1500, 600, 500)))
+    assert place(where, "too-much", "401MB/s", annotations=TOTAL) == ""
+    assert where.said("too-much") == (
+        "0/1 nodes are available: 1 Insufficient remaining bandwidth for 401 MB/s of egress plus ingress"
+        " (nearest: n1 400 left of 1500 total, 1100 measured, 0 promised)."
+    )
+    assert place(where, "fits", "400MB/s", annotations=TOTAL) == "n1"
+
+
+def test_promises_of_all_directions_count_in_the_total() -> None:
+    where = rbw(("n1", 1500, 0))
+    place(where, "out", "300MB/s", annotations={"gangsched.io/rbw-direction": "egress"})
+    place(where, "ways", "400MB/s")  # in each direction
+    assert place(where, "too-much", "401MB/s", annotations=TOTAL) == ""
+    assert place(where, "fits", "400MB/s", annotations=TOTAL) == "n1"
+    assert place(where, "more", "401MB/s", annotations={"gangsched.io/rbw-direction": "egress"}) == ""
+    assert place(where, "less", "400MB/s", annotations={"gangsched.io/rbw-direction": "egress"}) == "n1"
+
+
+def test_members_of_a_gang_share_what_is_left_of_the_total() -> None:
+    where = cluster(node("n1", report(1500, 300, 400)), node("n2", report(1500, 500, 500)))
+    pods = [asking(f"p{i}", "400MB/s", group="g", min_members=3, annotations=TOTAL) for i in range(3)]
+    where.submit(*pods).run()
+    assert Counter(on(where, f"p{i}") for i in range(3)) == {"n1": 2, "n2": 1}
+
+
+@pytest.mark.parametrize("strategy", ["ClosestToExpected", "LargestSurplus"])
+def test_a_single_fast_link_takes_nothing_from_the_differences_among_the_others(strategy: str) -> None:
+    """Two 10G nodes, 400 and 1200 MB/s left, with and without a node of 400G beside them."""
+    plugin = RemainingBandwidth(Args(strategy=strategy))  # type: ignore[arg-type]
+    nodes = Rows()
+    nodes.cache.keep_usage_trackers([plugin.usage_tracker])
+    nodes.put(node("near", report(1250, 850)))
+    nodes.put(node("idle", report(1250, 50)))
+    template, rows = nodes.template(asking("p", "100MB/s", "400MB/s")), nodes.rows(["near", "idle"])
+    alone = plugin.score(CycleState(), template, nodes.view, rows)
+    nodes.put(node("fast", report(50_000, 0)))
+    beside = plugin.score(CycleState(), template, nodes.view, rows)
+    assert alone is not None
+    assert beside is not None
+    assert beside.tolist() == alone.tolist()
+    assert abs(float(beside[0] - beside[1])) > 30.0, "of 100"
 
 
 # -- filter --------------------------------------------------------------------------------------------
