@@ -461,6 +461,21 @@ def test_who_was_asked_in_vain_is_asked_again_until_then() -> None:
     assert c.placed("high")
 
 
+def test_the_last_victim_goes_in_the_moment_in_which_it_would_be_asked_again() -> None:
+    c = singles(cluster(nodes=2), 4)
+    c.evictions = "slow"
+    c.submit(gang("high", pods=2, gpus=8, priority=10)).run()
+    *first, last = evicted(c)
+    c.delete(*first)
+    due_s = c.scheduler.next_deadline_s()
+    assert due_s is not None
+    c.now_s = due_s
+    c.delete(last)
+    c.wait(0.0)
+    c.run()
+    assert c.placed("high")
+
+
 def test_the_deadline_leaves_the_victims_their_grace_period() -> None:
     c = cluster(nodes=1)
     pod = make_pod("low-0", gpus=8)

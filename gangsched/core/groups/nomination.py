@@ -122,6 +122,8 @@ class Nominations:
         """A waiting group's timer: evicts again; returns False when the deadline is over."""
         preemption = group.preemption
         assert preemption is not None
+        if preemption.unit[0].active_token:
+            return True  # it is in line: just now its last victim has gone, or a member has come
         if self._shared.now_s < preemption.deadline_s:
             if group is preemption.unit[0]:
                 self._ask(preemption)
