@@ -41,7 +41,7 @@ def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
             asked = _levels(one, field)
             if len(subgroups) == 1:
                 topology = both(topology, asked)
-            elif any(level.required for level in asked):
+            elif asked:
                 unsupported.append(
                     f"{field}.{_CONSTRAINT}: subgroups are not placed in a domain each; write a PodGroup for "
                     f"each, that has the constraint, and {GROUPS_KEY} on all of them to start together"
