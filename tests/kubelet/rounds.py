@@ -69,7 +69,8 @@ class Wire:
 
 
 class Round:
-    """shows_pods: kubelet has the Pods API. aligns: it has a TopologyManager; tell_numa: which is told.
+    """shows_pods: kubelet has the Pods API. lists_ahead: it lists pods before it admits them, so that its
+    list does not tell which it is admitting. aligns: it has a TopologyManager; tell_numa: which is told.
 
     in_labels: pods carry their IDs as labels. trouble: kubelet and agent restart, kubelet dies after an
     Allocate. Everything of it from `seed`.
@@ -81,6 +82,7 @@ class Round:
         *,
         hand_off: HandOff = "device-plugin",
         shows_pods: bool = False,
+        lists_ahead: bool = False,
         aligns: bool = False,
         tell_numa: bool = False,
         trouble: bool = True,
@@ -90,6 +92,7 @@ class Round:
         self.rng = Random(seed)
         self.in_labels = in_labels
         self.shows_pods = shows_pods
+        self.lists_ahead = lists_ahead
         self.by_gang = by_gang
         self.trouble = trouble
         self.kubelet = TestKubelet(self.rng, aligns=aligns)
@@ -155,7 +158,10 @@ class Round:
 
     async def look(self, *, again: bool) -> Known:
         if again or self._known is None:
-            given = given_by_kubelet(self.kubelet.pod_resources())
+            given = dict(given_by_kubelet(self.kubelet.pod_resources()))
+            for _, pod in self.to_kubelet if self.lists_ahead else ():
+                key = (pod.metadata.namespace, pod.metadata.name)
+                given.setdefault(key, {one.name: {} for one in pod.spec.containers})
             if self.shows_pods and self.kubelet.is_ready:
                 pods = pods_of_kubelet(self.kubelet.list_pods())
                 self._known = Known(pods, given, by_kubelet=True)
