@@ -169,6 +169,23 @@ def test_a_trial_counts_what_it_places_and_takes_away() -> None:
     assert not c.view.placed
 
 
+def test_a_device_that_two_pods_hold_is_free_once_when_both_are_taken_away() -> None:
+    has = {"cpu": "4", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": "2"}
+    c = Nodes(node("a", allocatable=has, inventory={"nvidia.com/gpu": ["g0", "g1"]}))
+    thieves = []
+    for name in ("1", "2"):
+        pod = labelled(name)
+        info = PodInfo(pod, c.template(pod), pod.metadata.uid)
+        c.cache.join(info)
+        c.cache.place(info, "a", {"main": {"nvidia.com/gpu": ("g0",)}})
+        thieves.append(info)
+    trial = Trial(c.view)
+    trial.remove(*thieves)
+    free = trial.device_free("nvidia.com/gpu")
+    assert free is not None
+    assert (int(free[0]), trial.device_mask(0, "nvidia.com/gpu")) == (2, 0b11)
+
+
 CPU_1 = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
 
 

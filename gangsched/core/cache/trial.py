@@ -304,9 +304,11 @@ class Trial(ClusterView):
                 self._give_back(row, resource, ids)
 
     def _give_back(self, row: int, resource: str, ids: Iterable[str]) -> None:
-        freed = self._ledger.freed_by(row, resource, ids, self._gone, self._lifted)
+        before = self.device_mask(row, resource)
+        # Two pods that went together may have held the same device: it is free once.
+        freed = self._ledger.freed_by(row, resource, ids, self._gone, self._lifted) & ~before
         if freed:
-            self._masks[row, resource] = self.device_mask(row, resource) | freed
+            self._masks[row, resource] = before | freed
             self._taken.append((row, resource, -freed.bit_count()))
 
     def device_wishes(self, row: int, resource: str) -> tuple[int, Wishes]:
