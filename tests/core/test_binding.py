@@ -349,6 +349,19 @@ def test_a_deleted_object_does_not_make_a_half_bound_gang_whole() -> None:
     assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
 
 
+def test_an_object_that_becomes_unreadable_does_not_make_a_half_bound_gang_whole() -> None:
+    c = cluster(nodes=2).object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
+    c.answer = lambda bind: "ok" if bind.name == "a-0" else "hold"
+    mark = {COSCHEDULING_LABEL: "a"}
+    c.submit(make_pod("a-0", gpus=8, labels=mark), make_pod("a-1", gpus=8, labels=mark)).run()
+    c.object("coscheduling", make_pod_group("a", spec={"minMember": [[]]}))
+    bind = c.held_binds[0]
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no"))
+    assert not c.group("a").satisfied
+    c.wait(c.settings.settle_s + 5.0)
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
+
+
 def test_a_bind_that_is_always_refused_is_not_hammered() -> None:
     c = cluster(nodes=2)
     c.answer = lambda bind: "403" if bind.name == "a-1" else "ok"

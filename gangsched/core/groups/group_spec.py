@@ -162,17 +162,20 @@ class GroupSpecs:
                 self._shared.touch(self._shared.groups[key])
 
     def _spec_of(self, group: Group) -> tuple[PodGroup | None, str]:
+        # A gang that runs, or is being bound, keeps the definition that it was bound by until it has ended.
+        standing = group.definition if group.n_bound or group.state is GroupState.BINDING else None
         if group.own_problem:
-            return None, group.own_problem
+            return standing, group.own_problem
         if len(group.stated) > 1 and not group.satisfied and not _agree(group):
             return group.definition, _disagreement(group)
         if needs_object(group.key):
             known = self._objects.get(group.key)
-            if known is None and (group.n_bound or group.state is GroupState.BINDING):
-                return group.definition, ""  # its original definition holds until it has ended
-            return (None, known) if isinstance(known, str) else _with_topology(group, known)
+            if known is None and standing is not None:
+                return standing, ""
+            return (standing, known) if isinstance(known, str) else _with_topology(group, known)
         if is_inferred(group.key):
-            return self._owners.numbers(group)
+            found, problem = self._owners.numbers(group)
+            return (standing if found is None and problem else found), problem
         info = group.first()
         if one_speaks(group.key):
             info = next((one for one in group.members.values() if _speaks(one.stated)), info)
@@ -182,7 +185,7 @@ class GroupSpecs:
         try:
             return group_from_pod(group.key, info.pod), ""
         except ParseError as error:
-            return None, f"gang {group.key}: {error}" if group.is_gang else str(error)
+            return standing, f"gang {group.key}: {error}" if group.is_gang else str(error)
 
     def _refusal(self, group: Group, definition: PodGroup) -> str:
         """Why the group may not start as it is; what is not supported is refused, told or passed over."""
