@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
-    """The scheduler's, else a snapshot's. Raises: ConfigError, ApiError: the scheduler's where both fail."""
+    """The scheduler's, else a snapshot's. Raises: ConfigError, ApiError."""
     gang = f"{namespace}/{name}"
     try:
         body = anyio.run(ask, args, path_of(namespace, name))
@@ -80,7 +80,9 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
     try:
         return anyio.run(explain_snapshot.explain_snapshot, args, gang, why)
     except ApiError as problem:
-        raise (problem if problem.code == 404 else error) from None
+        if problem.code == 404:
+            raise
+        raise ApiError(f"{error.message}; nor does the API server tell: {problem.message}") from None
     except ConfigError:
         if args.kubeconfig or args.context or args.config or args.plugin:
             raise

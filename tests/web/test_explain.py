@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from gangsched.certificates import Pair, self_signed
 from gangsched.cli import main
 from gangsched.config import TracingSettings
+from gangsched.errors import ApiError
+from gangsched.web import explain_command
 from gangsched.web.explanations import Explanations
 from tests.core.scenario import Cluster, cluster, gang
 from tests.web.test_server import serving
@@ -87,3 +90,20 @@ def test_who_asks_again_at_once_gets_the_same_answer() -> None:
     assert asked.told("d/train") is first
     c.wait(30.0)
     assert json.loads(asked.told("d/train") or b"")[0]["explanation"]["state"] == "bound"
+
+
+def test_where_neither_scheduler_nor_api_server_answers_both_are_told(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    cluster = {"name": "x", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "x", "context": {"cluster": "x", "user": "x"}}
+    user = {"name": "x", "user": {"token": "x"}}
+    document = {"kind": "Config", "clusters": [cluster], "users": [user], "contexts": [context]}
+    config.write_text(json.dumps({**document, "apiVersion": "v1", "current-context": "x"}))
+    config.chmod(0o600)
+    parser = argparse.ArgumentParser()
+    explain_command.add_arguments(parser)
+    ask = ["d/a", "--token=x", "--server=https://127.0.0.1:2", f"--kubeconfig={config}"]
+    with pytest.raises(ApiError) as caught:
+        explain_command.run(parser.parse_args(ask))
+    assert str(caught.value).startswith("no scheduler answers at https://127.0.0.1:2: connection refused")
+    assert "; nor does the API server tell: cannot reach http://127.0.0.1:1" in str(caught.value)
