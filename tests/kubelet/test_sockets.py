@@ -186,9 +186,10 @@ async def test_what_is_not_planned_is_refused_with_an_event(directory: Path) -> 
 
 
 async def test_a_pod_that_ends_with_anothers_devices_is_spoken_of_until_it_says_so(directory: Path) -> None:
-    """Two of one gang by the API server's word: kubelet comes with the second one first."""
+    """Two of one gang by the API server's word: kubelet lists both, and comes with the second one first."""
     async with node(directory, shows_pods=False) as made:
         first, second = made.bound("a", "f0"), made.bound("b", "f1")
+        made.kubelet.pods[first.metadata.uid] = first
         await made.kubelet.add(second)
         assert made.held(second) == {"f0"}
         made.started(second)
