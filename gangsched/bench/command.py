@@ -30,8 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="how evenly six algorithms load unequal workers, simulated and on an embedded API server",
     )
+    what.add_argument(
+        "--queueing",
+        action="store_true",
+        help="how long jobs wait under the real core in virtual time, beside first fit, strict FCFS, EASY,"
+        " conservative backfilling and shortest first",
+    )
+    _add_queueing(parser)
     parser.add_argument(
-        "--picture", metavar="FILE", default="", help="with --load-balance: write it as an SVG, too"
+        "--picture",
+        metavar="FILE",
+        default="",
+        help="with --load-balance or --queueing: write it as an SVG, too",
     )
     parser.add_argument(
         "--real",
@@ -41,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --load-balance: also on three cgroups of this machine, where the tasks really run for so"
         " long (60 takes 7 minutes, and root)",
     )
-    parser.add_argument("--nodes", type=int, default=1000, metavar="N")
+    parser.add_argument("--nodes", type=int, metavar="N", help="default: 1000; with --queueing 16")
     parser.add_argument("--gangs", type=int, metavar="N", help="default: 875; with --latency 60")
     parser.add_argument("--gang-size", type=int, default=8, metavar="N", help="pods, of one GPU each")
     parser.add_argument("--gpus", type=int, default=8, metavar="N", help="of each node")
@@ -65,6 +75,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
+def _add_queueing(parser: argparse.ArgumentParser) -> None:
+    of = parser.add_argument_group("with --queueing")
+    of.add_argument(
+        "--workload",
+        action="append",
+        metavar="NAME",
+        help="lublin, the model of Lublin and Feitelson (default), or a file: .swf of the Parallel Workloads"
+        " Archive, .csv with arrival_s, run_s, devices; several are run one after the other",
+    )
+    of.add_argument("--jobs", type=int, default=500, metavar="N", help="of each workload (default 500)")
+    of.add_argument("--seeds", type=int, default=5, metavar="N", help="each shakes it anew (default 5)")
+    of.add_argument("--load", type=float, default=0.75, metavar="SHARE", help="of the devices (default 0.75)")
+
+
 def run(args: argparse.Namespace) -> int:
     """Runs the bench that was asked for; 0, or 1 when something was wrong in a round."""
     if not 0 <= args.real <= _MAX_REAL_S:
@@ -77,6 +101,9 @@ def run(args: argparse.Namespace) -> int:
             return _core(args, progress)
         if args.load_balance:
             return _load_balance(args, progress)
+        if args.queueing:
+            return _queueing(args, progress)
+        args.nodes = 1000 if args.nodes is None else args.nodes
         if args.latency:
             return _latency(args, progress)
         return _main_job(args, progress)
@@ -149,15 +176,42 @@ def _load_balance(args: argparse.Namespace, progress: Progress) -> int:
     set_up_logs("text")  # to stderr: the schedulers run in this process
     done = report.run(progress, real_s=args.real)
     if args.picture:
-        try:
-            Path(args.picture).write_text(picture(done), encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror}", source=args.picture) from None
+        _write(args.picture, picture(done))
     if args.output == "json":
         _print_json(done)
     else:
         report.print_report(done, tables.console())
     return 0
+
+
+def _queueing(args: argparse.Namespace, progress: Progress) -> int:
+    from gangsched.bench import tables
+    from gangsched.bench.queueing import report
+    from gangsched.bench.queueing.picture import picture
+
+    plan = report.Plan(
+        args.workload or [report.LUBLIN],
+        n_jobs=args.jobs,
+        n_seeds=args.seeds,
+        load=args.load,
+        n_nodes=16 if args.nodes is None else args.nodes,
+        gpus=args.gpus,
+    )
+    done, drawn = report.run(plan, progress)
+    if args.picture:
+        _write(args.picture, picture(drawn))
+    if args.output == "json":
+        _print_json(done)
+    else:
+        report.print_report(done, tables.console())
+    return 1 if any(runs.problems for runs in done.workloads) else 0
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", source=path) from None
 
 
 def _print_json(document: object) -> None:

@@ -1,0 +1,91 @@
+"""Jobs as they are submitted: when, how large, how long, and how long their users say. Values only."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from random import Random
+
+import msgspec
+from msgspec.structs import replace
+
+# What people write as a limit: 1, 5, 15, 30 minutes, 1, 2, 4, 8, 12 hours, 1, 2, 4, 7 days.
+_ROUND_S = tuple(60.0 * minutes for minutes in (1, 5, 15, 30, 60, 120, 240, 480, 720, 1440, 2880, 5760))
+_LONGEST_S = 604_800.0
+# A user's jobs that follow one another within that are one session.
+_SESSION_GAP_S = 1200.0
+
+
+class Job(msgspec.Struct, frozen=True):
+    """`stated_s`: the limit that its user gave; 0: none. `number`: its place in the order of arrival."""
+
+    number: int
+    arrival_s: float
+    run_s: float
+    n_devices: int
+    stated_s: float = 0.0
+    user: str = ""
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """`source`: for people, what it is and with which seed."""
+
+    source: str
+    jobs: Sequence[Job]
+    n_devices: int
+
+    @property
+    def load(self) -> float:
+        """Device-seconds asked for, by those that there are until the last arrival."""
+        span_s = self.jobs[-1].arrival_s - self.jobs[0].arrival_s
+        return sum(job.run_s * job.n_devices for job in self.jobs) / (self.n_devices * span_s)
+
+
+def in_order(jobs: Sequence[Job]) -> list[Job]:
+    """By arrival from 0 on, numbered anew."""
+    ordered = sorted(jobs, key=lambda job: (job.arrival_s, job.number))
+    first_s = ordered[0].arrival_s
+    return [replace(job, number=i, arrival_s=job.arrival_s - first_s) for i, job in enumerate(ordered)]
+
+
+def at_load(workload: Workload, load: float) -> Workload:
+    """The same jobs, arriving faster or slower, so that they ask for so much of the cluster."""
+    factor = workload.load / load
+    jobs = [replace(job, arrival_s=job.arrival_s * factor) for job in workload.jobs]
+    return replace(workload, jobs=jobs)
+
+
+def with_limits(workload: Workload, seed: int) -> Workload:
+    """A job without a limit gets the next round number above 1 to 10 times its run time.
+
+    Users overestimate so: Tsafrir, Etsion, Feitelson, "Modeling user runtime estimates" (JSSPP 2005).
+    """
+    random = Random(f"{seed}-limits")
+    jobs = []
+    for job in workload.jobs:
+        stated_s = job.stated_s
+        if not stated_s:
+            wanted_s = job.run_s * random.uniform(1.0, 10.0)
+            k = bisect_left(_ROUND_S, wanted_s)
+            stated_s = _ROUND_S[k] if k < len(_ROUND_S) else max(_LONGEST_S, job.run_s)
+        jobs.append(replace(job, stated_s=stated_s))
+    return replace(workload, jobs=jobs)
+
+
+def shaken(workload: Workload, seed: int, *, by_s: float = 600.0) -> Workload:
+    """The same day, shaken: each session of a user begins up to `by_s` earlier or later.
+
+    One order of arrival proves little: Tsafrir, Ouaknine, Feitelson, "Reducing performance evaluation
+    sensitivity and variability by input shaking" (MASCOTS 2007).
+    """
+    random = Random(f"{seed}-shaken")
+    last_s: dict[str, float] = {}
+    offset_s: dict[str, float] = {}
+    jobs = []
+    for job in workload.jobs:
+        user = job.user or str(job.number)
+        if job.arrival_s - last_s.get(user, -_SESSION_GAP_S - 1.0) > _SESSION_GAP_S:
+            offset_s[user] = random.uniform(-by_s, by_s)
+        last_s[user] = job.arrival_s
+        jobs.append(replace(job, arrival_s=job.arrival_s + offset_s[user]))
+    return replace(workload, jobs=in_order(jobs))

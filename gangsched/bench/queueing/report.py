@@ -1,0 +1,196 @@
+"""Runs every policy on every workload, judges each run, and tells medians over the seeds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from gangsched.bench.figures import Spread, spread
+from gangsched.bench.progress import Progress
+from gangsched.bench.queueing import judge, live, policies
+from gangsched.bench.queueing.jobs import Workload, at_load, shaken, with_limits
+from gangsched.bench.queueing.judge import Figures
+from gangsched.bench.queueing.lublin import lublin
+from gangsched.bench.queueing.policies import EASY, FIRST_FIT, POLICIES, Starts
+from gangsched.bench.queueing.traces import read_trace
+from gangsched.bench.tables import of_spread, print_conditions, print_targets, text
+from gangsched.bench.targets import Target, at_most, nothing_wrong
+from gangsched.config.queueing import QueueingSettings
+from gangsched.errors import ConfigError
+
+LUBLIN = "lublin"
+OURS = "gangsched"
+# The real core, by the name of what it is set to.
+CONTENDERS: Mapping[str, QueueingSettings | None] = {OURS: None}
+_MIN_DEVICES = 8
+
+# Title, figure, and what a unit of it is.
+_COLUMNS: tuple[tuple[str, str, float], ...] = (
+    ("slowdown", "mean_slowdown", 1.0),
+    ("its p95", "p95_slowdown", 1.0),
+    ("longest wait, h", "longest_wait_s", 3600.0),
+    ("wide jobs wait, h", "wide_wait_s", 3600.0),
+    ("most passed", "most_passed", 1.0),
+    ("utilisation", "utilisation", 1.0),
+)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to run. workloads: lublin, or paths of traces. load: of the devices, on each workload."""
+
+    workloads: Sequence[str]
+    n_jobs: int
+    n_seeds: int
+    load: float
+    n_nodes: int
+    gpus: int
+
+    @property
+    def n_devices(self) -> int:
+        """Of the whole cluster."""
+        return self.n_nodes * self.gpus
+
+    def check(self) -> None:
+        """Raises: ConfigError."""
+        for option, value in (("jobs", self.n_jobs), ("seeds", self.n_seeds), ("nodes", self.n_nodes)):
+            if value < 1:
+                raise ConfigError(f"--{option} {value} is less than 1")
+        if self.n_jobs < 2:
+            raise ConfigError("--jobs 1: a queue needs at least 2")
+        if self.n_devices < _MIN_DEVICES:
+            raise ConfigError(f"--nodes and --gpus make {self.n_devices} devices: at least {_MIN_DEVICES}")
+        if not 0.05 <= self.load <= 2.0:
+            raise ConfigError(f"--load {self.load:g} is not within 0.05 to 2")
+
+
+class Runs(msgspec.Struct):
+    """One workload's: by policy the figures of each seed, in order. n_left_out: jobs that cannot run here."""
+
+    name: str
+    n_jobs: int
+    n_left_out: int
+    figures: dict[str, list[Figures]]
+    problems: list[str]
+
+    def of(self, policy: str, figure: str, unit: float = 1.0) -> Spread:
+        """Over the seeds."""
+        found = spread([getattr(one, figure) / unit for one in self.figures[policy]])
+        assert found is not None
+        return found
+
+    def beside(self, policy: str, other: str, figure: str) -> Spread | None:
+        """One policy's figure by another's, seed by seed."""
+        pairs = zip(self.figures[policy], self.figures[other], strict=True)
+        ratios = ((getattr(ours, figure), getattr(theirs, figure)) for ours, theirs in pairs)
+        return spread([ours / theirs for ours, theirs in ratios if theirs])
+
+
+class QueueingReport(msgspec.Struct):
+    """The whole run, without single starts."""
+
+    conditions: dict[str, str | int | float]
+    workloads: list[Runs]
+    targets: list[Target]
+
+
+class Drawn(msgspec.Struct):
+    """What the picture shows: one seed of one workload, under each policy."""
+
+    workload: Workload
+    starts: dict[str, Starts]
+
+
+def run(plan: Plan, progress: Progress) -> tuple[QueueingReport, Drawn]:
+    """Everything, one after the other. Raises: ConfigError for a trace; GangschedError for lost jobs."""
+    plan.check()
+    drawn: Drawn | None = None
+    done = []
+    for name in plan.workloads:
+        runs = Runs(name, plan.n_jobs, 0, {}, [])
+        seeds, runs.n_left_out = _seeds_of(name, plan)
+        runs.n_jobs = len(seeds[0].jobs)
+        for workload in seeds:
+            starts = {}
+            for policy, replay in _contenders(plan).items():
+                began_s = time.monotonic()
+                starts[policy] = replay(workload)
+                wrong = judge.problems(workload, starts[policy])
+                runs.problems += [f"{workload.source}, {policy}: {problem}" for problem in wrong]
+                runs.figures.setdefault(policy, []).append(judge.figures(workload, starts[policy]))
+                if policy in CONTENDERS:
+                    progress.say(f"{workload.source}: {policy} {time.monotonic() - began_s:.0f} s")
+            drawn = drawn or Drawn(workload, starts)  # the first seed of the first workload
+        done.append(runs)
+    assert drawn is not None
+    return QueueingReport(_conditions(plan), done, _targets(done)), drawn
+
+
+def _contenders(plan: Plan) -> dict[str, Callable[[Workload], Starts]]:
+    found: dict[str, Callable[[Workload], Starts]] = {
+        policy.name: partial(policies.replay, policy=policy) for policy in POLICIES
+    }
+    for name, queueing in CONTENDERS.items():
+        found[name] = partial(live.replay, n_nodes=plan.n_nodes, gpus=plan.gpus, queueing=queueing)
+    return found
+
+
+def _seeds_of(name: str, plan: Plan) -> tuple[list[Workload], int]:
+    """The workload, shaken by each seed, at the load asked for, every job with a limit."""
+    if name == LUBLIN:
+        made = [lublin(plan.n_jobs, plan.n_devices, seed) for seed in range(plan.n_seeds)]
+        n_left_out = 0
+    else:
+        trace = read_trace(name, plan.n_jobs, plan.n_devices)
+        n_left_out = trace.n_left_out
+        made = [
+            msgspec.structs.replace(
+                shaken(trace.workload, seed), source=f"{trace.workload.source}, shaken by seed {seed}"
+            )
+            for seed in range(plan.n_seeds)
+        ]
+    return [with_limits(at_load(one, plan.load), seed) for seed, one in enumerate(made)], n_left_out
+
+
+def _conditions(plan: Plan) -> dict[str, str | int | float]:
+    return {
+        "python": sys.version.split()[0],
+        "cluster": f"{plan.n_nodes} nodes of {plan.gpus} devices; a job is a gang of pods of one device",
+        "load": plan.load,
+        "seeds": plan.n_seeds,
+        "limits": "a job that states none: the next round number above 1 to 10 times its run time",
+    }
+
+
+def _targets(workloads: Sequence[Runs]) -> list[Target]:
+    impossible = [problem for one in workloads for problem in one.problems]
+    targets = [nothing_wrong("what the judge finds impossible", impossible)]
+    for one in workloads:
+        ratio = one.beside(OURS, FIRST_FIT.name, "mean_slowdown")
+        targets.append(at_most(f"{one.name}: mean slowdown of {OURS}, by first fit's", 1.05, ratio, "x"))
+    return targets
+
+
+def print_report(done: QueueingReport, console: Console) -> None:
+    """A table for each workload."""
+    print_conditions(done.conditions, console)
+    for runs in done.workloads:
+        left_out = f", {runs.n_left_out} left out that cannot run here" if runs.n_left_out else ""
+        title = f"{runs.name}: {runs.n_jobs} jobs{left_out}; medians over the seeds"
+        table = Table(title=title, title_justify="left")
+        table.add_column("")
+        for column, _, _ in _COLUMNS:
+            table.add_column(column, justify="right")
+        table.add_column("slowdown, by EASY's", justify="right")
+        for policy in runs.figures:
+            cells = [text(runs.of(policy, figure, unit).median) for _, figure, unit in _COLUMNS]
+            table.add_row(policy, *cells, of_spread(runs.beside(policy, EASY.name, "mean_slowdown")))
+        console.print(table)
+        for problem in runs.problems:
+            console.print(f"impossible: {problem}", highlight=False, markup=False, soft_wrap=True)
+    print_targets(done.targets, console)
