@@ -50,7 +50,7 @@ MOMENTS = (
     ("core/cache/cache.py", "Cache.assume"),
     ("core/binding/bind_sender.py", "_binding"),
     ("kube/effects/binding_lane.py", "BindingLane.submit"),
-    ("kube/effects/writes.py", "binding_body"),
+    ("kube/effects/binding_lane.py", "binding_body"),
     ("kube/transport/connection.py", "Connection.write"),
 )
 

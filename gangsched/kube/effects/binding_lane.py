@@ -1,7 +1,7 @@
 """The hot path: one POST a pod, as cheap as Python's asyncio allows.
 
-Lives here: which bind is sent next, and what each answer means for it. Not here: how requests are sent
-(kube.transport.lane), whether to bind again after an unknown outcome (the core, by a GET). Called by
+Lives here: which bind is sent next, its bytes, and what each answer means for it. Not here: how requests are
+sent (kube.transport.lane), whether to bind again after an unknown outcome (the core, by a GET). Called by
 kube.effects.dispatcher only.
 
 | the request | event |
@@ -22,15 +22,16 @@ A keep-alive connection that the server closed just as we wrote to it is "cut": 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import takewhile
 from random import Random
 
+import msgspec
 import structlog
 
 from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.effects.writes import binding_body, pod_path
+from gangsched.kube.effects.writes import pod_path
 from gangsched.kube.evidence import is_doubtful, is_refusal, names_nothing, pod
 from gangsched.kube.status import is_success
 from gangsched.kube.transport.http1 import JSON, Verb
@@ -50,6 +51,42 @@ _BOUND = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","
 _MAX_DOUBTFUL_IN_ROW = 3
 # Codes of refusals that concern the request itself and will repeat; not credentials, versions or timing.
 _ABOUT_THE_REQUEST = (400, 403, 404, 405, 406, 413, 415, 422)
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Meta(msgspec.Struct, gc=False, omit_defaults=True):
+    name: str
+    namespace: str
+    uid: str
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str] = {}
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _Target(msgspec.Struct, gc=False):
+    name: str
+    kind: str = "Node"
+
+
+class _Binding(msgspec.Struct, gc=False, rename="camel"):
+    metadata: _Meta
+    target: _Target
+    api_version: str = "v1"
+    kind: str = "Binding"
+
+
+def binding_body(effect: BindPod) -> bytes:
+    """Node, annotations and labels in one Binding; preconditions: the UID, optionally the version."""
+    metadata = _Meta(
+        effect.name,
+        effect.namespace,
+        effect.uid,
+        effect.annotations,
+        effect.labels,
+        effect.resource_version,
+    )
+    return _encode(_Binding(metadata, _Target(effect.node)))
 
 
 class BindingLane(Lane[BindPod]):

@@ -1,6 +1,6 @@
 """Paths and bodies of each effect's request, from values to bytes. No I/O here.
 
-Called by kube.effects.write_lanes and, for each bind, by kube.effects.binding_lane.
+Not here: the body of a bind (kube.effects.binding_lane). Called by the lanes and kube.effects.bumps.
 """
 
 from __future__ import annotations
@@ -35,40 +35,6 @@ _TIMED = ("conditions", "schedulingConditions")
 """Fields of a status that hold conditions, each with a lastTransitionTime."""
 
 _encode = msgspec.json.Encoder().encode
-
-
-class _Meta(msgspec.Struct, gc=False, omit_defaults=True):
-    name: str
-    namespace: str
-    uid: str
-    annotations: Mapping[str, str]
-    labels: Mapping[str, str] = {}
-    resource_version: str = msgspec.field(default="", name="resourceVersion")
-
-
-class _Target(msgspec.Struct, gc=False):
-    name: str
-    kind: str = "Node"
-
-
-class _Binding(msgspec.Struct, gc=False, rename="camel"):
-    metadata: _Meta
-    target: _Target
-    api_version: str = "v1"
-    kind: str = "Binding"
-
-
-def binding_body(effect: BindPod) -> bytes:
-    """Node, annotations and labels in one Binding; preconditions: the UID, optionally the version."""
-    metadata = _Meta(
-        effect.name,
-        effect.namespace,
-        effect.uid,
-        effect.annotations,
-        effect.labels,
-        effect.resource_version,
-    )
-    return _encode(_Binding(metadata, _Target(effect.node)))
 
 
 def pod_path(
