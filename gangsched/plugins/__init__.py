@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from gangsched.config import PluginInfo, ProfileConfig, SchedulerConfig
-from gangsched.core.framework.profile import ExtensionPoints, Profile
+from gangsched.core.framework.extension_points import ExtensionPoints
+from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.extenders import ExtenderVerdicts
 from gangsched.plugins import (
     default_preemption,

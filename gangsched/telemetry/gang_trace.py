@@ -27,6 +27,7 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from gangsched.core.framework.interface import Code
 from gangsched.core.types.group import ENDED, Group, GroupState, MemberState, PodInfo
 from gangsched.telemetry import names
+from gangsched.telemetry.attributes import of_gang, of_member, of_reservation
 from gangsched.telemetry.spans import Attributes, OpenSpan, SpanMaker
 from gangsched.telemetry.traceparent import written
 
@@ -182,7 +183,7 @@ class GangTrace:
         """The wait that has begun is for these victims: one event each."""
         if self.phase is not None:
             for info in victims:
-                self.phase.event(names.PREEMPTS, now_ns, _of_member(info, ""))
+                self.phase.event(names.PREEMPTS, now_ns, of_member(info, ""))
 
     def told(self, message: str) -> None:
         """A message for people: the reason of the spans that ended in this turn, and of those open now."""
@@ -204,7 +205,7 @@ class GangTrace:
             del self.unanswered[uid]
         self._n_bound += outcome == "bound"
         self._n_failed_binds += outcome in ("failed", "cancelled")
-        self.phase.event(outcome, now_ns, _of_member(info, message), trouble=outcome != "bound")
+        self.phase.event(outcome, now_ns, of_member(info, message), trouble=outcome != "bound")
 
     def turn_ended(self) -> None:
         """Spans that ended in this turn get no further messages."""
@@ -264,7 +265,7 @@ class GangTrace:
             if point.code is not Code.SUCCESS:
                 span.attributes[names.VERDICT] = point.code.value
             if name == names.RESERVE:
-                span.attributes.update(_reserved(self.group))
+                span.attributes.update(of_reservation(self.group))
             ended_ns = point.began_ns + point.took_ns
             self._buffer.append(self.maker.end(span, ended_ns, parent_id=cycle.span_id))
         self._emit(cycle, now_ns)
@@ -290,7 +291,7 @@ class GangTrace:
         for info in self.unanswered.values():
             if info.state is MemberState.BOUND or info.state in ENDED:
                 self._n_bound += 1
-                phase.event("bound", now_ns, _of_member(info, "seen in the watch"))
+                phase.event("bound", now_ns, of_member(info, "seen in the watch"))
         self.unanswered = {}
         phase.attributes[names.N_BOUND] = self._n_bound
         if verdict != names.SCHEDULED:
@@ -317,7 +318,7 @@ class GangTrace:
     def _end_root(self, now_ns: int, verdict: str) -> None:
         self._flush()
         group, root = self.group, self.root
-        root.attributes |= _about(group)
+        root.attributes |= of_gang(group)
         self._give_verdict(root, verdict)
         if self._n_untold:
             root.attributes[names.ATTEMPTS_UNTOLD] = self._n_untold
@@ -347,56 +348,3 @@ class GangTrace:
         if self._buffer:
             self.out(self._buffer)
             self._buffer = []
-
-
-def _about(group: Group) -> Attributes:
-    """The root's attributes for its gang."""
-    said: Attributes = {
-        names.NAMESPACE: group.key.namespace,
-        names.GROUP: str(group.key),
-        names.DIALECT: group.key.dialect,
-        names.SCHEDULER: group.scheduler_name,
-        names.ATTEMPTS: group.attempts,
-    }
-    if not group.is_gang:
-        said |= {names.POD_NAME: group.key.name, names.POD_UID: group.key.uid}
-        return said
-    said |= {names.MEMBERS: len(group.members), names.MIN_COUNT: group.min_count}
-    if group.definition is not None and group.definition.total_count:
-        said[names.TOTAL_COUNT] = group.definition.total_count
-    return said
-
-
-def _reserved(group: Group) -> Attributes:
-    """Reserved nodes and devices; a long list is cut, the counts are not."""
-    nodes: dict[str, None] = {}
-    devices: list[str] = []
-    n_members = n_devices = 0
-    for info in group.in_state(MemberState.ASSUMED):
-        n_members += 1
-        nodes[info.node_name] = None
-        for ids in info.ids.values():
-            n_devices += len(ids)
-            if len(devices) < names.MAX_LISTED:
-                devices += ids
-    said: Attributes = {names.MEMBERS: n_members, names.N_NODES: len(nodes)}
-    if nodes:
-        said[names.NODES] = tuple(nodes)[: names.MAX_LISTED]
-    if devices:
-        said |= {names.DEVICES: tuple(devices[: names.MAX_LISTED]), names.N_DEVICES: n_devices}
-    return said
-
-
-def _of_member(info: PodInfo, message: str) -> Attributes:
-    said: Attributes = {
-        names.POD_NAME: info.pod.metadata.name,
-        names.POD_UID: info.uid,
-        names.NODE_NAME: info.node_name or info.pod.spec.node_name,
-        names.RANK: info.rank,
-    }
-    devices = tuple(device_id for ids in info.ids.values() for device_id in ids)
-    if devices:
-        said[names.DEVICES] = devices[: names.MAX_LISTED]
-    if message:
-        said[names.REASON] = message[: names.MAX_TEXT]
-    return said

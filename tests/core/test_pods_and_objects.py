@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.framework.extension_points import ExtensionPoints
 from gangsched.core.framework.interface import SUCCESS, CycleState, Status
-from gangsched.core.framework.profile import ExtensionPoints, Profile
+from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.affinity_terms import AffinityKind
 from gangsched.core.types.cluster_events import Change

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from gangsched.core.cycle.cycle import run_cycle
+from gangsched.core.framework.extension_points import ExtensionPoints
 from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
-from gangsched.core.framework.profile import Demand, ExtensionPoints, Profile
+from gangsched.core.framework.profile import Demand, Profile
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey

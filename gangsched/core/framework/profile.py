@@ -11,44 +11,33 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import NamedTuple, ParamSpec, TypeVar
 
-import msgspec
-
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cache.usage_trackers import UsageTracker
 from gangsched.core.framework.batching import Batching
+from gangsched.core.framework.extension_points import ExtensionPoints
 from gangsched.core.framework.filtering import Filtering
 from gangsched.core.framework.interface import (
     SKIP,
     SUCCESS,
-    BindPlugin,
     BoolArray,
-    CapacityPlugin,
     ClusterChange,
     Code,
     CuringPlugin,
     CycleState,
     DryRun,
-    FilterPlugin,
     FloatArray,
     FollowingPlugin,
     IntArray,
     LaneSortPlugin,
-    NodeFilterPlugin,
-    NodeScorePlugin,
     NodeSubset,
     PermitPlugin,
     Plugin,
-    PostBindPlugin,
-    PostFilterPlugin,
     PostFilterResult,
     PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
-    PreScorePlugin,
-    QueueSortPlugin,
     ReservePlugin,
-    ScorePlugin,
     SelectivePlugin,
     Status,
     serves,
@@ -82,39 +71,6 @@ _CHANGES_DOMAINS = Change.NODE_ADDED | Change.NODE_REMOVED | Change.NODE_LABELS
 _YES_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
 # How many templates' concerned plugins are cached; beyond it the cache is cleared.
 _MAX_REMEMBERED = 4096
-
-
-class ExtensionPoints(msgspec.Struct, kw_only=True):
-    """The plugins of one profile by extension point, in calling order.
-
-    Filters for all nodes at once come before those that declare `sees_pods`, and these before those that look
-    at nodes one by one: the costly ones see only what is left.
-    """
-
-    queue_sort: QueueSortPlugin
-    pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
-    pre_filter: tuple[PreFilterPlugin, ...] = ()
-    filters: tuple[FilterPlugin | NodeFilterPlugin, ...] = ()
-    capacities: tuple[CapacityPlugin, ...] = ()
-    post_filters: tuple[PostFilterPlugin, ...] = ()
-    pre_scores: tuple[PreScorePlugin, ...] = ()
-    scores: tuple[tuple[ScorePlugin | NodeScorePlugin, float], ...] = ()
-    reserves: tuple[ReservePlugin, ...] = ()
-    permits: tuple[PermitPlugin, ...] = ()
-    pre_binds: tuple[PreBindPlugin, ...] = ()
-    binds: tuple[BindPlugin, ...] = ()
-    post_binds: tuple[PostBindPlugin, ...] = ()
-    has_default_binder: bool = True
-    """Whether the core itself binds pods that `binds` skip."""
-
-    def plugins(self) -> dict[str, Plugin]:
-        """Each plugin once, by name."""
-        found: dict[str, Plugin] = {self.queue_sort.name: self.queue_sort}
-        for name in self.__struct_fields__[1:-1]:
-            for listed in getattr(self, name):
-                plugin = listed[0] if isinstance(listed, tuple) else listed
-                found[plugin.name] = plugin
-        return found
 
 
 class _Concerned(NamedTuple):

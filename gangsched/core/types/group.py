@@ -1,4 +1,4 @@
-"""Group and its members: a gang's present state, with counts.
+"""Group and its members: a gang's present state, with counts; this module exports the states as well.
 
 A lone pod is a group of one and takes the same path. Possible next states are in core.state.transitions'
 table; the group's place in line is core.state.queue's. Counts are maintained: every change of a member's
@@ -7,7 +7,6 @@ state goes through Group.move, so that they are right for a group of 100,000 at 
 
 from __future__ import annotations
 
-import enum
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,6 +16,20 @@ from typing import Any
 import msgspec
 
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.states import (
+    ASSUMED,
+    BOUND,
+    DONE,
+    ENDED,
+    LEAVING,
+    ON_ITS_WAY,
+    PENDING,
+    SENT,
+    UNASKED,
+    BindState,
+    GroupState,
+    MemberState,
+)
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import POD, GroupKey, PodGroup
 
@@ -24,67 +37,6 @@ NO_ROW = -1
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 NEVER_S = math.inf
 
-
-class MemberState(enum.Enum):
-    """The state of one of our pods; exactly one from the moment the watch shows it."""
-
-    # Members are counted by state on every step; Enum's own hash is a call into Python.
-    __hash__ = object.__hash__
-
-    GATED = "gated"
-    PENDING = "pending"
-    ASSUMED = "assumed"
-    """Reserved (waiting), or its bind is in flight."""
-    BOUND = "bound"
-    DONE = "done"
-    """Its containers succeeded: it holds nothing and still counts for a gang that was whole."""
-    FAILED = "failed"
-    """It failed: it holds nothing and does not count, as a successor may take its place."""
-    LEAVING = "leaving"
-    """Unbound and being deleted, or reported gone by the server: does not count."""
-
-
-class BindState(enum.Enum):
-    """What is known about an ASSUMED member's Binding."""
-
-    NONE = "none"
-    PREPARING = "preparing"
-    """PreBind is not over for the whole gang: nothing was sent."""
-    HELD = "held"
-    """Its gang is binding, but kubelet could confuse it with another due pod: nothing was sent."""
-    SENT = "sent"
-    READING = "reading"
-    """The outcome is unknown; a GET decides."""
-    BUMPING = "bumping"
-    """It is given up and may still land; after a bump of its version it cannot, and its room is freed."""
-
-
-class GroupState(enum.Enum):
-    """The rows of core.state.transitions' table."""
-
-    __hash__ = object.__hash__
-
-    GATED = "gated"
-    GATHERING = "gathering"
-    ACTIVE = "active"
-    ASKING = "asking"
-    """Extenders are asked about its nodes; back in line when they have answered."""
-    BACKOFF = "backoff"
-    UNSCHEDULABLE = "unschedulable"
-    WAITING = "waiting"
-    BINDING = "binding"
-    BOUND = "bound"
-    UNWINDING = "unwinding"
-    DELETED = "deleted"
-
-
-# Read for every pod in every turn: a module-level name costs a tenth of an Enum attribute.
-PENDING, ASSUMED = MemberState.PENDING, MemberState.ASSUMED
-BOUND, DONE, LEAVING = MemberState.BOUND, MemberState.DONE, MemberState.LEAVING
-ENDED = (MemberState.DONE, MemberState.FAILED)
-UNASKED, SENT = BindState.NONE, BindState.SENT
-ON_ITS_WAY = (BindState.SENT, BindState.READING, BindState.BUMPING)
-"""For these a bind was sent and may take effect."""
 
 _NOBODY = dict.fromkeys(MemberState, 0)
 _EXISTING = frozenset((PENDING, ASSUMED, BOUND, DONE))
@@ -421,3 +373,26 @@ class Preemption(msgspec.Struct, eq=False, gc=True):
     deadline_s: float
     nodes: frozenset[str] = frozenset()
     refused: dict[str, int] = {}
+
+
+__all__ = [
+    "ASSUMED",
+    "BOUND",
+    "DONE",
+    "ENDED",
+    "LEAVING",
+    "NEVER_S",
+    "NOTHING",
+    "NO_ROW",
+    "ON_ITS_WAY",
+    "PENDING",
+    "SENT",
+    "UNASKED",
+    "BindState",
+    "Group",
+    "GroupState",
+    "MemberState",
+    "PodInfo",
+    "Preemption",
+    "templates_of",
+]

@@ -1,0 +1,61 @@
+"""What spans and their events say about a gang, its reservation and its members."""
+
+from __future__ import annotations
+
+from gangsched.core.types.group import Group, MemberState, PodInfo
+from gangsched.telemetry import names
+from gangsched.telemetry.spans import Attributes
+
+
+def of_gang(group: Group) -> Attributes:
+    """The root's attributes for its gang."""
+    said: Attributes = {
+        names.NAMESPACE: group.key.namespace,
+        names.GROUP: str(group.key),
+        names.DIALECT: group.key.dialect,
+        names.SCHEDULER: group.scheduler_name,
+        names.ATTEMPTS: group.attempts,
+    }
+    if not group.is_gang:
+        said |= {names.POD_NAME: group.key.name, names.POD_UID: group.key.uid}
+        return said
+    said |= {names.MEMBERS: len(group.members), names.MIN_COUNT: group.min_count}
+    if group.definition is not None and group.definition.total_count:
+        said[names.TOTAL_COUNT] = group.definition.total_count
+    return said
+
+
+def of_reservation(group: Group) -> Attributes:
+    """Reserved nodes and devices; a long list is cut, the counts are not."""
+    nodes: dict[str, None] = {}
+    devices: list[str] = []
+    n_members = n_devices = 0
+    for info in group.in_state(MemberState.ASSUMED):
+        n_members += 1
+        nodes[info.node_name] = None
+        for ids in info.ids.values():
+            n_devices += len(ids)
+            if len(devices) < names.MAX_LISTED:
+                devices += ids
+    said: Attributes = {names.MEMBERS: n_members, names.N_NODES: len(nodes)}
+    if nodes:
+        said[names.NODES] = tuple(nodes)[: names.MAX_LISTED]
+    if devices:
+        said |= {names.DEVICES: tuple(devices[: names.MAX_LISTED]), names.N_DEVICES: n_devices}
+    return said
+
+
+def of_member(info: PodInfo, message: str) -> Attributes:
+    """An event's attributes for one member; `message` is cut."""
+    said: Attributes = {
+        names.POD_NAME: info.pod.metadata.name,
+        names.POD_UID: info.uid,
+        names.NODE_NAME: info.node_name or info.pod.spec.node_name,
+        names.RANK: info.rank,
+    }
+    devices = tuple(device_id for ids in info.ids.values() for device_id in ids)
+    if devices:
+        said[names.DEVICES] = devices[: names.MAX_LISTED]
+    if message:
+        said[names.REASON] = message[: names.MAX_TEXT]
+    return said
