@@ -8,7 +8,18 @@ from msgspec.structs import replace
 
 from gangsched.core.explain import Explanation, explain
 from gangsched.model import events as ev
-from gangsched.model.objects import OwnerReference, Pod, SchedulingGate, Taint
+from gangsched.model.objects import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    OwnerReference,
+    Pod,
+    SchedulingGate,
+    SelectorRequirement,
+    Taint,
+    Toleration,
+)
 from gangsched.sim.objects import RACK, make_node, make_pod
 from tests.core.scenario import Cluster, cluster, gang, with_annotations
 
@@ -98,6 +109,58 @@ def test_a_taint_is_named_with_its_key() -> None:
     c = Cluster().node(replace(node, spec=replace(node.spec, taints=[Taint("gpu", "a100", "NoSchedule")])))
     c.submit(gang("train", pods=1)).run()
     assert "1 node(s) had untolerated taint(s) {gpu=a100:NoSchedule}" in c.said("train-0")
+
+
+def tainted(*taints: Taint) -> Cluster:
+    node = make_node("n0")
+    return Cluster().node(replace(node, spec=replace(node.spec, taints=[*taints])))
+
+
+def tolerating(name: str, *tolerations: Toleration) -> list[Pod]:
+    return [replace(p, spec=replace(p.spec, tolerations=[*tolerations])) for p in gang(name, pods=1)]
+
+
+def test_a_toleration_that_comes_near_a_taint_is_named_with_it() -> None:
+    c = tainted(Taint("nvidia.com/gpu", "a100", "NoSchedule"))
+    c.submit(tolerating("key", Toleration("nvidia.com/gpus", "Exists"))).run()
+    assert c.said("key-0").endswith(
+        "No node has the taint nvidia.com/gpus that is tolerated; did you mean nvidia.com/gpu?"
+    )
+    c.submit(tolerating("value", Toleration("nvidia.com/gpu", "Equal", "a10"))).run()
+    assert c.said("value-0").endswith(
+        "The toleration nvidia.com/gpu=a10 does not cover the taint nvidia.com/gpu=a100:NoSchedule."
+    )
+    c.submit(tolerating("effect", Toleration("nvidia.com/gpu", "Exists", "", "NoExecute"))).run()
+    assert "The toleration nvidia.com/gpu:NoExecute does not cover" in c.said("effect-0")
+    assert "does not cover" in told(c, "effect").answer
+
+
+def test_tolerations_that_resemble_no_taint_are_not_named() -> None:
+    """The API server gives every pod two of them."""
+    c = tainted(Taint("nvidia.com/gpu", "", "NoSchedule"))
+    added = [Toleration(f"node.kubernetes.io/{one}", "Exists") for one in ("not-ready", "unreachable")]
+    c.submit(tolerating("train", *added)).run()
+    assert c.said("train-0").endswith("1 node(s) had untolerated taint(s) {nvidia.com/gpu:NoSchedule}.")
+
+
+def test_a_required_node_affinity_that_no_node_can_match_is_named() -> None:
+    c = Cluster()
+    node = make_node("n0")
+    c.node(replace(node, metadata=replace(node.metadata, labels={"gpu-model": "hopper"})))
+
+    def requiring(name: str, *values: str) -> list[Pod]:
+        terms = [
+            NodeSelectorTerm(match_expressions=[SelectorRequirement("gpu-model", "In", [one])])
+            for one in values
+        ]
+        required = NodeAffinity(required_during_scheduling_ignored_during_execution=NodeSelector(terms))
+        affinity = Affinity(node_affinity=required)
+        return [replace(p, spec=replace(p.spec, affinity=affinity)) for p in gang(name, pods=1, gpus=9)]
+
+    c.submit(requiring("train", "hoper", "hopr")).run()
+    assert c.said("train-0").endswith("nodeAffinity: no node has gpu-model=hoper; did you mean hopper?")
+    c.submit(requiring("either", "hoper", "hopper")).run()
+    assert "nodeAffinity" not in c.said("either-0").partition("available")[2]
 
 
 def test_unhealthy_devices_are_named_with_their_node() -> None:

@@ -54,7 +54,10 @@ def test_a_wait_ends_after_the_configured_time_and_everything_is_given_back() ->
     c.wait(1.5)
     assert c.state("a") == "backoff"
     assert c.scheduler.statistics()["reservations"] == 0
-    assert "WaitOnPermit timed out" in c.said("a-0")
+    assert c.said("a-0") == (
+        "gang d/a gave its reservations back: WaitOnPermit timed out (group d/b does not exist, or does not"
+        " list this group); it is tried again after a backoff"
+    )
 
 
 def test_the_gangs_own_timeout_counts() -> None:

@@ -126,8 +126,9 @@ async def test_lines_tell_one_thing_after_the_other() -> None:
         "pretrain running 8 of 8",
         "evaluate waiting 2 of 2 reserved on n12, 8 GPUs; "
         "group default/judge does not exist, or does not list this group",
-        "evaluate backoff gave its reservations back: WaitOnPermit timed out; "
-        "group default/judge does not exist, or does not list this group",
+        "evaluate backoff gave its reservations back: WaitOnPermit timed out "
+        "(group default/judge does not exist, or does not list this group); "
+        "it is tried again after a backoff",
         "notebook running 1 of 1",
         "$ gangsched agent --bandwidth # on each node",
         "stream running 2 of 2",

@@ -15,12 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangsched.config.strict import nearest
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cycle.near_names import near_names
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.arrays import NO_LIMIT, BoolArray, IntArray
 from gangsched.core.types.group import NO_ROW, Group, MemberState
-from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 
 # Names in one sentence; groups, members and nodes that are looked at for it.
@@ -43,10 +42,7 @@ class Lack(NamedTuple):
 
 def told_of(short: Shortage, group: Group, waiting: Iterable[Group]) -> Iterator[str]:
     """Sentences for the group's condition. waiting: groups that hold room without binding."""
-    template = short.template
-    yield from _misspelt(template, short.trial)
-    for name in sorted(template.missing)[:_MAX_NAMED]:
-        yield f"No node offers {name}{nearest(name, short.trial.table.names) or '.'}"
+    yield from near_names(short)
     found = lacks(short)
     if not found:
         return
@@ -154,18 +150,3 @@ def _own_rows(short: Shortage, lack: Lack) -> BoolArray:
         column = short.trial.table.column(lack.resource)
         rows[mine] = room_of(short.trial.base(), lack.resource, column)[mine] >= lack.amount
     return rows
-
-
-def _misspelt(template: PodTemplate, view: ClusterView) -> Iterator[str]:
-    """A sentence for each label that the nodeSelector names and no node has."""
-    for key, value in islice(sorted((template.spec.node_selector or {}).items()), _MAX_NAMED):
-        codes, values = view.label(key)
-        there = set(np.unique(codes[view.live]).tolist())
-        known = [one for one, code in values.items() if code in there]
-        if not known:
-            labels = (view.node(row) for row in np.flatnonzero(view.live)[:_MAX_ROWS].tolist())
-            keys = {one for node in labels if node is not None for one in node.metadata.labels or ()}
-            yield f"nodeSelector: no node has the label {key}{nearest(key, keys) or '.'}"
-        elif value not in known:
-            meant = nearest(value, known) or f"; nodes have {', '.join(sorted(known)[:_MAX_NAMED])}."
-            yield f"nodeSelector: no node has {key}={value}{meant}"

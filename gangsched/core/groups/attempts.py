@@ -394,7 +394,9 @@ class Attempts:
                 self.give_back(group, f"preemption: not gone in time: {left}")
             return
         self._shared.count("permit_timeouts")
-        self.give_back(group, f"WaitOnPermit timed out; {group.message}" if group.message else "timed out")
+        waited_for = group.message.removeprefix(f"gang {group.key} is reserved and waits: ")
+        why = f" ({waited_for})" if waited_for else ""
+        self.give_back(group, f"WaitOnPermit timed out{why}; it is tried again after a backoff")
 
     def give_back(self, group: Group, why: str) -> None:
         """Releases the reservations of a waiting group, and of those that wait with it; they back off."""

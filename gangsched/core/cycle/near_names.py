@@ -1,0 +1,122 @@
+"""Names in a pod's spec that no node has, and what may be meant: labels, and taints that are tolerated.
+
+A wrong name is no shortage, and counts of reasons hide it: a node is counted under the first reason that
+excludes it, which may be a taint. Bounded, for an attempt that failed. Called by core.cycle.shortage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+
+from gangsched.config.strict import nearest
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.plan import Shortage
+from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.objects import SelectorRequirement, Taint, Toleration
+
+# Names in one sentence, sentences of a kind; nodes, terms and tolerations that are looked at for it.
+_MAX_NAMED = 3
+_MAX_ROWS = 64
+_MAX_LOOKED_AT = 64
+_TAINTS = "TaintToleration"
+_HARD = ("NoSchedule", "NoExecute")
+
+
+def near_names(short: Shortage) -> Iterator[str]:
+    """Sentences that a condition can have."""
+    template, view = short.template, short.trial
+    yield from _selected(template, view)
+    yield from islice(_required(template, view), 1)
+    for name in sorted(template.missing)[:_MAX_NAMED]:
+        yield f"No node offers {name}{nearest(name, view.table.names) or '.'}"
+    if any(plugin == _TAINTS for plugin, _, _ in short.found):
+        yield from islice(_tolerated(template, view), _MAX_NAMED)
+
+
+def _selected(template: PodTemplate, view: ClusterView) -> Iterator[str]:
+    """A sentence for each label that the nodeSelector names and no node has."""
+    for key, value in islice(sorted((template.spec.node_selector or {}).items()), _MAX_NAMED):
+        if told := _unknown(key, [value], view):
+            yield f"nodeSelector: {told}"
+
+
+def _required(template: PodTemplate, view: ClusterView) -> Iterator[str]:
+    """Labels that the required node affinity names and no node has, if none of its terms can match."""
+    affinity = template.spec.affinity
+    node = affinity.node_affinity if affinity is not None else None
+    selector = node.required_during_scheduling_ignored_during_execution if node is not None else None
+    terms = selector.node_selector_terms if selector is not None else None
+    if not terms or len(terms) > _MAX_LOOKED_AT:
+        return
+    found = [_none_has(term.match_expressions or (), view) for term in terms]
+    if all(found):
+        yield f"nodeAffinity: {found[0]}"
+
+
+def _none_has(requirements: list[SelectorRequirement] | tuple[()], view: ClusterView) -> str:
+    for one in requirements[:_MAX_LOOKED_AT]:
+        if one.operator == "In" and (told := _unknown(one.key, one.values or (), view)):
+            return told
+    return ""
+
+
+def _unknown(key: str, values: list[str] | tuple[()], view: ClusterView) -> str:
+    """What is wrong if no node has the label with any of the values; "" if one has."""
+    codes, by_value = view.label(key)
+    there = set(np.unique(codes[view.live]).tolist())
+    known = [one for one, code in by_value.items() if code in there]
+    if not known:
+        nodes = (view.node(row) for row in np.flatnonzero(view.live)[:_MAX_ROWS].tolist())
+        keys = {one for node in nodes if node is not None for one in node.metadata.labels or ()}
+        return f"no node has the label {key}{nearest(key, keys) or '.'}"
+    if not values or not set(values).isdisjoint(known):
+        return ""
+    some = ", ".join(values[:_MAX_NAMED])
+    meant = nearest(values[0], known) or f"; nodes have {', '.join(sorted(known)[:_MAX_NAMED])}."
+    return f"no node has {key}={some}{meant}"
+
+
+def _tolerated(template: PodTemplate, view: ClusterView) -> Iterator[str]:
+    """A sentence for each toleration that comes near a taint and does not cover it.
+
+    Controllers and the API server itself add tolerations of taints that no node has, so one that resembles
+    nothing says nothing.
+    """
+    there = set(np.unique(view.taint_class[view.live]).tolist())
+    classes = (taints for taints, code in view.taint_classes.items() if code in there)
+    taints = [one for each in islice(classes, _MAX_LOOKED_AT) for one in each if one.effect in _HARD]
+    keys = {one.key for one in taints}
+    tolerations = [one for one in template.spec.tolerations or () if one.key][:_MAX_LOOKED_AT]
+    own = {one.key for one in tolerations}
+    for toleration in tolerations:
+        if toleration.key not in keys:
+            if meant := nearest(toleration.key, keys - own):
+                yield f"No node has the taint {toleration.key} that is tolerated{meant}"
+            continue
+        if missed := next((one for one in taints if _misses(toleration, one, tolerations)), None):
+            yield f"The toleration {_text(toleration)} does not cover the taint {_told(missed)}."
+
+
+def _misses(toleration: Toleration, taint: Taint, all_of_them: list[Toleration]) -> bool:
+    """Whether key or value alone would do, and no other toleration does."""
+    return toleration.key == taint.key and not any(_covers(one, taint) for one in all_of_them)
+
+
+def _covers(toleration: Toleration, taint: Taint) -> bool:
+    """As far as can be told from key, value and effect: a comparison of numbers is taken to cover."""
+    if toleration.key != taint.key or toleration.effect not in ("", taint.effect):
+        return False
+    return toleration.operator not in ("", "Equal") or toleration.value == taint.value
+
+
+def _text(toleration: Toleration) -> str:
+    value = f"={toleration.value}" if toleration.operator in ("", "Equal") else ""
+    return f"{toleration.key}{value}" + (f":{toleration.effect}" if toleration.effect else "")
+
+
+def _told(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
