@@ -15,8 +15,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.framework.filtering import Filtering, n_kept
+from gangsched.core.framework.filtering import Filtering
 from gangsched.core.framework.interface import CycleState, IntArray
+from gangsched.core.framework.row_cache import n_kept
 from gangsched.core.framework.scoring import Scoring
 from gangsched.core.types.pod_template import PodTemplate
 

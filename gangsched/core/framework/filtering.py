@@ -27,17 +27,11 @@ from gangsched.core.framework.interface import (
 )
 from gangsched.core.framework.per_node import NodeInfos, PerNodeFilter
 from gangsched.core.framework.plugin_calls import CallPlugin, check_count, check_shape
+from gangsched.core.framework.row_cache import n_kept
 from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.pod_template import PodTemplate
 
-# Memory limit of each kind of per-template cache; beyond it the whole cache is dropped and rebuilt.
-_MAX_KEPT_BYTES = 32 * 2**20
 _ONE_ROW = (1,)
-
-
-def n_kept(n_rows: int) -> int:
-    """How many templates' arrays are kept."""
-    return max(8, _MAX_KEPT_BYTES // (8 * max(n_rows, 1)))
 
 
 class _Kept:

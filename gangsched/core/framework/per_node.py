@@ -35,6 +35,7 @@ from gangsched.core.framework.interface import (
     serves,
 )
 from gangsched.core.framework.plugin_calls import PluginError, checked_status
+from gangsched.core.framework.row_cache import RowAnswers, RowCache
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import InvariantError
 from gangsched.model.objects import Pod
@@ -88,17 +89,6 @@ def _infos_on(view: ClusterView, rows: IntArray) -> list[NodeInfo]:
     return [info for row in rows.tolist() if (info := _info(view, row)) is not None]
 
 
-class _Answers:
-    """One plugin's answers for one template, by row. Shapes: known bool[n_rows], values float64[n_rows]."""
-
-    __slots__ = ("known", "mark", "values")
-
-    def __init__(self, n_rows: int, mark: int) -> None:
-        self.known: BoolArray = np.zeros(n_rows, dtype=np.bool_)
-        self.values: FloatArray = np.zeros(n_rows, dtype=np.float64)
-        self.mark = mark
-
-
 class _PerNode:
     """Tracks which rows of which template have known answers, and calls the plugin for the others."""
 
@@ -112,30 +102,19 @@ class _PerNode:
         self._infos = infos
         self._is_told = is_told
         self._follows = serves(plugin, FollowingPlugin)
-        self._kept: dict[int, _Answers] = {}
+        self._kept = RowCache(lambda _: _MAX_KEPT)
 
-    def _answers(self, state: CycleState, template: PodTemplate, view: ClusterView) -> _Answers:
+    def _answers(self, state: CycleState, template: PodTemplate, view: ClusterView) -> RowAnswers:
         mark, n_rows = view.journal_end, view.n_rows
         if self._follows:
-            return _Answers(n_rows, mark)
+            return RowAnswers(n_rows, mark)
         if self._is_told:
             key = (_PerNode, self.name)
-            kept = state.data.get(key)
+            kept: RowAnswers | None = state.data.get(key)
             if kept is None or kept.mark != mark:
-                kept = state.data[key] = _Answers(n_rows, mark)
+                kept = state.data[key] = RowAnswers(n_rows, mark)
             return kept
-        kept = self._kept.get(template.serial)
-        if kept is not None and kept.mark == mark and len(kept.known) == n_rows:
-            return kept
-        changed = view.changed_since(kept.mark) if kept is not None else None
-        if kept is None or changed is None or len(kept.known) != n_rows:
-            if len(self._kept) >= _MAX_KEPT:
-                self._kept.clear()
-            kept = self._kept[template.serial] = _Answers(n_rows, mark)
-        else:
-            kept.known[changed] = False
-            kept.mark = mark
-        return kept
+        return self._kept.answers(template, view)
 
     def _said(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> list[Any]:
         """The plugin's answer for each node. Raises: PluginError, which names the node."""

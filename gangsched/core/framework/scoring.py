@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView, Trial
-from gangsched.core.framework.filtering import n_kept
 from gangsched.core.framework.interface import (
     MAX_SCORE,
     BoolArray,
@@ -27,6 +26,7 @@ from gangsched.core.framework.interface import (
 )
 from gangsched.core.framework.per_node import NodeInfos, PerNodeScore
 from gangsched.core.framework.plugin_calls import CallPlugin, PluginError, check_shape, checked_status
+from gangsched.core.framework.row_cache import RowCache, n_kept
 from gangsched.core.types.pod_template import PodTemplate
 
 # For up to this many rows, computing is cheaper than keeping scores of all rows current.
@@ -36,18 +36,6 @@ _MAX_REMEMBERED = 2000
 _FIRST_LOOK = 16
 _WIDER = 4
 _GO_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
-
-
-class _KeptScores:
-    """Summed scores of one template by plugins that score by row, current, except `stale` rows, up to `mark`
-    of the journal."""
-
-    __slots__ = ("mark", "stale", "values")
-
-    def __init__(self, n_rows: int, mark: int) -> None:
-        self.values: FloatArray = np.zeros(n_rows, dtype=np.float64)
-        self.stale: BoolArray = np.ones(n_rows, dtype=np.bool_)
-        self.mark = mark
 
 
 class Scoring:
@@ -93,7 +81,7 @@ class Scoring:
         self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
         # The concerned plugins of _not_by_row, by the set of unconcerned ones: one entry per such set.
         self._others: dict[frozenset[str], tuple[tuple[ScorePlugin, float], ...]] = {}
-        self._kept: dict[int, _KeptScores] = {}
+        self._sums_by_row = RowCache(n_kept)
         self._spreads_alone: dict[int, bool] = {}
 
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
@@ -254,24 +242,14 @@ class Scoring:
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray:
         """Sums of plugins that score by row, for the cache's rows."""
-        kept = self._kept.get(template.serial)
-        mark = view.journal_end
-        changed = view.changed_since(kept.mark) if kept is not None else None
-        if kept is None or changed is None or len(kept.values) != view.n_rows:
-            if len(self._kept) > n_kept(view.n_rows):
-                self._kept.clear()
-            kept = self._kept[template.serial] = _KeptScores(view.n_rows, mark)
-        else:
-            kept.stale[changed] = True
-            kept.mark = mark
-        stale = kept.stale[rows]
-        if stale.any():
+        kept = self._sums_by_row.answers(template, view)
+        asked = rows[~kept.known[rows]]
+        if len(asked):
             # Rows that have filled up since are not queried, so they are not rescored in vain.
-            asked = rows[stale]
             base = view.base() if isinstance(view, Trial) and view.touched else view
             values = self._ask_scores(self._by_row, state, template, base, asked)
             kept.values[asked] = 0.0 if values is None else values
-            kept.stale[asked] = False
+            kept.known[asked] = True
         answer: FloatArray = kept.values[rows]
         if isinstance(view, Trial) and view.touched:
             at = np.flatnonzero(view.is_touched(rows))
