@@ -58,10 +58,14 @@ class BandwidthBook:
     pool: note which requests have a pool.
     """
 
-    def __init__(self, *, stale_s: float, promise: bool, pool: bool) -> None:
+    def __init__(self, *, stale_s: float, promise: bool, pool: bool, less_is_news: bool = False) -> None:
+        """less_is_news: a pod may have been refused because too much was left."""
         self._stale_s = stale_s
         self._promise = promise
         self._keeps_pools = pool
+        self._less_is_news = less_is_news
+        self._promised_since: set[int] = set()
+        """Rows that have got a pod since their last report."""
         self._flow = MeasuredUsage(3)
         self._total: IntArray = np.zeros(0, dtype=np.int64)
         self._left: IntArray = np.zeros((4, 0), dtype=np.int64)
@@ -92,7 +96,11 @@ class BandwidthBook:
             return UsageNews(problem=str(error))  # the last readable annotation stays valid until it is stale
         before = self._left[:, row].copy()
         self._measure(row, heard, now_s)
-        return UsageNews(is_news=bool((self._left[:, row] > before).any()))
+        is_news = bool((self._left[:, row] > before).any())
+        if self._less_is_news:
+            is_news = is_news or row in self._promised_since or bool((self._left[:, row] < before).any())
+            self._promised_since.discard(row)
+        return UsageNews(is_news=is_news)
 
     def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> UsageNews:
         """metrics-server reports no network use."""
@@ -101,6 +109,7 @@ class BandwidthBook:
     def remove_node(self, row: int) -> None:
         self._fit(row + 1)
         self._forget_measurement(row)
+        self._promised_since.discard(row)
         self._flow.clear(row)
         self._reckon(row)
         for uid in [uid for uid, held in self._held.items() if held.row == row]:
@@ -121,6 +130,8 @@ class BandwidthBook:
         if request is None:
             return
         self._fit(row + 1)
+        if self._less_is_news:
+            self._promised_since.add(row)
         own = _share(request, info)
         if self._keeps_pools:
             if len(self._pooled) >= _MAX_POOLS:

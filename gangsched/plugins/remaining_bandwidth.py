@@ -57,7 +57,9 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     pool: with ClosestToExpected the nodes with required to expected left, with LargestSurplus those with more
     than expected. stale_policy: a node without a report for
     stale_seconds counts as full, or by its last report (ignore). promise: bandwidth promised since a node's
-    last heartbeat is not promised again; without it (the published method) a burst overcommits.
+    last heartbeat is not promised again; without it (the published method) a burst overcommits. bound: a pod
+    that expects more than it requires goes to no node where what is left is further from what it expects
+    than what it requires is: one with too much left is kept for pods that expect more.
     """
 
     strategy: Literal["ClosestToExpected", "LargestSurplus"] = "ClosestToExpected"
@@ -65,10 +67,13 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     stale_policy: Literal["full", "ignore"] = "full"
     stale_seconds: float = 60.0
     promise: bool = True
+    bound: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.stale_seconds) and 0 < self.stale_seconds <= _MAX_STALE_S):
             raise ValueError(f"staleSeconds {self.stale_seconds:g} is not within 0..{_MAX_STALE_S:g}")
+        if self.bound and self.strategy != "ClosestToExpected":
+            raise ValueError(f"bound needs strategy ClosestToExpected: {self.strategy} wants the most left")
 
 
 class RemainingBandwidth:
@@ -85,6 +90,7 @@ class RemainingBandwidth:
             stale_s=self._args.stale_seconds if self._args.stale_policy == "full" else math.inf,
             promise=self._args.promise,
             pool=self._args.pool,
+            less_is_news=self._args.bound,
         )
         self._requests: PerTemplate[tuple[BandwidthRequest | None]] = PerTemplate()
 
@@ -125,7 +131,15 @@ class RemainingBandwidth:
             return None
         left = self._left(request, view, rows)
         room: IntArray = np.maximum(left, 0) // request.required
+        if (most := self._most(request)) is not None:
+            room[left > most] = 0
         return room
+
+    def _most(self, request: BandwidthRequest) -> int | None:
+        """How much a node may have left at the most, bytes a second; None: any amount."""
+        if not self._args.bound or request.expected <= request.required:
+            return None
+        return 2 * request.expected - request.required
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
@@ -145,6 +159,10 @@ class RemainingBandwidth:
             asked = f"{mbps(request.required)} MB/s of {_ASKED[request.direction]}"
             near = self._near_misses(request, left, short, view)
             found.append((f"Insufficient remaining bandwidth for {asked} (nearest: {near})", short))
+        most = self._most(request)
+        if most is not None and (beyond := (left > most) & ~silent & ~stale & view.live).any():
+            told = f"node(s) had more than {mbps(most)} MB/s of {_ASKED[request.direction]} left"
+            found.append((f"{told}, the bound of a pod that expects {mbps(request.expected)} MB/s", beyond))
         return found
 
     def score(
@@ -185,7 +203,9 @@ class RemainingBandwidth:
         request = self._request_of(template)
         if request is None:
             return False  # invalid annotations stay invalid
-        return bool(self._left(request, view, np.array([change.row]))[0] >= request.required)
+        left = int(self._left(request, view, np.array([change.row]))[0])
+        most = self._most(request)
+        return left >= request.required and (most is None or left <= most)
 
     def _left(self, request: BandwidthRequest, view: ClusterView, rows: Rows) -> IntArray:
         """Bytes a second that may still be promised, in the tighter of the directions, or in both together.

@@ -176,6 +176,8 @@ ARGS = {
         "pool": "Later pods that ask for the same first try the nodes with required to expected left (`LargestSurplus`:"
         " with more than expected).",
         "stalePolicy": "A node not heard of for `staleSeconds` counts as full, or by its last report (`ignore`).",
+        "bound": "Leave out nodes with [more left](bandwidth-and-load.md#bandwidth) than a pod's bound; needs"
+        " `ClosestToExpected`.",
         "staleSeconds": "When a report is too old.",
         "promise": "Subtract what was promised to pods since the node's last report.",
     },

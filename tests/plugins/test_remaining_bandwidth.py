@@ -45,6 +45,49 @@ def test_largest_surplus_is_best_as_published() -> None:
     assert place(where, "p", "400MB/s", "500MB/s") == "a"
 
 
+def test_within_the_bound_no_node_has_more_left_than_is_published() -> None:
+    """|left - 500| <= 500 - 400: 400 to 600 MB/s."""
+    nodes = (("roomy", 1500, 600), ("edge", 1500, 900), ("fitting", 1500, 1000))
+    where = rbw(*nodes, bound=True)
+    assert [place(where, f"p{k}", "400MB/s", "500MB/s") for k in range(2)] == ["fitting", "edge"]
+    where.submit(asking("p2", "400MB/s", "500MB/s")).run()
+    assert where.untouched("p2")
+    assert "1 node(s) had more than 600 MB/s of egress and ingress left, the bound of" in where.said("p2")
+    where.wait(2.0)
+    beat(where, "roomy", 1500, 900)
+    where.run()
+    assert on(where, "p2") == "roomy", "600 are left now"
+    assert on(rbw(*nodes).submit(asking("q", "700MB/s", "800MB/s")).run(), "q") == "roomy"
+
+
+def test_a_pod_that_expects_what_it_requires_has_no_bound() -> None:
+    assert place(rbw(("idle", 1500, 0), bound=True), "p", "400MB/s") == "idle"
+
+
+def test_what_another_pod_takes_brings_a_node_within_the_bound() -> None:
+    where = rbw(("n", 1500, 0), bound=True)
+    where.submit(asking("p", "400MB/s", "500MB/s")).run()
+    assert where.untouched("p")
+    assert place(where, "q", "1000MB/s") == "n"
+    where.wait(2.0)
+    beat(where, "n", 1500, 0)
+    where.run()
+    assert on(where, "p") == "n", "the node's next report asks again: 500 are left beside the promise"
+
+
+def test_a_gang_within_the_bound_fills_the_node_that_it_starts_on() -> None:
+    """1,200 left are within 300 to 1,300, and hold four of 300."""
+    where = rbw(("n", 1500, 300), bound=True)
+    gang = [asking(f"g-{k}", "300MB/s", "800MB/s", group="g", min_members=4) for k in range(4)]
+    where.submit(*gang).run()
+    assert {on(where, f"g-{k}") for k in range(4)} == {"n"}
+
+
+def test_the_bound_is_of_the_strategy_that_wants_what_is_expected() -> None:
+    with pytest.raises(ConfigError, match="bound needs strategy ClosestToExpected: LargestSurplus wants"):
+        rbw(("n", 1500, 0), strategy="LargestSurplus", bound=True)
+
+
 def pooled(strategy: str, **more: Any) -> Cluster:
     """The published example: 900, 500 and 700 left; required 400, expected 500."""
     three = (("one", 1500, 600), ("two", 1500, 1000), ("three", 1500, 800))
