@@ -25,7 +25,7 @@ one; that is why statuses and events have several, though they are not urgent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -36,6 +36,7 @@ import msgspec
 from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.binding_lane import BindingLane
 from gangsched.kube.effects.bumps import Bumps
+from gangsched.kube.effects.slow_lane import LaneOptions
 from gangsched.kube.effects.write_lanes import EventLane, EvictionLane, PatchLane, ReadLane, StatusLane
 from gangsched.kube.election.fence import Fenced
 from gangsched.kube.election.fence_keeper import FenceKeeper
@@ -130,24 +131,24 @@ class Dispatcher:
             may_send=may_send,
             readers=readers,
         )
-        common: Any = {"rng": rng, "binds": binds, "readers": readers}
-        many: Any = {**common, "limit": MAX_WAITING}
-        self._reads = ReadLane(credentials, emit_nowait, size=4, timeout_s=10.0, **many)
-        many["may_send"] = may_send
-        self._evictions = EvictionLane(credentials, emit_nowait, size=2, **many)
-        self._patches = PatchLane(credentials, emit_nowait, size=2, **many)
-        self._status = StatusLane(credentials, emit_nowait, size=4, **many)
+        reads: LaneOptions = {"rng": rng, "binds": binds, "readers": readers, "size": 4, "limit": MAX_WAITING}
+        writes: LaneOptions = {**reads, "may_send": may_send}
+        few: LaneOptions = {**writes, "size": 2}
+        bounded: LaneOptions = {**writes, "limit": max_events}
+        reads["timeout_s"] = 10.0
+        self._reads = ReadLane(credentials, emit_nowait, **reads)
+        self._evictions = EvictionLane(credentials, emit_nowait, **few)
+        self._patches = PatchLane(credentials, emit_nowait, **few)
+        self._status = StatusLane(credentials, emit_nowait, **writes)
         self._events = EventLane(
-            credentials,
-            emit_nowait,
-            size=4,
-            limit=max_events,
-            controller=controller,
-            instance=instance,
-            may_send=may_send,
-            **common,
+            credentials, emit_nowait, controller=controller, instance=instance, **bounded
         )
-        self._takers: dict[type[Effect], Callable[[Any], None]] = {
+        self._takers = self._takers_by_type()
+        self._lanes = (self._reads, self._evictions, self._patches, self._status, self._events)
+
+    def _takers_by_type(self) -> Mapping[type[Effect], Callable[[Any], None]]:
+        """Where each effect goes; those of plugins go nowhere where there are none."""
+        takers: dict[type[Effect], Callable[[Any], None]] = {
             BindPod: self._bind,
             CancelBinds: self._cancel_binds,
             BumpPod: self.bumps.submit,
@@ -160,13 +161,13 @@ class Dispatcher:
             NominateNode: self._status.submit,
             RecordEvent: self._events.submit,
         }
-        if to_plugins is not None:
-            self._takers |= {
+        if self._to_plugins is not None:
+            takers |= {
                 RunHook: self._run_hook,
                 CancelHooks: self._cancel_hooks,
-                BlamePlugin: to_plugins,
+                BlamePlugin: self._to_plugins,
             }
-        self._lanes = (self._reads, self._evictions, self._patches, self._status, self._events)
+        return takers
 
     @property
     def n_binds_waiting(self) -> int:

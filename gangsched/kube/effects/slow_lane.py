@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from random import Random
-from typing import Protocol
+from typing import NotRequired, Protocol, TypedDict
 
 from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials
@@ -31,6 +31,18 @@ class BusyLane(Protocol):
     def is_busy(self) -> bool:
         """Whether more binds are under way than the last few of one small gang."""
         ...
+
+
+class LaneOptions(TypedDict):
+    """What a slower lane is made with; SlowLane explains them."""
+
+    rng: Random
+    readers: Readers
+    binds: BusyLane
+    size: int
+    limit: int
+    timeout_s: NotRequired[float]
+    may_send: NotRequired[Callable[[], bool]]
 
 
 class SlowLane(Lane[ItemT]):

@@ -12,11 +12,11 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from random import Random
+from typing import Unpack
 
 from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.effects.slow_lane import BusyLane, SlowLane
+from gangsched.kube.effects.slow_lane import LaneOptions, SlowLane
 from gangsched.kube.effects.writes import (
     annotations_body,
     condition_body,
@@ -35,9 +35,7 @@ from gangsched.kube.effects.writes import (
 from gangsched.kube.evidence import Target, is_gone, pod
 from gangsched.kube.status import is_success
 from gangsched.kube.transport.http1 import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Verb
-from gangsched.kube.transport.lane import always
 from gangsched.kube.transport.lane_connection import Call
-from gangsched.kube.transport.readers import Readers
 from gangsched.kube.watch.unparsed import read_pod_leniently
 from gangsched.model import bounded
 from gangsched.model.effects import (
@@ -259,26 +257,12 @@ class EventLane(SlowLane[RecordEvent]):
         credentials: Credentials,
         emit_nowait: Callable[[Event], None],
         *,
-        rng: Random,
-        readers: Readers,
-        binds: BusyLane,
-        size: int,
-        limit: int,
         controller: str,
         instance: str,
-        may_send: Callable[[], bool] = always,
         wall: Callable[[], float] | None = None,
+        **options: Unpack[LaneOptions],
     ) -> None:
-        super().__init__(
-            credentials,
-            emit_nowait,
-            rng=rng,
-            readers=readers,
-            binds=binds,
-            size=size,
-            limit=limit,
-            may_send=may_send,
-        )
+        super().__init__(credentials, emit_nowait, **options)
         self._controller = controller
         self._instance = instance
         self._wall = wall or time.time
