@@ -114,42 +114,16 @@ class SchedulerApp:
             extenders=extenders,
             guard=self._defects.tell,
         )
-        self._leadership = Leadership(
-            self._client,
-            config,
-            instance=instance,
-            rng=rng,
-            acts=self._acts,
-            is_on_its_way=self.scheduler.is_on_its_way,
-            ended=self._lost,
-        )
-        may_act, fence = self._leadership.may_act, self._leadership.fence
-        self.dispatcher = Dispatcher(
-            self._client,
-            emit_nowait=self.inbox.put_nowait,
-            rng=rng,
-            controller=config.settings.reporting_controller,
-            instance=instance,
-            n_binds=config.settings.parallelism,
-            may_send=may_act,
-            to_plugins=lambda effect: self.edge.take(effect),
-            fence=fence,
-        )
+        self._leadership = self._new_leadership(instance, rng)
+        self.dispatcher = self._new_dispatcher(instance, rng)
+        may_act = self._leadership.may_act
         self.edge = Edge(self.scheduler, self._client, emit_nowait=self.inbox.put_nowait, may_act=may_act)
         self.reload = optional.reload(source, self) if source is not None and shadow is None else None
         self._decider: Decider = self.scheduler
         self._reports: Reports | None = None
         if shadow is not None:
             self._decider, self._reports = optional.shadow(self.scheduler, self.build(config), shadow)
-        self.queue = GroupQueue(
-            self._decider,
-            self.inbox,
-            submit=self.submit,
-            hears=_nothing if tracing is None else tracing.hear,
-            heard=self._heard,
-            n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
-            ahead=AHEAD if fence is None else AHEAD_WITH_FENCE,
-        )
+        self.queue = self._new_queue()
         self._following = Following(
             self._client,
             self.inbox.put,
@@ -163,6 +137,42 @@ class SchedulerApp:
         self._stopping = False
         self._everything: TaskGroup | None = None
         self._web = self._pages(web, measures) if web is not None and measures is not None else None
+
+    def _new_leadership(self, instance: str, rng: Random) -> Leadership:
+        return Leadership(
+            self._client,
+            self.config,
+            instance=instance,
+            rng=rng,
+            acts=self._acts,
+            is_on_its_way=self.scheduler.is_on_its_way,
+            ended=self._lost,
+        )
+
+    def _new_dispatcher(self, instance: str, rng: Random) -> Dispatcher:
+        settings = self.config.settings
+        return Dispatcher(
+            self._client,
+            emit_nowait=self.inbox.put_nowait,
+            rng=rng,
+            controller=settings.reporting_controller,
+            instance=instance,
+            n_binds=settings.parallelism,
+            may_send=self._leadership.may_act,
+            to_plugins=lambda effect: self.edge.take(effect),
+            fence=self._leadership.fence,
+        )
+
+    def _new_queue(self) -> GroupQueue:
+        return GroupQueue(
+            self._decider,
+            self.inbox,
+            submit=self.submit,
+            hears=_nothing if self._tracing is None else self._tracing.hear,
+            heard=self._heard,
+            n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
+            ahead=AHEAD if self._leadership.fence is None else AHEAD_WITH_FENCE,
+        )
 
     def _pages(self, settings: WebSettings, measures: Measures) -> Web:
         from gangsched.web.service import Parts, Web

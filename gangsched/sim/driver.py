@@ -151,12 +151,16 @@ class Simulation:
         self._deadline_s: float | None = None
         """The scheduler's, as it was after the last step."""
         self._n_steps = 0
+        self.fence: SimFence | None = None
+        self._begin(workload)
+
+    def _begin(self, workload: Workload) -> None:
+        """Sets out nodes and arrivals, and starts the first process and the faults."""
         for node in workload.nodes:
             self.api.put_node(node)
         for arrival in workload.everything:
             self.timeline.at(arrival.at_s, partial(arrival.happen, self.api, self.timeline))
         self.api.is_fenced = self.settings.fence
-        self.fence: SimFence | None = None
         self._start_process(down_s=lambda: 0.0)
         self.mischief.start()
         self.tampering.start()
