@@ -13,7 +13,7 @@ from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.sim.driver import make_scheduler
 from gangsched.sim.objects import make_node
-from tests.core.scenario import Cluster
+from tests.support.scenario import Cluster
 
 
 class Reserver:

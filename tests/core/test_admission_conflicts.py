@@ -14,7 +14,7 @@ from gangsched.model.devices import INVENTORY_KEY, Device, inventory_annotation
 from gangsched.model.objects import Container, Pod, ResourceRequirements
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.sim.objects import GPU, at, make_node, make_pod
-from tests.core.scenario import Cluster, gang, with_annotations
+from tests.support.scenario import Cluster, gang, with_annotations
 
 
 def spaced(*, settle_s: float = 30.0) -> Cluster:

@@ -16,7 +16,7 @@ from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY, parse_allocation
 from gangsched.model.objects import Container, Pod, ResourceRequirements
 from gangsched.sim.objects import GPU, STRANGER, inventory, make_node, make_pod
-from tests.core.scenario import Cluster, gang, with_annotations
+from tests.support.scenario import Cluster, gang, with_annotations
 
 
 def audited(*, repair: bool = True, on_mismatch: Literal["none", "evict"] = "none", gpus: int = 8) -> Cluster:

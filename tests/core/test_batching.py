@@ -17,7 +17,7 @@ from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Node, Pod, Taint
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins
-from tests.core.scenario import Cluster
+from tests.support.scenario import Cluster
 
 _next = Batching.next
 _SOFT = Taint("old", "", "PreferNoSchedule")

@@ -13,7 +13,7 @@ from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
 from gangsched.model.pod_group import ATTEMPT_KEY, COSCHEDULING_LABEL, GANG_KEY, GROUPS_KEY, RANK_KEY
 from gangsched.sim.objects import STRANGER, inventory, make_pod, make_pod_group
-from tests.core.scenario import Cluster, cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 def answers(c: Cluster, **by_pod: str) -> Callable[[ef.BindPod], str]:

@@ -13,7 +13,7 @@ from gangsched.core.queueing.bypasses import BUCKETS, Bypasses, Passed
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.objects import make_node, make_pod
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 
 
 def counting(*, nodes: int = 2, gpus: int = 8, bound: int | None = 3, **more: Any) -> Cluster:

@@ -32,7 +32,7 @@ from gangsched.model import events as ev
 from gangsched.model.objects import ContainerPort, NodeImage, Pod
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import GPU, STRANGER, make_node, make_pod, make_pod_group
-from tests.core.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang
 
 Poison = Callable[[Any, str, Callable[..., bool]], None]
 

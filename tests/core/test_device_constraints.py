@@ -18,9 +18,9 @@ from gangsched.model.devices import INVENTORY_KEY, Device, inventory_annotation
 from gangsched.model.objects import Node, Pod
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import GPU, make_node, make_pod
-from tests.core.scenario import Cluster, cluster
 from tests.model.test_device_sets import constraint as drawn_constraint
 from tests.model.test_device_sets import drawn, fits
+from tests.support.scenario import Cluster, cluster
 
 
 def listed(name: str, *devices: Device) -> Node:

@@ -16,7 +16,7 @@ from gangsched.model.device_labels import allocated_labels, inventory_labels
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY, Device, inventory_annotation
 from gangsched.model.objects import Container, Node, Pod, ResourceRequirements
 from gangsched.sim.objects import GPU, make_node, make_pod
-from tests.core.scenario import Cluster, gang, with_annotations
+from tests.support.scenario import Cluster, gang, with_annotations
 
 KEY = "main.nvidia.com.allocated-devices.gangsched.io/gpu"
 

@@ -13,7 +13,7 @@ from gangsched.config import Settings
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.objects import make_node, make_pod, make_pod_group
-from tests.core.scenario import Cluster, cluster
+from tests.support.scenario import Cluster, cluster
 
 KOORDINATOR = "gang.scheduling.koordinator.sh/"
 YUNIKORN = "yunikorn.apache.org/"

@@ -10,7 +10,7 @@ from gangsched.config.effective import effective_yaml
 from gangsched.core.framework.sampling import EarlyStop, n_wanted
 from gangsched.plugins import IN_TREE
 from gangsched.sim.objects import make_node, make_pod
-from tests.core.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang
 
 
 @pytest.mark.parametrize(

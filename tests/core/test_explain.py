@@ -21,7 +21,7 @@ from gangsched.model.objects import (
     Toleration,
 )
 from gangsched.sim.objects import RACK, make_node, make_pod
-from tests.core.scenario import Cluster, cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 GPU = "nvidia.com/gpu"
 

@@ -57,7 +57,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import STRANGER, at, make_node, make_pod
-from tests.core.scenario import gang
+from tests.support.scenario import gang
 
 ROOMS: tuple[type, ...] = (
     *(

@@ -9,7 +9,7 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.sim.objects import make_node, make_pod
-from tests.core.scenario import Cluster
+from tests.support.scenario import Cluster
 
 FENCED = Settings(fence=True)
 

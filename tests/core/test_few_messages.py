@@ -9,8 +9,8 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, Pod
 from gangsched.sim.objects import make_node, make_pod_group
-from tests.core.scenario import Cluster, cluster, gang, with_annotations
 from tests.core.test_groups import core_pod, core_spec
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 N_PODS = 200
 POINTER = "gang d/a waits as a whole: its first 5 pods by name say why"

@@ -12,7 +12,7 @@ from gangsched.kube.watch.decode import objects
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity, Pod, TopologySpreadConstraint, Volume
 from gangsched.sim.objects import make_node, make_pod
-from tests.core.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang
 
 HOST, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/rack"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -11,7 +11,7 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.pod_group import COSCHEDULING, COSCHEDULING_LABEL
 from gangsched.sim.objects import make_node, make_pod, make_pod_group
-from tests.core.scenario import Cluster, cluster
+from tests.support.scenario import Cluster, cluster
 
 COSCHEDULED = "scheduling.x-k8s.io/v1alpha1"
 KOORDINATOR = "scheduling.sigs.k8s.io/v1alpha1"

@@ -11,7 +11,7 @@ from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
 from gangsched.model.objects import CustomObject, Pod, SchedulingGroup
 from gangsched.model.pod_group import COSCHEDULING_LABEL, COSCHEDULING_OLD_LABEL, GROUP_LABEL
 from gangsched.sim.objects import STRANGER, make_node, make_pod, make_pod_group
-from tests.core.scenario import Cluster, cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 def core_pod(name: str, group: str, *, gpus: int = 8) -> Pod:

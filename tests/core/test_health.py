@@ -15,7 +15,7 @@ from gangsched.model.objects import OwnerReference, Pod
 from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY
 from gangsched.sim.actors import reborn
 from gangsched.sim.objects import inventory, make_node, make_pod, make_pod_group
-from tests.core.scenario import Cluster, gang, with_annotations
+from tests.support.scenario import Cluster, gang, with_annotations
 
 
 def watched(policy: OnFailure = "none", *, grace_s: float = 30.0, nodes: int = 1, **more: Any) -> Cluster:

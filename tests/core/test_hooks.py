@@ -22,7 +22,7 @@ from tests.core.plugins import (
     Reserver,
     with_plugins,
 )
-from tests.core.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang
 
 NO = Status.unschedulable("not today")
 BROKEN = Status(Code.ERROR, "ZeroDivisionError: division by zero")

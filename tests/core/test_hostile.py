@@ -20,8 +20,8 @@ from gangsched.model.objects import Node, NodeSpec, Pod, Taint, Toleration
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import make_node
 from gangsched.sim.streams import API_VERSIONS
-from tests.core.scenario import gang
 from tests.hostile.objects import Hostile, Thing, as_group, as_node, as_pod
+from tests.support.scenario import gang
 
 GOOD = Taint(key="good", value="", effect="NoSchedule")
 TOLERATES = Toleration(key="good", operator="Exists", effect="NoSchedule")

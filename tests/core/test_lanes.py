@@ -16,7 +16,7 @@ from gangsched.model.effects import BindPod
 from gangsched.model.objects import Pod
 from gangsched.sim.driver import make_scheduler
 from gangsched.sim.objects import make_node
-from tests.core.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang
 
 GPU = "nvidia.com/gpu"
 

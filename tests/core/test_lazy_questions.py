@@ -24,9 +24,9 @@ from gangsched.model.objects import Pod
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins
 from tests.core.rules import parse
-from tests.core.scenario import Cluster
 from tests.core.test_search_in_tree import _random_rules, member
 from tests.plugins import build
+from tests.support.scenario import Cluster
 
 
 class Fussy:

@@ -24,7 +24,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.pod_group import DISRUPTION_KEY, GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.workloads import PodDisruptionBudget
 from gangsched.sim.objects import GPU, STRANGER, make_node, make_pod
-from tests.core.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang
 
 N_CASES = 500
 OFFSET = 2**31

@@ -17,8 +17,8 @@ from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.workloads import Namespace
 from gangsched.sim.objects import OURS, STRANGER, make_pod, make_pod_group
 from tests import controllers as made
-from tests.core.scenario import Cluster, cluster, with_annotations
 from tests.core.test_reconfigure import take_over
+from tests.support.scenario import Cluster, cluster, with_annotations
 
 ALL = Settings(infer_gangs={OURS: ORDERED})
 BY_DEFAULT = Settings(infer_gangs={OURS: DEFAULT_INFERRED})

@@ -13,7 +13,7 @@ from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import COSCHEDULING_LABEL
 from gangsched.sim.objects import STRANGER, inventory, make_node, make_pod, make_pod_group
-from tests.core.scenario import Cluster, cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 def together(name: str, *others: str, pods: int = 2, gpus: int = 8, **more: Any) -> list[Pod]:

@@ -17,7 +17,7 @@ from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
 from gangsched.model.objects import Container, ResourceRequirements
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import GPU, inventory, make_node, make_pod
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 
 
 def test_all_or_nothing() -> None:

@@ -22,7 +22,7 @@ from gangsched.model.objects import (
 from gangsched.model.pod_group import GROUP_LABEL
 from gangsched.sim.objects import STRANGER, make_node, make_pod
 from tests.core.plugins import with_plugins
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 
 
 def members(c: Cluster, group: str) -> list[str]:

@@ -26,9 +26,9 @@ from gangsched.model.workloads import Namespace, Service
 from gangsched.plugins.devices import Devices
 from gangsched.plugins.priority_sort import PrioritySort
 from gangsched.sim.objects import at
-from tests.core.scenario import Cluster
 from tests.plugins.build import Cluster as Nodes
 from tests.plugins.build import node, pod
+from tests.support.scenario import Cluster
 
 
 def labelled(name: str, namespace: str = "default", *, spec: Any = None, **labels: str) -> Pod:

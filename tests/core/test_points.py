@@ -24,7 +24,7 @@ from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins
-from tests.core.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang
 
 Answer = Callable[..., Any]
 

@@ -11,8 +11,8 @@ from gangsched.core.framework.profile import Demand
 from gangsched.model import effects as ef
 from gangsched.sim.objects import make_pod
 from tests.core.plugins import with_plugins
-from tests.core.scenario import Cluster, gang
 from tests.core.test_points import Noting
+from tests.support.scenario import Cluster, gang
 
 Says = Callable[[Sequence[Demand], Trial, FitError, DryRun], PostFilterResult | Status]
 FULL = 4

@@ -18,7 +18,7 @@ from gangsched.model.objects import Pod
 from gangsched.sim.driver import make_scheduler
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins
-from tests.core.scenario import Cluster, gang, with_annotations
+from tests.support.scenario import Cluster, gang, with_annotations
 
 GPU = "nvidia.com/gpu"
 BROKEN = Status(Code.ERROR, "no answer in 5 s")

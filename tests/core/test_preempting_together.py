@@ -18,8 +18,8 @@ from gangsched.config import Settings
 from gangsched.model import effects as ef
 from gangsched.sim.objects import make_node
 from tests.core.rules import Rules, may_go, parse
-from tests.core.scenario import Cluster
 from tests.core.test_search_in_tree import HOST, RACK, member
+from tests.support.scenario import Cluster
 
 N_BLOCKS, N_CASES = 6, 25
 _ROLES = ("a", "b", "c")

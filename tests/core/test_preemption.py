@@ -14,7 +14,7 @@ from gangsched.model.objects import Pod, SchedulingGroup
 from gangsched.model.pod_group import DISRUPTION_KEY, GROUPS_KEY
 from gangsched.model.workloads import PodDisruptionBudget
 from gangsched.sim.objects import STRANGER, make_node, make_pod, make_pod_group
-from tests.core.scenario import Cluster, cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 def singles(c: Cluster, n: int, *, gpus: int = 4, prefix: str = "low", **more: Any) -> Cluster:

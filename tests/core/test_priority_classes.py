@@ -9,7 +9,7 @@ from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, Pod
 from gangsched.model.workloads import PRIORITY_CLASSES, PriorityClass
 from gangsched.sim.objects import make_pod, make_pod_group
-from tests.core.scenario import Cluster, cluster
+from tests.support.scenario import Cluster, cluster
 
 NAMING = {"volcano": "scheduling.k8s.io/group-name", "kai": "pod-group-name"}
 each_dialect = pytest.mark.parametrize("dialect", NAMING)

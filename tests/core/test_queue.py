@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gangsched.model import effects as ef
 from gangsched.model.objects import SchedulingGroup, Taint
 from gangsched.sim.objects import STRANGER, make_node, make_pod, make_pod_group
-from tests.core.scenario import cluster, gang, with_annotations
+from tests.support.scenario import cluster, gang, with_annotations
 
 
 def test_a_gang_gathers_until_its_last_member_exists() -> None:

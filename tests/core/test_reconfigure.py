@@ -15,7 +15,7 @@ from gangsched.model import events as ev
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import make_pod
 from tests.core.plugins import AsyncPermitter, Permitter, PreBinder, Reserver, with_plugins
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -12,7 +12,7 @@ from gangsched.errors import ConfigError
 from gangsched.model.required_ids import REQUIRE_IDS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import GPU, make_node, make_pod, make_pod_group
-from tests.core.scenario import Cluster, gang, with_annotations
+from tests.support.scenario import Cluster, gang, with_annotations
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 REASON = f"without a list of their {GPU}, whose IDs must be known"

@@ -7,7 +7,7 @@ import pytest
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, PodStatus
 from gangsched.sim.objects import at, make_pod
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 
 
 def bound(c: Cluster, *names: str) -> list[bool]:

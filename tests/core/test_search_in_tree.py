@@ -13,7 +13,7 @@ from gangsched.config import Settings
 from gangsched.model.objects import Affinity, Pod, PodSpec, TopologySpreadConstraint
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.rules import Rules, may_go, parse
-from tests.core.scenario import Cluster
+from tests.support.scenario import Cluster
 
 HOST, RACK = "host", "rack"
 

@@ -17,7 +17,7 @@ from gangsched.model.workloads import PodDisruptionBudget, Service
 from gangsched.plugins.selecting_objects import selector_for
 from gangsched.sim.objects import STRANGER, make_pod
 from tests.core.calls import n_calls
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 
 HOST = "kubernetes.io/hostname"
 

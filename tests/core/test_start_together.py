@@ -10,7 +10,7 @@ from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY, MAX_START_TOGETHER
 from tests.core.calls import n_calls
-from tests.core.scenario import Cluster, cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 def listing(name: str, others: list[str], *, pods: int = 1) -> list[Pod]:

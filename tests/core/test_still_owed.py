@@ -13,7 +13,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.owners import ORDERED
 from gangsched.sim.objects import OURS, make_pod
 from tests import controllers as made
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 
 ALL = Settings(infer_gangs={OURS: ORDERED})
 

@@ -12,7 +12,7 @@ from gangsched.core.cache.cache import Cache
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Toleration
 from gangsched.sim.objects import make_pod
-from tests.core.scenario import cluster
+from tests.support.scenario import cluster
 
 
 def test_large_pods_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:

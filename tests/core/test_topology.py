@@ -14,7 +14,6 @@ from gangsched.model.pod_group import (
 )
 from gangsched.model.topology import TOPOLOGY_KEY
 from gangsched.sim.objects import make_pod, make_pod_group
-from tests.core.scenario import Cluster, cluster, gang, with_annotations
 from tests.core.topologies import (
     BLOCK,
     ONE_RACK,
@@ -27,6 +26,7 @@ from tests.core.topologies import (
     where,
     within,
 )
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 # -- required --------------------------------------------------------------------------------------------
 

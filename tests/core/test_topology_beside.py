@@ -17,7 +17,6 @@ from gangsched.model.pod_group import (
 )
 from gangsched.model.topology import TOPOLOGY_KEY
 from gangsched.sim.objects import make_pod, make_pod_group
-from tests.core.scenario import Cluster, gang, with_annotations
 from tests.core.topologies import (
     BLOCK,
     ONE_RACK,
@@ -31,6 +30,7 @@ from tests.core.topologies import (
     where,
     within,
 )
+from tests.support.scenario import Cluster, gang, with_annotations
 
 # -- together with everything else -----------------------------------------------------------------------
 

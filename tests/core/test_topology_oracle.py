@@ -20,8 +20,8 @@ from gangsched.config import Settings
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.sim.objects import make_pod
-from tests.core.scenario import Cluster, with_annotations
 from tests.core.topologies import BLOCK, RACK, apart, node, taken, within
+from tests.support.scenario import Cluster, with_annotations
 
 N_BLOCKS, N_CASES = 8, 25
 _FORMS = (

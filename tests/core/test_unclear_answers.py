@@ -10,7 +10,7 @@ from gangsched.core.types.group import MemberState
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.sim.objects import make_pod
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 
 
 def said_gone(answer: str) -> Cluster:

@@ -18,8 +18,8 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity
 from gangsched.sim.objects import RACK, STRANGER, make_node, make_pod
-from tests.core.scenario import Cluster
 from tests.core.test_least_victims import Case, Held, as_kube_scheduler, closed, cluster_of, cost, taken_by
+from tests.support.scenario import Cluster
 
 
 def large(seed: int, *, n_nodes: int, asks: list[int], is_lone: bool, guarded: bool = False) -> Case:

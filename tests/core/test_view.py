@@ -17,7 +17,7 @@ from gangsched.core.reports import (
 from gangsched.core.types.group import GroupState, MemberState
 from gangsched.model.pod_group import GROUPS_KEY, TIMEOUT_KEY
 from gangsched.sim.objects import GPU, make_node, make_pod
-from tests.core.scenario import Cluster, cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 def seen(world: Cluster, name: str) -> GroupView:

@@ -22,7 +22,7 @@ from gangsched.model.walltime import (
     pod_walltime,
 )
 from gangsched.sim.objects import at, make_pod, make_pod_group
-from tests.core.scenario import Cluster, cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 DAY_S = 86_400.0
 

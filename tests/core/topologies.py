@@ -20,7 +20,7 @@ from gangsched.model.objects import (
 )
 from gangsched.model.topology import TOPOLOGY_KEY
 from gangsched.sim.objects import make_node, make_pod, make_pod_group
-from tests.core.scenario import Cluster, with_annotations
+from tests.support.scenario import Cluster, with_annotations
 
 RACK, BLOCK, ZONE = "topology.example.com/rack", "topology.example.com/block", "topology.example.com/zone"
 HOST = "kubernetes.io/hostname"

@@ -24,7 +24,7 @@ from gangsched.demo.story import N_GPUS, N_NODES, N_RACKS, STORY, Action, Delete
 from gangsched.model.bandwidth import REMAINING_KEY
 from gangsched.model.objects import Pod
 from gangsched.sim.objects import at
-from tests.core.scenario import Cluster, cluster
+from tests.support.scenario import Cluster, cluster
 
 SAMPLES = find_samples()
 

@@ -11,8 +11,8 @@ from gangsched.demo.scene import DELETED, RUNNING, Chronicle
 from gangsched.demo.story import STORY, held_by
 from gangsched.demo.summary import summary
 from gangsched.sim.objects import make_pod
-from tests.core.scenario import cluster
 from tests.demo.rehearsal import Rehearsal
+from tests.support.scenario import cluster
 
 
 def words(play: Rehearsal, name: str) -> list[str]:

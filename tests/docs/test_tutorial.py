@@ -21,8 +21,8 @@ from gangsched.model import events as ev
 from gangsched.model.objects import Node, Pod
 from gangsched.plugins import build_profiles
 from gangsched.sim.objects import make_node, make_pod
-from tests.core.scenario import Cluster, gang
 from tests.docs.pages import DOCS, ROOT, blocks, commands
+from tests.support.scenario import Cluster, gang
 
 PAGE = DOCS / "writing-plugins.md"
 SHOWN = [block.text for block in blocks(PAGE, "python")]

@@ -18,7 +18,7 @@ from gangsched.extension.loading import KnownPlugins
 from gangsched.model import effects as ef
 from gangsched.plugins import build_profiles
 from gangsched.sim.objects import make_node, make_pod
-from tests.core.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang
 
 BUDGET_S = 0.1
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -19,7 +19,7 @@ from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, OwnerReference, PlainObject, Pod
 from gangsched.plugins import build_profiles
 from gangsched.sim.objects import make_node, make_pod
-from tests.core.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang
 
 SAMPLES = Path(__file__).parents[2] / "config" / "samples" / "plugins"
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from gangsched.model.load import Utilisation
 from gangsched.web.loads import Loads, read_loads
 from gangsched.web.metrics import load_families
-from tests.core.scenario import Cluster
 from tests.plugins.bandwidths import asking, cluster, node, report
 from tests.plugins.test_load_aware import said
+from tests.support.scenario import Cluster
 
 
 def measured() -> Cluster:

@@ -18,7 +18,7 @@ from gangsched.model.bandwidth import REMAINING_KEY
 from gangsched.model.objects import Node, Pod
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import make_node, make_pod
-from tests.core.scenario import Cluster
+from tests.support.scenario import Cluster
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

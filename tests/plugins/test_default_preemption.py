@@ -15,7 +15,7 @@ from gangsched.model.objects import ContainerPort, Pod
 from gangsched.model.workloads import PodDisruptionBudget
 from gangsched.plugins.default_preemption import BUDGETS, Args
 from gangsched.sim.objects import make_node, make_pod
-from tests.core.scenario import Cluster
+from tests.support.scenario import Cluster
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,10 @@ from gangsched.model.load import (
 from gangsched.model.objects import Node
 from gangsched.plugins.load_aware import Args, LoadAware
 from gangsched.sim.objects import at, make_node, make_pod
-from tests.core.scenario import Cluster
 from tests.plugins.bandwidths import cluster, config, on
 from tests.plugins.build import Cluster as Rows
 from tests.plugins.build import node as plain_node
+from tests.support.scenario import Cluster
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 # S = 40 GHz + 64 GB + 10 Gbit/s + 4 Gbit/s = 118 in the units of mode paper.

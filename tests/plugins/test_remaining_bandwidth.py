@@ -14,9 +14,9 @@ from gangsched.errors import ConfigError
 from gangsched.model import effects as ef
 from gangsched.plugins.remaining_bandwidth import Args, RemainingBandwidth
 from gangsched.sim.objects import at
-from tests.core.scenario import Cluster
 from tests.plugins.bandwidths import asking, beat, cluster, config, node, on, rbw, report
 from tests.plugins.build import Cluster as Rows
+from tests.support.scenario import Cluster
 
 NEVER_STALE: dict[str, Any] = {"stalePolicy": "ignore"}
 

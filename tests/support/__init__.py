@@ -1,5 +1,5 @@
 """What tests of every room share, once each.
 
-bodies.py: pods, gangs and nodes as requests bring them. processes.py, tasks.py: waiting for what others do.
-The family in memory, for virtual time, is tests/core/scenario.py over gangsched.sim.objects.
+bodies.py: pods, gangs and nodes as requests bring them. scenario.py: the same as objects in memory, and a
+cluster that schedules them in virtual time. processes.py, tasks.py: waiting for what others do.
 """

@@ -1,7 +1,7 @@
 """Pods, gangs and nodes as a request brings them: JSON, no more in it than is asked for.
 
 The same as objects in memory are gangsched.sim.objects; a cluster that schedules those in virtual time is
-tests/core/scenario.py.
+tests/support/scenario.py.
 """
 
 from __future__ import annotations

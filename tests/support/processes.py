@@ -1,7 +1,7 @@
 """Waiting for what other processes and threads do: the one loop that asks until it is so.
 
 Not here: waiting in an event loop (tasks.py); virtual time, in which nothing is waited for
-(tests.core.scenario).
+(tests.support.scenario).
 """
 
 from __future__ import annotations

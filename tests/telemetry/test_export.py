@@ -19,7 +19,7 @@ from gangsched.errors import ConfigError
 from gangsched.telemetry.export import SpanLane
 from gangsched.telemetry.otlp_json import FileExporter, encode_line
 from gangsched.telemetry.reading import from_file
-from tests.core.scenario import gang
+from tests.support.scenario import gang
 from tests.telemetry.traced import Traced
 
 MADE = Traced(nodes=1).submit(gang("a", pods=1)).run().spans

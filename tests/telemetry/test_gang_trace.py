@@ -8,7 +8,7 @@ from gangsched.config import Settings
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod
 from gangsched.telemetry import names
-from tests.core.scenario import gang, with_annotations
+from tests.support.scenario import gang, with_annotations
 from tests.telemetry.traced import Traced, said, tree
 
 TOTAL_3 = {"gangsched.io/total-members": "3"}

@@ -14,7 +14,7 @@ from gangsched.sim.driver import Simulation, make_scheduler
 from gangsched.sim.faults import STORM
 from gangsched.sim.objects import make_node
 from gangsched.sim.workloads import random_workload
-from tests.core.scenario import Cluster, gang, with_annotations
+from tests.support.scenario import Cluster, gang, with_annotations
 from tests.telemetry.recorder import Recorder
 
 

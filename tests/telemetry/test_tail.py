@@ -7,7 +7,7 @@ from gangsched.config.tracing import KeepTraces
 from gangsched.model.effects import BindPod
 from gangsched.telemetry import names
 from gangsched.telemetry.tail import FAILED, PREEMPTING, SLOW
-from tests.core.scenario import gang, with_annotations
+from tests.support.scenario import gang, with_annotations
 from tests.telemetry.traced import Traced, said, tree
 
 ALL = KeepTraces(slower_than_s=60.0, failed=True, preempting=True)

@@ -14,7 +14,7 @@ from gangsched.model.pod_group import CORE
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import make_node
 from gangsched.telemetry import names
-from tests.core.scenario import gang, with_annotations
+from tests.support.scenario import gang, with_annotations
 from tests.telemetry.traced import Traced, said, tree
 
 SUBMITTERS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

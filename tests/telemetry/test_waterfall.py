@@ -19,7 +19,7 @@ from gangsched.telemetry.otlp_json import encode_line
 from gangsched.telemetry.reading import SpanView, TraceView
 from gangsched.telemetry.waterfall import draw
 from gangsched.web.explanations import Explanations
-from tests.core.scenario import cluster, gang, with_annotations
+from tests.support.scenario import cluster, gang, with_annotations
 from tests.telemetry.traced import Traced
 from tests.web.test_server import serving
 

@@ -20,7 +20,7 @@ from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import at, make_node
 from gangsched.telemetry import names
 from gangsched.telemetry.tracer import GangTracer
-from tests.core.scenario import Cluster
+from tests.support.scenario import Cluster
 
 RESOURCE = Resource({"service.name": names.SERVICE})
 

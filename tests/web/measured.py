@@ -12,7 +12,7 @@ from gangsched.model.events import Event
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.web import metrics, reading
 from gangsched.web.measures import Measures
-from tests.core.scenario import Cluster
+from tests.support.scenario import Cluster
 
 
 class MeasuredCluster(Cluster):

@@ -15,7 +15,7 @@ from gangsched.config import TracingSettings
 from gangsched.errors import ApiError
 from gangsched.web import explain_command
 from gangsched.web.explanations import Explanations
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_server import serving
 
 

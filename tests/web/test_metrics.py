@@ -15,7 +15,7 @@ from gangsched.model.objects import Node
 from gangsched.sim.objects import make_node, make_pod
 from gangsched.web.measures import Distribution, exponential
 from gangsched.web.metrics import OPENMETRICS, format_for
-from tests.core.scenario import gang, with_annotations
+from tests.support.scenario import gang, with_annotations
 from tests.web.measured import MeasuredCluster
 
 

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.sim.objects import make_node
-from tests.core.scenario import gang, with_annotations
 from tests.support.bodies import pod
+from tests.support.scenario import gang, with_annotations
 from tests.web.measured import MeasuredCluster
 
 pytestmark = pytest.mark.real

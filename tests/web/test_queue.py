@@ -24,7 +24,7 @@ from gangsched.web.explain_command import print_page
 from gangsched.web.explanations import Page
 from gangsched.web.queue import Queue, QueuePage
 from gangsched.web.queue_command import duration, print_queue
-from tests.core.scenario import Cluster, cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving
 
 

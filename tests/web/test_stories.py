@@ -14,7 +14,7 @@ from gangsched.cli import main
 from gangsched.errors import ApiError, ConfigError
 from gangsched.web import command
 from gangsched.web.stories import Stories
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_server import serving
 
 BEGAN_S = 1_800_000_000.0

@@ -11,8 +11,8 @@ from gangsched.core.framework.interface import Status
 from gangsched.model.events import Event
 from gangsched.web.waiting import Waiting
 from tests.core.plugins import Permitter, with_plugins
-from tests.core.scenario import Cluster, gang
 from tests.core.test_permit import together
+from tests.support.scenario import Cluster, gang
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_server import serving
 
