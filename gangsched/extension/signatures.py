@@ -43,6 +43,7 @@ HOOKS = {
     "score_node": Hook("Score", ("state", "pod", "node_info")),
     "normalize": Hook("NormalizeScore", ("state", "template", "scores")),
     "spreads": Hook("Score", ("template", "members")),
+    "is_stated": Hook("Score", ("template", "view")),
     "reserve": Hook("Reserve", ("state", "group", "placements")),
     "unreserve": Hook("Unreserve", ("group", "infos")),
     "permit": Hook("Permit", ("group", "siblings"), may_be_async=True),

@@ -116,6 +116,10 @@ class InterPodAffinity:
         scores: FloatArray = np.floor(MAX_SCORE * ((total - least) / float(most - least)))
         return scores
 
+    def is_stated(self, template: PodTemplate, view: ClusterView) -> bool:
+        """Whether the pod has preferred terms of its own."""
+        return any(kind in _SOFT for kind, _ in template.affinity_terms)
+
     def topology_keys(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Sequence[str]:
         own = {term.topology_key for kind, term in template.affinity_terms if kind in _HARD}
         against = view.carried_against(template)
@@ -206,6 +210,7 @@ class InterPodAffinity:
 
 
 _HARD = (AffinityKind.REQUIRED, AffinityKind.ANTI_REQUIRED)
+_SOFT = (AffinityKind.PREFERRED, AffinityKind.ANTI_PREFERRED)
 
 
 def _required(template: PodTemplate) -> bool:

@@ -109,6 +109,10 @@ class NodeAffinity:
         normalised: FloatArray = (100 * counts // most).astype(np.float64)
         return normalised
 
+    def is_stated(self, template: PodTemplate, view: ClusterView) -> bool:
+        """Whether the pod has preferred terms of its own."""
+        return bool(_preferred(_rules(template)))
+
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
         if template is None or change.row < 0:
             return True

@@ -130,6 +130,11 @@ class PodTopologySpread:
             raw += np.where(here >= 0, near * np.log(n_domains + 2) + (one.max_skew - 1), 0.0)
         return _normalised(np.floor(raw + 0.5).astype(np.int64), counts_here)
 
+    def is_stated(self, template: PodTemplate, view: ClusterView) -> bool:
+        """Whether the pod has a preferred constraint of its own; not by the profile's."""
+        own = template.spec.topology_spread_constraints
+        return bool(own) and any(one.when_unsatisfiable == MAY for one in own or ())
+
     def topology_keys(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Sequence[str]:
         return [one.topology_key for one in self._of(template, view, MUST)]
 

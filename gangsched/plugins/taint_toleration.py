@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from typing import ClassVar
 
 import numpy as np
 
@@ -80,6 +81,8 @@ class TaintToleration:
 
     name = "TaintToleration"
     cured_by = Change.NODE_ADDED | Change.NODE_TAINTS
+    only_repels: ClassVar[bool] = True
+    """Scores nothing where no node repels the pod: for it no node is better (Scoring.only_repelled)."""
 
     def __init__(self) -> None:
         self._soft_known: tuple[object, int] = (None, 0)
@@ -117,6 +120,10 @@ class TaintToleration:
             return None
         # kube-scheduler's DefaultNormalizeScore, reversed: whole numbers, rounded down before reversing.
         return MAX_SCORE - (100 * counts // most).astype(np.float64)
+
+    def is_stated(self, template: PodTemplate, view: ClusterView) -> bool:
+        """Whether there is a PreferNoSchedule taint at all: which of them it tolerates the pod states."""
+        return self._has_soft(view)
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
         if template is None or change.row < 0:

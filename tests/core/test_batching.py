@@ -123,8 +123,8 @@ def test_decisions_are_those_of_packing_each_gang_from_nothing(
 ) -> None:
     found: list[int] = []
 
-    def counted(self: Batching, *asked: Any) -> int | None:
-        row = _next(self, *asked)
+    def counted(self: Batching, *asked: Any, prefers: bool) -> int | None:
+        row = _next(self, *asked, prefers=prefers)
         found.extend(() if row is None else (row,))
         return row
 
@@ -133,7 +133,7 @@ def test_decisions_are_those_of_packing_each_gang_from_nothing(
         monkeypatch.setattr(Batching, "next", counted)
         story = _Story(seed)
         effects = story.told()
-        monkeypatch.setattr(Batching, "next", lambda *_: None)
+        monkeypatch.setattr(Batching, "next", lambda *_, **__: None)
         assert effects == _Story(seed).told(), f"seed {seed}"
         n_binds += len(effects)
     assert n_binds > 300

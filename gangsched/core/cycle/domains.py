@@ -2,9 +2,9 @@
 
 A domain is the nodes with the same value of every label that the group requires; nodes without one of them
 are in none. The order: where most members have room, on the fewest domains of the labels that it prefers, on
-the fewest nodes, with the least room left over, by name. Domains that cannot do are left out, by sums over
-arrays, and by what plugins that see pods allow at the most. Members that are placed already, or run, decide:
-the others go where they are.
+the fewest nodes, as the pods prefer, with the least room left over, by name. Domains that cannot do are left
+out, by sums over arrays, and by what plugins that see pods allow at the most. Members that are placed
+already, or run, decide: the others go where they are.
 
 Of preferred labels the narrowest is tried first, one domain of it, then the wider ones, then as few domains
 as can be; where that fails too they are let be. Called by core.cycle.topology.
@@ -21,10 +21,11 @@ from msgspec.structs import replace
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.packing import fewest
+from gangsched.core.cycle.preferred import worth
 from gangsched.core.framework.interface import CycleState
 from gangsched.core.framework.plan import TOPOLOGY, FitError, Plan
 from gangsched.core.framework.profile import Demand
-from gangsched.core.types.arrays import BoolArray, IntArray
+from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.types.group import NO_ROW, MemberState, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.topology import Topology
@@ -229,12 +230,13 @@ class Domains:
     def _sorted(
         self, codes: IntArray, domains: IntArray, held: IntArray, preferred: Sequence[str]
     ) -> list[int]:
-        """`domains` by how good they are: most members, fewest preferred domains, fewest nodes, tightest."""
+        """`domains` by how good they are: most members, fewest preferred domains, fewest nodes, as the pods
+        prefer, tightest."""
         if len(domains) < 2:
             return [int(one) for one in domains]
         rows = np.flatnonzero((codes >= 0) & (self._amounts > 0))
         mine, amounts = codes[rows], self._amounts[rows]
-        keys = [-held]
+        keys: list[IntArray | FloatArray] = [-held]
         if self._kinds_now:
             keys.append(-self._held(codes, self._kinds_now))
         for key in preferred:
@@ -243,13 +245,26 @@ class Domains:
             sums = np.bincount(at.reshape(-1), weights=amounts).astype(np.int64)
             sums[pairs[1] < 0] = 0  # a node without the label is in no domain of it
             keys.append(fewest(pairs[0], sums, held))
-        keys.append(fewest(mine, amounts, held))
+        keys += [fewest(mine, amounts, held), *self._worth(codes, len(held))]
         keys.append(np.bincount(mine, weights=amounts, minlength=len(held)).astype(np.int64))
         ranks = np.stack(keys, axis=1)
         first = _first_rows(codes, len(held))[domains]
         names = [self._texts_at(key, first) for key in (*self._required, *self._preferred)]
         order = sorted(zip(*ranks[domains].T.tolist(), *names, domains.tolist(), strict=True))
         return [int(one[-1]) for one in order]
+
+    def _worth(self, codes: IntArray, n_domains: int) -> list[FloatArray]:
+        """For each template whose pods state what they prefer, by domain, the less the better."""
+        found, profile = [], self._demand.profile
+        for kind in self._kinds:
+            if kind.state is None or not profile.scoring.has_stated(kind.state, kind.template, self._trial):
+                continue
+            rows = np.flatnonzero((codes >= 0) & (kind.room > 0))
+            wanted = profile.stated(kind.state, kind.template, self._trial, rows)
+            if wanted is not None:
+                n_members = np.full(n_domains, kind.n, dtype=np.int64)
+                found.append(-worth(codes[rows], kind.room[rows], wanted, n_members))
+        return [sum(found[1:], found[0])] if found else []
 
     def _fewest_domains(self, mask: BoolArray, keys: Sequence[str]) -> BoolArray | None:
         """The nodes of the fewest domains of each label, the widest first, that have room for as many as all

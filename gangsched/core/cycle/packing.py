@@ -1,7 +1,8 @@
 """Packing: how many of n equal members go to which node, when nodes differ only in free capacity.
 
-Arithmetic on one array: fewest nodes, then fewest racks (a configurable label), then the tightest fit, then
-the highest score, then the lowest row; nodes that the gang has opened come first. Called by core.cycle.cycle.
+Arithmetic on one array: fewest nodes, then fewest racks (a configurable label), then what the pods themselves
+prefer (core.cycle.preferred), then the tightest fit, then the highest score, then the lowest row; nodes that
+the gang has opened come first. Called by core.cycle.placing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 from gangsched.core.cache.node_table import CodeArray
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cycle.preferred import best_of_racks, best_racks, first_enough
 from gangsched.core.framework.interface import BoolArray, CycleState, FloatArray, IntArray
 from gangsched.core.framework.profile import Profile
 from gangsched.core.types.pod_template import PodTemplate
@@ -35,8 +37,9 @@ def pack(
     lets: rows that plugins which look at nodes one by one allow, bool[len(rows)]; they are called for all
     nodes only if more than one node is needed.
     """
-    if not used and lets is None:
-        following = profile.batching.next(state, template, view, capacity, n_members)
+    prefers = profile.scoring.has_stated(state, template, view)
+    if not used and lets is None and (not prefers or profile.scoring.only_repelled(template, view)):
+        following = profile.batching.next(state, template, view, capacity, n_members, prefers=prefers)
         if following is not None:
             return [(following, n_members)]
     chosen: list[tuple[int, int]] = []
@@ -55,7 +58,7 @@ def pack(
     if not left or not largest:
         return chosen
     if largest >= left:
-        pick = _tightest(profile, state, template, view, capacity, left, used, topology_key, lets)
+        pick = _tightest(profile, state, template, view, capacity, left, used, topology_key, lets, prefers)
         if pick is not None:
             return [*chosen, (pick, left)]
     if lets is not None:
@@ -66,7 +69,7 @@ def pack(
         return chosen
     room = np.minimum(capacity[rows], left)
     # Nodes without the label do not form racks of one: together they count as one rack.
-    return chosen + _pack_many(profile, state, template, view, rows, room, racks[rows], left)
+    return chosen + _pack_many(profile, state, template, view, rows, room, racks[rows], left, prefers)
 
 
 def _let_by(capacity: IntArray, rows: IntArray, lets: Lets) -> IntArray:
@@ -87,19 +90,45 @@ def _tightest(
     used: list[int],
     topology_key: str,
     lets: Lets | None,
+    prefers: bool,
 ) -> int | None:
-    """One node that takes all: in a rack of the gang's, then least room left over, then score, then row."""
+    """One node that takes all: in a rack of the gang's, then as its pods state that they prefer, then least
+    room left over, then score, then row."""
     rows = (capacity >= n_members).nonzero()[0]
+    pick_from = _most_wanted if prefers else _least_left_over
     if not used and lets is None:
+        wanted = profile.stated(state, template, view, rows) if prefers else None
+        if wanted is not None:
+            rows = rows[wanted == wanted.max()]
         best = rows[_has_least_room(capacity, rows)]
         return profile.batching.first(state, template, view, capacity, n_members, best)
     if used:
         racks, _ = view.label(topology_key)
         near = rows[np.isin(racks[rows], racks[used])]
-        pick = _least_left_over(profile, state, template, view, capacity, near, lets)
+        pick = pick_from(profile, state, template, view, capacity, near, lets)
         if pick is not None:
             return pick
-    return _least_left_over(profile, state, template, view, capacity, rows, lets)
+    return pick_from(profile, state, template, view, capacity, rows, lets)
+
+
+def _most_wanted(
+    profile: Profile,
+    state: CycleState,
+    template: PodTemplate,
+    view: ClusterView,
+    capacity: IntArray,
+    rows: IntArray,
+    lets: Lets | None,
+) -> int | None:
+    wanted = profile.stated(state, template, view, rows)
+    if wanted is None:
+        return _least_left_over(profile, state, template, view, capacity, rows, lets)
+    is_most = wanted == wanted.max()
+    pick = _least_left_over(profile, state, template, view, capacity, rows[is_most], lets)
+    if pick is not None or lets is None:
+        return pick
+    others = rows[~is_most]
+    return _most_wanted(profile, state, template, view, capacity, others[lets(others)], None)
 
 
 def _least_left_over(
@@ -136,14 +165,28 @@ def _pack_many(
     room: IntArray,
     rack: CodeArray,
     n_members: int,
+    prefers: bool,
 ) -> list[tuple[int, int]]:
     """Several nodes: the fewest possible, from the fewest racks that allow that number (greedy by rack)."""
     by_room = np.argsort(-room, kind="stable")
     total = np.cumsum(room[by_room])
     n_nodes = int(np.searchsorted(total, n_members)) + 1
-    one = _one_rack(by_room, room, rack, n_nodes, n_members) if total[-1] > n_members else None
+    wanted = profile.stated(state, template, view, rows) if prefers and total[-1] > n_members else None
+    if wanted is not None:
+        is_most = wanted == wanted.max()
+        one = _one_rack(by_room[is_most[by_room]], room, rack, n_nodes, n_members)
+        if one is None:
+            return _pack_wanted(
+                profile, state, template, view, rows, room, rack, wanted, by_room, n_nodes, n_members
+            )
+    elif total[-1] > n_members:
+        one = _one_rack(by_room, room, rack, n_nodes, n_members)
+    else:
+        one = None
     # Scores decide between nodes of equal capacity; if one rack suffices, between those in it.
     at = np.arange(len(rows)) if one is None else np.flatnonzero(rack == one)
+    if wanted is not None:
+        at = at[is_most[at]]
     scores = profile.score(state, template, view, rows, at)
     rows, room, rack = rows[at], room[at], rack[at]
     rank = np.zeros(len(rows)) if scores is None else -scores
@@ -151,6 +194,42 @@ def _pack_many(
     if total[-1] <= n_members:
         return [(int(rows[i]), int(room[i])) for i in by_room]
     order = _by_rack(by_room, room, rack, n_nodes, n_members) if one is None else by_room[:n_nodes]
+    return _filled(order, rows, room, rack, rank, n_members)
+
+
+def _pack_wanted(
+    profile: Profile,
+    state: CycleState,
+    template: PodTemplate,
+    view: ClusterView,
+    rows: IntArray,
+    room: IntArray,
+    rack: CodeArray,
+    wanted: FloatArray,
+    by_room: IntArray,
+    n_nodes: int,
+    n_members: int,
+) -> list[tuple[int, int]]:
+    """As _pack_many, where no rack has enough of the nodes that are wanted most."""
+    fewest_racks = _by_rack(by_room, room, rack, n_nodes, n_members)
+    at = best_racks(room, wanted, rack, by_room, fewest_racks, n_nodes, n_members)
+    scores = profile.score(state, template, view, rows, at)
+    rows, room, rack, wanted = rows[at], room[at], rack[at], wanted[at]
+    rank = np.zeros(len(rows)) if scores is None else -scores
+    order = first_enough(np.lexsort((rows, rank, -room, -wanted)), room, n_nodes, n_members)
+    return _filled(order, rows, room, rack, rank, n_members, wanted)
+
+
+def _filled(
+    order: IntArray,
+    rows: IntArray,
+    room: IntArray,
+    rack: CodeArray,
+    rank: FloatArray,
+    n_members: int,
+    wanted: FloatArray | None = None,
+) -> list[tuple[int, int]]:
+    """(row, count), each of the positions in `order` full but the last."""
     picked: list[tuple[int, int]] = []
     left = n_members
     for i in order[:-1]:
@@ -158,30 +237,19 @@ def _pack_many(
         left -= int(room[i])
     last = int(order[-1])
     if int(room[last]) > left:
-        last = _last_node(order, rows, room, rack, rank, left)
+        last = _last_node(order, rows, room, rack, rank, left, wanted)
     return [*picked, (int(rows[last]), left)]
 
 
 def _one_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> int | None:
-    """The rack that fits n_members on just n_nodes of its nodes; of several the one with least room."""
-    by_rack, starts, best_of = _best_of_racks(by_room, room, rack, n_nodes)
+    """The rack that fits n_members on just n_nodes of its nodes in `by_room`; of several the one with least
+    room."""
+    by_rack, starts, best_of = best_of_racks(by_room, room, rack, n_nodes)
     enough = np.flatnonzero(best_of >= n_members)
     if not len(enough):
         return None
     everything = np.add.reduceat(room[by_rack], starts)
     return int(rack[by_rack[starts[enough[int(np.argmin(everything[enough]))]]]])
-
-
-def _best_of_racks(
-    by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int
-) -> tuple[IntArray, IntArray, IntArray]:
-    """(positions by rack and then as in `by_room`, where each rack starts, what its best n_nodes hold)."""
-    by_rack = by_room[np.argsort(rack[by_room], kind="stable")]
-    sorted_racks = rack[by_rack]
-    starts = np.flatnonzero(np.r_[True, sorted_racks[1:] != sorted_racks[:-1]])
-    place = np.arange(len(by_rack)) - np.repeat(starts, np.diff(np.r_[starts, len(by_rack)]))
-    best_of = np.add.reduceat(np.where(place < n_nodes, room[by_rack], 0), starts)
-    return by_rack, starts, best_of
 
 
 def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> IntArray:
@@ -190,7 +258,7 @@ def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n
     Racks are taken by how much their best n_nodes nodes hold, as long as the number of nodes stays the least
     possible; no rack can do it alone.
     """
-    by_rack, starts, best_of = _best_of_racks(by_room, room, rack, n_nodes)
+    by_rack, starts, best_of = best_of_racks(by_room, room, rack, n_nodes)
     ends = np.r_[starts[1:], len(by_rack)]
     taken: list[int] = []
     missing = n_members
@@ -208,15 +276,23 @@ def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n
 
 
 def _last_node(
-    order: IntArray, rows: IntArray, room: IntArray, rack: CodeArray, rank: FloatArray, n_left: int
+    order: IntArray,
+    rows: IntArray,
+    room: IntArray,
+    rack: CodeArray,
+    rank: FloatArray,
+    n_left: int,
+    wanted: FloatArray | None,
 ) -> int:
-    """The last node need not be full: the tightest that takes the rest, if possible in used racks."""
+    """The last node need not be full: the tightest of the most wanted that take the rest, if possible in used
+    racks."""
     free = np.ones(len(rows), dtype=np.bool_)
     free[order[:-1]] = False
     fits = np.flatnonzero(free & (room >= n_left))
     opened = rack[order]
     far = ~np.isin(rack[fits], opened)
-    best = np.lexsort((rows[fits], rank[fits], room[fits], far))
+    unwanted = np.zeros(len(fits)) if wanted is None else -wanted[fits]
+    best = np.lexsort((rows[fits], rank[fits], room[fits], unwanted, far))
     return int(fits[best[0]])
 
 

@@ -173,8 +173,8 @@ class _Order:
 
     As they would be packed, as long as that is allowed. Once a node takes fewer than it has room for,
     something other than resources is the limit, and the others are ranked once: nodes that take as many as it
-    did, the tightest first; nodes in use before all others. Plugins that look at nodes one by one are called
-    only for the node whose turn it is.
+    did, those first that its pods prefer, then the tightest; nodes in use before all others. Plugins that
+    look at nodes one by one are called only for the node whose turn it is.
     """
 
     def __init__(
@@ -242,7 +242,12 @@ class _Order:
         scores = profile.score(self._state, self._template, trial, rows) if len(rows) else None
         rank = np.zeros(len(rows)) if scores is None else -scores
         here = ceiling[rows]
-        ranked: IntArray = rows[np.lexsort((rows, rank, here, -np.minimum(here, max(self._on_node, 1))))]
+        unwanted = np.zeros(len(rows))
+        if len(rows) and profile.scoring.has_stated(self._state, self._template, trial):
+            wanted = profile.stated(self._state, self._template, trial, rows)
+            unwanted = unwanted if wanted is None else -wanted
+        keys = (rows, rank, here, unwanted, -np.minimum(here, max(self._on_node, 1)))
+        ranked: IntArray = rows[np.lexsort(keys)]
         return ranked
 
 

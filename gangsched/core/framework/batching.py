@@ -91,9 +91,19 @@ class Batching:
         self._kept: dict[int, _Kept] = {}
 
     def next(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, capacity: IntArray, n_members: int
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        capacity: IntArray,
+        n_members: int,
+        *,
+        prefers: bool,
     ) -> int | None:
-        """The node for n_members of a gang that has opened none yet; None: unknown, run a full pack."""
+        """The node for n_members of a gang that has opened none yet; None: unknown, run a full pack.
+
+        prefers: its pods state that they had rather not go to some nodes: a tighter one may be one of those.
+        """
         kept = self._kept.pop(template.serial, None)
         if kept is None or kept.capacity is not capacity or kept.n_members != n_members:
             return None
@@ -105,6 +115,12 @@ class Batching:
         row = kept.tighter
         if row is None and self._scoring.is_silent(state, template, view, kept.rows):
             row = kept.next()
+        elif (
+            row is not None
+            and prefers
+            and not self._scoring.is_silent(state, template, view, np.array([row]))
+        ):
+            row = None
         if row is not None:
             self._kept[template.serial] = kept
         return row

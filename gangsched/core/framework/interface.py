@@ -284,7 +284,9 @@ class ScorePlugin(Protocol):
     next of its kind (core.framework.batching); whatever it reads beside the view must be a usage tracker
     (core.cache.usage_trackers), which reports changed rows; and `spreads(template, members) -> bool`: the
     template prefers to be away from the gang's other members (their templates, itself included), so that they
-    are placed one at a time by score and not packed.
+    are placed one at a time by score and not packed; and `is_stated(template, view) -> bool`, asked often:
+    the pod itself states the preference. What a gang's pods state comes before how tightly it fits, all other
+    scores after it (core.cycle.packing).
     """
 
     name: str

@@ -135,6 +135,11 @@ class ObservedProfile(Profile):
     ) -> FloatArray | None:
         return self._told("Score", super().score, state, template, view, rows, at)
 
+    def stated(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        return self._told("Score", super().stated, state, template, view, rows)
+
     def best(
         self,
         state: CycleState,

@@ -266,6 +266,12 @@ class Profile:
         """Weighted sum of all Score plugins for `rows` (Scoring.score)."""
         return self.scoring.score(state, template, view, rows, at)
 
+    def stated(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """What the pod states that it prefers among `rows` (Scoring.stated)."""
+        return self.scoring.stated(state, template, view, rows)
+
     def best(
         self,
         state: CycleState,

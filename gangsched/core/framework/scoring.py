@@ -25,7 +25,13 @@ from gangsched.core.framework.interface import (
     serves,
 )
 from gangsched.core.framework.per_node import NodeInfos, PerNodeScore
-from gangsched.core.framework.plugin_calls import CallPlugin, PluginError, check_shape, checked_status
+from gangsched.core.framework.plugin_calls import (
+    CallPlugin,
+    PluginError,
+    check_shape,
+    checked_status,
+    guarded,
+)
 from gangsched.core.framework.row_cache import RowCache, n_kept
 from gangsched.core.types.pod_template import PodTemplate
 
@@ -78,11 +84,40 @@ class Scoring:
         self._at_once = tuple(one for one in self._not_by_row if one not in self._one_by_one)
         self.goes_by_row = bool(self._by_row) and not self.pre_scores and not self._one_by_one
         """Whether possibly only plugins that score by row need to be called; their scores are kept."""
+        self._stating = tuple((one, weight) for one, weight in self.scores if hasattr(one, "is_stated"))
         self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
         # The concerned plugins of _not_by_row, by the set of unconcerned ones: one entry per such set.
         self._others: dict[frozenset[str], tuple[tuple[ScorePlugin, float], ...]] = {}
         self._sums_by_row = RowCache(n_kept)
         self._spreads_alone: dict[int, bool] = {}
+
+    def has_stated(self, state: CycleState, template: PodTemplate, view: ClusterView) -> bool:
+        """Whether the pod itself states a preference that a plugin scores by."""
+        return any(
+            guarded(plugin.name, "Score", plugin.is_stated, template, view)
+            for plugin, _ in self._stating
+            if plugin.name not in state.unconcerned
+        )
+
+    def only_repelled(self, template: PodTemplate, view: ClusterView) -> bool:
+        """Whether nodes on which plugins have no opinion are as good as any by what the pod states."""
+        return all(getattr(plugin, "only_repels", False) for plugin, _ in self._stated_by(template, view))
+
+    def _stated_by(self, template: PodTemplate, view: ClusterView) -> list[tuple[ScorePlugin, float]]:
+        return [
+            (plugin, weight)
+            for plugin, weight in self._stating
+            if guarded(plugin.name, "Score", plugin.is_stated, template, view)
+        ]
+
+    def stated(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """As score, of the preferences alone that the pod states; None when they do not tell rows apart."""
+        rows.flags.writeable = False
+        skipped = self._run_pre_score(state, template, view, rows) if self.pre_scores else frozenset()
+        found = self._ask_scores(self._stated_by(template, view), state, template, view, rows, skipped)
+        return None if found is None or not len(found) or found.min() == found.max() else found
 
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
         """Whether a plugin wants the template's pods to be apart from other `members`."""
