@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+import structlog
 
 from gangsched.kube.client import ApiClient
 from gangsched.kube.transport.pace import Pace
@@ -122,6 +123,32 @@ async def test_a_watch_on_which_not_even_a_bookmark_comes_is_resumed(monkeypatch
         reflector = await follow(server, pods(), emit, lambda: len(watches) == 2)
     assert "resourceVersion=6&" in watches[1]
     assert (reflector.n_dead, reflector.n_lists) == (1, 1)
+
+
+async def test_a_watch_of_an_idle_kind_is_opened_anew_and_nobody_is_alarmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """kube-apiserver has no bookmark for it: of the kind it knows nothing newer than the list."""
+    monkeypatch.setattr(sys.modules[__name__], "TIMING", msgspec.structs.replace(TIMING, bookmark_s=0.3))
+    watches: list[str] = []
+
+    def answer(request: Request) -> bytes:
+        if "watch=1" not in request.line:
+            return created(page(rv=5))
+        if "timeoutSeconds=1" in request.line.split("&"):
+            return STREAM + END
+        watches.append(request.line)
+        return STREAM
+
+    async def emit(events: list[Event]) -> None:
+        pass
+
+    async with ScriptedServer(default=answer) as server:
+        with structlog.testing.capture_logs() as logs:
+            reflector = await follow(server, pods(), emit, lambda: len(watches) == 3)
+    assert all("resourceVersion=5&" in line for line in watches)
+    assert (reflector.n_dead, reflector.n_lists) == (0, 1)
+    assert [entry for entry in logs if entry["log_level"] == "warning"] == []
 
 
 async def test_groups_that_may_not_be_read_do_not_keep_the_scheduler_from_starting() -> None:

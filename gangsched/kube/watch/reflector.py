@@ -110,6 +110,7 @@ class Reflector:
         self._pace = pace or reading_pace()
         self._own_pace = self._pace if kind.name == "pods" else Pace(HOLD_S, many=FEWER)
         self._emitting = False
+        self._has_heard = False  # on the watch that is open
         self._dead = False
         self._missing = False
         self._anew = False
@@ -270,7 +271,7 @@ class Reflector:
     async def _read(self, stream: Stream) -> ApiError | None:
         """Read until the end or a dead connection; returns the server's ERROR line, if it sent one."""
         self.last_heard_s = time.monotonic()
-        self._emitting = False
+        self._emitting = self._has_heard = False
         hold_s = 0.0
         async with anyio.create_task_group() as group:
             self._scope = group.cancel_scope
@@ -281,6 +282,7 @@ class Reflector:
                     if not chunk:
                         break
                     self.last_heard_s = time.monotonic()
+                    self._has_heard = True
                     events = self.state.lines(chunk)
                     hold_s = self._hold_s(len(events))
                     if events:
@@ -313,8 +315,10 @@ class Reflector:
         resourceVersion would not do as a probe, since it rises with every write to any kind. A refusal (429,
         5xx) proves nothing, and a working watch is most valuable just then, so it is kept.
 
-        But no watch is kept longer than a bookmark may take: if its end was lost on the way, nothing would be
-        missing before the next change, and resuming costs one request.
+        No watch is kept longer than a bookmark may take: if its end was lost on the way, nothing would be
+        missing before the next change, and resuming costs one request. One on which something came before is
+        dead then. Where nothing ever did the kind is idle: kube-apiserver sends no bookmark that is not newer
+        than the watch's start (cacheWatcher.processInterval).
         """
         timing = self._timing
         while True:
@@ -331,10 +335,15 @@ class Reflector:
             heard_s = self.last_heard_s
             missed = await self._probe()
             await anyio.sleep(timing.grace_s)
-            if not missed and time.monotonic() - heard_s >= timing.bookmark_s:
+            is_late = time.monotonic() - heard_s >= timing.bookmark_s
+            if not missed and is_late and self._has_heard:
                 missed = f"nothing in {timing.bookmark_s:g} s, not even a bookmark"
             if self.last_heard_s != heard_s or self._emitting:
                 continue
+            if not missed and is_late:
+                _log.debug("watch of an idle kind, opening it anew", kind=self.kind.name)
+                watch.cancel()
+                return
             if missed:
                 self.n_dead += 1
                 self._dead = True
