@@ -429,7 +429,7 @@ def test_mistakes_in_our_document(ours: str, path: str, message: str) -> None:
         (OURS, "kind", "no document of kind KubeSchedulerConfiguration"),
         ("- a\n", "", "document 1 is a list, not a mapping"),
         ("a: [", "", "is not YAML: line 2, column 1: did not find expected node content"),
-        ("a: 1\na: 2\n", "", "is not YAML: line 2, column 1: the key 'a' is there twice"),
+        ("a: 1\na: 2\n", "", "is not YAML: line 2, column 1: the key 'a' is given twice"),
         ("1: a\n", "", "is not YAML: line 1, column 1: the key 1 is not text"),
         ("kind: KubeSchedulerConfig\n", "kind",
          "'KubeSchedulerConfig' is neither KubeSchedulerConfiguration nor GangschedConfiguration;"
@@ -498,7 +498,7 @@ def test_each_profile_may_infer_other_gangs() -> None:
         ),
         (
             "profiles: [{schedulerName: gangsched}, {schedulerName: gangsched}]",
-            "profiles[1].schedulerName: 'gangsched' is there twice",
+            "profiles[1].schedulerName: 'gangsched' is given twice",
         ),
         (
             "profiles: [{schedulerName: gangsched, inferGang: []}]",

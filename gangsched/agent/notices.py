@@ -34,7 +34,7 @@ class Notices:
         """Set the current problems; all others are cleared."""
         now = {f"problem {problem}" for problem in problems}
         for key in [key for key in self._said if key.startswith("problem ") and key not in now]:
-            self.well(key, "in order again: " + self._said[key])
+            self.well(key, "resolved: " + self._said[key])
         for problem in problems:
             self.say(f"problem {problem}", "warning", problem)
 
@@ -42,7 +42,7 @@ class Notices:
         """Problems of the label format. An Event too: pods do not get these devices."""
         text = "; ".join(problems)
         if not text:
-            self.well("unsaid", "labels say again what devices there are")
+            self.well("unsaid", "labels list the devices again")
         elif self._said.get("unsaid") != text:
             self._said["unsaid"] = text
             what = (

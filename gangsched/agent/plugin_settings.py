@@ -153,7 +153,7 @@ def _resource(name: str, names: Sequence[str], where: str) -> None:
     if not is_extended(name):
         raise ConfigError(f"{name!r} is not an extended resource, as nvidia.com/gpu is", path=where)
     if names.count(name) > 1:
-        raise ConfigError(f"{name!r} is there twice", path=where)
+        raise ConfigError(f"{name!r} is given twice", path=where)
 
 
 def _absolute(path: str, where: str, *, within: str = "/") -> None:

@@ -214,7 +214,7 @@ def _devices(document: AgentDocument, flags: AgentFlags) -> tuple[str, ...]:
         if not path:
             raise ConfigError("an empty path is none", path=where)
         if paths.count(path) > 1:
-            raise ConfigError(f"{path!r} is there twice", path=where)
+            raise ConfigError(f"{path!r} is given twice", path=where)
     return paths
 
 

@@ -20,7 +20,7 @@ def resolve_foreign(ours: OurDocument, names: Collection[str]) -> Mapping[str, s
         if name not in found:
             raise ConfigError(f"no profile is named {name!r}{nearest(name, found)}", path=path)
         if name in told:
-            raise ConfigError(f"{name!r} is there twice", path=path)
+            raise ConfigError(f"{name!r} is given twice", path=path)
         told.add(name)
         if profile.foreign_markers is not None:
             found[name] = profile.foreign_markers

@@ -19,7 +19,7 @@ def resolve_inferred(ours: OurDocument, names: Iterable[str]) -> Mapping[str, tu
         if name not in inferred:
             raise ConfigError(f"no profile is named {name!r}{nearest(name, inferred)}", path=path)
         if name in seen:
-            raise ConfigError(f"{name!r} is there twice", path=path)
+            raise ConfigError(f"{name!r} is given twice", path=path)
         seen.add(name)
         if profile.infer_gangs is not None:
             inferred[name] = profile.infer_gangs

@@ -39,7 +39,7 @@ class _Loader(yaml.CSafeLoader):
                 )
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is there twice", key_node.start_mark
+                    None, None, f"the key {key!r} is given twice", key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)

@@ -244,7 +244,7 @@ class Scheduler:
         """It is bound in part, and the time for the rest is over."""
         if not group.n_assumed:
             if group.preemption is not None and self.shared.settings.allow_eviction:
-                self.attempts.give_back(group, "the victims of the rest of it did not go in time")
+                self.attempts.give_back(group, "the victims for its remaining members did not go in time")
             self.binder.outcome.unwind(group)
         elif self.binder.pre_bind.stop(
             group, "the rest of it was not prepared in time"

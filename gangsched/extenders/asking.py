@@ -146,7 +146,7 @@ class Asking:
         body = await self._client.get(f"/api/v1/namespaces/{effect.namespace}/pods/{effect.name}")
         pod = _decode(body)
         if pod["metadata"]["uid"] != effect.uid:
-            raise ApiError("another pod has its name by now", code=404, reason="NotFound")
+            raise ApiError("another pod has its name now", code=404, reason="NotFound")
         # kube-scheduler does not send them either.
         pod["metadata"].pop("managedFields", None)
         pod.pop("kind", None)

@@ -134,11 +134,9 @@ class Extender:
         except (aiohttp.ClientError, OSError) as error:
             raise self._error(f"cannot be asked: {_short(error) or type(error).__name__}") from None
         except (bounded.TooLong, bounded.TooDeep) as error:
-            raise self._error(
-                f"answers {verb} with what is not JSON that can be read: {_short(error)}"
-            ) from None
+            raise self._error(f"answers {verb} with JSON that cannot be read: {_short(error)}") from None
         except msgspec.DecodeError as error:
-            raise self._error(f"answers {verb} with what is not JSON: {_short(error)}") from None
+            raise self._error(f"answers {verb} with something that is not JSON: {_short(error)}") from None
 
     async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
         parts: list[bytes] = []

@@ -62,7 +62,9 @@ class Outside:
         try:
             return _decode(text)
         except (ValueError, msgspec.DecodeError) as error:
-            raise ServiceError(f"service {url} answers with what is not JSON: {str(error)[:200]}") from None
+            raise ServiceError(
+                f"service {url} answers with something that is not JSON: {str(error)[:200]}"
+            ) from None
 
     async def close(self) -> None:
         """Close its connections."""

@@ -33,7 +33,7 @@ class Complaints:
         """Log or count one failure of `what`; `about` names the object."""
         if is_told(error):
             return
-        self._say("the API server refuses or is not reached", what, error, about)
+        self._say("the API server refuses or cannot be reached", what, error, about)
 
     def doubt(self, what: str, error: ApiError, *, about: str) -> None:
         """The same for an answer that does not come from the API server or is not about that object."""

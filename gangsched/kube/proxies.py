@@ -49,7 +49,7 @@ class Tunnel(Network):
             sock = await self._network.connect(proxy.host, proxy.port)
         except OSError as error:
             why = str(error) or "no answer in time"
-            raise OSError(f"the proxy {proxy.host}:{proxy.port} is not reached: {why}") from error
+            raise OSError(f"the proxy {proxy.host}:{proxy.port} cannot be reached: {why}") from error
         try:
             await self._ask(sock, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         except BaseException:
@@ -80,7 +80,7 @@ class Tunnel(Network):
             raise OSError(f"the proxy {proxy.host}:{proxy.port} does not connect to {target}: {said[:200]}")
         if not head.endswith(b"\r\n\r\n") or head.count(b"\r\n\r\n") != 1:
             # With TLS the client speaks first, so these bytes are not the server's.
-            raise OSError(f"the proxy {proxy.host}:{proxy.port} says more than was asked")
+            raise OSError(f"the proxy {proxy.host}:{proxy.port} sends more than it was asked for")
 
 
 def network_to(server: str, *, proxy_url: str | None, source: str, environ: Mapping[str, str]) -> Network:

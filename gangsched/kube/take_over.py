@@ -60,7 +60,7 @@ async def take_over(
         await fence.take()
         inherited = fence.fence.inherited
         if inherited is None:
-            _log.warning("the fence's list cannot be read; every unbound pod is taken for one of it")
+            _log.warning("the fence's list cannot be read; every unbound pod counts as listed in it")
             inherited = await _anybody(client, rng)
         left = [pod for pod in inherited.values() if not _is_bound(pod, pods)]
         await bumps.bump_all(_bumps(left))

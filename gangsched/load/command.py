@@ -138,7 +138,7 @@ def _gaps(report: LoadReport) -> list[str]:
             if source == "agent"
             else "metrics-server reports cpu and memory only"
         )
-        lines.append(f"No data for {', '.join(terms)}, which counts nothing there: {escape(shown)}; {why}.")
+        lines.append(f"No data for {', '.join(terms)}, which counts as 0 there: {escape(shown)}; {why}.")
     return lines
 
 

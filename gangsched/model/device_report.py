@@ -56,7 +56,7 @@ def parse_report(text: str) -> DeviceReport:
             if other != pod.uid:
                 resource, device_id = place
                 raise ParseError(
-                    f"{device_id} of {resource} is with two pods, {other} and {pod.uid}",
+                    f"{device_id} of {resource} is reported for two pods, {other} and {pod.uid}",
                     field=DEVICE_REPORT_KEY,
                 )
         if len(seen) > MAX_DEVICES:

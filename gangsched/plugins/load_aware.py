@@ -47,7 +47,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         if not self.terms or len(set(self.terms)) != len(self.terms):
-            raise ValueError(f"terms: each of {', '.join(TERMS)} once at the most, and one of them at least")
+            raise ValueError(f"terms: each of {', '.join(TERMS)} at most once, and at least one of them")
         for name, value, most in (
             ("staleSeconds", self.stale_seconds, _MAX_SECONDS),
             ("settleSeconds", self.settle_seconds, _MAX_SECONDS),

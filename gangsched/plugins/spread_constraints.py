@@ -66,7 +66,7 @@ def _problem(one: DefaultConstraint, before: Sequence[DefaultConstraint]) -> str
     if any(
         (o.topology_key, o.when_unsatisfiable) == (one.topology_key, one.when_unsatisfiable) for o in before
     ):
-        return f": {one.topology_key} with {one.when_unsatisfiable} is there twice"
+        return f": {one.topology_key} with {one.when_unsatisfiable} is given twice"
     return ""
 
 

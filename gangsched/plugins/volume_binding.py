@@ -249,7 +249,7 @@ class VolumeBinding:
             choice, _ = Matching(claims.unbound, view, taken).choice(row)
             if choice is None:
                 what = f"the volumes of {placement.info.pod.key} on {view.name(row)}"
-                return Status.unschedulable(f"{what} are taken by now")
+                return Status.unschedulable(f"{what} are no longer free")
             self._promised[placement.info.uid] = choice
             self._waiting.add(placement.info.template.serial)
         return SUCCESS

@@ -102,7 +102,7 @@ def test_a_list_that_does_not_fit_is_refused_and_the_node_stays_as_it_is_with_to
     a.found(*devices("g0", "g1", "g2"))
     a.run(2.0)
     assert ours(a) == {LISTED: "g0.g1.g2"}
-    assert "labels say again what devices there are" in a.said
+    assert "labels list the devices again" in a.said
 
 
 def test_one_that_was_never_listed_is_listed_without_devices() -> None:

@@ -151,7 +151,7 @@ async def test_a_term_without_data_is_said_in_the_log_and_by_an_event(
     monkeypatch.setattr(node, "write", write)
     said = await run_until_written(ProbeSettings(load=load), node, LOAD_KEY)
     (event,) = node.events
-    assert event.startswith(f"no data for a part of the load, which counts nothing: {gap}")
+    assert event.startswith(f"no data for a part of the load, which counts as 0: {gap}")
     assert said.count(event) == 1
     assert terms_without_data(parse_load(node.annotations[LOAD_KEY]).performance) == (gap.partition(":")[0],)
 

@@ -121,7 +121,7 @@ def test_what_was_written_stays_as_long_as_a_source_cannot_be_read() -> None:
     agent.found(*devices("b"))
     agent.run(2.0)
     assert agent.written == {"b": "Healthy"}
-    assert "in order again: /devices: is not JSON" in agent.said
+    assert "resolved: /devices: is not JSON" in agent.said
 
 
 def test_a_predecessors_nonsense_is_said_and_replaced() -> None:

@@ -62,14 +62,14 @@ def test_a_flag_goes_before_the_file_and_the_file_before_the_environment() -> No
         ("nvml: {resource: gpu}\n", "agent.yaml: nvml.resource: 'gpu' is not an extended resource"),
         ("nvml: {ignoreXids: [x]}\n", "agent.yaml: nvml.ignoreXids[0]: expected int, got str"),
         ("devices: /a\n", "agent.yaml: devices: expected array, got str"),
-        ("devices: [/a, /a]\n", "agent.yaml: devices: '/a' is there twice"),
+        ("devices: [/a, /a]\n", "agent.yaml: devices: '/a' is given twice"),
         ("devices: ['']\n", "agent.yaml: devices: an empty path is none"),
         ("heartbeatSeconds: 0\n", "agent.yaml: heartbeatSeconds: 0 is not within 1 to 3600"),
         ("heartbeatSeconds: .nan\n", "agent.yaml: heartbeatSeconds: nan is not within"),
         ("registers: [hamy]\n", "'hamy' is not one of hami, volcano; did you mean hami?"),
         ("nodeName: Node_1\n", "agent.yaml: nodeName: 'Node_1' is no name of a node"),
         ("plugins: [{resource: fpga}]\n", "plugins[0].resource: 'fpga' is not an extended resource"),
-        ("plugins: [{resource: a/b}, {resource: a/b}]\n", "plugins[0].resource: 'a/b' is there twice"),
+        ("plugins: [{resource: a/b}, {resource: a/b}]\n", "plugins[0].resource: 'a/b' is given twice"),
         ("plugins: [{resource: a/b, handOff: magic}]\n", "not one of device-plugin, env, count"),
         (
             "plugins: [{resource: a/b, each: {deviceFiles: [{host: /tmp/x}]}}]\n",
@@ -86,7 +86,7 @@ def test_a_flag_goes_before_the_file_and_the_file_before_the_environment() -> No
         ("plugins: [{resource: a/b}]\nkubelet: {resources: [a/b]}\n", "is offered by the agent itself"),
         ("kubelet: {podResources: x.sock}\n", "kubelet.podResources: 'x.sock' is not a path from / on"),
         ("---\n" + HEAD, "has 2 documents, expected one"),
-        ("kind: x\n", "is not YAML: line 3, column 1: the key 'kind' is there twice"),
+        ("kind: x\n", "is not YAML: line 3, column 1: the key 'kind' is given twice"),
     ],
 )
 def test_mistakes_in_the_file_are_named_with_their_place(text: str, said: str) -> None:

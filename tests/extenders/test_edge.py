@@ -128,12 +128,12 @@ async def test_one_that_hangs(server: ExtenderServer) -> None:
     ("raw", "code", "says"),
     [
         (b"oops", 500, "answers filter with code 500"),
-        (b"<html>", 200, "answers filter with what is not JSON"),
+        (b"<html>", 200, "answers filter with something that is not JSON"),
         (b"[]", 200, "answers list, not an object"),
         (b'{"Error": "out of \\n order"}', 200, "says: out of order"),
         (b'{"NodeNames": ["n0", "else"]}', 200, "answers node else, which it was not asked about"),
         (b'{"NodeNames": [7]}', 200, "answers nodes without names"),
-        (b"[" * 100_000, 200, "answers filter with what is not JSON"),
+        (b"[" * 100_000, 200, "answers filter with JSON that cannot be read"),
     ],
 )
 async def test_nonsense(raw: bytes, code: int, says: str, server: ExtenderServer) -> None:

@@ -70,12 +70,12 @@ async def sends_elsewhere(request: web.Request) -> web.StreamResponse:
     raise web.HTTPFound("http://169.254.169.254/")
 
 
-@bad("answers with what is not JSON")
+@bad("answers with something that is not JSON")
 async def talks(request: web.Request) -> web.StreamResponse:
     return web.Response(text="<html>")
 
 
-@bad("answers with what is not JSON")
+@bad("answers with something that is not JSON")
 async def nests(request: web.Request) -> web.StreamResponse:
     return web.Response(text="[" * 5000 + "]" * 5000)
 

@@ -160,7 +160,7 @@ async def test_requests_go_through_a_tunnel_and_connections_stay_warm(tmp_path: 
         (b"HTTP/1.1 403 Forbidden\r\n\r\n", "does not connect to api.example.test:6443: 403 Forbidden"),
         (b"SSH-2.0-x\r\n\r\n", "does not answer as one"),
         (b"x" * (MAX_HEAD_BYTES + 1), "does not answer as one"),
-        (b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", "says more than was asked"),
+        (b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", "sends more than it was asked for"),
     ],
 )
 async def test_a_proxy_that_refuses_is_named(tmp_path: Path, answer: bytes, said: str) -> None:
@@ -180,5 +180,5 @@ async def test_a_proxy_that_is_not_there_is_named(tmp_path: Path) -> None:
     async with ConnectProxy() as proxy:
         pass
     async with RequestPool(await through(tmp_path, proxy)) as pool:
-        with pytest.raises(ApiError, match=f"the proxy 127.0.0.1:{proxy.port} is not reached: "):
+        with pytest.raises(ApiError, match=f"the proxy 127.0.0.1:{proxy.port} cannot be reached: "):
             await pool.request("GET", "/x")

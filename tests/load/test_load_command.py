@@ -195,10 +195,8 @@ async def test_what_has_no_data_is_said_and_not_shown_as_zero(
     (first,) = [line for line in lines if line.startswith("n0 ")]
     assert first.split()[1:5] == ["60%", "60%", "60%", "?"]
     told = " ".join(lines)
-    assert (
-        "No data for disk, which counts nothing there: n0, n1, n2, n3, n4 and 2 more; the agent's log" in told
-    )
-    assert "No data for network, disk, which counts nothing there: bare; metrics-server reports cpu" in told
+    assert "No data for disk, which counts as 0 there: n0, n1, n2, n3, n4 and 2 more; the agent's log" in told
+    assert "No data for network, disk, which counts as 0 there: bare; metrics-server reports cpu" in told
 
 
 async def test_nodes_without_an_agent_are_shown_by_metrics_server(

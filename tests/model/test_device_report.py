@@ -37,7 +37,7 @@ def test_containers_of_one_pod_may_share_a_device() -> None:
         (
             '{"pods":[{"uid":"u","namespace":"d","name":"p","containers":{"m":{"a/b":["x"]}}},'
             '{"uid":"v","namespace":"d","name":"q","containers":{"m":{"a/b":["x"]}}}]}',
-            "x of a/b is with two pods, u and v",
+            "x of a/b is reported for two pods, u and v",
         ),
         (
             '{"pods":[{"uid":"u","namespace":"d","name":"p","containers":{"m":{"a/b":[""]}}}]}',

@@ -64,7 +64,7 @@ def test_a_search_that_ends_at_its_budget_says_so() -> None:
         c.submit(on(make_pod(f"low-{k}", gpus=8), f"n{k}"))
     c.run().clear().submit(with_port(make_pod("new", gpus=8, priority=10))).run()
     [said] = [one.message for one in c.all(ef.WritePodCondition) if one.name == "new"]
-    assert "preemption: the search for pods of lower priority to take away ended at searchVictims (1)" in said
+    assert "preemption: the search for pods of lower priority to evict ended at searchVictims (1)" in said
     assert not c.all(ef.EvictPod)
 
 

@@ -309,7 +309,7 @@ def test_h_of_the_cluster_is_what_its_book_says() -> None:
     [
         ({"mode": "published"}, "args.mode"),
         ({"staleSeconds": -1}, "staleSeconds -1 is not greater than 0"),
-        ({"terms": []}, "terms: each of cpu, memory, network, disk once at the most"),
+        ({"terms": []}, "terms: each of cpu, memory, network, disk at most once"),
         ({"terms": ["cpu", "gpu"]}, "args.terms[1]"),
         ({"metricsServerSeconds": 0.1}, "metricsServerSeconds 0.1 is neither 0 nor within 1.."),
     ],

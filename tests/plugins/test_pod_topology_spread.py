@@ -189,7 +189,7 @@ def test_default_constraints_are_of_the_list_and_each_is_there_once() -> None:
     one = DefaultConstraint(1, ZONE, MUST)
     with pytest.raises(ValueError, match="cannot be combined with defaultConstraints; use List"):
         Args((one,), "System")
-    with pytest.raises(ValueError, match="is there twice"):
+    with pytest.raises(ValueError, match="is given twice"):
         Args((one, one), "List")
 
 

@@ -209,7 +209,7 @@ def test_crd_that_comes_later_is_picked_up(cluster: Cluster) -> None:
     cluster.eventually(cluster._serves_crd, "the CRD is served")
     cluster.group_object("a", 2, "coscheduling")
     cluster.whole("a")
-    not_offered = "API not offered by the server; watching out for it kind=podgroups.coscheduling"
+    not_offered = "API not offered by the server; checking for it now and then kind=podgroups.coscheduling"
     assert sum(line.endswith(not_offered) for line in scheduler.said.splitlines()) == 1, scheduler.said
 
 

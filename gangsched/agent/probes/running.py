@@ -162,7 +162,7 @@ class Probes:
             probe_failed=self._probe_failed,
         )
         if missing:
-            text = f"no data for a part of the load, which counts nothing: {'; '.join(missing)}"
+            text = f"no data for a part of the load, which counts as 0: {'; '.join(missing)}"
             self._say("gaps", text, to_all=True)
         else:
             self._well("gaps", "there is data for every part of the load")

@@ -98,7 +98,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ConfigError("is there twice", path=key)
+            raise ConfigError("is given twice", path=key)
         found[key] = value
     return found
 

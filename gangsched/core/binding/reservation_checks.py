@@ -23,7 +23,7 @@ def reservation_broken(cache: Cache, info: PodInfo) -> str:
             return f"device {missing} of {resource} on {info.node_name} is gone or unhealthy"
     for column, amount in zip(info.template.columns, info.template.amounts, strict=True):
         if amount and cache.nodes.free[column, row] < 0:
-            return f"node {info.node_name} has too little {cache.table.names[column]} by now"
+            return f"node {info.node_name} no longer has enough {cache.table.names[column]}"
     return ""
 
 
@@ -33,7 +33,7 @@ def reservation_taken(cache: Cache, info: PodInfo) -> str:
         holders = cache.ledger.holders(info.row, resource)
         for device_id in ids:
             if len(holders.get(device_id, ())) > 1:
-                return f"device {device_id} of {resource} on {info.node_name} is held by another pod by now"
+                return f"device {device_id} of {resource} on {info.node_name} is now held by another pod"
     return ""
 
 

@@ -370,5 +370,5 @@ class PreemptionSearch:
 
     def _ran_out(self) -> Status:
         return Status.unschedulable(
-            f"the search for pods of lower priority to take away ended at searchVictims ({self._n_looks})"
+            f"the search for pods of lower priority to evict ended at searchVictims ({self._n_looks})"
         )

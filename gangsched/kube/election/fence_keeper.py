@@ -166,7 +166,7 @@ class FenceKeeper:
             self._lease = _decode_any(body)
             lease = msgspec.convert(self._lease, _Lease)
             if lease.metadata.name != self._name:
-                raise ApiError(f"an answer about {lease.metadata.name!r}, asked was {self._name!r}")
+                raise ApiError(f"the answer is about {lease.metadata.name!r}, not about {self._name!r}")
             if not isinstance(step, Get) and _record(lease) != step.record:
                 raise ApiError(f"the answer does not have what was written to {self._name!r}")
         except (ApiError, TimeoutError, msgspec.MsgspecError, RecursionError) as error:

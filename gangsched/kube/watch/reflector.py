@@ -148,7 +148,7 @@ class Reflector:
                 if not self._version and not await self._resolve():
                     # Known objects stay: a group's pods still exist and still belong together.
                     self.state.missing()
-                    await self._say_missing("API not offered by the server; watching out for it")
+                    await self._say_missing("API not offered by the server; checking for it now and then")
                     await anyio.sleep(self._timing.missing_s * self._rng.uniform(0.8, 1.2))
                     continue
                 await self._step()
@@ -364,11 +364,11 @@ class Reflector:
             with anyio.fail_after(self._timing.probe_timeout_s):
                 async with self._stream(params, timeout_s=self._timing.probe_timeout_s) as stream:
                     # Another server's page is no event.
-                    return "another watch heard more" if b'"type"' in await stream.read() else ""
+                    return "another watch has received more" if b'"type"' in await stream.read() else ""
         except ApiError as error:
-            return "" if error.code else f"the server is not reached: {error}"
+            return "" if error.code else f"the server cannot be reached: {error}"
         except OSError as error:  # TimeoutError is one
-            return f"the server is not reached: {str(error) or 'no answer in time'}"
+            return f"the server cannot be reached: {str(error) or 'no answer in time'}"
 
     async def _failed(self, error: ApiError) -> None:
         if error.subject is not None and error.reason in _TOO_OLD:

@@ -65,7 +65,7 @@ def _roles(subgroups: object) -> dict[str, int]:
             raise ParseError("a subgroup needs a name", field=f"{_FIELD}[{i}].name")
         name, parent = one["name"], one.get("parent")
         if name in minima:
-            raise ParseError(f"{name[:80]!r} is there twice", field=f"{_FIELD}[{i}].name")
+            raise ParseError(f"{name[:80]!r} is given twice", field=f"{_FIELD}[{i}].name")
         minima[name] = max(count(one.get("minMember") or 0, f"{_FIELD}[{i}].minMember", at_least=0), 1)
         if isinstance(parent, str) and parent:
             parents[name] = parent
