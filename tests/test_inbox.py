@@ -193,7 +193,7 @@ async def test_a_deadline_that_frees_a_group_is_followed_by_that_group() -> None
     assert decider.n_advanced == 1
 
 
-async def test_who_waits_for_room_is_heard_before_who_comes_later() -> None:
+async def test_events_that_wait_for_room_are_heard_before_later_ones() -> None:
     """That this process leads must not be heard before a bind that a reflector has to tell."""
     inbox = Inbox()
     await inbox.put([KindSynced("full")] * _INBOX_LIMIT)

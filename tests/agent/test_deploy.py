@@ -265,7 +265,7 @@ def test_the_agent_writes_its_own_and_nobody_else_does(
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("door", OTHERS)
-def test_the_other_doors_are_shut_for_all(door: str, key: str, agent: Person, admin: Person) -> None:
+def test_no_other_request_writes_an_agents_keys(door: str, key: str, agent: Person, admin: Person) -> None:
     """For agents by their role, which has get and patch on nodes alone."""
     before = admin.send("GET", f"{NODES}/{OWN}").body["metadata"].get(field_of(key), {}).get(key)
     assert OTHERS[door](agent, key, "forged").code == 403

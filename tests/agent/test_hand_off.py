@@ -74,7 +74,7 @@ def test_by_kubelets_word_a_pod_gets_its_own_set_though_another_was_left_over_by
     assert preferred(2, facts) == "gh"
 
 
-def test_who_finds_its_set_with_another_gets_the_others() -> None:
+def test_a_container_whose_set_another_has_gets_that_ones_set() -> None:
     has = given(a={"main": "cd"})
     facts = known(pod("a", started=True, main="ab"), pod("b", main="cd"), has=has)
     assert preferred(2, facts, available="abefgh") == "ab"
@@ -141,7 +141,7 @@ def test_kubelet_may_choose_among_the_devices_of_an_init_container() -> None:
     assert isinstance(verify(GPU, frozenset("ae"), facts), NotPlanned)
 
 
-def test_nobody_due_is_final_by_kubelets_word_alone() -> None:
+def test_that_no_container_is_due_is_final_only_where_kubelet_says_so() -> None:
     for by_kubelet in (True, False):
         found = prefer(
             GPU, 3, known(pod("a", main="ab"), by_kubelet=by_kubelet), available=ALL, must_include=NONE

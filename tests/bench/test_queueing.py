@@ -43,7 +43,7 @@ QUEUE = jobs((0.0, 100.0, 3, 100.0), (1.0, 50.0, 4, 50.0), (2.0, 500.0, 1, 500.0
         ("shortest first", [0.0, 502.0, 2.0, 100.0]),
     ],
 )
-def test_each_policy_starts_who_it_is_known_for(policy: str, starts: list[float]) -> None:
+def test_each_policy_starts_the_jobs_it_is_known_for(policy: str, starts: list[float]) -> None:
     found = policies.replay(QUEUE, BY_NAME[policy])
     assert found.at_s == starts
     assert judge.problems(QUEUE, found) == []
@@ -64,7 +64,7 @@ def test_easy_lets_the_second_be_put_off_and_conservative_does_not() -> None:
     assert (conservative[2], conservative[3], conservative[4]) == (100.0, 110.0, 120.0)
 
 
-def test_one_who_runs_longer_than_stated_is_waited_for() -> None:
+def test_a_job_that_runs_longer_than_stated_is_waited_for() -> None:
     queue = jobs((0.0, 1000.0, 4, 10.0), (1.0, 10.0, 4, 10.0))
     for policy in POLICIES:
         assert policies.replay(queue, policy).at_s == [0.0, 1000.0]

@@ -139,7 +139,7 @@ def test_a_pod_that_ended_with_anothers_devices_comes_to_say_what_it_had() -> No
     assert not c.all(ef.PatchPod)
 
 
-def test_its_devices_may_be_anothers_by_then() -> None:
+def test_an_ended_pods_devices_may_belong_to_another_pod_when_it_is_reported() -> None:
     c = audited(gpus=4).submit(gang("a", pods=2, gpus=2)).run()
     c.phase("a-0", "Succeeded")
     reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
@@ -220,7 +220,7 @@ def test_what_another_schedulers_pod_got_is_known_from_kubelet() -> None:
     assert not c.all(ef.PatchPod), "and it is not ours to write to"
 
 
-def test_who_was_planned_to_have_it_gets_in_exchange_what_the_other_was() -> None:
+def test_two_pods_swap_plans_when_kubelet_gives_one_the_others_devices() -> None:
     """y is not admitted yet; kubelet gave what was planned for it to x."""
     c = audited(gpus=4).submit(make_pod("x", gpus=2)).run()
     c.submit(make_pod("y", gpus=2)).run()

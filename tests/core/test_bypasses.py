@@ -131,7 +131,7 @@ def test_whoever_is_ahead_of_it_in_line_does_not_pass_it() -> None:
     assert c.placed("large")
 
 
-def test_who_could_never_fit_is_not_counted() -> None:
+def test_a_group_that_could_never_fit_is_not_counted() -> None:
     c = counting().submit(gang("huge", pods=3, gpus=8)).run()
     c.submit(make_pod("small", gpus=1)).run()
     assert count(c, "huge") == 0

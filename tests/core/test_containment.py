@@ -160,7 +160,7 @@ def test_devices_that_could_not_be_booked_are_booked_anew(guarded: Guarded, pois
     guarded.a_good_gang_starts("all", pods=14, gpus=1)
 
 
-def test_the_fault_is_raised_where_nobody_guards(poison: Poison) -> None:
+def test_without_a_guard_the_fault_is_raised(poison: Poison) -> None:
     poison(Membership, "_state_of", lambda self, info, pod: is_bad(pod))
     c = Cluster().node(make_node("n0"))
     with pytest.raises(Fault):

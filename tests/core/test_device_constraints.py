@@ -118,7 +118,7 @@ def test_a_wrong_annotation_is_said_on_the_pod_and_on_its_gang(text: str, says: 
         assert says in c.said(name)
 
 
-def test_it_may_be_mended_in_place() -> None:
+def test_a_wrong_constraint_may_be_corrected_on_the_pod() -> None:
     c = Cluster().node(two_sockets("n")).submit(asking("p", 2, linked="NVLINK")).run()
     assert "not a kind of path" in c.said("p")
     meta = c.pod("p").metadata

@@ -77,7 +77,7 @@ def test_a_gang_that_waits_reserved_for_the_rest_of_it_writes_a_few_for_each_tha
         assert len(c.all(ef.WritePodCondition)) <= 1 + 2 * N_SPEAKERS
 
 
-def test_who_speaks_is_the_same_after_a_restart() -> None:
+def test_the_same_members_have_the_message_after_a_restart() -> None:
     c = tell_all(cluster(nodes=1), large(N_PODS))
     for effect in c.all(ef.WritePodCondition):
         pod = c.pods[effect.uid]
@@ -95,7 +95,7 @@ def test_the_group_has_the_full_text_too() -> None:
     assert {e.kind for e in c.all(ef.RecordEvent)} == {"PodGroup"}
 
 
-def test_a_speaker_that_goes_leaves_the_word_to_the_next() -> None:
+def test_when_a_member_with_the_message_goes_the_next_one_gets_it() -> None:
     c = tell_all(cluster(nodes=1), large(N_PODS + 50)).clear()
     c.delete("a-0")
     c.node(make_node("n1")).run().wait(20.0)

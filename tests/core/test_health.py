@@ -61,7 +61,7 @@ def test_the_event_names_pod_device_and_node() -> None:
     assert [event.name for event in told(c, "DeviceRecovered")] == ["x"]
 
 
-def test_others_devices_are_others_trouble() -> None:
+def test_devices_that_the_pod_does_not_hold_do_not_concern_it() -> None:
     c = watched("evictMember").submit(make_pod("x", gpus=2)).run()
     fail(c, 2, 3)
     c.wait(100.0)

@@ -225,7 +225,7 @@ def test_a_waiting_gang_is_rejected_by_hand_and_asks_anew_after_its_backoff() ->
     assert c.state("a") == "waiting"
 
 
-def test_somebodys_word_counts_for_the_reservations_it_was_said_about() -> None:
+def test_an_approval_counts_only_for_the_reservations_it_was_given_for() -> None:
     c = waiting_for_approval()
     key = c.group("a").key
     c.wait(60.5)
@@ -386,7 +386,7 @@ def test_when_all_skip_the_default_binder_binds() -> None:
     assert len(c.all(ef.BindPod)) == 2
 
 
-def test_who_is_asked_next_is_not_asked_for_a_promise_that_broke_meanwhile() -> None:
+def test_the_next_bind_plugin_is_not_called_when_the_reservation_broke_meanwhile() -> None:
     c = with_plugins(BindHook("A"), BindHook("B"), nodes=1)
     c.hook = lambda hook: None
     c.submit(gang("a", pods=2)).run()

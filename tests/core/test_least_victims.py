@@ -255,7 +255,7 @@ def taken_by(c: Cluster, case: Case) -> Set | None:
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_nobody_goes_who_need_not(block: int) -> None:
+def test_no_pod_is_evicted_without_need(block: int) -> None:
     for seed in range(block * N_CASES // 10, (block + 1) * N_CASES // 10):
         case = draw(seed)
         taken = taken_by(cluster_of(case, listed=seed % 2 == 0), case)

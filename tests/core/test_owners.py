@@ -485,7 +485,7 @@ def test_an_mpi_job_whose_launcher_waits_for_the_workers_is_told_so() -> None:
     assert "minAvailable to the number of workers" in said
 
 
-def test_one_that_is_only_slow_is_not_told_that() -> None:
+def test_a_gang_that_is_only_slow_is_not_told_that_it_never_gathers() -> None:
     c = cluster(nodes=4, settings=ALL).tell(ev.OwnerPut(made.owner(made.mpi_job("a"))))
     c.object("coscheduling", make_pod_group("a", spec={"minMember": 3}))
     c.submit(made.decoded(made.mpi_workers("a", 2))).run().wait(6.0)

@@ -48,7 +48,7 @@ def test_one_that_asks_for_more_is_not_taken_for_the_one_before_it() -> None:
     assert c.submit(make_pod("a-1", gpus=1)).run().placed("a")
 
 
-def test_who_is_like_a_pod_that_names_another_group_by_now_joins_the_group_it_names() -> None:
+def test_a_pod_like_one_that_changed_its_group_joins_the_group_it_names() -> None:
     """With its bind on the way that pod stays in the group in which it was promised its place."""
     c = cluster().submit(gang("b", pods=1, min_members=2))
     c.answer = lambda bind: "hold"
@@ -61,7 +61,7 @@ def test_who_is_like_a_pod_that_names_another_group_by_now_joins_the_group_it_na
     assert members(c, "a") == ["a-0", "a-1", "a-2"]
 
 
-def test_who_comes_after_a_selector_is_known_by_the_labels_that_it_looks_at() -> None:
+def test_pods_that_come_after_a_selector_are_told_apart_by_its_labels() -> None:
     def web(k: int) -> Pod:
         return make_pod(f"web-{k}", gpus=0, labels={"app": "web"})
 
@@ -98,7 +98,7 @@ def test_a_plugin_that_reads_the_name_is_asked_of_each() -> None:
     assert [c.pod(f"p-{k}").spec.node_name for k in range(3)] == ["n0", "n1", "n2"]
 
 
-def test_a_plugin_that_reads_owners_is_asked_of_who_has_one() -> None:
+def test_a_plugin_that_reads_owners_is_called_for_pods_that_have_one() -> None:
     class ByOwner:
         name = "ByOwner"
         signs_owners: ClassVar[bool] = True

@@ -64,7 +64,7 @@ def test_a_gang_takes_the_fewest_singles_that_make_all_of_it_fit() -> None:
     c.five_more_turns_change_nothing()
 
 
-def test_nobody_goes_for_a_gang_that_does_not_fit_even_then() -> None:
+def test_no_pod_is_evicted_for_a_gang_that_would_not_fit_even_then() -> None:
     c = singles(cluster(nodes=4), 7)
     bind_as_stranger(c, "strong-0", "n0", gpus=1, priority=100)
     bind_as_stranger(c, "strong-1", "n1", gpus=1, priority=100)
@@ -84,7 +84,7 @@ def test_equal_priority_takes_nobody() -> None:
     assert c.said("high-0").endswith("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
 
 
-def test_who_must_not_preempt_waits_for_room() -> None:
+def test_a_gang_that_must_not_preempt_waits_for_room() -> None:
     c = singles(cluster(nodes=1), 2)
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10, preempts=False)).run()
     assert not evicted(c)
@@ -248,7 +248,7 @@ def test_a_gang_that_waits_in_permit_gives_its_reservations_up_and_nobody_is_evi
     assert "preempted by gang d/high" in c.said("low-0")
 
 
-def test_who_is_being_bound_may_go_once_it_is() -> None:
+def test_a_pod_that_is_being_bound_may_be_evicted_after_that() -> None:
     c = cluster(nodes=1)
     c.answer = lambda bind: "hold"
     c.submit(gang("low", pods=1, gpus=8)).run()
@@ -336,7 +336,7 @@ def test_the_pods_say_where_they_will_go_and_whom_they_wait_for() -> None:
     assert told[0].action == "Preempting"
 
 
-def test_nobody_of_no_higher_priority_takes_the_room_in_between() -> None:
+def test_no_gang_of_equal_or_lower_priority_takes_the_room_meanwhile() -> None:
     c = slow(singles(cluster(nodes=1), 2))
     c.delete("low-0")
     c.submit(make_pod("thief", gpus=1), make_pod("peer", gpus=1, priority=10)).run()
@@ -450,7 +450,7 @@ def test_victims_that_did_not_die_are_not_counted_on_again_while_others_are_ther
     assert c.placed("high")
 
 
-def test_who_was_asked_in_vain_is_asked_again_until_then() -> None:
+def test_an_eviction_without_an_answer_is_sent_again_until_the_deadline() -> None:
     c = singles(cluster(nodes=1), 2)
     c.evictions = "silent"
     c.submit(gang("high", pods=1, gpus=8, priority=10)).run()

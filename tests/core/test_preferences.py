@@ -18,7 +18,7 @@ from gangsched.model.objects import Affinity, Node, Pod, Taint, TopologySpreadCo
 from gangsched.model.topology import TOPOLOGY_KEY
 from gangsched.sim.objects import RACK, make_node, make_pod
 from tests.core.plugins import with_plugins
-from tests.core.scenario import Cluster, gang, with_annotations
+from tests.support.scenario import Cluster, gang, with_annotations
 
 GOOD = "example.com/good"
 

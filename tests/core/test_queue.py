@@ -20,7 +20,7 @@ def test_a_gang_gathers_until_its_last_member_exists() -> None:
     c.five_more_turns_change_nothing()
 
 
-def test_a_gang_that_stays_incomplete_says_who_is_missing() -> None:
+def test_a_gang_that_stays_incomplete_says_what_is_missing() -> None:
     c = cluster().submit(gang("a", pods=4)[:3]).run()
     assert not c.all(ef.WritePodCondition)
     c.wait(6.0)
@@ -37,7 +37,7 @@ def test_gated_members_do_not_count_until_the_gate_is_gone() -> None:
     assert c.placed("a")
 
 
-def test_higher_priority_goes_first_then_who_was_complete_first() -> None:
+def test_higher_priority_goes_first_then_the_gang_that_was_complete_first() -> None:
     c = cluster()
     c.submit(gang("late", pods=1)[0])
     c.now_s += 1

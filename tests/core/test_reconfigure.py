@@ -166,7 +166,7 @@ def test_settings_count_from_then_on() -> None:
     assert c.group("big2").backoff_until_s == c.now_s + 5.0
 
 
-def test_pre_enqueue_of_the_new_configuration_gates_who_is_not_placed() -> None:
+def test_pre_enqueue_of_the_new_configuration_gates_pods_that_are_not_placed() -> None:
     class Closed:
         name = "Closed"
 
@@ -180,7 +180,7 @@ def test_pre_enqueue_of_the_new_configuration_gates_who_is_not_placed() -> None:
     assert {c.state("a"), c.state("b")} == {"bound", "unschedulable"}
 
 
-def test_the_new_queue_sort_orders_who_is_in_line() -> None:
+def test_the_new_queue_sort_orders_the_groups_in_line() -> None:
     class LastFirst:
         name = "LastFirst"
 

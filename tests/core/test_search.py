@@ -194,7 +194,7 @@ def test_equal_nodes_are_tried_once() -> None:
     assert answer.search is SearchOutcome.PROVED
 
 
-def test_who_says_how_many_it_takes_at_the_most_spares_the_search() -> None:
+def test_a_plugin_that_bounds_its_capacity_makes_the_search_unnecessary() -> None:
     nodes = _racks([1, 2, 3, 4, 5], [6, 7, 8, 9, 10])
     case = Case(nodes, Bounded())
     case.gang(*[(1, "role=a;apart=host:a")] * 11)

@@ -133,7 +133,7 @@ def test_many_new_keys_are_taken_in_over_several_turns(slow: int) -> None:
     assert len(keys_of(c)) == 100
 
 
-def test_who_has_a_label_that_waits_waits_with_it_and_says_so_and_others_go_on(slow: int) -> None:
+def test_a_pod_waits_for_its_new_label_with_the_reason_while_others_go_on(slow: int) -> None:
     c = hosts(20)
     c.submit(*(labelled(f"p{i}", {f"k{j}": "x" for j in range(5)}) for i in range(12))).run()
     c.submit(labelled("asks", {}, against="k0")).run()

@@ -40,7 +40,7 @@ def test_a_chain_of_as_many_as_may_starts_as_one() -> None:
 
 
 @pytest.mark.parametrize("ring", [False, True], ids=["chain", "ring"])
-def test_one_more_is_refused_with_the_reason_on_each(ring: bool) -> None:
+def test_one_group_too_many_is_refused_with_the_reason_on_each(ring: bool) -> None:
     n = MAX_START_TOGETHER + 1
     c = tell_all(cluster(nodes=10), chain(n, ring=ring)).run()
     for i in range(n):
@@ -54,7 +54,7 @@ def test_one_more_is_refused_with_the_reason_on_each(ring: bool) -> None:
     c.five_more_turns_change_nothing()
 
 
-def test_the_one_too_many_sends_back_those_that_wait_and_its_going_lets_all_start() -> None:
+def test_one_group_too_many_returns_all_reservations_and_all_start_when_it_goes() -> None:
     """The last of 64 is still to come, so 63 wait reserved; two come and there are 65."""
     groups = chain(MAX_START_TOGETHER + 1)
     c = tell_all(cluster(nodes=10), groups[1:-1]).run()

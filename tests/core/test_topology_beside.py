@@ -155,7 +155,7 @@ def test_the_rack_of_lowest_priority_is_searched_though_many_come_before_it_by_n
     assert taken(c) == ["old-r230", "old-r231"]
 
 
-def test_nobody_goes_where_no_one_rack_can_be_freed() -> None:
+def test_no_pod_is_evicted_where_no_single_rack_can_be_freed() -> None:
     """Free nodes enough of two racks, and one pod of each that may not go."""
     c = full(racks(a=2, b=2), a=1, b=1)
     for name in ("a0", "b0"):

@@ -75,7 +75,7 @@ def test_what_cannot_fit_even_then_says_for_how_many_there_would_be_room() -> No
     assert "even without all pods of lower priority, gang d/new: " in c.group("new").message
 
 
-def test_nobody_goes_where_all_are_of_higher_priority() -> None:
+def test_no_pod_is_evicted_where_all_have_a_higher_priority() -> None:
     case = large(1, n_nodes=150, asks=[4], is_lone=True)
     case = case._replace(held=[one._replace(priority=20) for one in case.held])
     assert taken_by(cluster_of(case, listed=False), case) is None

@@ -138,7 +138,7 @@ def test_a_running_pod_is_extended_by_editing_it() -> None:
     assert of(c, "p").seconds == 7200
 
 
-def test_who_says_nothing_has_the_profiles_default() -> None:
+def test_a_group_that_states_no_walltime_has_the_profiles_default() -> None:
     c = queueing(DAY_S).submit(make_pod("p"), with_annotations([make_pod("q")], {WALLTIME_KEY: "1h"}))
     assert of(c, "p") == Walltime(DAY_S, "default", "defaultWalltime")
     assert of(c, "q").seconds == 3600

@@ -82,7 +82,9 @@ def config_maps(plane: ControlPlane) -> list[Json]:
     return [one for one in items if one["metadata"]["name"].startswith("gangsched-config-")]
 
 
-def test_its_life(plane: ControlPlane, helm: Helm, tmp_path: Path) -> None:
+def test_it_is_installed_upgraded_rolled_back_and_uninstalled(
+    plane: ControlPlane, helm: Helm, tmp_path: Path
+) -> None:
     with installed(plane, helm, tmp_path) as cluster:
         plane.start_kube_scheduler()
         cluster.gang("train", pods=2, gpus=8, dialect="coscheduling")

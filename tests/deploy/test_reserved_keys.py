@@ -123,7 +123,7 @@ def refused(answer: Answer, user: str, *keys: str) -> None:
 
 
 @pytest.mark.parametrize("door", OPEN)
-def test_without_the_policy_the_door_is_open(fresh_cluster: ControlPlane, door: Door) -> None:
+def test_without_the_policy_any_account_writes_reserved_keys(fresh_cluster: ControlPlane, door: Door) -> None:
     """So that what is refused below is refused by the policy: annotation and label."""
     admin = Person(fresh_cluster, fresh_cluster.token)
     admin.send("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -140,7 +140,9 @@ def test_without_the_policy_the_door_is_open(fresh_cluster: ControlPlane, door: 
 
 @pytest.mark.parametrize("door", OPEN)
 @pytest.mark.parametrize("user", ["alice", "admin"])
-def test_the_door_is_shut_for(user: str, door: Door, name: str, guarded: ControlPlane, admin: Person) -> None:
+def test_no_request_of_another_account_writes_reserved_keys(
+    user: str, door: Door, name: str, guarded: ControlPlane, admin: Person
+) -> None:
     who = Person(guarded, guarded.tokens[user])
     if door not in CREATING:
         assert create(who, name, {}).code == 201
@@ -185,7 +187,7 @@ def test_what_the_scheduler_wrote_is_not_changed(door: Door, held: str, alice: P
 
 
 @pytest.mark.parametrize("door", CLOSED)
-def test_a_door_that_kubernetes_keeps_shut(door: Door, held: str, alice: Person) -> None:
+def test_kubernetes_itself_drops_the_keys_from_these_requests(door: Door, held: str, alice: Person) -> None:
     answer = door(alice, held, {**KEYS, **FORGED})
     assert answer.code == 200, answer.message
     assert keys_of(alice, held) == KEYS
@@ -215,7 +217,9 @@ def test_controllers_and_kubelets_are_no_exemption(user: str, name: str, guarded
 
 
 @pytest.mark.parametrize("subresource", ["", "/status"])
-def test_they_stay_while_the_pod_has_its_node(subresource: str, held: str, alice: Person) -> None:
+def test_reserved_keys_cannot_be_removed_while_the_pod_has_a_node(
+    subresource: str, held: str, alice: Person
+) -> None:
     patch = {"metadata": {"annotations": {VISIBLE_KEY: None}}}
     answer = alice.send("PATCH", f"{PODS}/{held}{subresource}", patch, MERGE)
     assert answer.code == 403
@@ -244,7 +248,7 @@ def test_the_schedulers_binding_passes(held: str, alice: Person) -> None:
 
 
 @pytest.mark.parametrize("door", BINDING)
-def test_others_bind_what_is_theirs(door: Door, name: str, alice: Person) -> None:
+def test_another_account_may_bind_a_pod_without_reserved_keys(door: Door, name: str, alice: Person) -> None:
     assert create(alice, name, {}).code == 201
     answer = door(alice, name, {"own/key": "x"})
     assert answer.code == 201, answer.message

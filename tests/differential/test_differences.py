@@ -86,7 +86,7 @@ def test_every_difference_is_shown() -> None:
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_it_is_still_there(name: str, kube_scheduler: KubeScheduler) -> None:
+def test_the_difference_still_occurs(name: str, kube_scheduler: KubeScheduler) -> None:
     outcome = kube_scheduler.decide(SHOWN[name])
     [one] = outcome.pods
     theirs = outcome.attempts[one["metadata"]["name"]]

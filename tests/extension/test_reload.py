@@ -101,7 +101,7 @@ async def test_what_is_wrong_leaves_the_old_one_and_says_where(scene: Scene) -> 
     assert (scene.reload.n_taken, scene.reload.n_refused) == (1, 1)
 
 
-async def test_the_same_again_changes_nothing(scene: Scene) -> None:
+async def test_reading_the_same_configuration_again_changes_nothing(scene: Scene) -> None:
     profiles = scene.host.scheduler.shared.profiles
     await scene.read(BASE.format(30) + "\n# a comment\n")
     assert scene.host.scheduler.shared.profiles is profiles

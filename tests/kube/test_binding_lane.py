@@ -339,7 +339,7 @@ async def test_answers_that_come_in_one_piece_are_each_their_own(first: bytes) -
         assert server.n_connections == 1
 
 
-async def test_who_closes_after_an_answer_gets_one_request_at_a_time() -> None:
+async def test_a_server_that_closes_after_an_answer_gets_one_request_at_a_time() -> None:
     """As a proxy that cannot read ahead: it answers the first and drops the second with the connection."""
     n_in_flight: list[int] = []
     async with ScriptedServer() as server, running(server.port) as lane:

@@ -33,7 +33,7 @@ async def test_a_pod_is_missing_until_the_watch_shows_it_as_new_as_the_list() ->
     assert catch_up.n_missing() == 0
 
 
-async def test_what_is_known_and_held_back_until_a_list_is_whole_is_missing() -> None:
+async def test_a_pod_counts_as_missing_until_its_list_is_whole() -> None:
     state = WatchState(pods())
     state.page(page(pod("a", 3), rv=10))
     catch_up = await asked(state, page(pod("a", 12, nodeName="n"), rv=20))

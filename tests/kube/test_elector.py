@@ -176,7 +176,7 @@ async def test_a_lease_is_not_gone_because_something_before_the_server_says_so(s
         group.cancel_scope.cancel()
 
 
-async def test_a_leader_to_whom_nonsense_is_said_does_not_ask_at_once_for_ever() -> None:
+async def test_a_leader_that_gets_nonsense_does_not_ask_again_without_pause() -> None:
     kept = LeaseServer()
     lies = False
 

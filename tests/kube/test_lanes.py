@@ -214,5 +214,5 @@ def test_a_whole_success_is_seen_at_one_look() -> None:
         CHUNKED,
     ],
 )
-def test_all_else_is_left_to_who_reads_piece_by_piece(data: bytes) -> None:
+def test_any_other_answer_is_left_to_the_piecewise_reader(data: bytes) -> None:
     assert whole_success(data) is None

@@ -31,7 +31,7 @@ class Client:
         return USAGE
 
 
-async def test_it_is_asked_as_long_as_somebody_wants_it() -> None:
+async def test_metrics_server_is_polled_while_a_plugin_needs_it() -> None:
     client = Client()
     told: list[Event] = []
 

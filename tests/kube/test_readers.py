@@ -41,7 +41,7 @@ async def test_everything_is_heard_when_quiet_and_in_a_crowd() -> None:
             end.close()
 
 
-async def test_who_raises_does_not_make_the_others_deaf() -> None:
+async def test_one_reader_that_raises_does_not_stop_the_others() -> None:
     readers = Readers()
     (bad_far, bad), (good_far, good) = socket.socketpair(), socket.socketpair()
     heard: list[bytes] = []

@@ -79,14 +79,14 @@ async def test_an_older_one_is_refused_with_what_would_be_right(told: dict[str, 
     assert "annotations works with every version" in said
 
 
-async def test_one_that_is_not_there_yet_is_waited_for() -> None:
+async def test_a_server_that_does_not_answer_yet_is_waited_for() -> None:
     down = ApiError("connection refused")
     busy = ApiError("overloaded", code=503, reason="ServiceUnavailable")
     await ask(down, down, busy, {"major": "1", "minor": "35"})
 
 
 @pytest.mark.parametrize("answer", [b"<html>", ApiError("no", code=403, reason="Forbidden")])
-async def test_one_that_does_not_say_is_refused(answer: bytes | ApiError) -> None:
+async def test_a_server_that_does_not_say_its_version_is_refused(answer: bytes | ApiError) -> None:
     with pytest.raises(ConfigError, match="does not say which version it is"):
         await ask(answer)
 

@@ -238,7 +238,7 @@ def test_a_namespace_goes_with_all_that_is_in_it(living: Kubectl) -> None:
     assert living.run(["get", "namespace", name]).code == 1
 
 
-def test_what_there_is(living: Kubectl) -> None:
+def test_resources_and_versions_are_listed(living: Kubectl) -> None:
     rows = table(living("api-resources", "--sort-by=name"))
     assert rows[0] == ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
     assert ["pods", "po", "v1", "true", "Pod"] in rows

@@ -94,7 +94,7 @@ def test_the_first_of_its_kind_may_go_anywhere_that_has_the_label() -> None:
     assert allowed(c, labelled("r", app="db", spec=near(term("cache")))) == []
 
 
-def test_away_and_its_other_direction() -> None:
+def test_anti_affinity_holds_in_both_directions() -> None:
     c = zones("a", "a", "b", "")
     c.run(labelled("web", app="web"), on="n0")
     c.run(labelled("shy", app="shy", spec=away(term("web", HOST))), on="n2")
@@ -149,7 +149,7 @@ def test_what_cures_a_rejection() -> None:
     assert plugin.cures(ClusterChange(Change.NODE_ADDED, 0), wants, c.view)
 
 
-def test_who_would_rather_be_away_from_its_siblings_is_not_packed() -> None:
+def test_a_gang_that_prefers_to_be_apart_is_not_packed() -> None:
     c = zones("a")
     plugin = InterPodAffinity()
     web = c.template(labelled("w", app="web", spec=rather(1, term("web"), "podAntiAffinity")))

@@ -197,7 +197,7 @@ def test_a_burst_does_not_all_go_to_the_node_that_was_idle_last() -> None:
     assert sorted(pod.spec.node_name for pod in where.pods.values()) == sorted(["n0", "n1", "n2", "n3"] * 4)
 
 
-def test_without_prediction_it_does() -> None:
+def test_without_prediction_a_burst_goes_to_the_node_that_was_idle_last() -> None:
     where = aware(busy("n0", 0, 0, 0, 0), busy("n1", 0.1, 0, 0, 0), predict=False)
     where.submit([make_pod(f"p{i}", gpus=0, cpu="2") for i in range(6)]).run()
     assert {pod.spec.node_name for pod in where.pods.values()} == {"n0"}

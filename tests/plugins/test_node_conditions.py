@@ -49,7 +49,9 @@ def cluster(*nodes: Node) -> tuple[Cluster, NodeConditions]:
         ({"SomethingElse": "True"}, True, True, ""),
     ],
 )
-def test_who_is_turned_away(conditions: dict[str, str], best_effort: bool, others: bool, reason: str) -> None:
+def test_which_pods_a_condition_keeps_off(
+    conditions: dict[str, str], best_effort: bool, others: bool, reason: str
+) -> None:
     made, plugin = cluster(sick("a", **conditions), sick("well", Ready="True"))
     for template, passes in ((made.template(), best_effort), (made.template(pod(requests=BUSY)), others)):
         mask = plugin.filter(made.state, template, made.view)
@@ -84,7 +86,7 @@ def test_best_effort(spec: dict[str, Any], answer: bool) -> None:
     assert is_best_effort(pod(resources=spec).spec) is answer
 
 
-def test_it_is_there_for_who_asks_for_it_and_wakes_who_waits() -> None:
+def test_it_is_off_by_default_and_wakes_pods_that_wait_for_a_condition() -> None:
     assert "NodeConditions" not in default_config(IN_TREE).profiles[0].plugins["filter"]
     assert isinstance(IN_TREE["NodeConditions"], PluginInfo)
     text = """

@@ -34,7 +34,7 @@ def test_a_pod_that_evens_a_node_out_finds_it_better_than_an_even_one() -> None:
     assert scores(cluster, one, plugin(), "even", "lopsided") == [60.0, 90.0]
 
 
-def test_where_nothing_changes_it_is_75() -> None:
+def test_a_pod_that_does_not_change_the_balance_scores_75() -> None:
     cluster = Cluster(node("a", allocatable=EVEN))
     assert scores(cluster, pod(requests={"cpu": "1", "memory": "1Gi"}), plugin(), "a") == [75.0]
 

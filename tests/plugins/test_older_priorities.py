@@ -64,7 +64,7 @@ def test_zones_of_one_name_in_two_regions_are_two_and_older_labels_count() -> No
     assert spread(c, labelled("p", app="web")) == [0.0, 100.0, 33.0, 100.0]
 
 
-def test_who_has_constraints_of_its_own_is_left_to_them() -> None:
+def test_a_pod_with_spread_constraints_of_its_own_is_not_scored() -> None:
     c = served({}, {})
     constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
     own = labelled("p", app="web", spec={"topologySpreadConstraints": [constraint]})
@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_not_there(text: str) -> None:
     assert avoided(avoiding(text), owned("ReplicaSet", "u1")) == [100.0, 100.0]
 
 
-def test_they_are_there_for_those_who_name_them_with_their_old_weights() -> None:
+def test_profiles_that_name_them_get_them_with_their_old_weights() -> None:
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     text = head + (
         "profiles: [{schedulerName: g, plugins:"

@@ -63,7 +63,7 @@ def test_a_zone_that_is_ahead_takes_none() -> None:
     assert plugin.pre_filter(c.state, c.template(labelled("x")), c.view) is SKIP
 
 
-def test_who_lacks_the_label_or_is_ahead_is_told_so() -> None:
+def test_nodes_without_the_label_and_nodes_that_are_ahead_have_their_reasons() -> None:
     c = zones("a", "b", "")
     running(c, 1, 0, 0)
     template = c.template(web(over()))
@@ -208,7 +208,7 @@ def test_what_cures_a_rejection() -> None:
     assert not plugin.cures(ClusterChange(Change.OBJECT, kind="namespaces"), template, c.view)
 
 
-def test_who_prefers_to_be_spread_among_its_siblings_is_not_packed() -> None:
+def test_a_gang_that_prefers_to_be_spread_is_not_packed() -> None:
     c = zones("a")
     plugin = PodTopologySpread()
     spread = c.template(web(over(when=MAY)))

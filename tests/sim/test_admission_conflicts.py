@@ -87,7 +87,7 @@ def _said(pod: Pod) -> tuple[str | None, str | None]:
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 3))
-def test_who_could_be_mixed_up_is_not_due_together(seed: int) -> None:
+def test_pods_that_kubelet_could_mix_up_are_not_due_together(seed: int) -> None:
     try:
         found = Watched(seed).run()
     except Broken as broken:

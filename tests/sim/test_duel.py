@@ -36,7 +36,7 @@ def problem_of(duel: Duel) -> str:
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 2))
-def test_two_who_believe_to_lead_give_nothing_twice(seed: int) -> None:
+def test_two_schedulers_that_both_believe_to_lead_give_nothing_twice(seed: int) -> None:
     duel = Duel(seed, random_workload(seed), STORM)
     duel.run_for(40.0)
     duel.settle()

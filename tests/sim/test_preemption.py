@@ -47,7 +47,7 @@ def test_in_good_weather_nobody_is_taken_in_vain(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 4))
-def test_who_waits_for_pods_that_do_not_go_gives_up_and_goes_on(seed: int) -> None:
+def test_a_gang_whose_victims_do_not_go_gives_up_and_goes_on(seed: int) -> None:
     run(7000 + seed, CALM, stubborn=True)
 
 

@@ -41,7 +41,7 @@ def run(seed: int) -> Simulation:
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS))
-def test_at_rest_everybody_says_the_same(seed: int) -> None:
+def test_at_rest_annotations_books_and_kubelets_agree(seed: int) -> None:
     try:
         run(seed)
     except Broken as broken:

@@ -72,7 +72,7 @@ def test_an_hour_passes_at_once_and_for_everybody() -> None:
     assert time.monotonic() != pytest.approx(START_S + 3600.0)
 
 
-def test_who_waits_for_nothing_is_told_so() -> None:
+def test_a_wait_that_nothing_can_end_is_an_error() -> None:
     with virtual_time() as loop:
         future = loop.create_future()
         with pytest.raises(Stuck):

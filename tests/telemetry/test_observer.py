@@ -36,7 +36,7 @@ def observed(recorder: Recorder, settings: Settings) -> Scheduler:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_who_is_observed_decides_the_same(seed: int) -> None:
+def test_an_observed_scheduler_decides_the_same(seed: int) -> None:
     histories = []
     for make in (make_scheduler, lambda settings: observed(Recorder(), settings)):
         sim = Simulation(seed, random_workload(seed), rates=STORM, make=make)

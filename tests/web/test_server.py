@@ -122,7 +122,7 @@ async def test_probes_need_no_token(pair: Pair) -> None:
         assert "[+]ping ok" in (await client.ask("/livez?verbose"))[1]
 
 
-async def test_everything_else_does(pair: Pair) -> None:
+async def test_all_pages_but_probes_need_a_token(pair: Pair) -> None:
     async with serving(pair, "pods is not watched") as client:
         for path in ("/metrics", "/configz", "/readyz/watch"):
             assert (await client.ask(path))[0] == 403, path

@@ -56,7 +56,7 @@ def test_the_moves_are_told_in_order_with_causes_and_times() -> None:
     assert one["moves"][0]["at"].startswith("2027-01-15T08:00:")
 
 
-def test_nobody_of_that_name_has_a_story() -> None:
+def test_a_group_that_is_not_known_has_no_story() -> None:
     assert stories(waited_and_bound()).told("d/none") is None
 
 

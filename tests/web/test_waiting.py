@@ -54,7 +54,7 @@ def test_a_rejection_carries_its_reason_to_the_pods() -> None:
     assert "rejected by alice: over\\x1b budget" in c.said("train-0")
 
 
-def test_nobody_of_that_name() -> None:
+def test_a_group_that_does_not_wait_is_told_as_such() -> None:
     assert pages(cluster_with_a_wait(), []).decide("d/other", word="allow", by="a", reason="")[0] == 404
 
 
