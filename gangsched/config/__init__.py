@@ -27,6 +27,7 @@ from gangsched.config.election import LeaderElectionSettings, resolve_election
 from gangsched.config.extenders import ExtenderConfig, resolve_extenders
 from gangsched.config.foreign import resolve_foreign
 from gangsched.config.inferring import resolve_inferred
+from gangsched.config.packing import resolve_packing
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
 from gangsched.config.queueing import QueueingSettings, resolve_queueing
 from gangsched.config.strict import decode, nearest, read_documents
@@ -68,7 +69,8 @@ class Settings(msgspec.Struct, frozen=True):
     cluster's size); without any, all of them. infer_gangs: which controllers' pods are gangs without stating
     it, by profile (model.owners), in the order of checking. foreign_markers: what
     happens to pods and groups that ask for what only another system does, by profile: WARN or IGNORE, else
-    REFUSE (config.foreign). queueing: walltimes are read and passes counted
+    REFUSE (config.foreign). packing_weights: how much packing weighs beside the scores, by profile
+    (config.packing); gangs of the others are packed first. queueing: walltimes are read and passes counted
     (config.queueing); None: neither.
     """
 
@@ -93,6 +95,7 @@ class Settings(msgspec.Struct, frozen=True):
     fence: bool = False
     infer_gangs: Mapping[str, tuple[str, ...]] = {}
     foreign_markers: Mapping[str, str] = {}
+    packing_weights: Mapping[str, int] = {}
     ties: Literal["random", "roundRobin"] = "random"
     queueing: QueueingSettings | None = None
 
@@ -232,6 +235,7 @@ def _assemble(
         nodes_to_score=to_score,
         infer_gangs=resolve_inferred(ours, names),
         foreign_markers=resolve_foreign(ours, names),
+        packing_weights=resolve_packing(ours, names),
         queueing=resolve_queueing(ours, names),
     )
     tracing = resolve_tracing(ours.tracing)

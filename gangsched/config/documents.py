@@ -157,6 +157,12 @@ class Queueing(_Document, frozen=True):
     default_walltime: str = ""
 
 
+class Packing(_Document, frozen=True):
+    """weight: of packing as one score among others; None: packing goes first (config.packing)."""
+
+    weight: int | None = None
+
+
 class ProfileOptions(_Document, frozen=True):
     """Our part of a profile; the rest of it is in KubeSchedulerConfiguration."""
 
@@ -164,6 +170,7 @@ class ProfileOptions(_Document, frozen=True):
     infer_gangs: tuple[Inferred, ...] | None = None
     foreign_markers: ForeignMarkers | None = None
     default_walltime: str | None = None
+    packing: Packing | None = None
 
 
 class OurDocument(_Document, frozen=True):
@@ -188,6 +195,7 @@ class OurDocument(_Document, frozen=True):
     reporting_controller: str = "gangsched"
     infer_gangs: tuple[Inferred, ...] = ("JobSet", "LeaderWorkerSet", "RayCluster", "Kueue")
     foreign_markers: ForeignMarkers = "refuse"
+    packing: Packing = Packing()
     profiles: tuple[ProfileOptions, ...] = ()
     queueing: Queueing | None = None
     devices: Devices = Devices()

@@ -69,6 +69,7 @@ def _by_profile(config: SchedulerConfig) -> Document:
         one.scheduler_name: {
             "inferGangs": [*settings.infer_gangs.get(one.scheduler_name, ())],
             "foreignMarkers": settings.foreign_markers.get(one.scheduler_name, REFUSE),
+            "packing": {"weight": settings.packing_weights.get(one.scheduler_name)},
             **_walltime(settings, one.scheduler_name),
         }
         for one in config.profiles

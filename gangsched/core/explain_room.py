@@ -111,7 +111,8 @@ def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
             if members:
                 ordered = needed_first(members, roles) if roles else members
                 n_needed = min(one.n_needed, len(members))
-                demands.append(Demand(one, shared.profile_of(one).quiet, ordered, n_needed, roles=roles))
+                profile, weight = shared.profile_of(one).quiet, shared.packing_weight(one)
+                demands.append(Demand(one, profile, ordered, n_needed, roles=roles, packing_weight=weight))
         return run_cycle(
             demands,
             shared.cache.view,

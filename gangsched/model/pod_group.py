@@ -56,6 +56,7 @@ from gangsched.model.dialects.numbers import (
 )
 from gangsched.model.objects import CustomObject, Pod
 from gangsched.model.owners.dialects import INFERRED_DIALECTS
+from gangsched.model.packing_weight import PACKING_WEIGHT_KEY, annotated_packing_weight
 from gangsched.model.required_ids import annotated_required_ids
 from gangsched.model.topology import TOPOLOGY_KEY, annotated_topology, both
 from gangsched.model.walltime import WALLTIME_ANNOTATIONS
@@ -144,6 +145,7 @@ __all__ = [
     "role_of",
     "stated_by",
     "stated_names",
+    "with_wishes_of",
 ]
 
 _BY_NAME: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (*DIALECTS, *INFERRED_DIALECTS)}
@@ -154,7 +156,7 @@ _INFERRED = frozenset(dialect.name for dialect in INFERRED_DIALECTS)
 _NAMING_LABELS = frozenset(key for dialect in DIALECTS for key in dialect.labels)
 _NAMING_ANNOTATIONS = frozenset(key for dialect in DIALECTS for key in dialect.annotations)
 _NOTHING: Mapping[str, str] = {}
-_COMMON = ("spec.schedulerName", "spec.priority", TOPOLOGY_KEY)
+_COMMON = ("spec.schedulerName", "spec.priority", TOPOLOGY_KEY, PACKING_WEIGHT_KEY)
 N_COMMON = len(_COMMON)
 """So many of what members state, of all dialects, comes first."""
 
@@ -168,6 +170,7 @@ _TELLING_LABELS = frozenset(
 _TELLING_ANNOTATIONS = frozenset(
     (
         TOPOLOGY_KEY,
+        PACKING_WEIGHT_KEY,
         *(k for d in DIALECTS for k in (*d.annotations, *d.role_annotations, *d.stated_annotations)),
         *foreign.ANNOTATIONS,
         *owners.TELLING_ANNOTATIONS,
@@ -271,18 +274,25 @@ def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
     meta = pod.metadata
     if key.dialect == POD:
         asked = annotated_topology(meta.annotations)
+        annotated_packing_weight(meta.annotations)  # means nothing for one pod, and is no number
         return PodGroup(key, topology=asked, unsupported=foreign.unsupported_marks(meta))
     dialect = _BY_NAME[key.dialect]
     numbers = dialect.from_pod(key, meta.labels or _NOTHING, meta.annotations or _NOTHING)
     numbers.setdefault("topology", annotated_topology(meta.annotations))
+    numbers.setdefault("packing_weight", annotated_packing_weight(meta.annotations))
     return PodGroup(key, **numbers)
 
 
-def with_topology_of(group: PodGroup, pod: Pod) -> PodGroup:
+def with_wishes_of(group: PodGroup, pod: Pod) -> PodGroup:
     """A group that an object describes, with what its pods ask for beside that: whoever writes a Job cannot
     annotate the PodGroup that its controller makes. Raises: ParseError naming the key."""
     asked = annotated_topology(pod.metadata.annotations)
-    return replace(group, topology=both(group.topology, asked)) if asked else group
+    weight = annotated_packing_weight(pod.metadata.annotations)
+    if asked:
+        group = replace(group, topology=both(group.topology, asked))
+    if weight is not None and group.packing_weight is None:
+        group = replace(group, packing_weight=weight)
+    return group
 
 
 def group_from_object(dialect: str, api_version: str, item: CustomObject) -> PodGroup:
@@ -351,8 +361,10 @@ def _told_by(metadata: Mapping[str, str], keys: frozenset[str]) -> Mapping[str, 
 def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
     """What a member says of its group, as written, in the order of stated_names."""
     spec, meta = pod.spec, pod.metadata
-    topology = meta.annotations.get(TOPOLOGY_KEY) if meta.annotations else None
-    common = (spec.scheduler_name, spec.priority or 0, topology)
+    topology = weight = None
+    if meta.annotations:
+        topology, weight = meta.annotations.get(TOPOLOGY_KEY), meta.annotations.get(PACKING_WEIGHT_KEY)
+    common = (spec.scheduler_name, spec.priority or 0, topology, weight)
     dialect = _BY_NAME.get(key.dialect)
     if key.dialect == POD:
         return (*common, *foreign.unsupported_marks(meta))

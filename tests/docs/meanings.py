@@ -87,6 +87,9 @@ OURS = {
     " A label `gangsched.io/infer-gangs` of a namespace goes before it.",
     "foreignMarkers": "What becomes of pods and groups that ask for what only another system does: `refuse` with the"
     " reason, `warn` by an event and schedule them without it, or `ignore`.",
+    "packing.weight": "How much [packing weighs beside the scores](gangs.md#packing-as-one-score-among-others), 0 to"
+    " 100000. Not set: gangs are packed first, and scores decide among equally tight placements.",
+    "profiles[].packing.weight": "The same for this profile alone.",
     "profiles[].schedulerName": "A profile of KubeSchedulerConfiguration.",
     "profiles[].inferGangs": "The same for this profile alone.",
     "profiles[].foreignMarkers": "The same for this profile alone.",
@@ -284,6 +287,11 @@ KEYS = {
         "Pod or PodGroup",
         "user",
         "resources whose IDs must be known where it goes: `nvidia.com/gpu,example.com/nic`, or `true` for all",
+    ),
+    "gangsched.io/packing-weight": (
+        "Pod or PodGroup",
+        "user",
+        "how much packing weighs beside the scores, 0 to 100000; before the setting `packing`",
     ),
     "gangsched.io/on-device-failure": ("Pod or PodGroup", "user", "`none`, `evictMember` or `evictGang`"),
     "gangsched.io/device-constraints": (

@@ -2,9 +2,9 @@
 
 Three ways. Equal members of a gang are packed together, when nodes differ only in free capacity. If a Filter
 sees pods (affinity to a sibling, spread over racks) they are placed one at a time in the order that packing
-gives, and the Filter runs again after each. If the template prefers to be apart from its siblings, each
-member goes to the highest score, one at a time; so does a lone pod. Called by core.cycle.cycle and
-core.cycle.order_search.
+gives, and the Filter runs again after each. If the template prefers to be apart from its siblings, or packing
+is one score among others, each member goes to the highest score, one at a time; so does a lone pod. Called by
+core.cycle.cycle and core.cycle.order_search.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices
 from gangsched.core.cycle.packing import pack
+from gangsched.core.cycle.packing_score import PackingScore
 from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, IntArray, Status
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.group import PodInfo, templates_of
@@ -56,8 +57,8 @@ class Placing:
         is_gang = demand.group.is_gang or len(demand.members) > 1
         alike = len(members) == len(demand.members)
         siblings = [template] if alike else [info.template for info in demand.members]
-        by_score = is_gang and profile.scoring.spreads(template, siblings)
-        if by_score:
+        weight = demand.packing_weight
+        if is_gang and (weight is not None or profile.scoring.spreads(template, siblings)):
             return self._each_by_score(template, members, state)
         if is_gang and profile.filtering.sees_pods(state):
             return self._one_by_one(template, members, state)
@@ -112,7 +113,13 @@ class Placing:
         return pack(profile, state, template, trial, room, n_members, self.used, key, lets)
 
     def _best_scored(
-        self, template: PodTemplate, state: CycleState, room: IntArray, *, lone: bool
+        self,
+        template: PodTemplate,
+        state: CycleState,
+        room: IntArray,
+        *,
+        lone: bool,
+        packing: PackingScore | None = None,
     ) -> int | None:
         rows = np.flatnonzero(room > 0)
         if not len(rows):
@@ -120,6 +127,9 @@ class Placing:
         if lone and self.demand.early_stop is not None:
             rows = self.demand.early_stop.narrow(rows, self.trial.n_nodes, self.trial.n_rows)
         scores = self._profile.score(state, template, self.trial, rows)
+        if packing is not None:
+            points = packing.of(rows, room[rows], self.used)
+            scores = points if scores is None else scores + points
         best = rows if scores is None else rows[scores == scores.max()]
         return int(best[self.demand.pick(len(best)) if lone and len(best) > 1 else 0])
 
@@ -141,14 +151,19 @@ class Placing:
         return len(members)
 
     def _each_by_score(self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState) -> int:
-        """Each to the highest score, recomputed after each."""
+        """Each to the highest score, recomputed after each; packing counts where it has a weight."""
         filtering, trial = self._profile.filtering, self.trial
         room = self._profile.capacity(state, template, trial)
         is_local = filtering.is_local(state)
         # The known capacity of each node, counted down from here on as members are placed.
         left = (room if is_local else filtering.ceiling(state, template, trial)).copy()
+        weight, packing = self.demand.packing_weight, None
+        if weight is not None:
+            packing = PackingScore(weight, trial, self._topology_key, len(members))
         for n_placed, info in enumerate(members):
-            row = self._best_scored(template, state, room, lone=False)
+            if packing is not None:
+                packing.n_left = len(members) - n_placed
+            row = self._best_scored(template, state, room, lone=False, packing=packing)
             if row is None:
                 return n_placed
             self.put(row, template, [info])

@@ -40,7 +40,8 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
     pick: which of n equally good nodes a lone pod gets, from 0. early_stop: a lone pod is offered no more
     than enough nodes; None: all of them. within: bool[n_rows], the nodes of the domain that the group is
     narrowed to (core.cycle.topology), and what it is called; None: all nodes. roles: so many at least of the
-    members that say this role; they come first among the members.
+    members that say this role; they come first among the members. packing_weight: of packing beside the
+    scores; None: the gang is packed first.
     """
 
     group: Group
@@ -52,6 +53,7 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
     within: BoolArray | None = None
     within_name: str = ""
     roles: Mapping[str, int] = {}
+    packing_weight: int | None = None
 
     def by_template(self) -> dict[int, tuple[PodTemplate, list[PodInfo]]]:
         """The members by template serial, in the order in which they come."""

@@ -203,7 +203,9 @@ class Attempts:
                 roles = group.short_roles()
                 if roles:
                     members = needed_first(members, roles)
-                demands.append(Demand(group, asked, members, n_needed, self._pick, early_stop, roles=roles))
+                demand = Demand(group, asked, members, n_needed, self._pick, early_stop, roles=roles)
+                demand.packing_weight = self._shared.packing_weight(group)
+                demands.append(demand)
         return demands
 
     def _cycle(

@@ -34,7 +34,7 @@ from gangsched.model.pod_group import (
     needs_object,
     one_speaks,
     stated_names,
-    with_topology_of,
+    with_wishes_of,
 )
 from gangsched.model.workloads import PRIORITY_CLASSES
 
@@ -86,7 +86,8 @@ class GroupSpecs:
             self._shared.touch(group)
         elif group is not None and isinstance(read, PodGroup):
             before_it = group.definition or read
-            group.definition = replace(read, topology=before_it.topology)
+            weight = before_it.packing_weight
+            group.definition = replace(read, topology=before_it.topology, packing_weight=weight)
 
     def remove_object(self, event: PodGroupDeleted) -> None:
         """The object is gone; a group that was never whole gathers again."""
@@ -172,7 +173,7 @@ class GroupSpecs:
             known = self._objects.get(group.key)
             if known is None and standing is not None:
                 return standing, ""
-            return (standing, known) if isinstance(known, str) else _with_topology(group, known)
+            return (standing, known) if isinstance(known, str) else _with_wishes(group, known)
         if is_inferred(group.key):
             found, problem = self._owners.numbers(group)
             return (standing if found is None and problem else found), problem
@@ -248,13 +249,13 @@ class GroupSpecs:
                 self._shared.touch(self._shared.groups[key])
 
 
-def _with_topology(group: Group, known: PodGroup | None) -> tuple[PodGroup | None, str]:
-    """What its object says, with what its pods say of topology; or what is wrong with that."""
+def _with_wishes(group: Group, known: PodGroup | None) -> tuple[PodGroup | None, str]:
+    """What its object says, with what its pods ask for beside it; or what is wrong with that."""
     info = group.first()
     if known is None or info is None:
         return known, ""
     try:
-        return with_topology_of(known, info.pod), ""
+        return with_wishes_of(known, info.pod), ""
     except ParseError as error:
         return None, f"gang {group.key}: {error}"
 

@@ -171,6 +171,12 @@ class SharedState:
     def profile_of(self, group: Group) -> Profile:
         return self.profiles[group.scheduler_name]
 
+    def packing_weight(self, group: Group) -> int | None:
+        """How much packing weighs beside the scores; None: the gang is packed first."""
+        if group.definition is not None and group.definition.packing_weight is not None:
+            return group.definition.packing_weight
+        return self.settings.packing_weights.get(group.scheduler_name)
+
     def forget(self, info: PodInfo, state: MemberState) -> None:
         """Releases what a member holds and moves it to `state`; the freed room may cure others."""
         if info.state is MemberState.ASSUMED:

@@ -43,7 +43,8 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     preempts: whether it may take others' room at all. is_basic: its object says that its pods start one by
     one, wherever that is, so another name that a pod's user wrote goes before this group's. topology: which
     labels of nodes its members must, or would rather, have in common. required_ids: the resources whose
-    device IDs must be known where its members go (model.required_ids). priority: goes before its pods' own;
+    device IDs must be known where its members go (model.required_ids). packing_weight: of packing beside the
+    scores, None: as its profile has it (model.packing_weight). priority: goes before its pods' own;
     priority_class: the name of the class whose value counts where its pods have no priority of their own.
     walltime: the annotations of its object that state how long it runs (model.walltime).
     """
@@ -64,6 +65,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     unsupported: tuple[str, ...] = ()
     on_device_failure: str = ""
     required_ids: frozenset[str] = NONE_REQUIRED
+    packing_weight: int | None = None
     walltime: Mapping[str, str] = {}
     priority: int | None = None
     priority_class: str = ""

@@ -11,6 +11,7 @@ import msgspec
 from gangsched.errors import ParseError
 from gangsched.model import bounded
 from gangsched.model.dialects.dialect import ALL, SINGLE, GroupKey, Metadata, Numbers
+from gangsched.model.packing_weight import annotated_packing_weight
 from gangsched.model.resources import parse_quantities
 from gangsched.model.topology import annotated_topology
 
@@ -45,6 +46,7 @@ def annotated_numbers(annotations: Metadata, key: GroupKey) -> Numbers:
         "disruption_mode": _disruption_mode(annotations.get(DISRUPTION_KEY)),
         "schedule_timeout_s": None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
         "topology": annotated_topology(annotations),
+        "packing_weight": annotated_packing_weight(annotations),
     }
 
 
