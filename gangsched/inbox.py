@@ -176,7 +176,7 @@ class GroupQueue:
         self._is_closed = True
 
     def hear(self, now_s: float) -> bool:
-        """Apply the events that have come by now; returns whether there were any."""
+        """Apply the events that have come so far; returns whether there were any."""
         events = self._inbox.take()
         if events:
             self._hears(events)

@@ -1,7 +1,7 @@
 """What fields mean, for `kubectl explain`: from the docstrings of the installed kubernetes-asyncio models.
 
 Lives here: finding a schema's model, and its fields' sentences, by reading the model's file; nothing is
-imported and nothing is read before somebody asks. A kind that the models do not have (they follow an older
+imported and nothing is read before a client asks. A kind that the models do not have (they follow an older
 Kubernetes) has no descriptions, nor have fields that are objects of their own; where the package is missing
 nothing has. Called by openapi.py.
 """

@@ -46,7 +46,7 @@ def schema_of(registry: Registry, target: Target) -> Schema:
 
 
 def tracked(new: Object, old: Object | None, schema: Schema, target: Target, context: Context) -> Object:
-    """`new` with the fields managed by who sends it, as far as managers are kept; both as stored."""
+    """`new` with the fields managed by its sender, as far as managers are kept; both as stored."""
     resource, meta = target.resource, new.setdefault("metadata", {})
     if schema.custom:
         # The fields that defaults fill in belong to the creator of a definition as well.

@@ -236,7 +236,7 @@ def forbidden(
 
 
 def invalid(kind: str, name: str, problems: Sequence[FieldProblem], *, group: str = "") -> StatusError:
-    """Fields that do not pass validation; problems that read the same are said once in the message."""
+    """Fields that do not pass validation; the message names problems that read the same once."""
     texts = list(dict.fromkeys(map(str, problems)))
     said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     message = f"{qualified(group, kind)} {quoted(name)} is invalid"

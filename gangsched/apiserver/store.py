@@ -58,7 +58,7 @@ class Change(msgspec.Struct, gc=False, eq=False):
     """One write; `item` is the object after it (of a DELETED one: its last state, at the deletion's
     revision).
 
-    `lines` caches what watches send of it: whoever encodes a line first leaves it there for the others.
+    `lines` caches what watches send of it: the first watch to encode a line leaves it there for the others.
     """
 
     type: ChangeType

@@ -1,6 +1,6 @@
 """The independent clock: watches pods in its own process and records when each line came.
 
-It keeps bytes and times, and extracts only what its caller needs at once (how many pods have a node by now);
+It keeps bytes and times, and extracts only what its caller needs at once (how many pods have a node so far);
 everything else is parsed after the round (watch_log.py). It uses HTTP/1.0, so the server sends bare lines and
 no chunks. Standard library only, blocking reads: its CPU time is part of every round and must stay small.
 
@@ -36,7 +36,7 @@ class Stopped(Exception):
 
 
 class LineScanner:
-    """Cuts bytes into lines, each with the time at which its end came, and collects who has a node."""
+    """Cuts bytes into lines, each with the time its end came, and collects pods that have a node."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[int, bytes]] = []

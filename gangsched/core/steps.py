@@ -109,7 +109,7 @@ class PlainSteps:
 
 
 class Faults:
-    """Tells of what our own code raised; is_shaken: it has, and nobody has looked at the queue since."""
+    """Tells of what our own code raised; is_shaken: it has, and the queue was not looked at since."""
 
     def __init__(self, shared: SharedState, guard: Callable[[Defect], None]) -> None:
         self._shared = shared

@@ -87,7 +87,7 @@ def check_policies(facts: Facts, *, with_agents: bool) -> Iterator[Finding]:
         if policy is None:
             why = "is not applied: users may write what only gangsched may"
         elif not any("Deny" in (one.spec.validation_actions or ()) for one in bindings):
-            why = "has no binding that denies, so it refuses nobody"
+            why = "has no binding that denies, so it refuses no request"
         elif not any(user in one.expression for one in policy.spec.match_conditions or ()):
             why = f"does not name {user}, which is refused as any other user is"
         else:
@@ -207,7 +207,7 @@ def _check_holders_clock(lease: Lease) -> Iterator[Finding]:
 
 
 def _lives(lease: Lease, now: datetime) -> bool:
-    """By the API server's clock; a clock that is off by MAX_SKEW_S ends nobody's lease."""
+    """By the API server's clock; a clock that is off by MAX_SKEW_S ends no lease."""
     if not lease.spec.holder_identity or lease.spec.renew_time is None:
         return False
     lasts_s = (lease.spec.lease_duration_seconds or 0) + MAX_SKEW_S

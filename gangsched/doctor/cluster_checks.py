@@ -59,7 +59,7 @@ def check_agents(nodes: Sequence[Node], pods: Sequence[Pod], now: datetime) -> I
     ready = {name for name, pod in agents.items() if _condition(pod, "Ready") == "True"}
     missing = [node.metadata.name for node in with_devices if node.metadata.name not in ready]
     if missing:
-        text = f"no agent is ready on {_nodes(missing)}: nobody keeps the list of devices there true"
+        text = f"no agent is ready on {_nodes(missing)}: no agent keeps the list of devices there up to date"
         cure = f"kubectl -n {AGENT_NAMESPACE} get pods -o wide"
         yield found("agents", "warning", text, cure if agents else "kubectl apply -k deploy/agent/")
     stale = sorted(name for name, age_s in _ages(nodes, now) if age_s > _STALE_S)

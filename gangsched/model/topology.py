@@ -51,7 +51,7 @@ def parse_topology(text: str) -> Topology:
     """What the annotation says: levels separated by commas, the widest first. Raises: ParseError."""
     if len(text) > _MAX_TEXT:
         raise ParseError(
-            f"{len(text)} characters; at most {_MAX_TEXT} may be said of topology", field=TOPOLOGY_KEY
+            f"{len(text)} characters; at most {_MAX_TEXT} may describe the topology", field=TOPOLOGY_KEY
         )
     levels = []
     for part in text.split(","):

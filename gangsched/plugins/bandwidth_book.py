@@ -54,7 +54,7 @@ class _Held(NamedTuple):
 
 
 class BandwidthBook:
-    """stale_s: how long a measurement is valid (math.inf: for ever). promise: False counts measurements only.
+    """stale_s: how long a measurement is valid (math.inf: always). promise: False counts measurements only.
     pool: note which requests have a pool.
     """
 

@@ -38,7 +38,7 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
     """
     pod, node = told.pods.get(bind.uid), told.nodes.get(bind.node)
     if pod is None or node is None:
-        yield f"2: {bind.name} is bound to {bind.node}, one of which nobody has told of"
+        yield f"2: {bind.name} is bound to {bind.node}, of which the scheduler was not told both"
         return
     if not is_repetition:  # by then a node that was gone, with members on it, may have come back
         yield from _in_one_domain(bind, pod, told)
@@ -130,7 +130,7 @@ def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[st
             and all(labels.get(k) == v for k, v in bind.labels.items())
             for bind in binds
         ):
-            yield f"3, 10: {pod.key} ({pod.metadata.uid}) on {pod.spec.node_name} was bound for somebody else"
+            yield f"3, 10: {pod.key} ({pod.metadata.uid}) on {pod.spec.node_name} was bound for another pod"
     api.books.changed.clear()
 
 
@@ -143,7 +143,7 @@ def nothing_lost(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
         if info is None or info.group is None:
             yield f"5: {pod.key} ({pod.metadata.uid}) is nowhere"
         elif scheduler.shared.groups.get(info.group.key) is not info.group:
-            yield f"5: {pod.key} is in {info.group!r}, which nobody knows"
+            yield f"5: {pod.key} is in {info.group!r}, which the scheduler does not know"
 
 
 def cache_is_store(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
@@ -183,7 +183,7 @@ def nothing_leaks(scheduler: Scheduler) -> Iterator[str]:
         yield f"4: devices are claimed for {kept}"
     known = set(scheduler.shared.cache.pods)
     if strange := set(scheduler.shared.cache.nominated) - known:
-        yield f"4: nominations of {sorted(strange)}, who do not exist"
+        yield f"4: nominations of {sorted(strange)}, which do not exist"
 
 
 def waits_for_user(scheduler: Scheduler) -> bool:

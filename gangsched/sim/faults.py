@@ -144,7 +144,7 @@ class Weather:
         return self._rng.uniform(0.0, self.rates.watch_delay_s)
 
     def is_proxied(self) -> bool:
-        """Whether a request but a Binding is answered by somebody else."""
+        """Whether a request but a Binding is answered by something before the server."""
         return bool(self.rates.proxied) and self._happens("proxied")
 
     def rest_s(self) -> float:

@@ -55,7 +55,7 @@ class SimFence:
         release: Callable[[Sequence[Fenced]], None],
         deposed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`bump` calls back when it is done; `taken`: nothing of who led before can land any more."""
+        """`bump` calls back when it is done; `taken`: no bind of an earlier leader can land any more."""
         self.fence = Fence(identity, is_on_its_way=is_on_its_way)
         self._there = there
         self._timeline = timeline

@@ -72,7 +72,7 @@ class Told:
                     self.promised.pop(uid, None)
             elif isinstance(event, ev.PodRead | ev.PodBumped):
                 if event.pod is not None and event.pod.spec.node_name:
-                    if event.uid in self.pods:  # else it is gone by now, and the answer is old
+                    if event.uid in self.pods:  # else it has gone since, and the answer is old
                         self._see(event.pod)
                 else:
                     self.promised.pop(event.uid, None)

@@ -62,7 +62,7 @@ class TailSampling:
         return trace.maker.trace_id in self._held
 
     def clear(self) -> None:
-        """The process ends: what is not known by now is not traced."""
+        """The process ends: what is still undecided is not traced."""
         self._held.clear()
         self.size = 0
 

@@ -132,8 +132,8 @@ def test_whom_a_gang_would_take_is_told_and_nobody_goes(story: Story) -> None:
     story.they_bind("low-0", "n0").they_bind("low-1", "n1")
     story.create(*(pod(f"g-{k}", group="g", min_members=2, gpus=8, priority=10) for k in range(2))).turns()
     said = story.record("g-0").ours_said
-    told = "preemption: it would go to n0, n1 in the room of 2 pods of lower priority: d/low-0, d/low-1"
-    assert said.endswith(f"2 Insufficient nvidia.com/gpu. {told}; nobody is evicted")
+    told = "preemption: it would be placed on n0, n1 in place of 2 pods of lower priority: d/low-0, d/low-1"
+    assert said.endswith(f"2 Insufficient nvidia.com/gpu. {told}; nothing is evicted")
     assert text(story)[-1] == f"gang d/g: theirs none, ours none ({said})"
     assert story.left == []
     story.wait()
@@ -148,7 +148,7 @@ def test_whom_a_lone_pod_would_take_is_told(story: Story) -> None:
     story.create(*(pod(f"low-{k}", gpus=8, priority=k) for k in range(2))).turns()
     story.they_bind("low-0", "n0").they_bind("low-1", "n1")
     story.create(pod("high", gpus=8, priority=10)).turns()
-    assert "it would go to n0 in the room of 1 pod of lower priority: d/low-0" in text(story)[-1]
+    assert "it would be placed on n0 in place of 1 pod of lower priority: d/low-0" in text(story)[-1]
     assert text(story)[-1].startswith("d/high: nobody placed it; ours: 0/2 nodes are available")
 
 

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets. Not here: what they allow (eviction.py) and who keeps their status (a controller).
+"""PodDisruptionBudgets. Not here: what they allow (eviction.py) nor their status (a controller's).
 
 Source: pkg/registry/policy/poddisruptionbudget, pkg/apis/policy/validation/validation.go of Kubernetes 1.37.
 """

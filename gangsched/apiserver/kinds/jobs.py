@@ -1,6 +1,6 @@
 """Jobs: defaults, the selector made of the job's UID, what is refused and what stays.
 
-Lives here: the strategy. Not here: who runs them (simulated/jobs).
+Lives here: the strategy. Not here: running them (simulated/jobs).
 Source: pkg/registry/batch/job/strategy.go, pkg/apis/batch/v1/defaults.go, pkg/apis/batch/validation of
 Kubernetes 1.37.
 """

@@ -1,4 +1,4 @@
-"""Kinds that nobody acts on here: what is filled in and refused, so that manifests meet the real answers.
+"""Kinds that nothing acts on here: what is filled in and refused, so that manifests meet the real answers.
 
 Lives here: ConfigMaps, Secrets, Services, RBAC, FlowSchemas and storage classes. RBAC is stored, not
 enforced; a Service gets an address that nothing listens on.

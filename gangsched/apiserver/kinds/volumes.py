@@ -1,4 +1,4 @@
-"""PersistentVolumes and claims: stored, bound by nobody, protected while they are used.
+"""PersistentVolumes and claims: stored, never bound, protected while they are used.
 
 Lives here: both strategies, and who takes their protection finalizers off: on a real cluster a controller,
 here the write that ends the use. Source: pkg/registry/core/persistentvolume{,claim}, pkg/controller/volume/

@@ -223,7 +223,7 @@ def _removed(schema: Schema, value: Any, tree: Tree) -> Any:
 
 
 def with_named_fields(schema: Schema, fields: FieldSet) -> FieldSet:
-    """With the structs' own fields on the way to each: who owns `.spec.replicas` owns `.spec` for removal."""
+    """With the structs' own fields on the way to each: `.spec.replicas` brings `.spec`, for removal."""
     found = set(fields)
     for path in fields:
         here: Schema = schema

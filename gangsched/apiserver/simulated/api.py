@@ -101,7 +101,7 @@ class Api:
         *,
         uid: str = "",
     ) -> bool:
-        """Change the object in place; False if it is gone or another one by now.
+        """Change the object in place; False if it is gone, or another object has its name now.
 
         Raises: StatusError for anything but 404.
         """
@@ -131,7 +131,7 @@ class Api:
         grace_s: int | None = None,
         propagation: str | None = None,
     ) -> bool:
-        """Delete it or begin to; False if it is gone or another one by now.
+        """Delete it or begin to; False if it is gone, or another object has its name now.
 
         Raises: StatusError for anything but 404 and a UID that differs.
         """

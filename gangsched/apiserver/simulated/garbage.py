@@ -32,7 +32,7 @@ Place = tuple[str, str, str]
 
 
 class Garbage:
-    """Who depends on whom, and what is to be looked at."""
+    """Which object depends on which, and what is to be looked at."""
 
     def __init__(self, api: Api, view: View, timetable: Timetable) -> None:
         self._api = api

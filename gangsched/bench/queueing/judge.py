@@ -106,5 +106,5 @@ def figures(workload: Workload, starts: Starts) -> Figures:
 
 
 def _most_passed(start: NDArray[np.float64]) -> int:
-    """Jobs are numbered by arrival, so whoever has a higher number and an earlier start passed."""
+    """Jobs are numbered by arrival, so a job with a higher number and an earlier start has passed."""
     return max((int((start[i + 1 :] < start[i]).sum()) for i in range(len(start))), default=0)

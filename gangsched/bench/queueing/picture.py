@@ -1,4 +1,4 @@
-"""The run as a picture: who held which device when, and how long jobs of each size waited. Pure."""
+"""The run as a picture: which job held which device when, and how long jobs of each size waited. Pure."""
 
 from __future__ import annotations
 

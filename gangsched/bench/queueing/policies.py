@@ -15,7 +15,7 @@ import msgspec
 from gangsched.bench.queueing.jobs import Job, Workload
 from gangsched.bench.queueing.profile import Profile
 
-# One who runs longer than stated is taken to end a minute from now.
+# A job that runs longer than stated is taken to end a minute from now.
 _OVERRUN_S = 60.0
 # Conservative backfilling plans everybody; beyond so many in front nothing is left to promise on.
 _EVERYBODY = 64
@@ -68,7 +68,7 @@ class _Machine:
         self._running: list[tuple[float, int]] = []
 
     def step(self) -> bool:
-        """The next arrival or end, and who starts then; False when all have started."""
+        """The next arrival or end, and the jobs that start then; False when all have started."""
         more = self._n_arrived < len(self._jobs)
         if not more and not self._waiting:
             return False

@@ -5,7 +5,7 @@ it) are due on the same node, and how that ends. core.binding.admission_conflict
 be due together. The gang is bound in part meanwhile, so a wave that kubelet does not admit is waited for only
 half of `settle_s`; the other half is for the gang's policy. Called by core.binding.binder.
 
-    held    nobody it could be mixed up with is due any more, and what is reserved     its bind is sent
+    held    no pod it could be mixed up with is due any more, and what is reserved     its bind is sent
             for it holds
     held    a bind of its gang failed for good; a promise broke; the wave before it    given back; the gang
             was not admitted in time                                                    settles by its policy

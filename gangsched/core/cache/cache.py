@@ -175,7 +175,7 @@ class Cache:
         return info
 
     def settle(self, now_s: float) -> None:
-        """Give unplaced pods templates that distinguish what selectors look at by now.
+        """Give unplaced pods templates that distinguish what selectors look at now.
 
         After an exception a second call continues after the pod that raised it.
         """

@@ -240,7 +240,7 @@ class DeviceLedger:
         return mask & node.inventory.healthy
 
     def promised_unusable(self, row: int, resource: str, ids: Iterable[str]) -> str:
-        """The first of these IDs that is gone or unhealthy by now; "" when all are usable."""
+        """The first of these IDs that is gone or unhealthy now; "" when all are usable."""
         node = self._node(row, resource)
         inventory = node.inventory if node else None
         for device_id in ids:

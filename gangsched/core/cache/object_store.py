@@ -55,7 +55,7 @@ class ObjectStore:
         return True
 
     def remove(self, kind: str, namespace: str, name: str, uid: str) -> bool:
-        """Removes an object; False when it is not known, or another one has its name by now."""
+        """Removes an object; False when it is not known, or another object has its name now."""
         known = self._kinds.get(kind, {})
         before = known.get((namespace, name))
         if before is None or before.metadata.uid != uid:

@@ -23,7 +23,7 @@ from gangsched.model.pod_group import GroupKey
 ProfileT = TypeVar("ProfileT")
 
 TOPOLOGY = "Topology"
-"""Among those who say no, beside plugins: the domains that a group has to go to."""
+"""Stands for a plugin among those that refuse nodes: the domains that a group has to go to."""
 
 
 def first_of(n: int) -> int:

@@ -267,6 +267,6 @@ class Extenders:
 
 
 def _rows(nodes: Collection[str], view: ClusterView) -> IntArray:
-    """int64[k]: their rows; nodes that are gone by now are left out."""
+    """int64[k]: their rows; nodes that have gone since are left out."""
     rows = [row for row in map(view.row_of, nodes) if row is not None and row < view.n_rows]
     return np.array(rows, dtype=np.int64)

@@ -213,7 +213,7 @@ def would_take(result: PostFilterResult, view: ClusterView) -> str:
     nodes = sorted({view.name(placement.row) for placement in result.plan.placements})
     named = ", ".join(nodes[:_MAX_NAMED]) + (", …" if len(nodes) > _MAX_NAMED else "")
     bound = [info for info in result.victims if info.state is MemberState.BOUND]
-    return f"preemption: it would go to {named} in the room of {_counted(bound)}; nobody is evicted"
+    return f"preemption: it would be placed on {named} in place of {_counted(bound)}; nothing is evicted"
 
 
 def _counted(infos: Iterable[PodInfo], what: str = "") -> str:

@@ -123,7 +123,7 @@ class Owners:
         groups = self._shared.groups
         return [groups[key] for key in self._groups.get(named, ()) if key in groups]
 
-    # -- who belongs where -----------------------------------------------------------------------------
+    # -- which pod belongs where --------------------------------------------------------------------------
 
     def claim_of(self, pod: Pod) -> Claim | None:
         """The gang that a controller makes of the pod, where such gangs are inferred."""

@@ -151,7 +151,7 @@ class GroupReconciler:
             self.look(group)
 
     def gathering_report(self, group: Group) -> None:
-        """A gang that has been incomplete for a while says who is missing."""
+        """A gang that has been incomplete for a while says what is missing."""
         if group.definition is None:
             kind = "PodGroup object" if group.is_gang else "definition"
             missing = self._owners.missing(group) or f"its {kind}, which does not exist (yet)"

@@ -59,7 +59,7 @@ class Reservations:
                 self._binder.take_back(group, why)
 
     def _turned_away(self, serial: int, group: Group, row: int) -> str:
-        """Whether the node's labels, taints or cordon would turn a promised pod away by now."""
+        """Whether the node's labels, taints or cordon would keep off a pod with a reservation there now."""
         shared = self._shared
         info = next(info for info in group.members.values() if info.template.serial == serial)
         profile = shared.profile_of(group)

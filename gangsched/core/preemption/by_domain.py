@@ -57,7 +57,7 @@ def run_post_filter_by_domain(
 
 
 def _cheapest(demands: Sequence[Demand], trial: Trial, dry_run: DryRun) -> list[list[Demand]]:
-    """The unit narrowed to each of some domains where it may fit without all who may go."""
+    """The unit narrowed to each of some domains where it may fit once all possible victims are gone."""
     priority = min(demand.group.priority for demand in demands)
     if dry_run.lowest_priority >= priority:
         return []

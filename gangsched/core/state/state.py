@@ -290,7 +290,7 @@ class SharedState:
             return True
 
     def sort_key(self, group: Group) -> tuple[tuple[Any, ...], PluginError | None]:
-        """QueueSort's key and, where there is no valid one, why: for those who only look."""
+        """QueueSort's key and, where there is no valid one, why; changes nothing."""
         return self._order.look(group)
 
     def drop_group(self, group: Group) -> None:

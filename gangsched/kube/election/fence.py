@@ -131,7 +131,7 @@ class Fence:
         return taken
 
     def take_released(self) -> Sequence[Fenced]:
-        """Effects that are listed by now and may be sent, each once."""
+        """Effects that have been listed and may be sent, each once."""
         released, self._released = self._released, []
         return released
 

@@ -312,7 +312,7 @@ class Answer:
                 tokens = [token.strip() for token in value.split(b",")]
                 (options if name == b"connection" else codings).extend(tokens)
         if codings and (codings != [b"chunked"] or is_http_1_0):
-            raise ProtocolError("a transfer coding that nobody asked for")
+            raise ProtocolError("a transfer coding that was not asked for")
         if codings and length >= 0:
             raise ProtocolError("both a Content-Length and a transfer coding")
         if self.status in (204, 304):

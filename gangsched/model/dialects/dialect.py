@@ -39,7 +39,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     preemption takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count
     would stay.
     roles: of each role so many members, at least, start together; known_roles: where there are any, the only
-    ones that members may have ("": none). unsupported: what its writer asks for and nobody here does.
+    ones that members may have ("": none). unsupported: what its writer asks for and gangsched does not do.
     preempts: whether it may take others' room at all. is_basic: its object says that its pods start one by
     one, wherever that is, so another name that a pod's user wrote goes before this group's. topology: which
     labels of nodes its members must, or would rather, have in common. required_ids: the resources whose

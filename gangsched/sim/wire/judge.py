@@ -131,7 +131,7 @@ class Heard:
         self.n_outcomes[name] = self.n_outcomes.get(name, 0) + 1
         self._n_open[key] = self._n_open.get(key, 0) - 1
         if self._n_open[key] < 0:
-            self.problems.append(f"{name} of bind {key}, which nobody waits for")
+            self.problems.append(f"{name} of bind {key}, which nothing waits for")
         attempt, version = self._ledger.landed.get(event.uid, (-1, -1))
         # Attempts are counted by each process: an earlier one may have bound the pod as its first, too.
         landed = attempt == event.attempt and version > self._sent_at.get(key, 0)
