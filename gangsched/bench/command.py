@@ -51,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --load-balance: also on three cgroups of this machine, where the tasks really run for so"
         " long (60 takes 7 minutes, and root)",
     )
+    parser.add_argument(
+        "--kubelets",
+        action="store_true",
+        help="with --real: the workers are real kubelets, and the tasks their pods (containerd and runc too)",
+    )
     parser.add_argument("--nodes", type=int, metavar="N", help="default: 1000; with --queueing 16")
     parser.add_argument("--gangs", type=int, metavar="N", help="default: 875; with --latency 60")
     parser.add_argument("--gang-size", type=int, default=8, metavar="N", help="pods, of one GPU each")
@@ -93,6 +98,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs the bench that was asked for; 0, or 1 when something was wrong in a round."""
     if not 0 <= args.real <= _MAX_REAL_S:
         raise ConfigError(f"--real {args.real:g} is not within 0 to {_MAX_REAL_S:g} seconds")
+    if args.kubelets and not args.real:
+        raise ConfigError("--kubelets needs --real SECONDS: they run real tasks")
     if args.rounds < 1:
         raise ConfigError(f"--rounds {args.rounds} is less than 1")
     progress = Progress()
@@ -174,7 +181,7 @@ def _load_balance(args: argparse.Namespace, progress: Progress) -> int:
     from gangsched.logs import set_up_logs
 
     set_up_logs("text")  # to stderr: the schedulers run in this process
-    done = report.run(progress, real_s=args.real)
+    done = report.run(progress, real_s=args.real, on_kubelets=args.kubelets)
     if args.picture:
         _write(args.picture, picture(done))
     if args.output == "json":

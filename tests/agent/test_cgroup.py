@@ -57,6 +57,13 @@ def test_its_limits_are_what_there_is(files: Mapping[str, str], tmp_path: Path) 
     assert read_cgroup("/w", disk_mbps=0, root=tmp_path).disk_busy_ms == {}
 
 
+def test_what_groups_inside_of_it_move_is_counted_too(tmp_path: Path) -> None:
+    """Version 1 has a file of its own for that; version 2 always counts them."""
+    inside = {"blkio/w/blkio.throttle.io_service_bytes_recursive": "8:0 Read 1000000\n8:0 Write 7000000\n"}
+    read = read_cgroup("/w", disk_mbps=2.0, root=tree(tmp_path, {**ONE, **inside}))
+    assert read.disk_busy_ms == {"cgroup": 4000}
+
+
 @pytest.mark.parametrize(
     "files", [{**ONE, **NO_LIMIT_ONE}, {**TWO, **NO_LIMIT_TWO}], ids=["version 1", "version 2"]
 )

@@ -158,7 +158,7 @@ def test_the_report_is_json_too_and_a_picture_that_cannot_be_written_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     made = judged(([0.1], 0.1), ([0.3], 0.3))
-    monkeypatch.setattr(report, "run", lambda progress, *, real_s: made)
+    monkeypatch.setattr(report, "run", lambda progress, *, real_s, on_kubelets: made)
     # Logs would go to this test's stderr for as long as the process lives.
     monkeypatch.setattr("gangsched.logs.set_up_logs", lambda style: None)
     parser = argparse.ArgumentParser()

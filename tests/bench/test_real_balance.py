@@ -11,6 +11,8 @@ from gangsched.agent.probes.cgroup import CGROUPS
 from gangsched.bench.balance import real
 from gangsched.bench.balance.model import ALGORITHMS, BASELINE, KINDS, OURS, WORKERS
 from gangsched.bench.balance.task import Flow
+from gangsched.controlplane.build import REQUIRE_VARIABLE
+from gangsched.controlplane.node import CannotRun
 from gangsched.errors import GangschedError
 
 pytestmark = pytest.mark.real
@@ -27,10 +29,18 @@ def left() -> list[Path]:
     return [*CGROUPS.glob(name), *CGROUPS.glob(f"*/{name}"), *Path("/run/netns").glob(name)]
 
 
-def test_tasks_run_in_their_workers_and_agents_see_them(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("on_kubelets", [False, True], ids=["processes", "kubelets"])
+def test_tasks_run_in_their_workers_and_agents_see_them(
+    monkeypatch: pytest.MonkeyPatch, on_kubelets: bool
+) -> None:
     monkeypatch.setattr(real, "INTERVAL_S", 0.1)
     try:
-        found = real.place(BY_NAME[OURS], WORKERS, [MEMORY] * 3, seconds=4.0)
+        found = real.place(BY_NAME[OURS], WORKERS, [MEMORY] * 3, seconds=4.0, on_kubelets=on_kubelets)
+    except CannotRun as error:
+        if error.is_cured_by_us and os.environ.get(REQUIRE_VARIABLE) == "1":
+            pytest.fail(f"{REQUIRE_VARIABLE}=1, but: {error}", pytrace=False)
+        pytest.skip(f"no real kubelet: {error}")
     except GangschedError as error:
         if any(why in str(error) for why in _CANNOT):
             pytest.skip(str(error))

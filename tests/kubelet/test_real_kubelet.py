@@ -25,12 +25,13 @@ import yaml
 
 from gangsched.agent.plugin_settings import KubeletDocument
 from gangsched.agent.sources.pod_resources import PodResourcesSource
+from gangsched.controlplane import node as real_node
 from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.build import REQUIRE_VARIABLE
+from gangsched.controlplane.node import Machine
 from gangsched.controlplane.processes import ControlPlane
 from tests.agent.process import ACCOUNT, NAMESPACE, Agent, kubeconfig_of
-from tests.kubelet import machine
-from tests.kubelet.machine import Machine, make_device_files, remove_device_files
+from tests.kubelet.device_files import make_device_files, remove_device_files
 from tests.real.process import Scheduler, service_account, write_config
 from tests.support.processes import answered, until
 
@@ -196,7 +197,7 @@ def _pod(name: str, gang: str, members: int, wants: dict[str, int], *, sleep_s: 
     limits = {resource: str(n) for resource, n in wants.items()}
     container = {
         "name": "main",
-        "image": machine.IMAGE,
+        "image": real_node.IMAGE,
         "imagePullPolicy": "Never",
         "command": ["/bin/sh", "-c", f"{SCRIPT}; sleep {sleep_s:.1f}"],
         "resources": {"limits": limits},
@@ -218,8 +219,8 @@ def _pod(name: str, gang: str, members: int, wants: dict[str, int], *, sleep_s: 
 @pytest.fixture(scope="module")
 def site(assets: Assets) -> Iterator[Site]:
     try:
-        machine.check_possible()
-    except machine.CannotRun as error:
+        real_node.check_possible()
+    except real_node.CannotRun as error:
         if error.is_cured_by_us and os.environ.get(REQUIRE_VARIABLE) == "1":
             pytest.fail(f"{REQUIRE_VARIABLE}=1, but: {error}", pytrace=False)
         pytest.skip(f"no real kubelet: {error}")

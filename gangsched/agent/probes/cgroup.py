@@ -65,7 +65,11 @@ def _read_1(root: Path, name: str) -> _Read:
     cpu, memory, disk = (root / controller / name for controller in ("cpu", "memory", "blkio"))
     quota = int((cpu / "cpu.cfs_quota_us").read_text())
     limit = int((memory / "memory.limit_in_bytes").read_text())
-    moved = (line.split() for line in (disk / "blkio.throttle.io_service_bytes").read_text().splitlines())
+    # Without "recursive", as older kernels have it, what groups inside of it move is not in it.
+    counted = disk / "blkio.throttle.io_service_bytes_recursive"
+    if not counted.exists():
+        counted = disk / "blkio.throttle.io_service_bytes"
+    moved = (line.split() for line in counted.read_text().splitlines())
     return (
         quota / int((cpu / "cpu.cfs_period_us").read_text()) if quota > 0 else 0.0,
         int((root / "cpuacct" / name / "cpuacct.usage").read_text()) / 1e9,

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
@@ -52,7 +53,7 @@ async def _place(algorithm: Algorithm, tasks: list[Kind]) -> Placed:
             credentials = await load_credentials(kubeconfig=str(kubeconfig))
             async with scheduler(algorithm, credentials, settle_s=SETTLE_S) as app:
                 for number, task in enumerate(tasks):
-                    name = await run_pod(client, task, number)
+                    name = await run_pod(client, pod_document(task, number))
                     placed[name].append(task)
                     await _report(client, placed, name)
                     await _heard(app, placed)
@@ -84,17 +85,17 @@ async def _create(client: ApiClient, worker: Worker) -> None:
     await client.patch(f"/api/v1/nodes/{worker.name}/status", _encode(status))
 
 
-async def run_pod(client: ApiClient, task: Kind, number: int, *, scale: int = 1) -> str:
+async def run_pod(client: ApiClient, pod: dict[str, Any]) -> str:
     """Creates the pod and waits for its node. Raises: GangschedError."""
-    name = f"{task.name}-{number}"
-    await client.post(_PODS, _encode(pod_document(task, number, scale=scale)))
+    name = pod["metadata"]["name"]
+    await client.post(_PODS, _encode(pod))
     with anyio.move_on_after(_PATIENCE_S):
         while True:
-            pod = _decode_pod(await client.get(f"{_PODS}/{name}"))
-            if pod.spec.node_name:
-                return pod.spec.node_name
+            made = _decode_pod(await client.get(f"{_PODS}/{name}"))
+            if made.spec.node_name:
+                return made.spec.node_name
             await anyio.sleep(_LOOK_S)
-    raise GangschedError(f"task {number} ({task.name}) was not placed within {_PATIENCE_S:g} s")
+    raise GangschedError(f"task {name} was not placed within {_PATIENCE_S:g} s")
 
 
 async def _report(client: ApiClient, placed: Placed, changed: str) -> None:

@@ -1,8 +1,8 @@
 """The experiment on real processes: workers are cgroups of this machine, tasks run in them, agents measure.
 
-The API server is the embedded one and the scheduler is in this process, as in `embedded`; the agents are
-processes, and what is judged is what they have measured, while all tasks run. A stand-in for kubelet starts
-the tasks: it starts a process in the worker's cgroup when its pod is bound.
+The scheduler is in this process, as in `embedded`; the agents are processes, and what is judged is what they
+have measured, while all tasks run. Who starts the tasks is the ground's (`grounds`): a stand-in for kubelet
+beside the embedded API server, or real kubelets on a real one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import anyio
 import msgspec
 
 from gangsched.agent.probes.machine import is_in_memory, read_machine
-from gangsched.apiserver.app import EmbeddedCluster
 from gangsched.app import SchedulerApp
 from gangsched.bench.balance.embedded import run_pod, scheduler
+from gangsched.bench.balance.grounds import Ground, kubelets, processes
 from gangsched.bench.balance.model import Algorithm, Kind, Worker, by_kind, judge_shares, utilisation
-from gangsched.bench.balance.simulated import Placed, allocatable
-from gangsched.bench.balance.workers import SCALE, Site, sites
+from gangsched.bench.balance.simulated import Placed
+from gangsched.bench.balance.workers import Site, sites
 from gangsched.controlplane.daemon import Daemon
 from gangsched.errors import GangschedError, ParseError
 from gangsched.kube.client import ApiClient
@@ -67,7 +67,12 @@ class RealOutcome(msgspec.Struct):
 
 
 def place(
-    algorithm: Algorithm, workers: Sequence[Worker], tasks: list[Kind], *, seconds: float
+    algorithm: Algorithm,
+    workers: Sequence[Worker],
+    tasks: list[Kind],
+    *,
+    seconds: float,
+    on_kubelets: bool = False,
 ) -> RealOutcome:
     """Places the tasks, lets all of them run for so long, and judges. Raises: GangschedError."""
     with ExitStack() as stack:
@@ -78,8 +83,9 @@ def place(
             raise GangschedError(f"{_SCRATCH} is in memory: tasks must write to a disk")
         host_mhz = read_machine().mhz or ASSUMED_MHZ
         made = stack.enter_context(sites(workers, host_mhz=host_mhz, scratch=scratch))
+        ground = stack.enter_context(kubelets(made, scratch, host_mhz)) if on_kubelets else None
         try:
-            return anyio.run(_place, algorithm, made, tasks, seconds, scratch)
+            return anyio.run(_place, algorithm, made, tasks, seconds, scratch, ground)
         except BaseExceptionGroup as group:
             raise _first(group) from None
 
@@ -91,29 +97,35 @@ def _first(error: BaseException) -> BaseException:
 
 
 async def _place(
-    algorithm: Algorithm, made: list[Site], tasks: list[Kind], seconds: float, scratch: Path
+    algorithm: Algorithm,
+    made: list[Site],
+    tasks: list[Kind],
+    seconds: float,
+    scratch: Path,
+    own: Ground | None,
 ) -> RealOutcome:
     placed: Placed = {site.name: [] for site in made}
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(EmbeddedCluster())
-        kubeconfig = cluster.kubeconfig(scratch / "kubeconfig")
+        ground = await stack.enter_async_context(processes(made, scratch)) if own is None else own
+        kubeconfig = ground.kubeconfig
         client = await stack.enter_async_context(
             ApiClient(await load_credentials(kubeconfig=str(kubeconfig)))
         )
-        for site in made:
-            await _create(client, site)
+        await ground.add_nodes(client)
         await stack.enter_async_context(_agents(made, kubeconfig, scratch))
         await _measured(client, made)
         credentials = await load_credentials(kubeconfig=str(kubeconfig))
         app = await stack.enter_async_context(scheduler(algorithm, credentials, settle_s=WINDOW_S + 0.5))
         await _heard(app, made)
         for number, task in enumerate(tasks):
-            name = await run_pod(client, task, number, scale=SCALE)
+            name = await run_pod(client, ground.pod(task, number))
             placed[name].append(task)
-            await _started(next(site for site in made if site.name == name), task, number)
+            site = next(site for site in made if site.name == name)
+            ground.placed(site, task, number)
+            await _started(site, task, number)
             await anyio.sleep(INTERVAL_S)
         used = await _watch(client, made, seconds)
-        ended = [f"{site.name}: {text}" for site in made for text in site.ended()]
+        ended = await ground.ended(client)
     stated = {site.name: utilisation(site.worker, placed[site.name]) for site in made}
     return RealOutcome(
         algorithm.name,
@@ -129,19 +141,12 @@ async def _place(
 
 
 async def _started(site: Site, task: Kind, number: int) -> None:
-    file = site.start(task, number)
+    file = site.file_of(number)
     with anyio.move_on_after(_PATIENCE_S):
         while not await anyio.to_thread.run_sync(file.exists):  # noqa: ASYNC110 (it tells nobody)
             await anyio.sleep(_LOOK_S)
         return
     raise GangschedError(f"task {number} ({task.name}) did not start on {site.name} within {_PATIENCE_S:g} s")
-
-
-async def _create(client: ApiClient, site: Site) -> None:
-    await client.post("/api/v1/nodes", _encode({"metadata": {"name": site.name}}))
-    room = allocatable(site.worker, scale=SCALE)
-    status = {"status": {"allocatable": room, "capacity": room}}
-    await client.patch(f"/api/v1/nodes/{site.name}/status", _encode(status))
 
 
 @asynccontextmanager

@@ -66,8 +66,9 @@ class BalanceReport(msgspec.Struct):
     real: list[real.RealOutcome] = []
 
 
-def run(progress: Progress, *, real_s: float = 0.0) -> BalanceReport:
-    """All algorithms on the same arrivals; real_s: on real processes too, that run for so long.
+def run(progress: Progress, *, real_s: float = 0.0, on_kubelets: bool = False) -> BalanceReport:
+    """All algorithms on the same arrivals; real_s: on real processes too, that run for so long;
+    on_kubelets: which are pods of real kubelets.
 
     Raises: GangschedError.
     """
@@ -94,8 +95,10 @@ def run(progress: Progress, *, real_s: float = 0.0) -> BalanceReport:
     if real_s:
         for algorithm in ALGORITHMS:
             if algorithm.name in (BASELINE, AS_PRINTED, OURS):
-                with progress.phase(f"{algorithm.name}: on real processes, {real_s:g} s"):
-                    report.real.append(real.place(algorithm, WORKERS, orders[0], seconds=real_s))
+                what = "real kubelets" if on_kubelets else "real processes"
+                with progress.phase(f"{algorithm.name}: on {what}, {real_s:g} s"):
+                    found = real.place(algorithm, WORKERS, orders[0], seconds=real_s, on_kubelets=on_kubelets)
+                    report.real.append(found)
     return report
 
 

@@ -7,6 +7,7 @@ server.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -66,7 +67,7 @@ def allocatable(worker: Worker, *, scale: int = 1) -> dict[str, str]:
     return {"cpu": f"{cpu}m", "memory": f"{memory}", "pods": "110"}
 
 
-def pod_document(task: Kind, number: int, *, scale: int = 1) -> dict[str, object]:
+def pod_document(task: Kind, number: int, *, scale: int = 1) -> dict[str, Any]:
     """A task as a user writes it."""
     cpu, memory = to_milli(task.cpu_request) / scale, to_int(task.memory_request) / scale
     requests = {"cpu": f"{round(cpu)}m", "memory": f"{round(memory)}"}

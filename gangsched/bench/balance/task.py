@@ -43,6 +43,7 @@ def main(text: str) -> None:
     memory = mmap.mmap(-1, max(int(wanted["memory_bytes"]), mmap.PAGESIZE))
     for page in range(0, len(memory), mmap.PAGESIZE):
         memory[page] = 1
+    sink = tuple(wanted["sinks"][wanted["node"]])
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.setblocking(False)
     disk = os.open(wanted["file"], os.O_WRONLY | os.O_CREAT | os.O_DIRECT, 0o600)
@@ -53,7 +54,7 @@ def main(text: str) -> None:
     while (at_s := time.monotonic() - began_s) < wanted["most_s"]:
         while network_flow.due(at_s) >= DATAGRAM:
             with contextlib.suppress(OSError):  # the link is full: that is what its limit is for
-                link.sendto(datagram, tuple(wanted["sink"]))
+                link.sendto(datagram, sink)
             network_flow.took(DATAGRAM)
         while disk_flow.due(at_s) >= BLOCK:
             os.pwrite(disk, block, 0)

@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -32,7 +32,8 @@ _V1 = ("cpu", "cpuacct", "memory", "blkio")
 
 
 class Site:
-    """One worker. `nic` is the machine's end of its link, where its agent counts."""
+    """One worker. `nic` is the machine's end of its link, where its agent counts; `network` the namespace
+    where the other end is."""
 
     def __init__(self, worker: Worker, number: int, *, host_mhz: float, scratch: Path) -> None:
         self.worker = worker
@@ -40,7 +41,7 @@ class Site:
         own = os.getpid()
         self.nic = f"gsb{own}-{number}"
         self.cgroup = f"/gangsched-bench-{own}-{number}"
-        self._namespace = f"gangsched-bench-{own}-{number}"
+        self.network = f"gangsched-bench-{own}-{number}"
         # Of a range for benchmarks; another run beside us has most probably another part of it.
         net = f"198.19.{own % 80 * 3 + number}"
         self._here, self._there = f"{net}.1", f"{net}.2"
@@ -69,7 +70,9 @@ class Site:
         memory = round(self.worker.performance.memory_bytes / SCALE)
         quota, write_bps = round(self.cores * _PERIOD_US), round(self.disk_mbps * 1e6)
         if (CGROUPS / "cgroup.controllers").exists():
-            (CGROUPS / "cgroup.subtree_control").write_text("+cpu +memory +io")
+            there = (CGROUPS / "cgroup.controllers").read_text().split()
+            wanted = [f"+{one}" for one in ("cpu", "memory", "io", "cpuset", "pids") if one in there]
+            (CGROUPS / "cgroup.subtree_control").write_text(" ".join(wanted))
             limits = {
                 "cpu.max": f"{quota} {_PERIOD_US}",
                 "memory.max": f"{memory}",
@@ -90,39 +93,39 @@ class Site:
         self._open_link()
 
     def _open_link(self) -> None:
-        inside = ("netns", "exec", self._namespace, "ip")
-        _ip("netns", "add", self._namespace)
-        _ip("link", "add", self.nic, "type", "veth", "peer", "name", "gsb", "netns", self._namespace)
+        inside = ("netns", "exec", self.network, "ip")
+        _ip("netns", "add", self.network)
+        _ip("link", "add", self.nic, "type", "veth", "peer", "name", "gsb", "netns", self.network)
         _ip("address", "add", f"{self._here}/30", "dev", self.nic)
         _ip("link", "set", self.nic, "mtu", "65535", "up")
+        _ip(*inside, "link", "set", "lo", "up")
         _ip(*inside, "address", "add", f"{self._there}/30", "dev", "gsb")
         _ip(*inside, "link", "set", "gsb", "mtu", "65535", "up")
         rate = f"{self.network_mbps * 8:.3f}mbit"
         shaper = ("qdisc", "add", "dev", "gsb", "root", "tbf", "rate", rate, "burst", "256kb")
-        _ip("netns", "exec", self._namespace, "tc", *shaper, "latency", "50ms")
+        _ip("netns", "exec", self.network, "tc", *shaper, "latency", "50ms")
         # Nobody reads: what does not fit into it any more is dropped.
         self._sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._sink.bind((self._here, _PORT))
 
-    def start(self, task: Kind, number: int) -> Path:
-        """Runs a task until `close`; answers with the file that is there as soon as it has its memory."""
-        file = self._scratch / f"{self.name}-{number}"
-        wanted = {
-            "cgroups": [str(folder / "cgroup.procs") for folder in self._folders()],
-            "cores": task.cpu_ghz * 1000 / self._host_mhz / SCALE,
-            "memory_bytes": task.memory_bytes / SCALE,
-            "network_bytes_s": task.network_mbps * 1e6 / SCALE,
-            "disk_bytes_s": task.disk_mbps * 1e6 / SCALE,
-            "sink": [self._here, _PORT],
-            "file": str(file),
-            "most_s": MOST_S,
-        }
+    @property
+    def sink(self) -> tuple[str, int]:
+        """Where its tasks send to."""
+        return self._here, _PORT
+
+    def file_of(self, number: int) -> Path:
+        """There as soon as the task runs on it and has its memory."""
+        return self._scratch / f"{self.name}-{number}"
+
+    def start(self, task: Kind, number: int) -> None:
+        """Runs a task as a process, until `close`."""
+        cgroups = [str(folder / "cgroup.procs") for folder in self._folders()]
+        wanted = task_arguments(task, number, [self], self._host_mhz, self._scratch, self.name)
         # Not `ip netns exec`, which hides the cgroups: it mounts another /sys.
-        command = [str(shutil.which("nsenter")), f"--net=/run/netns/{self._namespace}"]
-        command += [sys.executable, "-I", "-S", str(_TASK), json.dumps(wanted)]
+        command = [str(shutil.which("nsenter")), f"--net=/run/netns/{self.network}"]
+        command += task_command({**wanted, "cgroups": cgroups})
         log = self._scratch / "tasks.log"
         self._tasks.append(Daemon(f"task {number}", command, log=log, env={}))
-        return file
 
     def ended(self) -> list[str]:
         """Tasks that do not run any more, and what they said; there should be none."""
@@ -134,10 +137,11 @@ class Site:
             task.kill()
         if self._sink is not None:
             self._sink.close()
-        for command in (("netns", "delete", self._namespace), ("link", "delete", self.nic)):
+        for command in (("netns", "delete", self.network), ("link", "delete", self.nic)):
             with suppress(OSError, subprocess.CalledProcessError):
                 _ip(*command)
-        for folder in self._folders():
+        # Also where only the containers of its kubelet were counted.
+        for folder in [*self._folders(), *CGROUPS.glob(f"*{self.cgroup}")]:
             with suppress(OSError):
                 folder.rmdir()
 
@@ -145,6 +149,28 @@ class Site:
         if (CGROUPS / "cgroup.controllers").exists():
             return [CGROUPS / self.cgroup[1:]]
         return [CGROUPS / controller / self.cgroup[1:] for controller in _V1]
+
+
+def task_arguments(
+    task: Kind, number: int, made: Sequence[Site], host_mhz: float, scratch: Path, node: str
+) -> dict[str, object]:
+    """What `task` is to be told of a task that may run on any of `made`; node: the one that it runs on."""
+    return {
+        "cgroups": [],
+        "cores": task.cpu_ghz * 1000 / host_mhz / SCALE,
+        "memory_bytes": task.memory_bytes / SCALE,
+        "network_bytes_s": task.network_mbps * 1e6 / SCALE,
+        "disk_bytes_s": task.disk_mbps * 1e6 / SCALE,
+        "sinks": {site.name: site.sink for site in made},
+        "node": node,
+        "file": str(scratch / f"{node}-{number}"),
+        "most_s": MOST_S,
+    }
+
+
+def task_command(wanted: Mapping[str, object]) -> list[str]:
+    """The process of a task."""
+    return [sys.executable, "-I", "-S", str(_TASK), json.dumps(wanted)]
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 Lives here: what they need to run side by side without an image registry and without CNI: kubelet's directory
 for device plugins is the same whatever its --root-dir, so each kubelet has a mount namespace where its own is
-there. Not here: agents, schedulers and pods (`test_real_kubelet`).
+there. Not here: agents, schedulers and pods. For tests and the bench; needs root.
 """
 
 from __future__ import annotations
@@ -11,31 +11,36 @@ import hashlib
 import io
 import json
 import os
-import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterable
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from gangsched.agent.probes.cgroup import CGROUPS
+from gangsched.agent.probes.machine import read_machine
 from gangsched.controlplane import assets
 from gangsched.controlplane.daemon import Daemon, free_ports
 from gangsched.controlplane.processes import ControlPlane
-from gangsched.errors import ConfigError
-from tests.support.processes import until
+from gangsched.errors import ConfigError, GangschedError
+from gangsched.model.quantity import to_int, to_milli
 
 NEEDED = ("containerd", "ctr", "runc", "unshare", "busybox")
 PACKAGES = "apt-get install -y --no-install-recommends containerd runc busybox-static util-linux"
 IMAGE = "registry.k8s.io/pause:3.10"
 PLUGINS = Path("/var/lib/kubelet/device-plugins")
 READY_S = 90.0
-_APPLETS = ("sh", "sleep", "ls", "env", "cat", "true")
+_ENDING_S = 20.0
+_LOOK_S = 0.1
+_APPLETS = ("sh", "sleep", "ls", "env", "cat", "true", "chroot")
 
 
-class CannotRun(Exception):
+class CannotRun(GangschedError):
     """No real kubelet can run here, and why; is_cured_by_us: packages or a build would change that."""
 
     def __init__(self, why: str, *, is_cured_by_us: bool) -> None:
@@ -71,10 +76,26 @@ def check_possible() -> None:
 
 
 class Machine:
-    """One node: `Machine(plane, directory, "n1")`, then `start()`; all of it is gone after `stop()`."""
+    """One node: `Machine(plane, directory, "n1")`, then `start()`; all of it is gone after `stop()`.
 
-    def __init__(self, plane: ControlPlane, directory: Path, name: str) -> None:
+    cgroup: its pods are in it, as /proc/PID/cgroup names it. network: a network namespace, which pods on the
+    host's network have. offers: what it offers of cpu and memory, as quantities; by default all there is.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        directory: Path,
+        name: str,
+        *,
+        cgroup: str = "",
+        network: str = "",
+        offers: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
+        self._cgroup = cgroup
+        self._network = network
+        self._offers = offers or {}
         self.directory = directory / name
         self.plugins = self.directory / "dp"
         self.root = self.directory / "kubelet"
@@ -91,18 +112,23 @@ class Machine:
         """Returns when the node is there, able to run pods."""
         config = self.directory / "containerd.toml"
         config.write_text(_containerd_config(self.directory, self._socket))
-        binary = str(shutil.which("containerd"))
+        command = [str(shutil.which("containerd")), "--config", str(config)]
+        if self._network:  # what it starts without a network of its own has this one
+            command = [str(shutil.which("nsenter")), f"--net=/run/netns/{self._network}", *command]
         log = self.directory / "containerd.log"
-        self._containerd = Daemon("containerd", [binary, "--config", str(config)], log=log, env=os.environ)
+        self._containerd = Daemon("containerd", command, log=log, env=os.environ)
         self._containerd.wait_ready(lambda: self._ctr("version").returncode == 0, timeout_s=READY_S)
         image = self.directory / "image.tar"
         image.write_bytes(image_tar())
         done = self._ctr("images", "import", "--snapshotter=native", str(image))
-        assert done.returncode == 0, done.stderr
+        if done.returncode != 0:
+            raise GangschedError(f"containerd takes no image: {done.stderr.strip()}")
         self.start_kubelet()
 
     def start_kubelet(self) -> None:
         """Also again, after `stop_kubelet`; returns when it has registered and its sockets are there."""
+        if self._cgroup:
+            _make_cgroup(self._cgroup)
         config = self.directory / "kubelet.yaml"
         config.write_text(yaml.safe_dump(self._kubelet_config()))
         PLUGINS.mkdir(parents=True, exist_ok=True)
@@ -136,10 +162,14 @@ class Machine:
             if self._containerd.running:
                 for task in self._ctr("tasks", "ls", "-q").stdout.split():
                     self._ctr("tasks", "kill", "-s", "SIGKILL", task)
-                until(lambda: not self._running_tasks(), "the tasks have ended", timeout_s=20.0)
+                end_s = time.monotonic() + _ENDING_S
+                while self._running_tasks() and time.monotonic() < end_s:
+                    time.sleep(_LOOK_S)
                 for task in self._ctr("tasks", "ls", "-q").stdout.split():
                     self._ctr("tasks", "rm", "-f", task)
             self._containerd.stop()
+        if self._cgroup:
+            _remove_cgroups_in(self._cgroup)
         mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
         for path in sorted((one for one in mounted if one.startswith(str(self.directory))), reverse=True):
             subprocess.run(["umount", "-l", path], capture_output=True)
@@ -169,6 +199,19 @@ class Machine:
         sockets = (self.plugins / "kubelet.sock", self.root / "pod-resources" / "kubelet.sock")
         return self.name in names and all(socket.exists() for socket in sockets)
 
+    def _reserved(self) -> dict[str, str]:
+        """What kubelet is to leave out of what the machine has."""
+        machine = read_machine()
+        there = {"cpu": machine.n_cores * 1000, "memory": machine.memory_bytes}
+        kept = {}
+        for name, text in self._offers.items():
+            offered = to_milli(text) if name == "cpu" else to_int(text)
+            if offered > there[name]:
+                raise GangschedError(f"{self.name} is to offer {text} {name}, this machine has less")
+            left = there[name] - offered
+            kept[name] = f"{left}m" if name == "cpu" else f"{left}"
+        return kept
+
     def _kubelet_config(self) -> dict[str, Any]:
         port, healthz = self._kubelet_ports
         return {
@@ -184,7 +227,9 @@ class Machine:
             "failCgroupV1": False,
             "failSwapOn": False,
             "cgroupDriver": "cgroupfs",
-            "cgroupsPerQOS": False,
+            "cgroupsPerQOS": bool(self._cgroup),
+            "cgroupRoot": self._cgroup,
+            "systemReserved": self._reserved(),
             "enforceNodeAllocatable": [],
             "evictionHard": {
                 "memory.available": "1Mi",
@@ -199,6 +244,29 @@ class Machine:
             # Others' tests share this machine's cores.
             "maxPods": 110,
         }
+
+
+def _make_cgroup(name: str) -> None:
+    """In every hierarchy, as kubelet wants it; what is there stays as it is."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        (CGROUPS / name[1:]).mkdir(exist_ok=True)
+        return
+    for controller in {path.resolve() for path in CGROUPS.iterdir() if (path / "cgroup.procs").exists()}:
+        folder = controller / name[1:]
+        folder.mkdir(exist_ok=True)
+        for file in ("cpuset.cpus", "cpuset.mems"):  # empty in a new one, and then nothing may run in it
+            if (folder / file).exists() and not (folder / file).read_text().strip():
+                (folder / file).write_text((controller / file).read_text())
+
+
+def _remove_cgroups_in(name: str) -> None:
+    """What kubelet made in it; itself is its maker's."""
+    roots = [CGROUPS / name[1:], *CGROUPS.glob(f"*{name}")]
+    for root in roots:
+        for folder, _, _ in os.walk(root, topdown=False):
+            if folder != str(root):
+                with suppress(OSError):
+                    os.rmdir(folder)
 
 
 def _containerd_config(directory: Path, socket: Path) -> str:
@@ -270,17 +338,3 @@ def _digest(blob: bytes) -> str:
 
 def _described(blob: bytes, media_type: str) -> dict[str, Any]:
     return {"mediaType": media_type, "digest": _digest(blob), "size": len(blob)}
-
-
-def make_device_files(names: Iterable[str]) -> None:
-    """Character devices that are /dev/null under other names."""
-    for name in names:
-        path = Path("/dev") / name
-        if not path.exists():
-            os.mknod(path, 0o600 | 0o020000, os.makedev(1, 3))
-
-
-def remove_device_files(pattern: str) -> None:
-    for path in Path("/dev").iterdir():
-        if re.fullmatch(pattern, path.name):
-            path.unlink()
