@@ -19,7 +19,7 @@ from gangsched.model.packing_weight import PACKING_WEIGHT_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import make_node, make_pod, make_pod_group
 from tests.core.plugins import with_plugins
-from tests.core.scenario import Cluster, cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

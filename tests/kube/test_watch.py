@@ -17,7 +17,8 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.transport.pace import Pace
 from gangsched.kube.transport.stream import Stream
 from gangsched.kube.watch.decode import Kind, nodes, pod_groups, pods
-from gangsched.kube.watch.reflector import HOLD_S, Reflector, WatchTiming, continue_of
+from gangsched.kube.watch.envelopes import continue_of
+from gangsched.kube.watch.reflector import HOLD_S, Reflector, WatchTiming
 from gangsched.model.events import Event, KindMissing, KindSynced, PodAdded
 from tests.kube.scripted import Request, ScriptedServer, created, credentials, status
 from tests.kube.scripted import page as page_of

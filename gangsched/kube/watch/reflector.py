@@ -8,7 +8,6 @@ all at the same time.
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -27,6 +26,7 @@ from gangsched.kube.transport.connection import Connection
 from gangsched.kube.transport.pace import Pace
 from gangsched.kube.transport.stream import Stream, open_stream
 from gangsched.kube.watch.decode import Kind
+from gangsched.kube.watch.envelopes import continue_of
 from gangsched.kube.watch.watch_state import ListPage, WatchState
 from gangsched.model.events import Event, KindMissing
 
@@ -42,17 +42,6 @@ FEWER = 8
 _TOO_OLD = ("Expired", "Gone", "ResourceVersionTooLarge")
 
 Emit = Callable[[list[Event]], Awaitable[None]]
-
-# kube-apiserver writes a list's metadata before its items; on other servers the page is decoded to find the
-# token.
-_CONTINUE = re.compile(rb'"continue":"([\w.=+/-]+)"')
-_HEAD_BYTES = 4096
-
-
-def continue_of(page: bytes) -> str:
-    """The next page's token, read without decoding this one; "" if that is not possible."""
-    found = _CONTINUE.search(page[:_HEAD_BYTES].split(b'"items"', 1)[0])
-    return found[1].decode() if found else ""
 
 
 def reading_pace() -> Pace:
